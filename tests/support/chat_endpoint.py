@@ -28,6 +28,8 @@ class ChatEndpoint:
         self.open = asyncio.Event()
         """Nothing is answered before it is set."""
         self.open.set()
+        self.longest: int | None = None
+        """Characters after which an answer is cut off; None = of any length."""
         self.url = ""
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
@@ -38,6 +40,8 @@ class ChatEndpoint:
         await self.open.wait()
         if self.faults:
             return self.faults.pop(0)
+        text = self.say(body)
+        shown = text[: self.longest]
         return web.json_response(
             {
                 "id": "1",
@@ -47,8 +51,8 @@ class ChatEndpoint:
                 "choices": [
                     {
                         "index": 0,
-                        "finish_reason": "stop",
-                        "message": {"role": "assistant", "content": self.say(body)},
+                        "finish_reason": "stop" if shown == text else "length",
+                        "message": {"role": "assistant", "content": shown},
                     }
                 ],
                 "usage": {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15},

@@ -105,6 +105,8 @@ class Completion:
     text: str
     usage: Usage
     """Of when it was made: also where this one comes from the cache and cost nothing."""
+    cut: bool = False
+    """It ended at `max_tokens`."""
     cached: bool = False
 
 
@@ -224,7 +226,13 @@ class ChatModel:
             async with asyncio.timeout(longest):
                 return await self._client.chat.completions.create(**request)
         except TimeoutError:
-            raise ChatModelDown(f"{where} did not end an answer in {longest:g} s") from None
+            raise ChatModelDown(
+                f"{where} did not end an answer in {longest:g} s: raise its `timeout`"
+            ) from None
+        except openai.APITimeoutError as error:
+            raise ChatModelDown(
+                f"{where} gave no answer in {options.timeout:g} s: raise its `timeout`"
+            ) from error
         except openai.APIConnectionError as error:
             raise ChatModelDown(f"{where}: {error.__cause__ or error}") from error
         except openai.APIStatusError as error:
@@ -253,6 +261,7 @@ def _completion(answer: object) -> Completion:
     usage = answer.usage
     return Completion(
         text=answer.choices[0].message.content or "",
+        cut=answer.choices[0].finish_reason == "length",
         usage=Usage(
             prompt=0 if usage is None else usage.prompt_tokens,
             completion=0 if usage is None else usage.completion_tokens,

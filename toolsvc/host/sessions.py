@@ -36,6 +36,7 @@ from toolsvc.host.refusals import (
 )
 from toolsvc.host.task_blobs import TaskBlobs
 from toolsvc.plugin.tool import Tool
+from toolsvc.plugin.waiting import RunClock, waited_too_long
 from toolsvc.types import Descriptor, Opened, OpenRequest
 from toolwright.rpc.auth import caller
 
@@ -178,17 +179,23 @@ class Sessions:
         limit: float,
         parent: OpenSession | None,
     ) -> Opened:
+        """In a task of its own. `limit`: seconds, those apart that a tool waits for a backend."""
         name = session.info.session_id
         tools = [self._tools[tool] for tool in wanted]
-        patience = asyncio.timeout(limit)
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a session is opened outside of a task")
+        clock = RunClock(task, limit)
         try:
-            async with patience:
-                if parent is None:
-                    return await session.open_tools(tools)
-                with standing_still(parent):
-                    session.ledger.inherit(parent.ledger.began)
-                    return await session.open_tools(tools, parent)
+            if parent is None:
+                return await session.open_tools(tools)
+            with standing_still(parent):
+                session.ledger.inherit(parent.ledger.began)
+                return await session.open_tools(tools, parent)
         except BaseException as error:
+            clock.stop()
+            if clock.rang:
+                task.uncancel()
             # As if it had never been asked for. Its states are closed first: until they are, a
             # retry joins this opening and begins no other.
             try:
@@ -196,8 +203,10 @@ class Sessions:
             finally:
                 self._here.pop(name, None)
                 self._task_blobs.forget(name)
-            if not patience.expired():
+            if not clock.rang:
                 raise
+            if clock.waited_for:
+                raise waited_too_long(f"session {name}", clock.waited_for) from error
             raise Refused(
                 Reason.QUEUE_LIMIT,
                 f"session {name} was not open after {limit:g} s",
@@ -205,6 +214,8 @@ class Sessions:
                 retry_after=RETRY_SECONDS,
                 mend="raise the queue limit",
             ) from error
+        finally:
+            clock.stop()
 
     async def _when_open(self, name: str, opening: asyncio.Task[Opened]) -> Opened:
         """What the opening ends with; it goes on where the caller is cancelled."""

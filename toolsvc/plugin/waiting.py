@@ -1,11 +1,12 @@
 """What of a call is waiting for others, and what is running of its own.
 
 Invariants
-- The run limit counts running alone. It stands still while any part of a call is in `waiting`.
+- The run limit counts running alone. It stands still while any part of a call is in `waiting`. So
+  does the queue limit of a session that is being opened.
 - What goes wrong in `waiting`, a time-out included, leaves it as `Refused`: a backend's fault is
   nothing that the policy reads. What the tool says to the policy itself goes through.
-- A call waits for `WAIT_SECONDS` at most, all its waits together; then it is refused. While a
-  session is being opened there is no call: the queue limit of the opening is the bound.
+- A call, or an opening, waits for `WAIT_SECONDS` at most, all its waits together; then it is
+  refused.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ WAIT_SECONDS = 600.0
 
 
 class RunClock:
-    """Cancels a call's task when it has run, or waited, for too long. Made by the task itself.
+    """Cancels the task of a call, or of an opening, when it has run, or waited, for too long. The
+    task makes it.
 
     `wait_began`, `wait_ended` and `thread_began` may be called from any thread, all else from the
     loop.
@@ -51,7 +53,7 @@ class RunClock:
     )
 
     def __init__(self, task: asyncio.Task[Any], limit: float) -> None:
-        """`limit`: seconds that the call may run."""
+        """`limit`: seconds that it may run."""
         self._task = task
         self._loop = task.get_loop()
         self._thread = threading.get_ident()

@@ -62,7 +62,8 @@ _OUT_OF_REACH = (
 
 
 def kind_of(error: Failure) -> Kind:
-    """RESOURCE_EXHAUSTED without RetryInfo is a refusal: gRPC uses it for oversized messages."""
+    """A service that does not say when to come again has refused, whatever the code, unless it says
+    that it shuts down. gRPC itself uses RESOURCE_EXHAUSTED for oversized messages."""
     if isinstance(error, TransportError):
         return Kind.AWAY if error.code in _OUT_OF_REACH else Kind.REFUSED
     found = _KINDS.get(error.reason)
@@ -72,8 +73,8 @@ def kind_of(error: Failure) -> Kind:
         return found
     if error.reason in _FULL and error.retry_after is not None:
         return Kind.FULL
-    invited = error.retry_after is not None or error.code is grpc.StatusCode.UNAVAILABLE
-    return Kind.AWAY if invited else Kind.REFUSED
+    passes = error.retry_after is not None or error.reason == reasons.ERROR_REASON_DRAINING
+    return Kind.AWAY if passes else Kind.REFUSED
 
 
 def name_of(error: Failure) -> str:

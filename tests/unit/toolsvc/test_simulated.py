@@ -162,6 +162,20 @@ async def test_a_world_outlives_the_service_in_its_cache(tmp_path: Path) -> None
     assert said == [{"year": 2003}] * 2
 
 
+async def test_an_unchecked_world_is_another_world(tmp_path: Path) -> None:
+    said = []
+    for checked, answer in ((False, "1984"), (True, 2003)):
+        async with simulated(
+            lambda _, answer=answer: json.dumps({"year": answer}),  # type: ignore[misc]
+            folder=tmp_path,
+            cache=str(tmp_path / "cache"),
+            post_check=checked,
+        ) as (host, _):
+            await host.open(opening())
+            said.append((await told(host, asking("a")))[1])
+    assert said == [{"year": "1984"}, {"year": 2003}]
+
+
 async def test_a_model_is_shown_what_it_answered_in_this_session(tmp_path: Path) -> None:
     async with simulated(year, folder=tmp_path, history=1) as (host, endpoint):
         await host.open(opening())
@@ -242,6 +256,46 @@ async def test_a_maker_that_makes_nothing_opens_no_session() -> None:
         with refused(Reason.INVALID_REQUEST) as failure:
             await host.open(opening("t"))
         assert "'question'" in failure.value.message
+
+
+async def test_a_tool_set_that_was_cut_off_is_told_so() -> None:
+    async with simulated(lambda _: json.dumps([FILM]), max_tokens=60) as (host, endpoint):
+        endpoint.longest = 100
+        with refused(Reason.BACKEND_DOWN) as failure:
+            await host.open(opening(metadata=TASK))
+    assert "cut off at max_tokens = 60" in failure.value.message
+    assert "simulated.max_tokens" in failure.value.mend
+    assert "cut off" in endpoint.requests[1]["messages"][-1]["content"]
+
+
+async def test_a_slow_maker_is_waited_for_beyond_the_queue_limit() -> None:
+    async with simulated(lambda _: json.dumps([FILM])) as (host, endpoint):
+        endpoint.open.clear()
+        asked = [
+            asyncio.create_task(host.open(opening(name, metadata=TASK, queue_limit=0.05)))
+            for name in ("s", "t")
+        ]
+        await endpoint.arrived.wait()
+        await asyncio.sleep(0.2)
+        assert not any(one.done() for one in asked), "nor whoever asks for the same"
+        endpoint.open.set()
+        for opened in await asyncio.gather(*asked):
+            assert [tool.name for tool in opened.tools] == ["film"]
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize(("retries", "words"), [(0, "did not end an"), (1, "gave no")])
+async def test_an_endpoint_that_says_nothing_is_told_in_a_sentence(
+    retries: int, words: str
+) -> None:
+    options = {"timeout": 0.1, "retries": retries}
+    async with simulated(lambda _: json.dumps([FILM]), **options) as (host, endpoint):
+        endpoint.open.clear()
+        with refused(Reason.BACKEND_DOWN) as failure:
+            await host.open(opening(metadata=TASK))
+        endpoint.open.set()
+    assert f"{words} answer in 0.1 s: raise its `timeout`" in failure.value.message
+    assert failure.value.retry_after is not None
 
 
 async def test_maker_and_actor_may_be_two_models(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from toolsvc import InvalidAction, ToolFailed, waiting
 from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
-from toolsvc.types import Call, Recorded, Running
+from toolsvc.types import Call, Recorded, Running, SessionInfo
 from toolwright.types import ToolErrorKind
 
 
@@ -256,3 +256,52 @@ async def test_a_refused_call_whose_thread_goes_on_does_not_run_again(
             tool.answer.set()
             assert said(await host.call(calling("b"))) == "42"
     assert tool.calls == 2
+
+
+class Opens(Counter):
+    """Waits for an answer while its session is being opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer = asyncio.Event()
+
+    async def open(self, session: SessionInfo) -> list[Any]:
+        with waiting("the oracle"):
+            await self.answer.wait()
+        return []
+
+
+async def test_an_opening_that_waits_is_not_cut_off_at_its_queue_limit() -> None:
+    tool = Opens()
+    async with Host([tool]) as host:
+        asked = asyncio.create_task(host.open(opening(queue_limit=0.05)))
+        await asyncio.sleep(0.2)
+        assert not asked.done()
+        tool.answer.set()
+        assert (await asked).session_id == "s"
+
+
+async def test_an_opening_that_waits_for_too_long_leaves_no_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(toolsvc.plugin.waiting, "WAIT_SECONDS", 0.05)
+    tool = Opens()
+    async with Host([tool]) as host:
+        with refused(Reason.BACKEND_DOWN) as failure:
+            await host.open(opening(queue_limit=60.0))
+        assert "session s waited 0.05 s for the oracle" in failure.value.message
+        assert failure.value.retry_after is not None
+        assert host.session_ids == []
+        tool.answer.set()
+        assert (await host.open(opening())).session_id == "s"
+
+
+async def test_an_opening_can_be_given_up_while_it_waits() -> None:
+    tool = Opens()
+    async with Host([tool]) as host:
+        asked = asyncio.create_task(host.open(opening()))
+        await asyncio.sleep(0.05)
+        assert await host.close("s")
+        with refused(Reason.SESSION_CLOSED):
+            await asked
+        assert host.session_ids == []

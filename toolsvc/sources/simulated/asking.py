@@ -17,10 +17,11 @@ _SHOWN = 2000
 
 class Unfit(ToolFailed):
     """An answer did not pass, which a policy may read. `faults` are sentences, or what `as_json` of
-    a violation gives."""
+    a violation gives; `remark`, a sentence about the answer as a whole."""
 
-    def __init__(self, faults: Sequence[Any]) -> None:
-        super().__init__("; ".join(map(str, faults)))
+    def __init__(self, faults: Sequence[Any], remark: str = "") -> None:
+        said = [*map(str, faults), remark] if remark else map(str, faults)
+        super().__init__("; ".join(said))
         self.faults = tuple(faults)
 
 
@@ -60,7 +61,8 @@ async def ask(
         try:
             return check(answer.text)
         except Unfit as error:
-            unfit = error
+            remark = f"it was cut off at max_tokens = {manner.max_tokens}" if answer.cut else ""
+            unfit = Unfit(error.faults, remark)
         asked = [
             *messages,
             {"role": "assistant", "content": answer.text[:_SHOWN]},

@@ -111,7 +111,8 @@ class SimulatedTool(SchemaTool):
             with waiting(model):
                 return await ask(manner)
         schema = self._function.as_json()
-        key = cache_key("toolactor", options.model, schema, dict(arguments), options.seed)
+        how = (options.seed, options.post_check, options.constrained)
+        key = cache_key("toolactor", options.model, schema, dict(arguments), *how)
         with waiting(model):  # Or for an equal call, which is asking already.
             return await cast.world.fact(key, lambda: ask(cast.manner))
 
@@ -149,18 +150,26 @@ class MadeTools(Tool):
             )
         taken = sorted(session.names)
         model = (options.maker or options).model
+        key = cache_key(
+            "toolmaker", model, question, taken, options.seed, options.constrained_tools
+        )
         try:
-            made = await cast.world.fact(
-                cache_key("toolmaker", model, question, taken, options.seed),
-                lambda: maker.make(
-                    cast.maker, question, taken, cast.manner, constrained=options.constrained_tools
-                ),
-            )
+            with waiting(f"model {model}"):  # Or for an equal question, which is asked already.
+                made = await cast.world.fact(
+                    key,
+                    lambda: maker.make(
+                        cast.maker,
+                        question,
+                        taken,
+                        cast.manner,
+                        constrained=options.constrained_tools,
+                    ),
+                )
         except Unfit as error:
             raise Refused(
                 Reason.BACKEND_DOWN,
                 f"model {model} made no tools that may be used: {error}",
-                mend="take a better model for simulated.maker",
+                mend="take a better model for simulated.maker, or raise simulated.max_tokens",
             ) from error
         return [SimulatedTool(cast, function) for function in function_tools(json.loads(made))]
 
