@@ -132,5 +132,8 @@ def _missing(need: Need, makers: Sequence[Maker]) -> str:
         if others:
             return f"{sentence}, or set policy.model to what [sft] makes, {others[0].makes}"
     if need.key == "sft.data":
-        return f"{sentence}, or let `engine render` write it: [render] output = the same path"
+        return (
+            f"{sentence}, or let one of the two write it: `engine sample` with --output, or `engine "
+            "render` ([render] output = the same path)"
+        )
     return f"{sentence}, or name a command that makes it in [[console.prepare]]"
