@@ -56,6 +56,8 @@ def _ablate(asked: Asked, screen: Screen) -> int:
             f"{len(ladder.to_run)} runs of {ladder.steps} steps in {ladder.folder}, "
             f"{len(ladder.to_run) - len(left)} of them done"
         )
+        for sentence in ladder.overruled:
+            screen.say(sentence)
         asyncio.run(_checked(ladder, left, screen))
         heard: dict[Path, Ending] = {}
         for number, rung in enumerate(left, 1):

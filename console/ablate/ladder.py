@@ -111,8 +111,24 @@ class Ladder:
     variations: tuple[Variation, ...]
     rungs: tuple[Rung, ...]
     words: Words
+    overrides: tuple[str, ...] = ()
     by: str = ""
     threshold: float | None = None
+
+    @property
+    def overruled(self) -> tuple[str, ...]:
+        """Sentences: where a variation sets a key of its own that was typed for all runs."""
+        typed = {_key(one) for one in self.overrides}
+        own = {
+            str(variation): [key for key in map(_key, variation.set) if key in typed]
+            for variation in self.variations
+            if variation.asked
+        }
+        return tuple(
+            f"{name} has its own {', '.join(keys)}: that of --set is not for it"
+            for name, keys in own.items()
+            if keys
+        )
 
     @property
     def to_run(self) -> tuple[Rung, ...]:
@@ -164,9 +180,14 @@ def ladder_of(asked: Asked) -> Ladder:
         variations=tuple(variations),
         rungs=tuple(rungs),
         words=base.table.report,
+        overrides=asked.overrides,
         by=base.table.ablate_by,
         threshold=asked.threshold,
     )
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0]
 
 
 def _known(only: Sequence[str], names: Sequence[str]) -> None:

@@ -133,7 +133,7 @@ def _missing(need: Need, makers: Sequence[Maker]) -> str:
             return f"{sentence}, or set policy.model to what [sft] makes, {others[0].makes}"
     if need.key == "sft.data":
         return (
-            f"{sentence}, or let one of the two write it: `engine sample` with --output, or `engine "
-            "render` ([render] output = the same path)"
+            f"{sentence}, or let a command write it: `engine sample` with --output, or "
+            "`engine render` with [render] output = the same path"
         )
     return f"{sentence}, or name a command that makes it in [[console.prepare]]"

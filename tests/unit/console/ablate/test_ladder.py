@@ -108,6 +108,16 @@ def test_what_a_variation_says_lies_over_what_was_typed(tmp_path: Path) -> None:
     assert base.steps == slow.steps == found.steps == 7
 
 
+def test_what_a_variation_takes_from_set_is_said(tmp_path: Path) -> None:
+    file = write_recipe(tmp_path)
+    assert ladder(file).overruled == ()
+    typed = ("learner.optimizer.lr=2", "run.steps=3")
+    assert ladder(file, overrides=typed).overruled == (
+        "ablation 'slow' has its own learner.optimizer.lr: that of --set is not for it",
+    )
+    assert ladder(file, overrides=typed, only=("no credit",)).overruled == ()
+
+
 def test_only_names_what_is_run_beside_the_base(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     found = ladder(recipe, seeds=1, only=("slow",))
