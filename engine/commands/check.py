@@ -17,7 +17,7 @@ from engine.build import (
     task_recipes,
 )
 from engine.config import EngineTable
-from engine.errors import StartupError
+from engine.errors import AttemptFailed, StartupError, TaskUnfit
 from engine.journal.identity import policy_identity
 from engine.lanes.evaluation.lane import check_suites, check_tasks
 from engine.lanes.evaluation.tasks import SuiteTasks
@@ -29,6 +29,7 @@ from engine.sampler.server import Server
 from engine.tasks import TaskSource
 from engine.text.codec import HuggingFaceCodec
 from engine.tools.files import check_tool_files
+from engine.tools.services import ToolServices
 from engine.unmade import policy_stand_in, who_makes, who_makes_source
 from toolwright.model.beginning import first_policy
 from toolwright.process.run_folder import folder_fault
@@ -176,10 +177,37 @@ async def _connect(recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec |
             lines += (WARNING + line for line in branching_doubts(task.branching, every))
         for name, tools in found.items():
             listed = ", ".join(tool.name for tool in tools)
-            lines.append(f"tools.{name} at {shared.tools[name].where}: {listed}")
+            where = shared.tools[name].where
+            lines.append(f"tools.{name} at {where}: {listed or 'of each session its own'}")
+        for name, own in task_recipes(recipe).items():
+            used = own.shared.task.tools or own.shared.tools
+            if any(tool in found and not found[tool] for tool in used):
+                lines += await _first_session(own, table, services, name)
     finally:
         await services.close()
     return lines
+
+
+async def _first_session(
+    recipe: Recipe, table: EngineTable, services: ToolServices, name: str
+) -> list[str]:
+    """The tools that the first task's session has: where a service makes them of the task, that it
+    can is seen there alone. name: of the task, "" for the only one."""
+    if who_makes_source(recipe, recipe.shared.task.source):
+        return []
+    source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
+    try:
+        task = (await anext(source.first(1))).task
+    finally:
+        source.close()
+    try:
+        environment = await services.open_session(f"first{name}", task)
+    except (AttemptFailed, TaskUnfit) as error:
+        raise StartupError(f"no session opens for the first task, {task.id}: {error}") from error
+    listed = ", ".join(tool.name for tool in environment.tools)
+    environment.close()
+    whose = f" of tasks.{name}" if name else ""
+    return [f"first session{whose}: {listed or 'no tools'}"]
 
 
 async def _ask_samplers(

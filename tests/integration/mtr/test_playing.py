@@ -170,3 +170,30 @@ async def test_with_the_tools_off_no_model_is_asked_for_any(world: MakeWorld) ->
     assert [one.stop_reason for one in found] == [StopReason.ANSWERED] * 2
     (refused,) = found[1].calls
     assert '"unknown_tool"' in refused.outcome.invalid_reason
+
+
+async def checked(*served: str) -> tuple[int, str]:
+    """`engine check --connect` of the recipe with these tools: exit code, and what it says."""
+    command = (sys.executable, "-m", "engine.cli", "check", str(RECIPE / "recipe.toml"))
+    process = await asyncio.create_subprocess_exec(
+        *command, "--connect", "--set", f"tools.played.serve={json.dumps(served)}",
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    said, _ = await process.communicate()
+    return process.returncode or 0, said.decode()
+
+
+async def test_a_check_has_the_first_questions_tools_made() -> None:
+    first = next(load_file(RECIPE / "world/task.py").training(1))
+    made = load_file(RECIPE / "world/roles.py").tool_set(first.messages[-1]["content"])
+    async with player() as url:
+        options = ("--set", f"simulated.endpoint={url}", "--set", "simulated.model=player")
+        status, said = await checked("simulated:", *options)
+        assert status == 0, said
+        names = ", ".join(tool["function"]["name"] for tool in made)
+        assert f"first session: {names}" in said
+        status, said = await checked("simulated:", *options, "--set", "simulated.budget_requests=0")
+    assert status == 1
+    (sentence,) = [line for line in said.splitlines() if line.startswith("engine: ")]
+    assert "no session opens for the first task" in sentence
+    assert "budget" in sentence
