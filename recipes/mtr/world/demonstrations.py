@@ -10,8 +10,8 @@ answers, and its traces are of all kinds:
 
 Then the paper's filter takes away (filter.py) what answers wrong, what has an error, and what has
 fewer than two calls; `--recovered` keeps errors that were mended. How many each criterion refuses
-is printed. Tools and observations are those of the player (roles.py), in encyclopedias of their
-own: nothing is learnt from them by heart.
+is printed. Every fifth row is an exercise in reading (exercises.py). Tools and observations are
+those of the player (roles.py), in encyclopedias of their own: nothing is learnt from them by heart.
 
     python world/demonstrations.py --output demonstrations.jsonl --seed 1
 
@@ -32,6 +32,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from exercises import exercises
+from refused import KIND, refusal
 from roles import EDITIONS, Actor, fits, tool_set
 from task import EASY, ENCYCLOPEDIA, HARD, SHAPE
 
@@ -43,15 +45,16 @@ from tasks.worlds.relations import RELATIONS
 from toolwright.imports import load_file
 from toolwright.types import Task
 
-COUNT = 9_600
+COUNT = 12_000
+DEMONSTRATED = 4  # rows behind which an exercise comes
 OF_ONE_ENCYCLOPEDIA = 96
 WRONG = 0.2
 INCONSISTENT = 0.4  # of right answers: the reasoning names something else
 MORE = {EASY: 0.8, HARD: 0.3}  # by hops: one more call than the question takes
 AGAIN = 0.3  # of these, the same call again
-RETRIES = 0.2  # of errors: the same call again before it is corrected
-MENDABLE = "validation_error"
-"""Reason of the filter, and type of the error."""
+RETRIES = 0.05  # of errors: the same call again before it is corrected
+MENDABLE = KIND
+"""Of the filter's reasons, that of an error."""
 
 FOLDER = Path(__file__).resolve().parents[1]
 Json = dict[str, Any]
@@ -159,7 +162,7 @@ class Demonstrator:
         self.calls += 1
         if not fits(function, arguments):
             self.errors += 1
-            self._observes(refusal(function, arguments))
+            self._observes(refusal(function))
             return False
         told = {**function, "returns": tool["returns"]}
         found = self._actor.observation(told, arguments)
@@ -183,26 +186,28 @@ class Demonstrator:
         self.messages.append({"role": "tool", "content": json.dumps(found, ensure_ascii=False)})
 
 
-def refusal(function: Json, arguments: Mapping[str, str]) -> Json:
-    """What the pre-check of `simulated:` says of a wrong edition."""
-    expected = str(function["parameters"]["properties"]["edition"]["enum"])
-    violation = {"path": "$.edition", "rule": "enum", "expected": expected}
-    told = {"type": MENDABLE, "stage": "pre", "tool": function["name"], "violations": [violation]}
-    return {"status": "error", "error": told}
-
-
 def write(path: Path, *, seed: int, count: int = COUNT, recovered: bool = False) -> Counter[str]:
-    """Writes `count` conversations, one a line; returns what became of all traces."""
+    """Writes `count` conversations, one a line, exercises among them; returns what became of all
+    traces."""
     refused: Counter[str] = Counter()
-    write_conversations(path, kept(seed, recovered=recovered, refused=refused), count)
+    demonstrated = kept(seed, recovered=recovered, refused=refused)
+    write_conversations(path, _practised(demonstrated, exercises(seed)), count)
     return refused
+
+
+def _practised(
+    demonstrated: Iterator[Messages], practice: Iterator[Messages]
+) -> Iterator[Messages]:
+    while True:
+        yield from islice(demonstrated, DEMONSTRATED)
+        yield next(practice)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Write the demonstrations that the filter keeps.")
     parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COUNT, help="conversations that are kept")
+    parser.add_argument("--count", type=int, default=COUNT, help="conversations, exercises too")
     parser.add_argument("--recovered", action="store_true", help="keep errors that were mended")
     given = parser.parse_args(arguments)
     counts = write(given.output, seed=given.seed, count=given.count, recovered=given.recovered)

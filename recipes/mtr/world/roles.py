@@ -6,7 +6,7 @@ question. As ToolActor it is told a tool and arguments, and looks up what the to
 properties for. Its facts are those of the world, as a large model's are those of its training.
 
 Like a model it is not to be relied on, in the same places each time:
-- tools of every third question want an `edition` and tell nobody which: the first call is a guess;
+- tools of every second question want an `edition` and tell nobody which: the first call is a guess;
 - one call in SLIPS gets an observation without the value at first, and right when it is told so;
 - arguments that do not fit it answers as well, with a fact of something else.
 So without the checks of tools wrong facts come back, and without corrections calls fail.
@@ -25,7 +25,7 @@ from tasks.worlds.encyclopedia import Encyclopedia
 from tasks.worlds.relations import RELATIONS, Relation
 
 EDITIONS = ("first", "second", "third", "fourth")
-WITH_EDITION = 3  # of so many questions one has tools that want an edition
+WITH_EDITION = 2  # of so many questions one has tools that want an edition
 SLIPS = 8
 UNKNOWN = "unknown"
 """What a tool says that has found nothing."""

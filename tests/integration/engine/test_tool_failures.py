@@ -39,7 +39,7 @@ async def test_a_failure_of_infrastructure_is_retried_with_the_same_call_id(
     world: MakeWorld,
 ) -> None:
     """Nothing ran, or the answer was lost: the effect happens once, and the policy sees nothing."""
-    down = ServiceError(reasons.ERROR_REASON_BACKEND_DOWN, "restarting")
+    down = ServiceError(reasons.ERROR_REASON_BACKEND_DOWN, "restarting", retry_after=0.0)
     here = await world(tools=ToolDouble(faults=[unavailable(), down]), run=ONE)
     async with here.engine() as run:
         (group,) = await run.learner.lease(await run.learner.version())
@@ -50,6 +50,27 @@ async def test_a_failure_of_infrastructure_is_retried_with_the_same_call_id(
     assert (trajectory.stop_reason, trajectory.attempt) == (StopReason.ANSWERED, 0)
     assert trajectory.calls[0].outcome.observation == "2"
     assert len(here.tools.opened) == 1
+
+
+async def test_a_call_that_is_refused_for_good_is_not_asked_for_again(world: MakeWorld) -> None:
+    """The policy sees nothing of it: the trajectory starts again, and may call something else."""
+    spent = ServiceError(reasons.ERROR_REASON_BACKEND_DOWN, "the budget is spent")
+    here = await world(tools=ToolDouble(faults=[spent]), run=ONE)
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+    (trajectory,) = group.members
+    assert [request.call_id.split("/")[1] for request in here.tools.asked] == ["b1r0a0", "b1r0a1"]
+    assert (trajectory.stop_reason, trajectory.attempt) == (StopReason.ANSWERED, 1)
+
+
+async def test_a_task_of_which_nobody_makes_tools_is_a_bad_row(world: MakeWorld) -> None:
+    """As ToolMaker does whose every answer is unfit: the next task is taken at once."""
+    unfit = ServiceError(reasons.ERROR_REASON_BACKEND_DOWN, "made no tools that may be used")
+    here = await world(tools=ToolDouble(open_faults=[unfit]), run=ONE)
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+    assert len(here.tools.opened) == 2
+    assert group.members[0].stop_reason is StopReason.ANSWERED
 
 
 async def test_a_long_call_is_asked_for_again_and_runs_once(world: MakeWorld) -> None:
