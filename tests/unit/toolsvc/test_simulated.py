@@ -16,6 +16,7 @@ from toolsvc.errors import Reason, StartError
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.lint import MOST_TOOLS
+from toolsvc.sources.simulated.cast import Cast
 from toolsvc.sources.simulated.options import SimulatedOptions
 from toolsvc.sources.simulated.source import HybridSource, SimulatedSource
 from toolsvc.types import Recorded, Text
@@ -306,6 +307,13 @@ async def test_maker_and_actor_may_be_two_models(tmp_path: Path) -> None:
             await told(host, asking("a"))
         assert [request["model"] for request in maker.requests] == ["large"]
         assert [request["model"] for request in actor.requests] == ["tiny"]
+
+
+def test_a_maker_of_its_own_is_counted_by_itself() -> None:
+    given = {"endpoint": "http://127.0.0.1:9/v1", "model": "tiny"}
+    alone = Cast(SimulatedOptions.model_validate(given)).figures()
+    both = Cast(SimulatedOptions.model_validate({**given, "maker": given})).figures()
+    assert both.keys() - alone.keys() == {f"maker_{name}" for name in alone if "model" in name}
 
 
 async def test_a_model_that_is_down_or_too_dear_is_nothing_that_the_policy_reads(

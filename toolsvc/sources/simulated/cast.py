@@ -56,4 +56,7 @@ class Cast:
             await stack.aclose()
 
     def figures(self) -> dict[str, float]:
-        return {**self.actor.figures(), **self.world.figures()}
+        """Those of a ToolMaker of its own have its name before them."""
+        own = {} if self.maker is self.actor else self.maker.figures()
+        of_maker = {f"maker_{name}": value for name, value in own.items()}
+        return {**self.actor.figures(), **of_maker, **self.world.figures()}
