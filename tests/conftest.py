@@ -1,11 +1,12 @@
-"""What all tests share: one tiny policy folder a run, Hypothesis without deadlines, and a process
-that does not look through its imports for garbage."""
+"""What all tests share: one tiny policy folder a run, Hypothesis without deadlines, signals that
+nobody ignores, and a process that does not look through its imports for garbage."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import os
+import signal
 from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 
@@ -25,6 +26,13 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("toolwright")
+
+
+# Behind `nohup`, or a shell's &, signals are ignored, and by whatever a test starts as well. A
+# handler is not inherited: what is started begins with signals as they are.
+for _number in (signal.SIGHUP, signal.SIGINT):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
 from tests.support.hosts import calling, opening, refused
+from tests.support.waiting import holds_for
 from tests.unit.toolsvc.test_simulated_schemas import FILM, film
 from toolsvc.errors import Reason, StartError
 from toolsvc.host.host import Host
@@ -277,8 +278,8 @@ async def test_a_slow_maker_is_waited_for_beyond_the_queue_limit() -> None:
             for name in ("s", "t")
         ]
         await endpoint.arrived.wait()
-        await asyncio.sleep(0.2)
-        assert not any(one.done() for one in asked), "nor whoever asks for the same"
+        waits = lambda: not any(one.done() for one in asked)  # noqa: E731
+        await holds_for(0.2, waits, "both wait: the one that asks, and who wants the same")
         endpoint.open.set()
         for opened in await asyncio.gather(*asked):
             assert [tool.name for tool in opened.tools] == ["film"]

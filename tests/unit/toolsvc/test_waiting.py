@@ -12,6 +12,7 @@ import pytest
 
 import toolsvc.plugin.waiting
 from tests.support.hosts import Counter, calling, opening, refused, said
+from tests.support.waiting import holds_for, until
 from toolsvc import InvalidAction, ToolFailed, waiting
 from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
@@ -275,8 +276,7 @@ async def test_an_opening_that_waits_is_not_cut_off_at_its_queue_limit() -> None
     tool = Opens()
     async with Host([tool]) as host:
         asked = asyncio.create_task(host.open(opening(queue_limit=0.05)))
-        await asyncio.sleep(0.2)
-        assert not asked.done()
+        await holds_for(0.2, lambda: not asked.done(), "the opening to wait")
         tool.answer.set()
         assert (await asked).session_id == "s"
 
@@ -300,7 +300,7 @@ async def test_an_opening_can_be_given_up_while_it_waits() -> None:
     tool = Opens()
     async with Host([tool]) as host:
         asked = asyncio.create_task(host.open(opening()))
-        await asyncio.sleep(0.05)
+        await until(lambda: "s" in host.session_ids, "the opening")
         assert await host.close("s")
         with refused(Reason.SESSION_CLOSED):
             await asked
