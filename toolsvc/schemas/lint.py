@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from toolsvc.schemas.functions import FunctionTool
-from toolsvc.schemas.validation import violations
+from toolsvc.schemas.validation import Matcher
 
 MOST_TOOLS = 8
 MOST_CHARACTERS = 8000
@@ -53,6 +53,8 @@ def _faults(tool: FunctionTool, taken: Collection[str]) -> Iterator[str]:
         yield f"it has more than {MOST_CHARACTERS} characters"
     for place, schema in (("parameters", tool.parameters), ("returns", tool.returns or {})):
         yield from schema_faults(place, schema, patterns=True)
+        for where, inner, _ in islice(_schemas(place, schema, DEEPEST), MOST_SCHEMAS):
+            yield from _dead(where, inner)
 
 
 def schema_faults(place: str, schema: Any, *, patterns: bool) -> Iterator[str]:
@@ -69,22 +71,22 @@ def schema_faults(place: str, schema: Any, *, patterns: bool) -> Iterator[str]:
         for keyword in sorted(inner.keys() - _KEYWORDS):
             if keyword != "pattern" or not patterns:
                 yield f"{where} uses {keyword!r}, which is not supported"
-        yield from _dead(where, inner)
         pattern = inner.get("pattern", "")
         if isinstance(pattern, str) and len(pattern) > LONGEST_PATTERN:
             yield f"{where}: pattern has more than {LONGEST_PATTERN} characters"
 
 
 def _dead(where: str, schema: Mapping[str, Any]) -> Iterator[str]:
-    """What makes a schema that no value fits: with it, every call would be refused."""
+    """What makes a schema that no value fits: with it, every call would be refused. The schema has
+    passed `check_schema`."""
     properties, required = schema.get("properties"), schema.get("required", ())
     if isinstance(properties, Mapping) and not schema.get("additionalProperties"):
         for name in sorted(set(required) - properties.keys()):
             yield f"{where} requires {name!r}, which is none of its properties"
     if "type" in schema and "enum" in schema:
-        of_type = {"type": schema["type"]}
-        if all(violations(of_type, value) for value in schema["enum"]):
-            yield f"{where}: no value of its enum is a {schema['type']}"
+        of_type = Matcher({"type": schema["type"]})
+        if all(of_type.violations(value) for value in schema["enum"]):
+            yield f"{where}: no value of its enum is of its type"
 
 
 def _schemas(place: str, schema: Any, depth: int) -> Iterator[tuple[str, Mapping[str, Any], int]]:

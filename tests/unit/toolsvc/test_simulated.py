@@ -27,6 +27,11 @@ GOLD = "Sofia Coppola"
 TASK = {"question": "Who directed the film of 2003?", "answer": GOLD, "answers": [GOLD]}
 
 
+def makes(_request: dict[str, Any]) -> str:
+    """A ToolMaker's answer that passes."""
+    return json.dumps([FILM])
+
+
 @asynccontextmanager
 async def simulated(
     say: Callable[[dict[str, Any]], str],
@@ -208,7 +213,7 @@ async def test_the_gold_answer_reaches_no_model(tmp_path: Path) -> None:
 
 
 async def test_tools_are_made_from_the_question_once_for_its_group() -> None:
-    async with simulated(lambda _: json.dumps([FILM])) as (host, endpoint):
+    async with simulated(makes) as (host, endpoint):
         assert host.list_tools() == ()
         first = await host.open(opening("s", metadata=TASK))
         again = await host.open(opening("t", metadata=TASK))
@@ -221,7 +226,7 @@ async def test_tools_are_made_from_the_question_once_for_its_group() -> None:
 
 
 async def test_no_tools_are_made_where_the_task_has_them_off() -> None:
-    async with simulated(lambda _: json.dumps([FILM])) as (host, endpoint):
+    async with simulated(makes) as (host, endpoint):
         opened = await host.open(opening(metadata={**TASK, "tools": "off"}))
         assert opened.tools == ()
         await host.open(opening("t", metadata={"tools": "off"}))
@@ -239,11 +244,10 @@ async def test_made_tools_are_linted_and_made_again() -> None:
 
 
 async def test_the_endpoint_may_be_told_the_form_of_a_tool_set() -> None:
-    answers = lambda _: json.dumps([FILM])  # noqa: E731
-    async with simulated(answers, constrained=True) as (host, endpoint):
+    async with simulated(makes, constrained=True) as (host, endpoint):
         await host.open(opening(metadata=TASK))
     assert "response_format" not in endpoint.requests[0], "that is for answers"
-    async with simulated(answers, constrained_tools=True) as (host, endpoint):
+    async with simulated(makes, constrained_tools=True) as (host, endpoint):
         await host.open(opening(metadata=TASK))
     assert "minLength" not in endpoint.requests[0]["messages"][0]["content"]
     schema = endpoint.requests[0]["response_format"]["json_schema"]["schema"]
@@ -261,7 +265,7 @@ async def test_a_maker_that_makes_nothing_opens_no_session() -> None:
 
 
 async def test_a_tool_set_that_was_cut_off_is_told_so() -> None:
-    async with simulated(lambda _: json.dumps([FILM]), max_tokens=60) as (host, endpoint):
+    async with simulated(makes, max_tokens=60) as (host, endpoint):
         endpoint.longest = 100
         with refused(Reason.BACKEND_DOWN) as failure:
             await host.open(opening(metadata=TASK))
@@ -271,15 +275,14 @@ async def test_a_tool_set_that_was_cut_off_is_told_so() -> None:
 
 
 async def test_a_slow_maker_is_waited_for_beyond_the_queue_limit() -> None:
-    async with simulated(lambda _: json.dumps([FILM])) as (host, endpoint):
+    async with simulated(makes) as (host, endpoint):
         endpoint.open.clear()
         asked = [
             asyncio.create_task(host.open(opening(name, metadata=TASK, queue_limit=0.05)))
             for name in ("s", "t")
         ]
         await endpoint.arrived.wait()
-        waits = lambda: not any(one.done() for one in asked)  # noqa: E731
-        await holds_for(0.2, waits, "both wait: the one that asks, and who wants the same")
+        await holds_for(0.2, lambda: not any(one.done() for one in asked), "both to wait")
         endpoint.open.set()
         for opened in await asyncio.gather(*asked):
             assert [tool.name for tool in opened.tools] == ["film"]
@@ -291,7 +294,7 @@ async def test_an_endpoint_that_says_nothing_is_told_in_a_sentence(
     retries: int, words: str
 ) -> None:
     options = {"timeout": 0.1, "retries": retries}
-    async with simulated(lambda _: json.dumps([FILM]), **options) as (host, endpoint):
+    async with simulated(makes, **options) as (host, endpoint):
         endpoint.open.clear()
         with refused(Reason.BACKEND_DOWN) as failure:
             await host.open(opening(metadata=TASK))
@@ -301,7 +304,7 @@ async def test_an_endpoint_that_says_nothing_is_told_in_a_sentence(
 
 
 async def test_maker_and_actor_may_be_two_models(tmp_path: Path) -> None:
-    async with chat_endpoint(lambda _: json.dumps([FILM])) as maker:
+    async with chat_endpoint(makes) as maker:
         options = {"maker": {"endpoint": maker.url, "model": "large"}}
         async with simulated(year, **options) as (host, actor):
             await host.open(opening(metadata=TASK))

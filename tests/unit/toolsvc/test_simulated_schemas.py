@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolsvc.schemas.functions import NotTools, function_tools, json_in
-from toolsvc.schemas.lint import MOST_TOOLS, lint
+from toolsvc.schemas.lint import MOST_TOOLS, lint, schema_faults
 from toolsvc.schemas.validation import Violation, closed, violations
 from toolsvc.sources.simulated.form import FORM
 
@@ -126,7 +126,7 @@ def test_an_answer_without_json_is_an_error(answer: str) -> None:
         ([film(parameters={"properties": {str(n): {} for n in range(200)}})], "200 schemas"),
         ([film(parameters={"properties": {"a": {}}, "required": ["b"]})], "requires 'b'"),
         ([parameters(type="object", properties={}, required=["b"])], "parameters.x requires 'b'"),
-        ([parameters(type="integer", enum=["1", "2"])], "no value of its enum is a integer"),
+        ([parameters(type="integer", enum=["1", "2"])], "no value of its enum is of its type"),
     ],
 )
 def test_a_tool_set_that_no_policy_should_have_is_named(tools: Any, fault: str) -> None:
@@ -197,3 +197,14 @@ def test_what_fits_the_form_passes() -> None:
 )
 def test_what_does_not_fit_the_form(tools: Any) -> None:
     assert violations(FORM, tools)
+
+
+@pytest.mark.parametrize(
+    "schema", [{"required": [{}]}, {"required": 5}, {"type": "x", "enum": [1]}, {"enum": 5}]
+)
+def test_what_is_no_schema_is_named_by_whoever_checks_it(schema: dict[str, Any]) -> None:
+    """`schema_faults` is asked of what a policy wrote before it is known to be a schema."""
+    given = {"type": "object", "properties": {"a": schema}}
+    assert list(schema_faults("arguments", given, patterns=False)) == []
+    with pytest.raises(NotTools):
+        function_tools([film(parameters=given)])
