@@ -32,6 +32,10 @@ class Prepared(Table):
         "those beside toolwright",
     )
     makes: Path = Field(description="what it leaves; what is there is not made again")
+    when_read: bool = Field(
+        default=False,
+        description="made only where a key reads it, a variation's say; else also where none does",
+    )
 
 
 class Service(Table):

@@ -34,6 +34,7 @@ def makers(recipe: Recipe, table: ConsoleTable) -> tuple[Maker, ...]:
             name=one.name,
             makes=recipe.resolve(one.makes),
             run=one.run,
+            when_read=one.when_read,
         )
         for one in table.prepare
     ]

@@ -28,13 +28,15 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
-    """A command that leaves `makes`, from what it `needs`. `name` is the recipe's own word."""
+    """A command that leaves `makes`, from what it `needs`. `name` is the recipe's own word.
+    when_read: nobody wants it but a key that reads it."""
 
     kind: Kind
     name: str
     makes: Path
     needs: tuple[Need, ...] = ()
     run: tuple[str, ...] = ()
+    when_read: bool = False
 
     @property
     def where(self) -> str:
@@ -56,7 +58,7 @@ def unread(makers: Sequence[Maker], needs: Iterable[Need]) -> tuple[Need, ...]:
     return tuple(
         Need(key=f"{maker.where}.makes", path=maker.makes)
         for maker in makers
-        if maker.kind == "prepare" and maker.makes not in read
+        if maker.kind == "prepare" and not maker.when_read and maker.makes not in read
     )
 
 

@@ -8,10 +8,11 @@ answers, and its traces are of all kinds:
 - it makes calls that are not needed, some of them the same again;
 - where a tool wants an edition it guesses, and corrects itself when it is told.
 
-Then the paper's filter takes away (filter.py) what answers wrong, what has an error, and what has
-fewer than two calls; `--recovered` keeps errors that were mended. How many each criterion refuses
-is printed. Every fifth row is an exercise in reading (exercises.py). Tools and observations are
-those of the player (roles.py), in encyclopedias of their own: nothing is learnt from them by heart.
+Then the filter (filter.py) takes away what answers wrong and what has fewer than two calls;
+`--no-errors`, the paper's, what has an error as well: all of them were mended. How many each
+criterion refuses is printed. Every fifth row is an exercise in reading (exercises.py). Tools and
+observations are those of the player (roles.py), in encyclopedias of their own: nothing is learnt
+from them by heart.
 
     python world/demonstrations.py --output demonstrations.jsonl --seed 1
 
@@ -91,11 +92,12 @@ def traces(seed: int) -> Iterator[Demonstration]:
                 yield Demonstration(messages=[*opening, *one.messages], reasons=found.reasons)
 
 
-def kept(seed: int, *, recovered: bool, refused: Counter[str]) -> Iterator[Messages]:
-    """Endless: those that pass. recovered: errors that were mended refuse nothing. refused: is
-    counted by reason, each trace under all of its own or under "kept", and all under "traces"."""
+def kept(seed: int, *, no_errors: bool, refused: Counter[str]) -> Iterator[Messages]:
+    """Endless: those that pass. no_errors: as the paper's filter has it, that an error was mended
+    saves no trace. refused: is counted by reason, each trace under all of its own or under "kept",
+    and all under "traces"."""
     for one in traces(seed):
-        reasons = [why for why in one.reasons if not (recovered and why == MENDABLE)]
+        reasons = [why for why in one.reasons if no_errors or why != MENDABLE]
         refused.update(reasons or ["kept"])
         refused["traces"] += 1
         if not reasons:
@@ -186,11 +188,11 @@ class Demonstrator:
         self.messages.append({"role": "tool", "content": json.dumps(found, ensure_ascii=False)})
 
 
-def write(path: Path, *, seed: int, count: int = COUNT, recovered: bool = False) -> Counter[str]:
+def write(path: Path, *, seed: int, count: int = COUNT, no_errors: bool = False) -> Counter[str]:
     """Writes `count` conversations, one a line, exercises among them; returns what became of all
     traces."""
     refused: Counter[str] = Counter()
-    demonstrated = kept(seed, recovered=recovered, refused=refused)
+    demonstrated = kept(seed, no_errors=no_errors, refused=refused)
     write_conversations(path, _practised(demonstrated, exercises(seed)), count)
     return refused
 
@@ -208,9 +210,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=COUNT, help="conversations, exercises too")
-    parser.add_argument("--recovered", action="store_true", help="keep errors that were mended")
+    parser.add_argument("--no-errors", action="store_true", help="the paper's filter")
     given = parser.parse_args(arguments)
-    counts = write(given.output, seed=given.seed, count=given.count, recovered=given.recovered)
+    counts = write(given.output, seed=given.seed, count=given.count, no_errors=given.no_errors)
     made, kept_of_them = counts.pop("traces"), counts.pop("kept")
     refused = "".join(f", {name} {count / made:.0%}" for name, count in counts.most_common())
     print(f"{made} traces: kept {kept_of_them / made:.0%}{refused}: {given.output}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,12 @@ def test_a_command_that_reads_what_is_rendered_waits_for_it() -> None:
 def test_what_no_key_reads_is_wanted_by_the_run_itself() -> None:
     database = prepare(Path("/database"))
     assert [n.path for n in unread((*ALL, database), [GOAL])] == [database.makes]
+
+
+def test_what_is_made_when_it_is_read_waits_for_a_key() -> None:
+    rows = replace(prepare(Path("/rows")), when_read=True)
+    assert not unread((*ALL, rows), [GOAL])
+    assert planned((*ALL, rows), goals=[need(rows.makes)]) == [rows.makes]
 
 
 @pytest.mark.parametrize(

@@ -114,9 +114,9 @@ def test_any_tool_and_any_arguments_are_played(
     actor.slip(tool, given_)
 
 
-def test_the_filter_keeps_what_the_paper_s_keeps(demonstrations: ModuleType) -> None:
+def test_without_errors_is_as_the_paper_filters(demonstrations: ModuleType) -> None:
     refused: Counter[str] = Counter()
-    stream = demonstrations.kept(1, recovered=False, refused=refused)
+    stream = demonstrations.kept(1, no_errors=True, refused=refused)
     for messages in islice(stream, COUNT):
         texts = [one["content"] for one in messages if one["role"] == "assistant"]
         assert 2 <= sum("<tool_call>" in text for text in texts) <= 12
@@ -125,8 +125,8 @@ def test_the_filter_keeps_what_the_paper_s_keeps(demonstrations: ModuleType) -> 
     assert all(refused[why] for why in ("wrong_answer", "validation_error", "length"))
 
 
-def test_mended_errors_stay_where_they_are_asked_for(demonstrations: ModuleType) -> None:
-    stream = demonstrations.kept(1, recovered=True, refused=Counter())
+def test_mended_errors_stay_but_with_the_paper_s_filter(demonstrations: ModuleType) -> None:
+    stream = demonstrations.kept(1, no_errors=False, refused=Counter())
     shown = [json.dumps(messages) for messages in islice(stream, COUNT)]
     assert 0.3 < sum("validation_error" in text for text in shown) / COUNT < 0.5
 
@@ -134,7 +134,7 @@ def test_mended_errors_stay_where_they_are_asked_for(demonstrations: ModuleType)
 def test_what_is_kept_has_faults_that_reward_can_tell(demonstrations: ModuleType) -> None:
     """Reasoning that names something else, and calls that were made before."""
     inconsistent = repeated = 0
-    for messages in islice(demonstrations.kept(2, recovered=False, refused=Counter()), COUNT):
+    for messages in islice(demonstrations.kept(2, no_errors=True, refused=Counter()), COUNT):
         texts = [one["content"] for one in messages if one["role"] == "assistant"]
         said = re.search("the answer is (.*)\\.</think><answer>(.*)</answer>$", texts[-1])
         assert said
@@ -187,7 +187,7 @@ def test_write_is_one_conversation_a_line(
     demonstrations.main(["--output", str(path), "--seed", "1", "--count", "10"])
     rows = [json.loads(line)["messages"] for line in path.read_text().splitlines()]
     practised = [rows.pop(at) for at in (9, 4)]
-    assert rows == list(islice(demonstrations.kept(1, recovered=False, refused=Counter()), 8))
+    assert rows == list(islice(demonstrations.kept(1, no_errors=False, refused=Counter()), 8))
     exercises = load_file(FOLDER / "world/exercises.py").exercises(1)
     assert practised[::-1] == list(islice(exercises, 2))
     assert re.match(r"\d+ traces: kept \d+%", capsys.readouterr().out)

@@ -1,13 +1,17 @@
 """Schemas of tools that a model plays: reading, checking, linting."""
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolsvc.schemas.functions import NotTools, function_tools, json_in
 from toolsvc.schemas.lint import MOST_TOOLS, lint, schema_faults
 from toolsvc.schemas.validation import Violation, closed, violations
-from toolsvc.sources.simulated.form import FORM
+from toolsvc.sources.simulated.form import FORM, completed
+from toolsvc.sources.simulated.maker import checked
 
 FILM: dict[str, Any] = {
     "type": "function",
@@ -159,21 +163,50 @@ def plain(**changes: Any) -> dict[str, Any]:
     function = {
         "name": "film",
         "description": "Looks a film up.",
-        "parameters": {"type": "object", "properties": {"title": title}, "required": ["title"]},
+        "parameters": {"type": "object", "properties": {"title": title}},
     }
-    returns = {"type": "object", "properties": {"years": years}, "required": ["years"]}
+    returns = {"type": "object", "properties": {"years": years}}
     return {"type": "function", "function": {**function, **changes}, "returns": returns}
 
 
 def inside(member: dict[str, Any], *, names: int = 1) -> dict[str, Any]:
     members = {f"m{n}": {"description": "It.", **member} for n in range(names)}
-    return {"type": "object", "properties": members, "required": []}
+    return {"type": "object", "properties": members}
 
 
 def test_what_fits_the_form_passes() -> None:
     tools = [plain(name=f"film_{n}") for n in range(MOST_TOOLS)]
     assert violations(FORM, tools) == []
     assert lint(function_tools(tools), ()) == []
+
+
+def test_what_fits_the_form_requires_every_member() -> None:
+    (tool,) = checked(json.dumps([plain()]), (), constrained=True)
+    assert tool.returns is not None
+    assert (tool.parameters["required"], tool.returns["required"]) == (["title"], ["years"])
+    said = plain(parameters={"type": "object", "properties": {"a": {}}, "required": []})
+    assert completed([said])[0]["function"]["parameters"]["required"] == []
+    (tool,) = checked(json.dumps([plain()]), ())
+    assert "required" not in tool.parameters
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["function", "parameters", "returns", "properties"]), inner
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_completing_takes_whatever_an_endpoint_wrote(written: Any) -> None:
+    """And takes nothing away."""
+    before = json.dumps(written)
+    completed(written)
+    assert json.dumps(written) == before
 
 
 @pytest.mark.parametrize(
@@ -186,6 +219,7 @@ def test_what_fits_the_form_passes() -> None:
         [plain(description="")],
         [plain(description="x" * 301)],
         [plain(parameters={"type": "string"})],
+        [plain(parameters={"type": "object", "properties": {}, "required": []})],
         [{**plain(), "type": "tool"}],
         [{**plain(), "answer": "Paris"}],
         [plain(parameters=inside({"type": "object", "properties": {}}))],

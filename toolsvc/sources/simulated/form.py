@@ -1,12 +1,14 @@
 """The form of a tool set as a JSON Schema, for an endpoint that keeps to one.
 
 It is narrower than what a tool set may be. A tool's arguments, and its output, are an object whose
-members are values and lists of values, with no objects inside of them. What fits may still be
-refused: a name that is there twice, say.
+members are values and lists of values, with no objects inside of them. Every member is required,
+and the form does not have it said: no grammar keeps a list of names to those that were written
+before. What fits may still be refused: a name that is there twice, say.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from toolsvc.schemas.functions import NAME
@@ -16,7 +18,7 @@ MOST_CHARACTERS = 300
 """Of a description: a weak model would go on until its tokens are spent."""
 MOST_MEMBERS = 20
 """Of an object, and of a list of names or values, for the same reason."""
-KEYWORDS = "type, description, enum, items, properties and required"
+KEYWORDS = "type, description, enum, items and properties"
 """Of the schemas of a tool that fits, as a model is told."""
 
 
@@ -51,7 +53,6 @@ _SCHEMA = _object(
             "additionalProperties": _MEMBER,
             "maxProperties": MOST_MEMBERS,
         },
-        "required": _WORDS,
     }
 )
 _FUNCTION = _object(
@@ -67,3 +68,27 @@ FORM: dict[str, Any] = {
     "minItems": 1,
     "maxItems": MOST_TOOLS,
 }
+
+
+def completed(tools: Any) -> Any:
+    """A tool set, whose schemas require all of their members where they do not say which. What an
+    endpoint wrote that keeps to no form is left as it is."""
+    if not isinstance(tools, list):
+        return tools
+    return [_completed_tool(tool) for tool in tools]
+
+
+def _completed_tool(tool: Any) -> Any:
+    function = tool.get("function") if isinstance(tool, Mapping) else None
+    if not isinstance(function, Mapping):
+        return tool
+    completed_function = _with_required(function, "parameters")
+    return _with_required({**tool, "function": completed_function}, "returns")
+
+
+def _with_required(owner: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    schema = owner.get(key)
+    members = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(schema, Mapping) or not isinstance(members, Mapping):
+        return owner
+    return {**owner, key: {"required": list(members), **schema}}

@@ -35,10 +35,13 @@ def messages(question: str, *, constrained: bool = False) -> list[dict[str, str]
     ]
 
 
-def checked(answer: str, taken: Collection[str]) -> list[FunctionTool]:
+def checked(
+    answer: str, taken: Collection[str], *, constrained: bool = False
+) -> list[FunctionTool]:
     """The tools that the answer holds. Unfit says what is wrong with them."""
     try:
-        tools = function_tools(json_in(answer))
+        written = json_in(answer)
+        tools = function_tools(form.completed(written) if constrained else written)
     except (NotTools, ValueError) as error:
         raise Unfit([str(error)]) from error
     faults = lint(tools, taken)
@@ -61,7 +64,7 @@ async def make(
     tools = await ask(
         model,
         messages(question, constrained=constrained),
-        lambda answer: checked(answer, taken),
+        lambda answer: checked(answer, taken, constrained=constrained),
         manner,
         json_schema=form.FORM if constrained else None,
     )
