@@ -62,8 +62,7 @@ _OUT_OF_REACH = (
 
 
 def kind_of(error: Failure) -> Kind:
-    """A service that does not say when to come again has refused, whatever the code, unless it says
-    that it shuts down. gRPC itself uses RESOURCE_EXHAUSTED for oversized messages."""
+    """What does not pass (`ServiceError.passes`) is a refusal, whatever the code."""
     if isinstance(error, TransportError):
         return Kind.AWAY if error.code in _OUT_OF_REACH else Kind.REFUSED
     found = _KINDS.get(error.reason)
@@ -73,8 +72,7 @@ def kind_of(error: Failure) -> Kind:
         return found
     if error.reason in _FULL and error.retry_after is not None:
         return Kind.FULL
-    passes = error.retry_after is not None or error.reason == reasons.ERROR_REASON_DRAINING
-    return Kind.AWAY if passes else Kind.REFUSED
+    return Kind.AWAY if error.passes else Kind.REFUSED
 
 
 def name_of(error: Failure) -> str:

@@ -54,12 +54,9 @@ async def call(method: Callable[..., Awaitable[Answer]], request: Any, *, timeou
 
 
 def may_retry(error: ServiceError | TransportError) -> bool:
-    """Whether the same request may be sent again: the service was out of reach or said when.
-
-    RESOURCE_EXHAUSTED alone is no invitation: gRPC uses it for oversized messages too.
-    """
+    """Whether the same request may be sent again: the service was out of reach or says so."""
     if isinstance(error, ServiceError):
-        return error.retry_after is not None or error.code is grpc.StatusCode.UNAVAILABLE
+        return error.passes
     return error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 

@@ -83,6 +83,12 @@ class ServiceError(Exception):
         return _CODES.get(self.reason, Code.INTERNAL)
 
     @property
+    def passes(self) -> bool:
+        """Whether the same request may be sent again: the service says when, or shuts down.
+        RESOURCE_EXHAUSTED alone is no invitation: gRPC uses it for oversized messages too."""
+        return self.retry_after is not None or self.reason == reasons.ERROR_REASON_DRAINING
+
+    @property
     def reason_name(self) -> str:
         """For example "QUEUE_LIMIT"; one of a newer contract is its number."""
         if self.reason not in reasons.ErrorReason.values():

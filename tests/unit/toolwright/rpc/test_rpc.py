@@ -105,12 +105,22 @@ async def test_an_error_arrives_as_it_was_raised() -> None:
     assert backoff(7, got) == 1.5
 
 
-async def test_without_retry_info_there_is_none() -> None:
-    async with served(Service(ServiceError(reasons.ERROR_REASON_QUEUE_LIMIT, "full"))) as address:
+@pytest.mark.parametrize(
+    ("reason", "passes"),
+    [
+        (reasons.ERROR_REASON_QUEUE_LIMIT, False),
+        (reasons.ERROR_REASON_BACKEND_DOWN, False),
+        (reasons.ERROR_REASON_DRAINING, True),
+    ],
+)
+async def test_without_retry_info_nothing_is_sent_again_but_to_who_shuts_down(
+    reason: int, passes: bool
+) -> None:
+    async with served(Service(ServiceError(reason, "not now"))) as address:
         with pytest.raises(ServiceError) as caught:
             await list_tools(address)
     assert caught.value.retry_after is None
-    assert not may_retry(caught.value)
+    assert may_retry(caught.value) == passes
 
 
 @pytest.mark.parametrize("reason", reasons.ErrorReason.values())
