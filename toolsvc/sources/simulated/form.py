@@ -8,16 +8,16 @@ before. What fits may still be refused: a name that is there twice, say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolsvc.schemas.functions import NAME
 from toolsvc.schemas.lint import MOST_TOOLS
 
 MOST_CHARACTERS = 300
-"""Of a description: a weak model would go on until its tokens are spent."""
+"""Of a description or a value: a weak model would go on until its tokens are spent."""
 MOST_MEMBERS = 20
-"""Of an object, and of a list of names or values, for the same reason."""
+"""Of an object, and of a list of values, for the same reason."""
 KEYWORDS = "type, description, enum, items and properties"
 """Of the schemas of a tool that fits, as a model is told."""
 
@@ -33,18 +33,28 @@ def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:
 
 
 _DESCRIPTION: dict[str, Any] = {"type": "string", "minLength": 1, "maxLength": MOST_CHARACTERS}
-_WORDS: dict[str, Any] = {"type": "array", "items": {"type": "string"}, "maxItems": MOST_MEMBERS}
-_SCALARS = ("string", "number", "integer", "boolean")
-_MEMBER = _object(
-    {
-        "type": {"enum": [*_SCALARS, "array"]},
-        "description": _DESCRIPTION,
-        "enum": {**_WORDS, "minItems": 1},
-        "items": _object({"type": {"enum": list(_SCALARS)}}),
-    },
-    "enum",
-    "items",
-)
+_NUMBERS = ("number", "integer", "boolean")
+_ENUM: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": "string", "maxLength": MOST_CHARACTERS},
+    "minItems": 1,
+    "maxItems": MOST_MEMBERS,
+}
+_ITEMS = _object({"type": {"enum": ["string", *_NUMBERS]}})
+
+
+def _member(types: Sequence[str], more: Mapping[str, Any], *optional: str) -> dict[str, Any]:
+    kind = {"enum": list(types)}
+    return _object({"type": kind, "description": _DESCRIPTION, **more}, *optional)
+
+
+_MEMBER: dict[str, Any] = {
+    "anyOf": [
+        _member(["string"], {"enum": _ENUM}, "enum"),
+        _member(_NUMBERS, {}),
+        _member(["array"], {"items": _ITEMS}),
+    ]
+}
 _SCHEMA = _object(
     {
         "type": {"enum": ["object"]},
