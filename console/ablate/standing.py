@@ -14,9 +14,10 @@ from console.course.session import is_done
 from console.errors import RecordBroken
 from console.record.course import read_course
 from console.record.run import RunFiles, read_run
+from console.verdict import FRUITLESS
 
 SIGNALLED = 128
-SETTLED = (3, 4)
+SETTLED = (3, FRUITLESS)
 """Diverged, nothing to learn from: what a run came to, which another start would come to again."""
 
 
@@ -24,7 +25,7 @@ class Word(StrEnum):
     """Of one run."""
 
     DONE = "done"
-    """All steps; it counts."""
+    """All steps; it counts, also where they had nothing to learn from."""
     FAILED = "failed"
     """It ended by itself with another status than 0."""
     UNFINISHED = "unfinished"
@@ -50,7 +51,8 @@ def standing(rung: Rung, heard: Ending | None) -> Standing:
     """heard: how its start ended, where it was started now."""
     files, why = _files(rung)
     word, status, sentence = _told(files, int(rung.learning[BUDGET]))
-    if heard is not None and 0 < heard.status < SIGNALLED:
+    counts = (Word.DONE, heard.status if heard is not None else 0)
+    if heard is not None and 0 < heard.status < SIGNALLED and (word, status) != counts:
         word, status, sentence = Word.FAILED, heard.status, heard.sentence
     if word is Word.NOT_RUN:
         sentence = why
@@ -94,6 +96,8 @@ def _told(files: RunFiles | None, steps: int) -> tuple[Word, int, str]:
         return Word.NOT_RUN, 0, ""
     ended = files.course.ended
     made = f"{files.steps} of {steps} steps"
+    if ended is not None and ended.status == FRUITLESS and files.steps >= steps:
+        return Word.DONE, ended.status, ended.sentence
     if ended is not None and 0 < ended.status < SIGNALLED:
         return Word.FAILED, ended.status, ended.sentence
     if ended is None or ended.status or files.steps < steps:

@@ -56,7 +56,7 @@ def difference(of: Mapping[str, Any], form: str) -> str:
 
 
 def ended(run: Mapping[str, Any]) -> str:
-    """What became of a run that does not count."""
+    """What became of a run: of one that does not count, or learnt nothing."""
     status = f" (status {run['status']})" if run["status"] else ""
     why = f": {run['sentence']}" if run["sentence"] else ""
     return f"{run['word']}{status}{why}"
@@ -95,7 +95,7 @@ def _differences(row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -
 def _failed(data: Mapping[str, Any]) -> Iterator[str]:
     for row in data["rows"]:
         for run in row["runs"]:
-            if run["word"] != Word.DONE:
+            if run["word"] != Word.DONE or run["status"]:
                 first = ended(run).splitlines()[0]
                 yield f"{row['name']}, seed {run['seed']}: {first}"
 

@@ -12,6 +12,8 @@ import pytest
 from console.ablate.ladder import Ladder
 from console.ablate.results.page import render
 from console.ablate.results.table import table
+from console.ablate.standing import standing
+from console.course.course import Ending
 from console.report.writing import dumps
 from tests.support.ladders import ABLATIONS, STEPS, climb, ladder, leave, told, write_recipe
 
@@ -99,6 +101,28 @@ def test_a_row_with_a_failed_run_is_not_judged_and_says_so(tmp_path: Path) -> No
     assert data["left_out"] == [], "all that were asked for have a row"
     assert [run["word"] for run in row(data, "no credit")["runs"]] == ["not run"] * 3
     assert "the loss is no number" in render(data)
+
+
+def test_who_had_nothing_to_learn_from_in_all_steps_has_a_score_like_others(
+    tmp_path: Path,
+) -> None:
+    found = ladder(write_recipe(tmp_path), seeds=3)
+    nothing = [("heldout-sampled", at, 0.0) for at in (0, STEPS)]
+    for seed in found.seeds:
+        climb(found, seed, "base", height=0.4, late=4)
+        said = "every reward is 0"
+        leave(found, "slow", seed, lambda _: 0.0, scores=nothing, ended=4, sentence=said)
+    leave(found, "no credit", 1, [0.0] * (STEPS - 1), ended=4, sentence="patience is over")
+    data = told(found)
+    assert [run["word"] for run in row(data, "slow")["runs"]] == ["done"] * 3
+    assert against(data, "slow")["heldout-sampled"] == "lower"
+    assert row(data, "no credit")["runs"][0]["word"] == "failed", "it has steps to go"
+    assert data["failed"] == 1
+    text = shown(data)
+    assert "slow, seed 2: done (status 4): every reward is 0\n" in text
+    rung = next(one for one in found.rungs if (one.variation.name, one.seed) == ("slow", 1))
+    assert standing(rung, Ending(status=4, sentence="")).word == "done"
+    assert standing(rung, Ending(status=1, sentence="it fell")).word == "failed"
 
 
 def test_a_base_that_failed_leaves_nothing_to_compare(tmp_path: Path) -> None:
