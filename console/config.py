@@ -34,7 +34,8 @@ class Prepared(Table):
     makes: Path = Field(description="what it leaves; what is there is not made again")
     when_read: bool = Field(
         default=False,
-        description="made only where a key reads it, a variation's say; else also where none does",
+        description="true: made only where a key reads it, such as one that a variation sets; "
+        "false: also where none does, for a tool",
     )
 
 

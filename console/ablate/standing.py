@@ -9,6 +9,7 @@ from pathlib import Path
 from console.ablate.begun import BUDGET, another, noted
 from console.ablate.ladder import Rung
 from console.asked.setup import set_up
+from console.config import BASE
 from console.course.course import Ending
 from console.course.session import is_done
 from console.errors import RecordBroken
@@ -25,9 +26,10 @@ class Word(StrEnum):
     """Of one run."""
 
     DONE = "done"
-    """All steps; it counts, also where they had nothing to learn from."""
+    """All steps; it counts. One with a status had nothing to learn from in them, for all rewards
+    of a group were equal."""
     FAILED = "failed"
-    """It ended by itself with another status than 0."""
+    """It ended by itself with another status than 0, and does not count."""
     UNFINISHED = "unfinished"
     """Stopped or killed, or it has steps to go."""
     NOT_RUN = "not run"
@@ -51,8 +53,10 @@ def standing(rung: Rung, heard: Ending | None) -> Standing:
     """heard: how its start ended, where it was started now."""
     files, why = _files(rung)
     word, status, sentence = _told(files, int(rung.learning[BUDGET]))
-    counts = (Word.DONE, heard.status if heard is not None else 0)
-    if heard is not None and 0 < heard.status < SIGNALLED and (word, status) != counts:
+    if word is Word.DONE and status and rung.variation.name == BASE:
+        word = Word.FAILED  # every difference would be to a policy that learnt nothing
+    agrees = heard is not None and (word, status) == (Word.DONE, heard.status)
+    if heard is not None and 0 < heard.status < SIGNALLED and not agrees:
         word, status, sentence = Word.FAILED, heard.status, heard.sentence
     if word is Word.NOT_RUN:
         sentence = why
@@ -97,7 +101,9 @@ def _told(files: RunFiles | None, steps: int) -> tuple[Word, int, str]:
     ended = files.course.ended
     made = f"{files.steps} of {steps} steps"
     if ended is not None and ended.status == FRUITLESS and files.steps >= steps:
-        return Word.DONE, ended.status, ended.sentence
+        # Where no reward was measured everything was masked: no score but an outage.
+        measured = any(step.reward is not None for step in files.record.steps)
+        return Word.DONE if measured else Word.FAILED, ended.status, ended.sentence
     if ended is not None and 0 < ended.status < SIGNALLED:
         return Word.FAILED, ended.status, ended.sentence
     if ended is None or ended.status or files.steps < steps:

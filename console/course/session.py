@@ -45,12 +45,10 @@ from console.record.files import MEMORY_PAGE, read_record
 from console.record.types import Step
 from console.report.writing import REPORT, SUMMARY, write
 from console.track.beside import tracking
-from console.verdict import why_nothing
+from console.verdict import FRUITLESS, why_nothing
 from console.watch.screen import Screen
 from toolwright.page.text import plain
 from toolwright.recipe import RecipeError
-
-NOTHING_LEARNT = 4
 
 
 def run(options: Options, words: Sequence[str]) -> Ending:
@@ -119,7 +117,7 @@ def _run(options: Options, words: Sequence[str], screen: Screen) -> Ending:
         try:
             ending = asyncio.run(_course(setup, missing, held, notes, screen))
             if ending.status == 0 and (reason := _nothing_learnt(setup)):
-                ending = Ending(status=NOTHING_LEARNT, sentence=reason)
+                ending = Ending(status=FRUITLESS, sentence=reason)
         except OSError as error:
             notes.ended(1, unwritable(folder, error))
             raise ConsoleError(unwritable(folder, error)) from error

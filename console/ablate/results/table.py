@@ -15,15 +15,15 @@ LESS = f"{GAP}less base"
 
 
 def table(data: Mapping[str, Any]) -> list[str]:
-    """A row and its difference to the base for each variation, then what failed and what is to be
-    known. Every line is one line."""
+    """A row and its difference to the base for each variation, then what ended otherwise than
+    well and what is to be known. Every line is one line."""
     columns = [one for one in data["measures"] if one["main"]]
     rows: list[list[str]] = [["", "runs", *(one["title"] for one in columns)]]
     for row in data["rows"]:
         rows.append(_means(row, columns))
         if row["differences"]:
             rows.append(_differences(row, columns))
-    lines = [*_aligned(rows), "", *legend(data), *_failed(data), *_remarks(data)]
+    lines = [*_aligned(rows), "", *legend(data), *_endings(data), *_remarks(data)]
     return [plain(line, "") for line in lines]
 
 
@@ -56,7 +56,7 @@ def difference(of: Mapping[str, Any], form: str) -> str:
 
 
 def ended(run: Mapping[str, Any]) -> str:
-    """What became of a run: of one that does not count, or learnt nothing."""
+    """What became of a run."""
     status = f" (status {run['status']})" if run["status"] else ""
     why = f": {run['sentence']}" if run["sentence"] else ""
     return f"{run['word']}{status}{why}"
@@ -92,7 +92,7 @@ def _differences(row: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -
     return [LESS, "", *cells]
 
 
-def _failed(data: Mapping[str, Any]) -> Iterator[str]:
+def _endings(data: Mapping[str, Any]) -> Iterator[str]:
     for row in data["rows"]:
         for run in row["runs"]:
             if run["word"] != Word.DONE or run["status"]:

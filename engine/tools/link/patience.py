@@ -18,16 +18,14 @@ from enum import Enum
 import grpc
 
 from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.channel import LONGEST_PAUSE, SHORTEST_PAUSE
 from toolwright.rpc.errors import ServiceError, TransportError
 
-SHORTEST_PAUSE = 0.01
 GROWING_PAUSE = 5.0
 """Seconds up to which pauses double; they begin with `FIRST_PAUSE`."""
 FIRST_PAUSE = 0.05
 FULL_PAUSE = 1.0
 """Seconds up to which pauses double while a service is full: room is made at any moment."""
-LONGEST_PAUSE = 30.0
-"""Seconds; the longest pause, also where a service asks for more."""
 
 Failure = ServiceError | TransportError
 
@@ -62,7 +60,8 @@ _OUT_OF_REACH = (
 
 
 def kind_of(error: Failure) -> Kind:
-    """What does not pass (`ServiceError.passes`) is a refusal, whatever the code."""
+    """A service's error that neither passes (`ServiceError.passes`) nor tells of its session is a
+    refusal, whatever the code."""
     if isinstance(error, TransportError):
         return Kind.AWAY if error.code in _OUT_OF_REACH else Kind.REFUSED
     found = _KINDS.get(error.reason)

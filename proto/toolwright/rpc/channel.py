@@ -15,6 +15,9 @@ from toolwright.rpc.tls import Certificate
 
 Answer = TypeVar("Answer")
 
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 30.0
+"""Seconds before a retry, whatever a service asks for."""
+
 
 def open_channel(
     address: str,
@@ -54,16 +57,18 @@ async def call(method: Callable[..., Awaitable[Answer]], request: Any, *, timeou
 
 
 def may_retry(error: ServiceError | TransportError) -> bool:
-    """Whether the same request may be sent again: the service was out of reach or says so."""
+    """Whether the same request may be sent again: nobody answered, or the answer says that it
+    passes (`ServiceError.passes`)."""
     if isinstance(error, ServiceError):
         return error.passes
     return error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def backoff(attempt: int, error: ServiceError | TransportError | None = None) -> float:
-    """Seconds before retry number `attempt` (from 0): the service's word, else doubling to 5 s."""
+    """Seconds before retry number `attempt` (from 0): the service's word, within `SHORTEST_PAUSE`
+    and `LONGEST_PAUSE`, else doubling to 5 s."""
     if isinstance(error, ServiceError) and error.retry_after is not None:
-        return error.retry_after
+        return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, error.retry_after))
     return float(min(5.0, 0.05 * 2**attempt) * random.uniform(0.5, 1.0))
 
 

@@ -8,11 +8,11 @@ answers, and its traces are of all kinds:
 - it makes calls that are not needed, some of them the same again;
 - where a tool wants an edition it guesses, and corrects itself when it is told.
 
-Then the filter (filter.py) takes away what answers wrong and what has fewer than two calls;
-`--no-errors`, the paper's, what has an error as well: all of them were mended. How many each
-criterion refuses is printed. Every fifth row is an exercise in reading (exercises.py). Tools and
-observations are those of the player (roles.py), in encyclopedias of their own: nothing is learnt
-from them by heart.
+Then the filter (filter.py) takes away what answers wrong and what has fewer than two calls. With
+`--no-errors`, as in the paper, it also takes away what has an error, although each was mended. How
+many each criterion refuses is printed. Every fifth row is an exercise in reading (exercises.py).
+Tools and observations are those of the player (roles.py), in encyclopedias of their own: nothing is
+learnt from them by heart.
 
     python world/demonstrations.py --output demonstrations.jsonl --seed 1
 
@@ -93,8 +93,8 @@ def traces(seed: int) -> Iterator[Demonstration]:
 
 
 def kept(seed: int, *, no_errors: bool, refused: Counter[str]) -> Iterator[Messages]:
-    """Endless: those that pass. no_errors: as the paper's filter has it, that an error was mended
-    saves no trace. refused: is counted by reason, each trace under all of its own or under "kept",
+    """Endless: those that pass. no_errors: a trace with an error is refused although it was mended,
+    as in the paper. refused: is counted by reason, each trace under all of its own or under "kept",
     and all under "traces"."""
     for one in traces(seed):
         reasons = [why for why in one.reasons if no_errors or why != MENDABLE]

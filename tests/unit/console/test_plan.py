@@ -78,6 +78,12 @@ def test_what_is_made_when_it_is_read_waits_for_a_key() -> None:
     assert planned((*ALL, rows), goals=[need(rows.makes)]) == [rows.makes]
 
 
+def test_what_only_such_a_command_reads_is_wanted_by_the_run_itself() -> None:
+    database = prepare(Path("/database"))
+    rows = replace(prepare(Path("/rows"), database.makes), when_read=True)
+    assert [n.path for n in unread((*ALL, database, rows), [GOAL])] == [database.makes]
+
+
 @pytest.mark.parametrize(
     ("makers", "key", "path", "says"),
     [

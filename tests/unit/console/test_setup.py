@@ -99,6 +99,19 @@ def test_every_task_s_questions_and_conversations_are_needed(tmp_path: Path) -> 
     assert setup.recipe.shared.tasks["shop"].source == str(tmp_path / "other/questions.jsonl")
 
 
+def test_what_is_made_when_it_is_read_waits_for_the_variation_that_reads_it(tmp_path: Path) -> None:
+    prepare = [
+        {"name": name, "run": ["python", "rows.py", "{makes}"], "makes": f"run/{name}.jsonl"}
+        | {"when_read": True}
+        for name in ("rows", "others")
+    ]
+    file = written(tmp_path, console={"prepare": prepare})
+    rows, others = tmp_path / "run/rows.jsonl", tmp_path / "run/others.jsonl"
+    assert {rows, others} & set(makes(asked(file))) == {rows}
+    varied = asked(file, "render.conversations='run/others.jsonl'")
+    assert {rows, others} & set(makes(varied)) == {others}
+
+
 def test_a_folder_stands_for_its_recipe(tmp_path: Path) -> None:
     file = written(tmp_path)
     assert asked(tmp_path).recipe.path == asked(file).recipe.path

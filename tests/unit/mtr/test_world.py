@@ -125,7 +125,7 @@ def test_without_errors_is_as_the_paper_filters(demonstrations: ModuleType) -> N
     assert all(refused[why] for why in ("wrong_answer", "validation_error", "length"))
 
 
-def test_mended_errors_stay_but_with_the_paper_s_filter(demonstrations: ModuleType) -> None:
+def test_mended_errors_stay_where_nobody_refuses_them(demonstrations: ModuleType) -> None:
     stream = demonstrations.kept(1, no_errors=False, refused=Counter())
     shown = [json.dumps(messages) for messages in islice(stream, COUNT)]
     assert 0.3 < sum("validation_error" in text for text in shown) / COUNT < 0.5

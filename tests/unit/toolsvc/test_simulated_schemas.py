@@ -190,23 +190,43 @@ def test_what_fits_the_form_requires_every_member() -> None:
     assert "required" not in tool.parameters
 
 
-@given(
-    st.recursive(
-        st.none() | st.integers() | st.text(max_size=3),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(["function", "parameters", "returns", "properties"]), inner
-            )
-        ),
-        max_leaves=12,
-    )
+JUNK = st.none() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
+WRITTEN_SCHEMAS = JUNK | st.fixed_dictionaries(
+    {}, optional={"properties": JUNK | st.dictionaries(st.text(max_size=3), JUNK), "required": JUNK}
 )
-def test_completing_takes_whatever_an_endpoint_wrote(written: Any) -> None:
-    """And takes nothing away."""
+WRITTEN_TOOLS = JUNK | st.fixed_dictionaries(
+    {},
+    optional={
+        "function": JUNK | st.fixed_dictionaries({}, optional={"parameters": WRITTEN_SCHEMAS}),
+        "returns": WRITTEN_SCHEMAS,
+    },
+)
+
+
+@given(JUNK | st.lists(WRITTEN_TOOLS, max_size=3))
+def test_completing_takes_whatever_an_endpoint_wrote_and_adds_nothing_but_required(
+    written: Any,
+) -> None:
     before = json.dumps(written)
-    completed(written)
+    found = completed(written)
     assert json.dumps(written) == before
+    for was, now in zip(schemas_of(written), schemas_of(found), strict=True):
+        added = dict(now) if isinstance(now, dict) else now
+        if isinstance(was, dict) and isinstance(was.get("properties"), dict):
+            assert now["required"] == was.get("required", list(was["properties"]))
+            if "required" not in was:
+                del added["required"]
+        assert added == was
+
+
+def schemas_of(tools: Any) -> list[Any]:
+    """And what stands in their places; where a tool has no function, all of it."""
+    found: list[Any] = []
+    for tool in tools if isinstance(tools, list) else []:
+        function = tool.get("function") if isinstance(tool, dict) else None
+        whole = not isinstance(function, dict)
+        found += [tool] if whole else [function.get("parameters"), tool.get("returns")]
+    return found
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import grpc
 
-from toolsvc.errors import Refused, StartError, backend_down
+from toolsvc.errors import BackendRefuses, Refused, StartError, backend_down
 from toolwright import json_data
 from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc
@@ -126,7 +126,9 @@ class MemoryClient:
                 await asyncio.sleep(backoff(attempt, error))
         raise AssertionError("unreachable")
 
-    def _away(self, error: Exception) -> Refused:
+    def _away(self, error: ServiceError | TransportError) -> Refused:
+        if isinstance(error, ServiceError) and not error.passes:
+            return BackendRefuses(f"the memory at {self.address} refuses: {error}")
         return backend_down(f"the memory at {self.address} does not answer: {error}")
 
     @property

@@ -1,9 +1,9 @@
 """The form of a tool set as a JSON Schema, for an endpoint that keeps to one.
 
 It is narrower than what a tool set may be. A tool's arguments, and its output, are an object whose
-members are values and lists of values, with no objects inside of them. Every member is required,
-and the form does not have it said: no grammar keeps a list of names to those that were written
-before. What fits may still be refused: a name that is there twice, say.
+members are values and lists of values, with no objects inside of them. Every member is required.
+The form has no `required`, since no grammar keeps such a list to the names that were written before
+it: `completed` adds it. What fits may still be refused: a name that is there twice, say.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ FORM: dict[str, Any] = {
 
 
 def completed(tools: Any) -> Any:
-    """A tool set, whose schemas require all of their members where they do not say which. What an
-    endpoint wrote that keeps to no form is left as it is."""
+    """A tool set, whose schemas require all of their members where they do not say which. What is
+    no list of tools with a `function` is left as it is."""
     if not isinstance(tools, list):
         return tools
     return [_completed_tool(tool) for tool in tools]

@@ -38,7 +38,8 @@ def messages(question: str, *, constrained: bool = False) -> list[dict[str, str]
 def checked(
     answer: str, taken: Collection[str], *, constrained: bool = False
 ) -> list[FunctionTool]:
-    """The tools that the answer holds. Unfit says what is wrong with them."""
+    """The tools that the answer holds. Unfit says what is wrong with them. `constrained`: as in
+    `make`."""
     try:
         written = json_in(answer)
         tools = function_tools(form.completed(written) if constrained else written)

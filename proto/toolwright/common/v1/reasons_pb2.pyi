@@ -135,7 +135,9 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 10
     """UNAVAILABLE: the service is shutting down."""
     ERROR_REASON_BACKEND_DOWN: _ErrorReason.ValueType  # 11
-    """UNAVAILABLE: a part that the service stands on is down."""
+    """UNAVAILABLE: a part that the service stands on is down; without RetryInfo it refuses, and would
+    refuse the same again.
+    """
     ERROR_REASON_UNKNOWN_TOOL: _ErrorReason.ValueType  # 12
     """NOT_FOUND: no tool of that name in the session."""
     ERROR_REASON_BLOB_NOT_FOUND: _ErrorReason.ValueType  # 13
@@ -188,7 +190,9 @@ ERROR_REASON_TOO_MANY_SESSIONS: ErrorReason.ValueType  # 9
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 10
 """UNAVAILABLE: the service is shutting down."""
 ERROR_REASON_BACKEND_DOWN: ErrorReason.ValueType  # 11
-"""UNAVAILABLE: a part that the service stands on is down."""
+"""UNAVAILABLE: a part that the service stands on is down; without RetryInfo it refuses, and would
+refuse the same again.
+"""
 ERROR_REASON_UNKNOWN_TOOL: ErrorReason.ValueType  # 12
 """NOT_FOUND: no tool of that name in the session."""
 ERROR_REASON_BLOB_NOT_FOUND: ErrorReason.ValueType  # 13

@@ -113,16 +113,26 @@ def test_who_had_nothing_to_learn_from_in_all_steps_has_a_score_like_others(
         said = "every reward is 0"
         leave(found, "slow", seed, lambda _: 0.0, scores=nothing, ended=4, sentence=said)
     leave(found, "no credit", 1, [0.0] * (STEPS - 1), ended=4, sentence="patience is over")
+    leave(found, "no credit", 2, [None] * STEPS, ended=4, sentence="all is masked")
     data = told(found)
     assert [run["word"] for run in row(data, "slow")["runs"]] == ["done"] * 3
     assert against(data, "slow")["heldout-sampled"] == "lower"
-    assert row(data, "no credit")["runs"][0]["word"] == "failed", "it has steps to go"
-    assert data["failed"] == 1
+    words = [run["word"] for run in row(data, "no credit")["runs"]]
+    assert words == ["failed", "failed", "not run"], "steps to go, and nothing measured"
     text = shown(data)
     assert "slow, seed 2: done (status 4): every reward is 0\n" in text
     rung = next(one for one in found.rungs if (one.variation.name, one.seed) == ("slow", 1))
     assert standing(rung, Ending(status=4, sentence="")).word == "done"
     assert standing(rung, Ending(status=1, sentence="it fell")).word == "failed"
+
+
+def test_a_base_with_nothing_to_learn_from_is_nothing_to_compare_with(tmp_path: Path) -> None:
+    found = ladder(write_recipe(tmp_path), seeds=1)
+    leave(found, "base", 1, [0.0] * STEPS, ended=4, sentence="every reward is 0")
+    climb(found, 1, "slow", height=0.9, late=4)
+    data = told(found)
+    assert data["failed"] == 1
+    assert set(against(data, "slow").values()) == {"not compared"}
 
 
 def test_a_base_that_failed_leaves_nothing_to_compare(tmp_path: Path) -> None:

@@ -167,6 +167,9 @@ async def test_what_is_not_served_says_so() -> None:
 
 
 def test_backoff_grows_and_stays_bounded() -> None:
+    for word, pause in ((1e11, 30.0), (float("inf"), 30.0), (-5.0, 0.01), (0.0, 0.01)):
+        asks = ServiceError(reasons.ERROR_REASON_DRAINING, "later", retry_after=word)
+        assert backoff(0, asks) == pause
     for attempt in range(20):
         assert 0 < backoff(attempt) <= 5
     assert min(backoff(10) for _ in range(20)) > max(backoff(0) for _ in range(20))
