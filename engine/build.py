@@ -5,6 +5,7 @@ Nothing is started here but by `tools_of`, which ends what it starts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from inspect import signature
 from pathlib import Path
@@ -158,9 +159,12 @@ async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
     )
 
 
-def build_tools(recipe: Recipe, owner: str, *, but: Collection[str] = ()) -> ToolServices:
+def build_tools(
+    recipe: Recipe, owner: str, *, but: Collection[str] = (), patience_s: float = math.inf
+) -> ToolServices:
     """Clients for the [tools.*] tables that the tasks ask for, all of them unless they name some;
-    `but`: those that are left out. StartupError for a file of their TLS that cannot be used."""
+    `but`: those that are left out; patience_s: seconds that none that is away is waited for longer
+    than. StartupError for a file of their TLS that cannot be used."""
     shared = recipe.shared
     tables = {name: shared.tools[name] for name in shared.used_tools if name not in but}
     processes = {
@@ -181,6 +185,7 @@ def build_tools(recipe: Recipe, owner: str, *, but: Collection[str] = ()) -> Too
                 for field in ("tls_ca", "tls_cert", "tls_key")
                 if (file := getattr(table, field)) is not None
             }
+            | {"patience_s": min(table.patience_s, patience_s)}
         )
         for name, table in tables.items()
     }

@@ -40,6 +40,8 @@ from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server as Listener
 
 BAD_ROWS_SHOWN = 5
+PATIENCE_S = 15.0
+"""Seconds for a service that is away: whoever checks wants to hear of it, and not that it came."""
 LEFT_OUT = "left out: "
 """Before what cannot be looked into yet."""
 
@@ -169,7 +171,7 @@ async def _connect(recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec |
     urls = tuple(url for url in shared.sampler.endpoints if not is_open(url))
     lines = await _ask_samplers(recipe, table, codec, urls) if codec and urls else []
     chosen = [name for name, tool in shared.tools.items() if is_open(tool.service)]
-    services = build_tools(recipe, "check", but=chosen)
+    services = build_tools(recipe, "check", but=chosen, patience_s=PATIENCE_S)
     try:
         found = await services.open()
         for task in shared.each_task.values():

@@ -209,6 +209,9 @@ def _written(value: object) -> str:
 
 def _show_served(console: Console, address: str, answer: pb.ListToolsResponse) -> None:
     console.print(Text(answer.service), end="\n\n")
+    if not answer.tools:
+        by_hand = f"toolsvc call {address} NAME --metadata '{{...}}' --arguments '{{...}}'"
+        console.print(Text(f"its tools are made for each session: {by_hand}"), soft_wrap=True)
     for tool in answer.tools:
         limit = tool.default_run_limit.ToNanoseconds() / 1e9
         console.print(_heading(tool.name, tool.description))

@@ -5,8 +5,10 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.integration.toolsvc.conftest import Service
+from tests.integration.toolsvc.test_commands import run
 from tests.support.chat_endpoint import chat_endpoint
 from tests.support.checking import OF_CALLS, check
 from tests.unit.toolsvc.test_simulated_schemas import FILM
@@ -30,6 +32,26 @@ async def test_a_service_that_a_model_plays_keeps_the_contract(
     assert code == 0, shown
     assert findings["passed"] >= 22, shown
     assert endpoint.requests
+
+
+async def test_tools_that_are_made_for_a_session_are_listed_and_called_from_a_terminal(
+    start: Callable[..., Service],
+) -> None:
+    def plays(request: dict[str, Any]) -> str:
+        makes = any("Question:" in one["content"] for one in request["messages"])
+        return json.dumps([FILM]) if makes else '{"year": 2003}'
+
+    async with chat_endpoint(plays) as endpoint:
+        words = ("--set", f"simulated.endpoint={endpoint.url}", "--set", "simulated.model=tiny")
+        address = (await asyncio.to_thread(start, "simulated:", *words)).address
+        listed = await asyncio.to_thread(run, "list", address)
+        told = ("--metadata", '{"question": "When?"}', "--arguments", '{"title": "Lost"}')
+        called = await asyncio.to_thread(run, "call", address, "film", *told)
+        missing = await asyncio.to_thread(run, "call", address, "simulated", *told)
+    assert f"made for each session: toolsvc call {address} NAME" in listed.stdout
+    assert (called.exit_code, json.loads(called.stdout)) == (0, {"year": 2003}), called.output
+    assert missing.exit_code == 1
+    assert "there is no tool 'simulated' here, only film" in missing.output
 
 
 def test_a_model_that_was_not_named_is_one_sentence(
