@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 import diskcache
 import redis.asyncio as redis
 import structlog
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
@@ -63,8 +63,14 @@ class CacheOptions(BaseModel):
         default=1024, ge=1, description="the most that a folder holds, and any one answer has, MiB"
     )
     cache_days: float | None = Field(
-        default=30.0, gt=0, description="after which an answer is forgotten; none: never"
+        default=30.0, gt=0, le=36_500, description="after which an answer is forgotten; none: never"
     )
+
+    @field_validator("cache_days", mode="before")
+    @classmethod
+    def _none_is_a_word(cls, given: Any) -> Any:
+        """Options are typed as words."""
+        return None if given == "none" else given
 
     @asynccontextmanager
     async def opened_cache(self) -> AsyncIterator[Cache | None]:

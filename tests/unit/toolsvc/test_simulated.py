@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
 from tests.support.hosts import calling, opening, refused
@@ -233,6 +234,17 @@ async def test_no_tools_are_made_where_the_task_has_them_off() -> None:
         assert endpoint.requests == []
         on = await host.open(opening("u", metadata={**TASK, "tools": "on"}))
         assert [tool.name for tool in on.tools] == ["film"]
+
+
+def test_a_world_may_be_kept_for_ever() -> None:
+    """In the word that its option's description has, as it is typed behind --set."""
+    told = {"endpoint": "http://127.0.0.1:1/v1", "model": "m"}
+    assert SimulatedOptions.model_validate(told).cache_days == 30
+    assert SimulatedOptions.model_validate({**told, "cache_days": "none"}).cache_days is None
+    assert SimulatedOptions.model_validate({**told, "cache_days": "0.5"}).cache_days == 0.5
+    for wrong in ("never", "0", "-1", "inf", "1e9", "nan", ""):
+        with pytest.raises(ValidationError):
+            SimulatedOptions.model_validate({**told, "cache_days": wrong})
 
 
 async def test_made_tools_are_linted_and_made_again() -> None:
