@@ -27,7 +27,7 @@ class Word(StrEnum):
 
     DONE = "done"
     """All steps; it counts. One with a status had nothing to learn from in them, for all rewards
-    of a group were equal."""
+    of a group were equal; the base does not count so, since all are compared with it."""
     FAILED = "failed"
     """It ended by itself with another status than 0, and does not count."""
     UNFINISHED = "unfinished"
@@ -52,9 +52,7 @@ class Standing:
 def standing(rung: Rung, heard: Ending | None) -> Standing:
     """heard: how its start ended, where it was started now."""
     files, why = _files(rung)
-    word, status, sentence = _told(files, int(rung.learning[BUDGET]))
-    if word is Word.DONE and status and rung.variation.name == BASE:
-        word = Word.FAILED  # every difference would be to a policy that learnt nothing
+    word, status, sentence = _told(files, rung)
     agrees = heard is not None and (word, status) == (Word.DONE, heard.status)
     if heard is not None and 0 < heard.status < SIGNALLED and not agrees:
         word, status, sentence = Word.FAILED, heard.status, heard.sentence
@@ -95,17 +93,22 @@ def _files(rung: Rung) -> tuple[RunFiles | None, str]:
         return None, str(error)
 
 
-def _told(files: RunFiles | None, steps: int) -> tuple[Word, int, str]:
+def _told(files: RunFiles | None, rung: Rung) -> tuple[Word, int, str]:
     if files is None or not (files.course.starts or files.steps):
         return Word.NOT_RUN, 0, ""
     ended = files.course.ended
+    steps = int(rung.learning[BUDGET])
     made = f"{files.steps} of {steps} steps"
     if ended is not None and ended.status == FRUITLESS and files.steps >= steps:
-        # Where no reward was measured everything was masked: no score but an outage.
-        measured = any(step.reward is not None for step in files.record.steps)
-        return Word.DONE if measured else Word.FAILED, ended.status, ended.sentence
+        counts = rung.variation.name != BASE and _measured(files)
+        return Word.DONE if counts else Word.FAILED, ended.status, ended.sentence
     if ended is not None and 0 < ended.status < SIGNALLED:
         return Word.FAILED, ended.status, ended.sentence
     if ended is None or ended.status or files.steps < steps:
         return Word.UNFINISHED, 0 if ended is None else ended.status, made
     return Word.DONE, 0, ""
+
+
+def _measured(files: RunFiles) -> bool:
+    """Whether any reward was: where every trajectory was masked, tools were away, say."""
+    return any(step.reward is not None for step in files.record.steps)

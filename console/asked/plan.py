@@ -54,7 +54,7 @@ def plan(
 
 def unread(makers: Sequence[Maker], needs: Iterable[Need]) -> tuple[Need, ...]:
     """What is prepared and read by no key: the run itself wants it, a tool perhaps. What is made
-    when it is read is not wanted so, and neither does it read anything before."""
+    `when_read` alone is not among it, and does not read anything unless it is read."""
     reading = (maker for maker in makers if not maker.when_read)
     read = {need.path for need in needs} | {n.path for maker in reading for n in maker.needs}
     return tuple(

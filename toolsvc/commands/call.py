@@ -24,11 +24,10 @@ from toolsvc.commands.endings import (
     client_of,
     one_sentence,
 )
-from toolsvc.edge.client import Client, OpenedSession
+from toolsvc.edge.client import Client
 from toolsvc.types import Media
 from toolwright.common.v1 import reasons_pb2
 from toolwright.json_data import read_exact
-from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
@@ -103,7 +102,12 @@ async def _call(
     as_json: bool,
 ) -> None:
     async with client:
-        session = await _opened(client, tool, metadata, session_id, media)
+        listed = [one.name for one in (await client.list_tools()).tools]
+        # One that is made for each session is listed nowhere: then the session has all there are.
+        tools = (tool,) if tool in listed else ()
+        session = await client.open(
+            tools, metadata, session_id, media=media, shared=bool(session_id)
+        )
         try:
             if tool not in session.tools:
                 known = ", ".join(session.tools) or "none"
@@ -117,24 +121,6 @@ async def _call(
         finally:
             if not session_id:
                 await session.close()
-
-
-async def _opened(
-    client: Client,
-    tool: str,
-    metadata: Mapping[str, Any],
-    session_id: str,
-    media: Sequence[Media],
-) -> OpenedSession:
-    """A session with the tool. One that is made for each session is known to no service before:
-    then the session has all that there is."""
-    more: Any = {"media": media, "shared": bool(session_id)}
-    try:
-        return await client.open((tool,), metadata, session_id, **more)
-    except ServiceError as error:
-        if error.reason != reasons_pb2.ERROR_REASON_UNKNOWN_TOOL:
-            raise
-    return await client.open((), metadata, session_id, **more)
 
 
 def _object(text: str, option: str) -> dict[str, Any]:

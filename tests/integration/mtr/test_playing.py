@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,12 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
+from engine.commands import check as checking
+from engine.config import EngineTable
+from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.codecs import END
 from tests.support.dialogue import in_turn
 from tests.support.net import free_port
+from tests.support.policy import write_policy
 from toolwright.imports import load_file
+from toolwright.recipe import load_recipe
 from toolwright.types import StopReason, Trajectory
 
 RECIPE = Path(__file__).parents[3] / "recipes" / "mtr"
@@ -197,3 +204,26 @@ async def test_a_check_has_the_first_questions_tools_made() -> None:
     (sentence,) = [line for line in said.splitlines() if line.startswith("engine: ")]
     assert "no session opens for the first task" in sentence
     assert "budget" in sentence
+
+
+def test_a_check_does_not_wait_for_a_model_that_is_away(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As long as a run would."""
+    monkeypatch.setattr(checking, "PATIENCE_S", 0.3)
+    write_policy(tmp_path / "policy")
+    nobody = f"simulated.endpoint=http://127.0.0.1:{free_port()}/v1"
+    served = ["simulated:", *("--set", nobody), *("--set", "simulated.model=m")]
+    served += ["--set", "simulated.retries=0"]
+    recipe = load_recipe(
+        RECIPE / "recipe.toml",
+        [
+            *(f"tools.played.serve={json.dumps(served)}", "tools.played.patience_s=60"),
+            *(f"policy.model={tmp_path}/policy", f"run.folder={tmp_path}/run"),
+        ],
+    )
+    table = recipe.table("engine", EngineTable)
+    began = time.monotonic()
+    with pytest.raises(StartupError, match=r"no session opens.*All connection attempts failed"):
+        list(checking.check(recipe, table, connect=True))
+    assert time.monotonic() - began < 50

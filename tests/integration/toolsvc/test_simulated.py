@@ -47,9 +47,12 @@ async def test_tools_that_are_made_for_a_session_are_listed_and_called_from_a_te
         listed = await asyncio.to_thread(run, "list", address)
         told = ("--metadata", '{"question": "When?"}', "--arguments", '{"title": "Lost"}')
         called = await asyncio.to_thread(run, "call", address, "film", *told)
+        of_session = ("--session", "s", *told)
+        twice = [await asyncio.to_thread(run, "call", address, "film", *of_session) for _ in "ab"]
         missing = await asyncio.to_thread(run, "call", address, "simulated", *told)
     assert f"made for each session: toolsvc call {address} NAME" in listed.stdout
     assert (called.exit_code, json.loads(called.stdout)) == (0, {"year": 2003}), called.output
+    assert [json.loads(one.stdout or "0") for one in twice] == [{"year": 2003}] * 2, twice[1].output
     assert missing.exit_code == 1
     assert "there is no tool 'simulated' here, only film" in missing.output
 
