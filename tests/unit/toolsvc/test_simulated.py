@@ -259,8 +259,11 @@ async def test_the_endpoint_may_be_told_the_form_of_a_tool_set() -> None:
     async with simulated(makes, constrained=True) as (host, endpoint):
         await host.open(opening(metadata=TASK))
     assert "response_format" not in endpoint.requests[0], "that is for answers"
-    async with simulated(makes, constrained_tools=True) as (host, endpoint):
-        await host.open(opening(metadata=TASK))
+    title = {"title": {"type": "string", "description": "Of the film."}}
+    bare = film(parameters={"type": "object", "properties": title})
+    async with simulated(lambda _: json.dumps([bare]), constrained_tools=True) as (host, endpoint):
+        opened = await host.open(opening(metadata=TASK))
+    assert opened.tools[0].arguments_schema["required"] == ["title"]
     assert "minLength" not in endpoint.requests[0]["messages"][0]["content"]
     schema = endpoint.requests[0]["response_format"]["json_schema"]["schema"]
     assert (schema["type"], schema["maxItems"]) == ("array", MOST_TOOLS)
