@@ -11,7 +11,6 @@ MAKEFLAGS += --no-print-directory
 
 # One thread a process: on few cores more threads spend their time waiting for each other.
 export OMP_NUM_THREADS := 1
-export TORCH_COMPILE_DISABLE := 1
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 export FOLDER

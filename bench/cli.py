@@ -6,6 +6,7 @@ code 2; a port that is taken ends with exit code 1.
 
 from __future__ import annotations
 
+from bench.gpu.command import gpu
 from bench.makespan.command import engine
 from bench.memory.command import memory
 from bench.retokenisation.command import retokenisation
@@ -20,6 +21,7 @@ from toolwright.process.command_line import command_line, start
 app = command_line("bench", help="Load generation, faults and the scripted sampler.")
 app.command("scripted-sampler")(scripted_sampler)
 app.command("engine")(engine)
+app.command("gpu")(gpu)
 app.command("memory")(memory)
 app.command("retokenisation")(retokenisation)
 app.command("rollouts")(rollouts)

@@ -39,6 +39,8 @@ ENVIRONMENT = {
     # of a hundred million weights has larger ones.
     "OMP_NUM_THREADS": os.environ.get("TOOLWRIGHT_SAMPLER_THREADS", "1"),
     "HF_HUB_OFFLINE": "1",
+    # Compiling wants a C++ compiler and a minute of the start.
+    "TORCH_COMPILE_DISABLE": "1",
     # Else a file of the user's in the working folder, such as sglang.py, is taken for a module.
     "PYTHONSAFEPATH": "1",
     # Else what the vision tower made of an image is kept under the image's hash alone, and no flush

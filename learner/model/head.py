@@ -2,14 +2,18 @@
 
 The sampler draws from softmax(logits / T); every log-prob here divides by the same T of the
 request. With a large vocabulary the logits are by far the largest tensor of a step, so targets go
-through the layer in chunks of at most CHUNK_BYTES, and the backward pass computes each chunk again
-(the last one is kept: what fits one chunk is computed once). Its gradient is written out: with
-p = softmax(z), z = logits / T, H the entropy and incoming gradients g (log-prob) and e (entropy),
+through the layer in chunks of at most `chunk_bytes`, and the backward pass computes each chunk
+again (the last one is kept: a batch of one chunk is computed once). Its gradient is written out:
+with p = softmax(z), z = logits / T, H the entropy and incoming gradients g (of the log-prob) and e
+(of the entropy),
 
     dz_j = g (1[j = target] - p_j) - e p_j (log p_j + H).
 
 Exact under tensor parallelism: each rank holds a slice of the vocabulary, and two small sums a
-chunk cross ranks, in the forward pass only. float32 but for the products with bfloat16 weights.
+chunk cross ranks, in the forward pass only. Numbers are float32; products with bfloat16 weights
+read bfloat16 and write float32 where the device can.
+
+A chunk is read and written many times by plain torch. With CUDA torch.compile joins these passes.
 """
 
 from __future__ import annotations
@@ -26,11 +30,25 @@ from megatron.core.tensor_parallel import (
     gather_from_sequence_parallel_region,
 )
 
+from learner.ranks import device
+
 Entropy = Literal["none", "metric", "loss"]
 """What entropies are for: zeros, values without a gradient, or part of the loss."""
 
 CHUNK_BYTES = 128 << 20
-"""Logits of one chunk in float32. Up to four such tensors live at a time."""
+"""Logits of one chunk in float32, without CUDA. Up to four such tensors live at a time."""
+CUDA_CHUNK_BYTES = 1 << 30
+"""The same with CUDA: a small chunk reads and writes the whole weight gradient for few targets."""
+CUDA_SHARE = 64
+"""A chunk is at most this part of the device's memory."""
+
+
+def chunk_bytes() -> int:
+    """Largest size of one chunk's logits on this rank's device, in bytes."""
+    if not device.has_cuda():
+        return CHUNK_BYTES
+    total = torch.cuda.get_device_properties(device.device()).total_memory
+    return int(max(CHUNK_BYTES, min(CUDA_CHUNK_BYTES, total // CUDA_SHARE)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,22 +118,22 @@ class _Scores(torch.autograd.Function):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         local, here = _local(wanted.targets, weight.shape[0])
         logp, partition, entropy = hidden.new_zeros(3, len(hidden), dtype=torch.float32).unbind()
+        sums_of = device.joined(_sums)
         kept = None
         for part in _chunks(len(hidden), weight.shape[0]):
             kept = None  # frees the chunk before
             kept = logits = _scaled(hidden[part], weight, wanted.temperature, part)
-            largest = logits.amax(-1)
-            _reduce(largest, dist.ReduceOp.MAX)
-            weights = (logits - largest.unsqueeze(-1)).exp_()
-            sums = [weights.sum(-1), _pick(logits, local[part]) * here[part]]
-            if wanted.entropy != "none":
-                sums.append(torch.bmm(weights.unsqueeze(1), logits.unsqueeze(2)).flatten())
-            del weights
+            own, *sums = sums_of(logits, local[part], here[part], wanted.entropy != "none")
+            largest = _reduce(own.clone(), dist.ReduceOp.MAX)
+            # A rank sums from its own largest logit; the ranks add sums from the largest of all.
+            picked, *from_own = sums
+            shift = (own - largest).exp()
+            sums = [picked, *(part_sum * shift for part_sum in from_own)]
             whole = _reduce(torch.stack(sums), dist.ReduceOp.SUM)
-            partition[part] = whole[0].log() + largest
-            logp[part] = whole[1] - partition[part]
+            partition[part] = whole[1].log() + largest
+            logp[part] = whole[0] - partition[part]
             if wanted.entropy != "none":
-                entropy[part] = partition[part] - whole[2] / whole[0]
+                entropy[part] = partition[part] - whole[2] / whole[1]
         if wanted.entropy != "loss":
             ctx.mark_non_differentiable(entropy)
         if any(ctx.needs_input_grad):
@@ -138,36 +156,79 @@ class _Scores(torch.autograd.Function):
         of_weight = (
             torch.zeros_like(weight, dtype=torch.float32) if ctx.needs_input_grad[1] else None
         )
+        grad_of = device.joined(_gradient)
         for part in _chunks(len(hidden), weight.shape[0]):
             if part.stop == len(hidden):
                 logits = kept
             else:
                 logits = _scaled(hidden[part], weight, wanted.temperature, part)
-            of_target = for_logp[part].unsqueeze(-1)
-            grad = (logits - partition[part].unsqueeze(-1)).exp_()
-            if for_entropy is None:
-                grad.mul_(-of_target)
-            else:
-                surprise = logits.sub_((partition[part] - entropy[part]).unsqueeze(-1))
-                grad.mul_(surprise.mul_(-for_entropy[part].unsqueeze(-1)).sub_(of_target))
-            grad.scatter_add_(-1, local[part].unsqueeze(-1), of_target * here[part].unsqueeze(-1))
-            if wanted.temperature is not None:
-                grad.div_(wanted.temperature[part].unsqueeze(-1))
-            grad = grad.to(weight.dtype)
+            grad = grad_of(
+                logits,
+                local[part],
+                here[part],
+                partition[part],
+                for_logp[part],
+                None if for_entropy is None else for_entropy[part],
+                entropy[part],
+                None if wanted.temperature is None else wanted.temperature[part],
+                weight.dtype,
+            )
             torch.matmul(grad, weight, out=of_hidden[part])
-            if of_weight is None:
-                continue
-            if weight.dtype is torch.float32:
-                of_weight.addmm_(grad.t(), hidden[part])
-            else:
-                of_weight += grad.t() @ hidden[part]
+            if of_weight is not None:
+                _add_product(of_weight, grad.t(), hidden[part])
         return of_hidden, None if of_weight is None else of_weight.to(weight.dtype), None
+
+
+def _sums(
+    logits: torch.Tensor, local: torch.Tensor, here: torch.Tensor, entropy: bool
+) -> list[torch.Tensor]:
+    """Of [n, v] logits z, [n] each: largest z, z of the target (0 where another rank holds it),
+    sum of e^(z - largest), and with `entropy` the sum of z e^(z - largest)."""
+    largest = logits.amax(-1)
+    weights = (logits - largest.unsqueeze(-1)).exp_()
+    picked = logits.gather(-1, local.unsqueeze(-1)).squeeze(-1) * here
+    sums = [largest, picked, weights.sum(-1)]
+    if entropy and logits.is_cuda:
+        sums.append((weights * logits).sum(-1))
+    elif entropy:  # without a third tensor of this size
+        sums.append(torch.bmm(weights.unsqueeze(1), logits.unsqueeze(2)).flatten())
+    return sums
+
+
+def _gradient(
+    logits: torch.Tensor,
+    local: torch.Tensor,
+    here: torch.Tensor,
+    partition: torch.Tensor,
+    for_logp: torch.Tensor,
+    for_entropy: torch.Tensor | None,
+    entropy: torch.Tensor,
+    temperature: torch.Tensor | None,
+    dtype: torch.dtype,
+) -> torch.Tensor:
+    """[n, v] gradient of logits before their division by the temperature, in `dtype`."""
+    of_target = for_logp.unsqueeze(-1)
+    grad = (logits - partition.unsqueeze(-1)).exp_()
+    if for_entropy is None:
+        grad.mul_(-of_target)
+    else:
+        surprise = logits - (partition - entropy).unsqueeze(-1)
+        grad.mul_(surprise.mul_(-for_entropy.unsqueeze(-1)).sub_(of_target))
+    at_target = of_target * here.unsqueeze(-1)
+    if logits.is_cuda:  # a scatter would not join the other passes
+        columns = torch.arange(logits.shape[1], device=logits.device)
+        grad = grad + at_target * (columns == local.unsqueeze(-1))
+    else:
+        grad.scatter_add_(-1, local.unsqueeze(-1), at_target)
+    if temperature is not None:
+        grad.div_(temperature.unsqueeze(-1))
+    return grad.to(dtype)
 
 
 def _chunks(count: int, width: int) -> Iterator[slice]:
     """Slices of equal size over `count` targets whose logits are `width` wide; none for none."""
     if count:
-        pieces = -(-count * width * 4 // CHUNK_BYTES)
+        pieces = -(-count * width * 4 // chunk_bytes())
         size = -(-count // pieces)
         for start in range(0, count, size):
             yield slice(start, min(count, start + size))
@@ -176,7 +237,10 @@ def _chunks(count: int, width: int) -> Iterator[slice]:
 def _scaled(
     hidden: torch.Tensor, weight: torch.Tensor, temperature: torch.Tensor | None, part: slice
 ) -> torch.Tensor:
-    logits = (hidden @ weight.t()).float()
+    if device.has_cuda() and weight.dtype is not torch.float32:
+        logits = torch.mm(hidden, weight.t(), out_dtype=torch.float32)
+    else:
+        logits = (hidden @ weight.t()).float()
     return logits if temperature is None else logits.div_(temperature[part].unsqueeze(-1))
 
 
@@ -186,8 +250,14 @@ def _local(targets: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tenso
     return local.clamp(0, width - 1), (local >= 0) & (local < width)
 
 
-def _pick(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-    return logits.gather(-1, ids.unsqueeze(-1)).squeeze(-1)
+def _add_product(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
+    """Adds left @ right to a float32 total, in place."""
+    if right.dtype is torch.float32:
+        total.addmm_(left, right)
+    elif device.has_cuda():
+        torch.addmm(total, left, right, out_dtype=torch.float32, out=total)
+    else:
+        total += left @ right
 
 
 def _reduce(tensor: torch.Tensor, op: Any) -> torch.Tensor:

@@ -1,8 +1,9 @@
 """Sequences one after the other in one row: positions and attention that keep them apart.
 
 With TransformerEngine its attention reads the ends of the sequences (Megatron's "thd" layout), and
-so do Megatron's rotary positions. Without it each run of sequences of one length is one call of
-torch's causal attention, without any mask, and rotary positions are looked up token by token.
+so do Megatron's rotary positions. Without it rotary positions are looked up token by token, and
+attention is one call for the whole row where `varlen` fits the tensors. Elsewhere each run of
+sequences of one length is one call of torch's causal attention, without any mask.
 
 Under context parallelism a rank has its positions of every sequence (see `ranks.context`).
 TransformerEngine passes keys and values around; without it every rank gathers those of the others,
@@ -24,6 +25,7 @@ from megatron.core.packed_seq_params import PackedSeqParams
 from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
 from megatron.core.transformer.module import MegatronModule
 
+from learner.model import varlen
 from learner.ranks import context, parallel
 
 
@@ -31,13 +33,15 @@ from learner.ranks import context, parallel
 class Packed(PackedSeqParams):  # type: ignore[misc]
     """What every layer is told about a packed row.
 
-    runs: (sequences, their length) in order. positions: [s] of each of the rank's tokens in its
-    sequence, or [3, s] of a row with images. Of context parallelism alone: order, [all s] where
-    each token of the row is among those of all ranks, one rank after the other; masks, of each
-    run, [own, all] whether a query of a sequence sees a key.
+    runs: (sequences, their length) in order. ends: [sequences + 1] int32 cumulative lengths on the
+    device, for `varlen`; None on a CPU and under context parallelism. positions: [s] of each of the
+    rank's tokens in its sequence, or [3, s] of a row with images. Of context parallelism alone:
+    order, [all s] where each token of the row is among those of all ranks, one rank after the
+    other; masks, of each run, [own, all] whether a query of a sequence sees a key.
     """
 
     runs: tuple[tuple[int, int], ...] = ()
+    ends: torch.Tensor | None = None
     positions: torch.Tensor | None = None
     order: torch.Tensor | None = None
     masks: tuple[torch.Tensor | None, ...] = ()
@@ -50,9 +54,7 @@ def packed(lengths: Sequence[int], positions: torch.Tensor, *, fused: bool) -> P
     own = positions[0] if len(positions) == 1 else positions
     ranks = parallel.context_size()
     if fused:
-        ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
-        if positions.is_cuda:
-            ends = ends.pin_memory().to(positions.device, non_blocking=True)
+        ends = _ends(lengths, positions.device)
         # Its context parallelism wants these too, and takes another object for other padding. What
         # fills a sequence up counts as part of it: nothing before it sees it.
         padded = ends if ranks > 1 else None
@@ -77,10 +79,17 @@ def packed(lengths: Sequence[int], positions: torch.Tensor, *, fused: bool) -> P
         max_seqlen_q=longest,
         max_seqlen_kv=longest,
         runs=runs,
+        ends=_ends(lengths, positions.device) if positions.is_cuda and ranks == 1 else None,
         positions=own,
         order=order,
         masks=masks,
     )
+
+
+def _ends(lengths: Sequence[int], where: torch.device) -> torch.Tensor:
+    """[sequences + 1] int32; the host does not wait for the copy."""
+    ends = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
+    return ends.pin_memory().to(where, non_blocking=True) if where.type == "cuda" else ends
 
 
 def _order(lengths: Sequence[int], ranks: int) -> torch.Tensor:
@@ -164,6 +173,11 @@ class CausalAttention(MegatronModule):  # type: ignore[misc]
             out = self._attend(*(t.permute(1, 2, 0, 3) for t in (query, key, value)))
             return out.permute(2, 0, 1, 3).flatten(2)
         query, key, value = (t.squeeze(1) for t in (query, key, value))
+        ends = packed_seq_params.ends
+        if ends is not None and varlen.fits(query.device, query.dtype, query.shape[-1]):
+            longest = packed_seq_params.max_seqlen_q
+            out = varlen.attend(query, key, value, ends, longest, self._scale)
+            return out.flatten(1).unsqueeze(1)
         if packed_seq_params.order is not None:
             key, value = (_everyones(t, packed_seq_params.order) for t in (key, value))
         runs = packed_seq_params.runs
@@ -188,6 +202,9 @@ class CausalAttention(MegatronModule):  # type: ignore[misc]
         mask: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """[sequences, heads or groups, length, d] each. mask: [queries, keys]; None is causal."""
+        if varlen.wants_repeated_keys(query):
+            times = query.shape[1] // key.shape[1]
+            key, value = (t.repeat_interleave(times, 1) for t in (key, value))
         return F.scaled_dot_product_attention(
             query,
             key,

@@ -22,7 +22,6 @@ from megatron.core.distributed import (
     finalize_model_grads,
 )
 from megatron.core.optimizer import ChainedOptimizer, OptimizerConfig, get_megatron_optimizer
-from megatron.core.optimizer.clip_grads import clip_grad_by_total_norm_fp32
 from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
 from megatron.core.transformer.module import Float16Module
 
@@ -30,11 +29,11 @@ from learner.config.weights import Lora, Optimizer, Parallel, Recompute, Vision
 from learner.errors import ModelError
 from learner.maths.schedule import fraction
 from learner.model import bridge as bridges
-from learner.model import muon, spec
+from learner.model import gradient_norm, muon, spec
 from learner.model.experts import has_experts
 from learner.model.head import Head
 from learner.model.lora import Adapters, Without, hidden
-from learner.ranks import device, parallel
+from learner.ranks import parallel
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -136,9 +135,8 @@ class Policy(Model):
     def gradient_norm(self) -> float:
         """Global norm of the last backward's gradients; NaN on all ranks if not finite on one."""
         self.optimizer.prepare_grads()
-        norm = float(self.optimizer.get_grad_norm())
-        verdict = torch.tensor([0.0 if math.isfinite(norm) else 1.0], device=device.device())
-        return norm if not parallel.reduce_over_all(verdict, "max").item() else math.nan
+        norm = gradient_norm.global_norm(self.optimizer.chained_optimizers)
+        return math.nan if parallel.on_any(not math.isfinite(norm)) else norm
 
     def update(self, norm: float) -> None:
         """One optimizer step on the gradients whose norm `gradient_norm` found, clipped."""
@@ -146,7 +144,7 @@ class Policy(Model):
             raise ValueError(f"gradients with a norm of {norm} move no weights")
         for part in self.optimizer.chained_optimizers:
             if parameters := part.get_parameters():
-                clip_grad_by_total_norm_fp32(parameters, self.settings.clip, norm)
+                gradient_norm.clip(parameters, self.settings.clip, norm)
         self.optimizer.step_with_ready_grads()
 
     def begun_with(self) -> Model | None:

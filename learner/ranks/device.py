@@ -3,8 +3,8 @@
 Megatron-core names CUDA in buffers, optimizer, schedules and clipping. On a machine without it,
 `install` lets the CPU answer for that name: requests for a "cuda" device give CPU tensors, streams
 and synchronisation do nothing, the device's random generator is torch's own. Nothing of Megatron
-is edited. With CUDA `install` only looks whether TransformerEngine loads, and the same learner code
-runs there.
+is edited. With CUDA `install` looks whether TransformerEngine loads and chooses attention kernels;
+the same learner code runs there.
 
 Call `install` before Megatron is imported: then torch.compile is never started for its small
 fused functions either, which on a CPU would want a C++ compiler and seconds of the start.
@@ -19,6 +19,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -32,7 +33,12 @@ _installed: list[TorchFunctionMode] = []
 def install() -> None:
     """Prepares the process; a second call and a machine with CUDA change nothing more."""
     hide_what_is_broken("transformer_engine", "pytorch")
-    if torch.cuda.is_available() or _installed:
+    if torch.cuda.is_available():
+        # cuDNN's attention makes a plan for each new length: 160 ms on an H100, where the flash
+        # kernel takes 0.7 ms (bench/gpu/results).
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        return
+    if _installed:
         return
     if "OMP_NUM_THREADS" not in os.environ:
         # Sampler, tools and learner share the cores here: one thread each was measured fastest.
@@ -58,6 +64,15 @@ def device() -> torch.device:
 
 def has_cuda() -> bool:
     return bool(torch.cuda.is_available())
+
+
+@cache
+def joined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with its passes over memory joined by torch.compile; itself without CUDA.
+
+    TORCH_COMPILE_DISABLE=1 leaves it as it is on CUDA too.
+    """
+    return torch.compile(function, dynamic=True) if has_cuda() else function
 
 
 def most_bytes() -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from learner.training.memory import CHUNK_BYTES, CHUNKS, GIB, too_long
+from learner.model.head import CHUNK_BYTES
+from learner.training.memory import CHUNKS, GIB, too_long
 
 A_TOKEN = 2 << 20
 

@@ -1,0 +1,126 @@
+"""Training steps of Qwen3's sizes with random weights: speed, memory, and what a step waits for."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import torch
+
+from bench.gpu import machine, profiling
+from bench.gpu.models import SIZES, random_rows, sized_model
+from bench.gpu.parity import train_once
+from bench.gpu.plain_loop import plain_loop
+from bench.gpu.stages import Figures, Scale
+from learner.config.weights import Lora, Optimizer, Recompute
+from learner.intake.ledger import Ledger
+from learner.model.head import chunk_bytes
+from learner.model.policy import Policy, load_policy
+from learner.ranks import device
+from learner.saving.checkpoint import Checkpoints
+from learner.training.memory import CHUNKS, token_bytes
+
+PEAK_OPERATIONS = 790e12
+"""Of bfloat16 products a second, measured on H100 and H200 alike."""
+STATE_BYTES = 18
+"""A trained weight: bfloat16 and float32 copies, float32 gradient, two moments."""
+STEPS = 3
+ENOUGH_FOR_4B = 100e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """budget: tokens of a micro-batch. tokens: of a step. longest: tokens of a row. whole: also
+    export, checkpoint and the plain loop."""
+
+    size: str
+    budget: int
+    tokens: int = 65_536
+    longest: int = 8192
+    recompute: Recompute = "none"
+    lora: Lora | None = None
+    whole: bool = False
+
+
+TINY = Plan(size="tiny", budget=300, tokens=600, longest=128, whole=True)
+
+
+def train_600m(scale: Scale) -> Figures:
+    return _train(TINY if scale.small else Plan(size="0.6B", budget=16_384, whole=True))
+
+
+def train_1700m(scale: Scale) -> Figures:
+    return _train(TINY if scale.small else Plan(size="1.7B", budget=8192))
+
+
+def train_1700m_recompute(scale: Scale) -> Figures:
+    plan = Plan(size="1.7B", budget=16_384, recompute="full")
+    return _train(replace(TINY, recompute="full") if scale.small else plan)
+
+
+def train_4b_lora(scale: Scale) -> Figures:
+    lora = Lora(rank=16, alpha=32.0)
+    plan = Plan(size="4B", budget=8192, lora=lora)
+    return _train(replace(TINY, lora=lora) if scale.small else plan)
+
+
+def train_4b(scale: Scale) -> Figures:
+    if not scale.small and torch.cuda.mem_get_info()[1] < ENOUGH_FOR_4B:
+        return {"left_out": f"needs a device with {ENOUGH_FOR_4B / 1e9:.0f} GB"}
+    return _train(TINY if scale.small else Plan(size="4B", budget=16_384, recompute="full"))
+
+
+def _train(plan: Plan) -> Figures:
+    folder = sized_model(plan.size)
+    rows = random_rows(plan.size, plan.tokens, plan.longest)
+    lengths = [row.length for row in rows]
+    machine.forget_peak()
+    policy = load_policy(
+        folder, Optimizer(lr=1e-6), "bfloat16", plan.lora, recompute=plan.recompute
+    )
+    states = machine.peak_gb()
+    seconds = []
+    for step in range(STEPS):
+        began = time.monotonic()
+        train_once(policy, rows, step=step, budget=plan.budget)
+        seconds.append(round(time.monotonic() - began, 2))
+    figures: Figures = {
+        "rows": len(rows),
+        "tokens": sum(lengths),
+        "step_s": seconds,
+        "tokens_per_s": round(sum(lengths) / min(seconds)),
+        "mfu": round(SIZES[plan.size].operations(lengths) / min(seconds) / PEAK_OPERATIONS, 3),
+        "states_gb": states,
+        "peak_gb": machine.peak_gb(),
+        "peak_expected_gb": _expected_gb(policy, plan),
+    }
+    if device.has_cuda():
+        part = rows[: max(1, len(rows) // 4)]
+        figures["profile"] = {
+            "tokens": sum(row.length for row in part),
+            **profiling.kernels(lambda: train_once(policy, part, budget=plan.budget)),
+        }
+        figures["host_waits"] = profiling.host_waits(
+            lambda: train_once(policy, part, budget=plan.budget)
+        )
+    if plan.whole:
+        began = time.monotonic()
+        policy.save(machine.folder() / "exported")
+        exported = time.monotonic()
+        Checkpoints(machine.folder() / "checkpoints", 1).save(
+            policy, 1, "aa", {"step": 1}, Ledger()
+        )
+        figures["export_s"] = round(exported - began, 2)
+        figures["checkpoint_s"] = round(time.monotonic() - exported, 2)
+        del policy
+        figures["plain_loop"] = plain_loop(folder, rows[: max(4, len(rows) // 4)])
+    return figures
+
+
+def _expected_gb(policy: Policy, plan: Plan) -> float:
+    """By the estimates that the learner gives before a run."""
+    trained = sum(p.numel() for p in policy.bare.parameters() if p.requires_grad)
+    frozen = sum(p.numel() for p in policy.bare.parameters() if not p.requires_grad)
+    states = STATE_BYTES * trained + 2 * frozen
+    activations = plan.budget * token_bytes(policy.config, plan.recompute)
+    return float(round((states + activations + CHUNKS * chunk_bytes()) / machine.GB, 2))

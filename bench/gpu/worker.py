@@ -1,0 +1,50 @@
+"""The process that runs stages: `python -m bench.gpu.worker [--small] STAGE...`.
+
+Writes one JSON line a stage and ends after the first stage that fails.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+
+from learner.ranks import device
+
+FRAMES = 6
+
+
+def main(arguments: Sequence[str]) -> int:
+    lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print there, too
+    device.install()  # before Megatron is imported
+    from bench.gpu.machine import forget_peak
+    from bench.gpu.stages import STAGES, Scale
+    from learner.ranks import parallel
+
+    scale = Scale(small="--small" in arguments)
+    names = [name for name in arguments if not name.startswith("--")]
+    with parallel.ranks(seed=1):
+        for name in names:
+            began = time.monotonic()
+            line: dict[str, object] = {"stage": name}
+            try:
+                line["figures"] = STAGES[name].run(scale)
+            except Exception as error:  # noqa: BLE001 - whatever a stage raises is its result
+                line["failed"] = f"{type(error).__name__}: {error}"[:400]
+                line["where"] = traceback.format_exc().splitlines()[-FRAMES:-1]
+            line["seconds"] = round(time.monotonic() - began, 1)
+            print(json.dumps(line, default=str), file=lines, flush=True)
+            if "failed" in line:
+                return 1
+            gc.collect()
+            forget_peak()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
