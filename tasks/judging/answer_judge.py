@@ -31,14 +31,15 @@ class AnswerJudge:
             known = ", ".join(map(repr, get_args(Kind)))
             raise ValueError(f"judge = {kind!r}: write one of {known}")
         self._kind = kind
+        self._expressions = None if kind == "words" else shared_judge()
 
     def right(self, answer: str | None, task: Task) -> bool:
         """Whether an answer is one of the task's. None and a blank answer are wrong."""
         if answer is None or not answer.strip():
             return False
-        if self._mathematical(task):
+        if self._expressions is not None and self._mathematical(task):
             close = same_number(answer, task.answers)
-            return close or shared_judge().right(answer, task.answers)
+            return close or self._expressions.right(answer, task.answers)
         return same_number_or_words(answer, task.answers)
 
     def f1(self, answer: str | None, task: Task) -> float:

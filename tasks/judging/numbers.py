@@ -51,8 +51,9 @@ def number_of(text: str) -> Fraction | None:
     return None if found is None else found.value
 
 
-def close(one: Fraction, other: Fraction) -> bool:
-    """Whether two numbers are the same: whole numbers exactly, others within CLOSE."""
+def close(one: Fraction | float, other: Fraction | float) -> bool:
+    """Whether two finite numbers are the same: whole numbers exactly, others within CLOSE."""
+    one, other = Fraction(one), Fraction(other)
     if one.denominator == 1 == other.denominator:
         return one == other
     return abs(one - other) <= Fraction(CLOSE) * max(abs(one), abs(other))

@@ -237,9 +237,13 @@ def _not_started(what: str, said: bytes) -> TaskFault:
     )
 
 
-@cache
 def shared_judge(seconds: float = 5.0, workers: int = 2) -> MathJudge:
     """The judge of this process with these options: rewards that share it share its processes."""
+    return _shared(seconds, workers)
+
+
+@cache
+def _shared(seconds: float, workers: int) -> MathJudge:
     return MathJudge(seconds=seconds, workers=workers)
 
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+
+from toolwright.reading.answers import normal_form
 
 MOST_TRIES = 2000
 """Columns that are compared with a column, each a pass over the rows."""
@@ -132,7 +133,7 @@ def _cell(value: Any) -> Hashable:
             return int(value)
         return "NaN" if math.isnan(value) else value
     if isinstance(value, str):
-        return unicodedata.normalize("NFC", value)
+        return normal_form(value)
     if value is None or isinstance(value, int | bytes):
         return value
     if isinstance(value, list | tuple):

@@ -2,7 +2,8 @@
 
 `last_box`, `last_block`, `final_answer`, `hash_number`   where it stands
 `words`                                                    canonical words of an open question
-`choice`                                                   the letter of a multiple choice
+`choice`, `lone_letter`                                    the letter of a multiple choice
+`normal_form`                                              Unicode's normal form C
 `expressions`, the module beside this one, has the canonical form of mathematics.
 
 Every text is compared in Unicode's normal form C. Whether two forms are the same answer is for the
@@ -21,6 +22,9 @@ LONGEST_CHOICE = 4000
 """Longest part of a text that `choice` reads, in characters, from the end: a choice comes last."""
 LONGEST_LINE = 1000
 """Longest part of a line that `hash_number` reads, in characters."""
+MOST_COMBINING = 30
+"""Most combining characters in a row in a text (Unicode's annex 15, stream-safe text). Sorting a
+longer row takes quadratic time."""
 
 _BRACES = re.compile(
     r"\\(?:boxed|fbox)(?![A-Za-z])\s{0,8}"
@@ -160,13 +164,26 @@ def lone_letter(text: str) -> str | None:
     return None if found is None else _letter(found)
 
 
+def normal_form(text: str) -> str:
+    """The text in Unicode's normal form C; unchanged if it has more combining characters in a row
+    than a language writes."""
+    if text.isascii():
+        return text
+    row = 0
+    for character in text:
+        row = row + 1 if unicodedata.combining(character) else 0
+        if row > MOST_COMBINING:
+            return text
+    return unicodedata.normalize("NFC", text)
+
+
 def unwrapped(text: str) -> str:
     r"""The text without LaTeX's wrappers of words: `\text{(B)}` is (B). Two layers are removed."""
     return _WRAPPED.sub(r"\1", _WRAPPED.sub(r"\1", text))
 
 
 def _unwrapped(text: str) -> str:
-    return _DELIMITERS.sub(" ", unwrapped(unicodedata.normalize("NFC", text)))
+    return _DELIMITERS.sub(" ", unwrapped(normal_form(text)))
 
 
 def _letter(found: re.Match[str]) -> str:
@@ -178,7 +195,7 @@ def _from_the_end(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
 
 
 def _lowered(text: str) -> str:
-    return unicodedata.normalize("NFC", text[:LONGEST].lower())
+    return normal_form(text[:LONGEST].lower())
 
 
 def _spaced(text: str) -> str:

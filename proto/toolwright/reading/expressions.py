@@ -7,11 +7,10 @@ for `tasks.judging`. Only ASCII digits are digits.
 from __future__ import annotations
 
 import re
-import unicodedata
 from dataclasses import dataclass
 from fractions import Fraction
 
-from toolwright.reading.answers import unwrapped
+from toolwright.reading.answers import normal_form, unwrapped
 
 LONGEST = 2000
 """Longest part of a text that is read, in characters."""
@@ -122,7 +121,7 @@ def expression(text: str) -> str:
     one number; 1.5e-3 becomes a power of ten. Signs of Unicode become LaTeX commands. Degrees go
     unless the text has a trigonometric function.
     """
-    text = unicodedata.normalize("NFC", text[: LONGEST + 1])
+    text = normal_form(text[: LONGEST + 1])
     text = _POWER.sub(lambda found: "^{" + found[0].translate(_LOWERED) + "}", text)
     text = _SUBSCRIPT.sub(lambda found: "_{" + found[0].translate(_BELOW) + "}", text)
     text = _GROUPED.sub(lambda found: _GROUP.sub("", found[0]), text.translate(_SIGNS))

@@ -49,7 +49,7 @@ def test_the_rows_task_decides_unless_the_recipe_does(
 
 
 def test_a_process_has_one_judge_of_expressions() -> None:
-    assert shared_judge() is shared_judge()
+    assert shared_judge() is shared_judge(5.0, 2)
     assert shared_judge(5.0, 2) is not shared_judge(1.0, 1)
 
 
