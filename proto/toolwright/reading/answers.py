@@ -32,7 +32,9 @@ _BRACES = re.compile(
     r"|\\.|[{}]",
     re.DOTALL,
 )
-_NUMBER = re.compile(r"[-+]?\$?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)")
+_NUMBER = re.compile(
+    r"[-+]?\$?[-+]?(?:[0-9][0-9,]*(?:\.[0-9]+)?|\.[0-9]+)(?:/[0-9]+|[eE][-+]?[0-9]{1,3}\b)?"
+)
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _MARKS = str.maketrans("", "", string.punctuation + "\u2018\u2019\u00b4")
@@ -57,7 +59,8 @@ _NAMED = re.compile(
     r"[\s:*_=]{0,8}(?i:(?:the\s{1,4})?(?:option|choice|letter)\s{1,4})?" + _LETTER
     + r"|(?:[(\[]([A-Za-z])[)\]]|\b([A-Z]))[*_]{0,4}\s{1,4}is\s{1,4}"
     r"(?:(?:the|most|best|only|therefore|clearly|indeed)\s{1,4}){0,3}"
-    r"(?:correct|right|true|answer|best)\b(?![-\w]|\s{0,4}\?)"
+    r"(?:correct\b|(?:right|true|best)(?=\s{0,2}(?:[.,;:!*_)\]]|$))"
+    r"|(?:(?:right|best)\s{1,2})?(?:answer|choice|option)\b)(?![-\w]|\s{0,4}\?)"
 )  # fmt: skip
 _OPTION = re.compile(
     r"(?i:\b(?:option|choice)\b)[\s:*_=]{0,8}"
@@ -114,7 +117,7 @@ def hash_number(text: str) -> str | None:
     at = text.rfind("####")
     if at < 0:
         return None
-    line = text[at + 4 : at + 4 + LONGEST_LINE].strip().partition("\n")[0]
+    line = text[at + 4 : at + 4 + LONGEST_LINE].strip().partition("\n")[0].replace("\u2212", "-")
     number = _NUMBER.search(line)
     return number[0].replace(",", "").replace("$", "").lstrip("+") if number else None
 

@@ -60,7 +60,7 @@ def test_a_process_has_one_judge_of_expressions() -> None:
         ("12", task("1/2", task="qa"), 0.0),
         ("-5 dollars", task("5 dollars", task="qa"), 0.0),
         ("12", task("12 monkeys", "3", task="qa"), 2 / 3),
-        ("(-1,2)", task("(1,2)", task="math"), 0.0),
+        ("-3", task("3", task="math"), 0.0),
         ("7", task("7", task="math"), 1.0),
         ("", task("the"), 0.0),
         (None, task("the"), 0.0),
@@ -72,7 +72,7 @@ def test_a_wrong_number_shares_nothing(answer: str | None, row: Task, f1: float)
 
 @pytest.mark.parametrize(
     ("answer", "gold", "right"),
-    [("4", "4.00001", True), ("50%", "50", True), ("1e-20", "1e-21", False), ("3", "4", False)],
+    [("4", "4.00001", True), ("50%", "50", True), ("-3", "3", False), ("3", "4", False)],
 )
 def test_close_numbers_are_one_whatever_the_judge(answer: str, gold: str, right: bool) -> None:
     assert AnswerJudge("math").right(answer, task(gold)) is right
