@@ -53,7 +53,7 @@ def findings(tally: Tally, notes: Iterable[str] = ()) -> dict[str, Any]:
             "exponent": fitted.exponent,
             "log_c": fitted.log_c,
             "r2": fitted.r2,
-            "tools": fitted.points,
+            "tools": len(tools),
         },
         "ranks": [
             {

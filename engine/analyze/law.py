@@ -11,12 +11,11 @@ from dataclasses import dataclass
 class PowerLaw:
     """exponent: above 0 where frequencies fall. log_c: ln of the fitted frequency at rank 1. r2:
     share of the variance of ln f that the line explains; None where all frequencies are equal, so
-    that there is nothing to explain. points: how many tools were fitted."""
+    that there is nothing to explain."""
 
     exponent: float
     log_c: float
     r2: float | None
-    points: int
 
     def at(self, rank: float) -> float:
         """The fitted frequency."""
@@ -46,5 +45,4 @@ def power_law(frequencies: Iterable[int]) -> PowerLaw | None:
         exponent=-slope,
         log_c=y_mean - slope * x_mean,
         r2=xy * xy / (xx * yy) if ordered[0] != ordered[-1] else None,
-        points=count,
     )

@@ -14,8 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tasks.judging.extract import last_block
-from toolwright.text.boxes import last_box
+from toolwright.reading.answers import last_block, last_box
 
 ANSWER, CALL = "answer", "tool_call"
 """Tags."""

@@ -17,7 +17,7 @@ from protocol import (
 
 from engine.protocols.conversation import nothing_done
 from engine.types import Answer, Codec, Decision, Say, View
-from tasks.judging.extract import last_block
+from toolwright.reading.answers import last_block
 from toolwright.types import Author
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from engine.protocols.chat import Chat
 from engine.protocols.conversation import nothing_done
 from engine.types import Answer, Call, Calls, Codec, Decision, ToolSpec, View
-from tasks.judging.extract import last_block
+from toolwright.reading.answers import last_block
 from toolwright.text.filling import filled
 from toolwright.types import Author, Task
 

@@ -11,20 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from answers import f1, right
 from course import Course, Step, Words, meets_format, read
 from rewards import RIGHT, STRICT, STRICT_WRONG, WEIGHTS, outcome_released, step_reward_released
 from steps import final_answer
 
 from engine.rewards import Score as EngineScore
+from tasks.judging.answer_judge import AnswerJudge, Kind
 from toolwright.types import RewardPart, ToolErrorKind, Trajectory
 
 
 class Score:
     """Options: `weights` (by event, over the defaults), `strict` (the mostly negative preset),
     `right` and `wrong` (of the answer), `step_rewards` = false for the ablation without them,
-    `mode` = "released" for what the released code computes; the protocol's `tags`,
-    `max_subtasks`, `strict_sections` and `plan_tool` where the recipe changes them."""
+    `mode` = "released" for what the released code computes; `judge` = "words", "math" or "auto",
+    which compares answers (tasks.judging.answer_judge); the protocol's `tags`, `max_subtasks`,
+    `strict_sections` and `plan_tool` where the recipe changes them."""
 
     def __init__(
         self,
@@ -35,6 +36,7 @@ class Score:
         wrong: float | None = None,
         step_rewards: bool = True,
         mode: Literal["paper", "released"] = "paper",
+        judge: Kind = "auto",
         **words: Any,
     ) -> None:
         self._weights = {**(STRICT if strict else WEIGHTS), **(weights or {})}
@@ -47,6 +49,7 @@ class Score:
         self._wrong = (STRICT_WRONG if strict else 0.0) if wrong is None else wrong
         self._step_rewards = step_rewards
         self._released = mode == "released"
+        self._judge = AnswerJudge(judge)
         self._words = Words.of(words)
 
     def __call__(self, trajectory: Trajectory) -> EngineScore:
@@ -54,10 +57,9 @@ class Score:
         texts = [str(text) for text in trajectory.metadata.get("texts", ())]
         last = texts[-1] if texts else ""
         answer = final_answer(last, self._words.tags)
-        golds = trajectory.task.answers
         if self._released:
             return EngineScore(parts=list(self._released_parts(trajectory, course, answer)))
-        outcome = self._right if right(answer, golds) else self._wrong
+        outcome = self._right if self._judge.right(answer, trajectory.task) else self._wrong
         parts = [RewardPart(name="answer", value=outcome)]
         if self._step_rewards and texts:
             parts += self._plan(course)
@@ -98,7 +100,7 @@ class Score:
     ) -> Iterator[RewardPart]:
         expected = trajectory.task.metadata.get("expected_calls")
         outcome = outcome_released(
-            f1(answer, trajectory.task.answers),
+            self._judge.f1(answer, trajectory.task),
             format_ok=not any(step.wrong for step in course.steps),
             n_calls=sum(step.call is not None for step in course.steps),
             expected_calls=expected if isinstance(expected, int) else None,

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from itertools import pairwise
 
-from toolwright.text.boxes import last_box
+from toolwright.reading.answers import last_box
 
 PLACEHOLDERS = frozenset({"", "...", "…", "answer", "your answer", "final answer"})
 """Of a box: what prompts show as an example is no answer."""

@@ -25,7 +25,7 @@ from typing import Any, Self
 import aiohttp
 
 from tasks.errors import JudgeDown
-from toolwright.text.boxes import last_box
+from toolwright.reading.answers import last_box
 
 PROMPT = """\
 Grade one answer to one question.

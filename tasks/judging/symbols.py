@@ -7,8 +7,9 @@ Invariants
   of CPU, and the time to start a process. An expression that takes longer, or kills its process, is
   wrong. Seconds of CPU are the same on a busy machine; those of the clock are bounded more loosely.
 - A process that does not start is a TaskFault and no verdict: no answer is to blame for it.
-- What is the same text, or two whole numbers, needs no process. Processes start when they are
-  needed.
+- Equal canonical texts, two whole numbers, other units and other number bases need no process
+  (`toolwright.reading.expressions`). Processes start when they are needed.
+- Exact numbers are compared exactly, decimals within six places and within `numbers.CLOSE`.
 - Without `math-verify` the comparison is that of `numbers`, and a judge says so once.
 """
 
@@ -19,13 +20,13 @@ import json
 import math
 import os
 import queue
-import re
 import select
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,18 +34,22 @@ from typing import Self
 import structlog
 
 from tasks.errors import TaskFault
-from tasks.judging.numbers import same_number_or_text
+from tasks.judging.numbers import other_units, same_number_or_text
+from toolwright.reading.expressions import LONGEST as LONGEST
+from toolwright.reading.expressions import (
+    bases,
+    expression,
+    in_base_ten,
+    quantity,
+)
 
 WORKER = Path(__file__).with_name("symbols_worker.py")
-LONGEST = 2000
-"""Characters of an expression. A longer one is wrong."""
 MOST_GOLDS = 32
 _START_SECONDS = 120.0
 _SLOWER = 20.0
 """How much slower than the CPU's the clock may be, before a process is killed from here."""
 _MOST_STDERR = 4000
 """Bytes, the last ones, of what a process says while it starts."""
-_WHOLE = re.compile(r"[-+]?\d{1,300}")
 
 log = structlog.get_logger(__name__)
 
@@ -84,16 +89,16 @@ class MathJudge:
         loop's thread. TaskFault where no process can be started."""
         if answer is None or not answer.strip():
             return False
-        known = _by_text(answer, golds)
-        if known is None and not self.symbolic:
-            known = same_number_or_text(answer, golds)
-        if known is not None:
-            self.counts["text"] += 1
-            return known
         short = [gold for gold in golds[:MOST_GOLDS] if len(gold) <= LONGEST]
-        if len(answer) > LONGEST or not short:
-            return False
-        return self._ask(answer, short)
+        if len(answer) > LONGEST:
+            return answer.strip() in map(str.strip, golds)
+        known = {gold: _by_text(answer, gold) for gold in short}
+        unknown = [gold for gold, right in known.items() if right is None]
+        decided = any(known.values()) or not unknown
+        if decided or not self.symbolic:
+            self.counts["text"] += 1
+            return any(known.values()) or same_number_or_text(answer, unknown)
+        return self._ask(_read(answer), list(map(_read, unknown)))
 
     def close(self) -> None:
         """Ends the processes. A judge that is asked again starts new ones."""
@@ -232,11 +237,40 @@ def _not_started(what: str, said: bytes) -> TaskFault:
     )
 
 
-def _by_text(answer: str, golds: Sequence[str]) -> bool | None:
-    """What the texts alone tell; None where an expression has to be read."""
-    said = answer.strip()
-    if any(gold.strip() == said for gold in golds):
+def shared_judge(seconds: float = 5.0, workers: int = 2) -> MathJudge:
+    """The judge of this process with these options: rewards that share it share its processes."""
+    return _shared(seconds, workers)
+
+
+@cache
+def _shared(seconds: float, workers: int) -> MathJudge:
+    return MathJudge(seconds=seconds, workers=workers)
+
+
+def _by_text(answer: str, gold: str) -> bool | None:
+    """What the canonical texts decide; None if an expression has to be read."""
+    said, right = expression(answer), expression(gold)
+    if not said or not right:
+        return False
+    if bases(said) != bases(right):
+        return False
+    if in_base_ten(said) == in_base_ten(right):
         return True
-    if _WHOLE.fullmatch(said) and all(_WHOLE.fullmatch(gold.strip()) for gold in golds):
-        return any(int(gold) == int(said) for gold in golds)
-    return None
+    one, other = quantity(answer), quantity(gold)
+    if one is None or other is None:
+        return None
+    if other_units(one, other):
+        return False
+    return one.value == other.value if _whole(one.number) and _whole(other.number) else None
+
+
+def _whole(number: str) -> bool:
+    return number.lstrip("+-").replace(",", "").isdecimal()
+
+
+def _read(text: str) -> str:
+    """The text that a process reads: canonical, in base 10; of a number without its unit."""
+    found = quantity(text)
+    if found is None or found.percent:
+        return in_base_ten(expression(text))
+    return found.number

@@ -47,8 +47,30 @@ def main() -> None:
         replies.write(json.dumps({"right": right}).encode() + b"\n")
 
 
+CLOSE = 1e-4
+"""Largest difference of two equal decimals, as a share of the larger one (`numbers.CLOSE`)."""
+EXACT = 1e-40
+"""Largest difference of two equal exact numbers, likewise: that of their evaluation."""
+_DIGITS = 60
+
+
 def _comparison() -> Any:
-    from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
+    from math_verify import (
+        ExprExtractionConfig,
+        LatexExtractionConfig,
+        grader,
+        parse,
+        verify,
+    )
+
+    loosely = grader.sympy_numeric_eq
+
+    def numerically(one: Any, other: Any, *how: int) -> bool:
+        """The library compares by decimal places, so that small numbers are all equal: what it
+        calls equal has to be close as well."""
+        return bool(loosely(one, other, *how)) and _close(one, other)
+
+    grader.sympy_numeric_eq = numerically
 
     def parsed(text: str) -> Any:
         box = f"\\boxed{{{text}}}"
@@ -61,6 +83,28 @@ def _comparison() -> Any:
         return bool(right and said and verify(right, said, timeout_seconds=None))
 
     return compare
+
+
+def _close(one: Any, other: Any) -> bool:
+    """Whether two expressions are close at one point. Those that have no value there are."""
+    from sympy import (  # type: ignore[import-untyped]
+        Float,
+        MatrixBase,
+        Rational,
+        UnevaluatedExpr,
+    )
+
+    if isinstance(one, MatrixBase) or isinstance(other, MatrixBase):
+        return True  # compared number by number
+    if one.atoms(UnevaluatedExpr) or other.atoms(UnevaluatedExpr):
+        return True  # a per cent sign: 50% equals both 50 and 0.5
+    names = sorted(one.free_symbols | other.free_symbols, key=str)
+    point = {name: Rational(1234577 + 7919 * place, 1000003) for place, name in enumerate(names)}
+    left, right = (found.subs(point).doit().evalf(_DIGITS) for found in (one, other))
+    if not (left.is_number and right.is_number):
+        return True
+    most = CLOSE if one.atoms(Float) or other.atoms(Float) else EXACT
+    return bool(abs(left - right) <= most * max(abs(left), abs(right)))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Whether two tables of rows are the answer to the same question (VerlTool, equation 8). Pure.
 
 Rows are compared as multisets, or in their order where the question asks for one; the columns may
-stand in one other order, the same for all rows. Nothing else may differ. Work is bounded: the
-search for the order of the columns ends after `MOST_TRIES` columns, and then the tables count as
-different.
+stand in one other order, the same for all rows. Floats are the same within `CLOSE`, texts in
+Unicode's normal form C. Nothing else may differ. Work is bounded: the search for the order of the
+columns ends after `MOST_TRIES` columns, and then the tables count as different.
 """
 
 from __future__ import annotations
@@ -11,22 +11,27 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+
+from toolwright.reading.answers import normal_form
 
 MOST_TRIES = 2000
 """Columns that are compared with a column, each a pass over the rows."""
 MOST_STEPS = 20_000_000
 """Rows in all of these passes; two passes a column are always made."""
-DIGITS = 10
-"""Of a number that is no whole one, or is larger than floats count: databases add in any order."""
+CLOSE = 1e-9
+"""Largest difference of two equal floats, as a share of the larger one: databases add in any order.
+Whole numbers are the same only if they are equal."""
+CLOSE_TO_ZERO = 1e-12
+"""Largest float that equals 0."""
 _TOKENS = re.compile(
     r"/\*.*?(?:\*/|\Z)|'(?:[^']|'')*+(?:'|\Z)|\"(?:[^\"]|\"\")*+(?:\"|\Z)|`[^`]*(?:`|\Z)"
-    r"|--[^\n]*|[()]|\border\s+by\b",
+    r"|\[[^\]]*(?:\]|\Z)|--[^\n]*|[()]|\border\s+by\b",
     re.IGNORECASE | re.DOTALL,
 )
-"""A comment or a quoted text is one token: whatever stands in it is no mark."""
+"""A comment, a quoted text or a name in brackets is one token: its content is not a mark."""
 
 Rows = Sequence[Sequence[Any]]
 
@@ -41,8 +46,11 @@ def same_rows(pred: Rows, gold: Rows, *, ordered: bool) -> bool:
     if len(widths) != 1:
         return False
     width = widths.pop()
-    ours = [tuple(_cell(row[column]) for row in pred) for column in range(width)]
-    theirs = [tuple(_cell(row[column]) for row in gold) for column in range(width)]
+    mine = [[_cell(value) for value in row] for row in pred]
+    wanted = [[_cell(value) for value in row] for row in gold]
+    same = _classes(number for row in (*mine, *wanted) for cell in row for number in _floats(cell))
+    ours = [tuple(_in_class(row[column], same) for row in mine) for column in range(width)]
+    theirs = [tuple(_in_class(row[column], same) for row in wanted) for column in range(width)]
     if ordered:
         return Counter(ours) == Counter(theirs)
     return _Search(ours, theirs).found()
@@ -123,9 +131,47 @@ def _cell(value: Any) -> Hashable:
     if isinstance(value, float):
         if value.is_integer() and abs(value) < 2**53:
             return int(value)
-        return "NaN" if math.isnan(value) else float(f"{value:.{DIGITS}g}")
-    if value is None or isinstance(value, int | str | bytes):
+        return "NaN" if math.isnan(value) else value
+    if isinstance(value, str):
+        return normal_form(value)
+    if value is None or isinstance(value, int | bytes):
         return value
     if isinstance(value, list | tuple):
         return tuple(map(_cell, value))
     return f"{type(value).__name__} {value!r}"
+
+
+def _floats(cell: Hashable) -> Iterator[float]:
+    """Numbers in a cell that a float may equal."""
+    if isinstance(cell, tuple):
+        for one in cell:
+            yield from _floats(one)
+    elif isinstance(cell, float) or (isinstance(cell, int) and abs(cell) < 2**53):
+        yield cell
+
+
+def _classes(numbers: Iterable[float]) -> dict[float, float]:
+    """For each number the one that stands for its class. Neighbours that are close are in one
+    class, whatever digit a rounding would cut; a class has one whole number at most."""
+    first: dict[float, float] = {}
+    last: float | None = None
+    whole = False
+    for number in sorted(set(numbers)):
+        exact = isinstance(number, int)
+        if last is not None and _close(last, number) and not (exact and whole):
+            first[number] = first[last]
+        else:
+            first[number], whole = number, False
+        last, whole = number, whole or exact
+    return first
+
+
+def _close(one: float, other: float) -> bool:
+    nothing = CLOSE_TO_ZERO if one == 0 or other == 0 else 0.0
+    return math.isclose(one, other, rel_tol=CLOSE, abs_tol=nothing)
+
+
+def _in_class(cell: Hashable, same: Mapping[float, float]) -> Hashable:
+    if isinstance(cell, tuple):
+        return tuple(_in_class(one, same) for one in cell)
+    return same.get(cell, cell) if isinstance(cell, int | float) else cell

@@ -1,47 +1,38 @@
-"""Answers of open questions, compared word by word: EM, CEM and F1 as SQuAD and Search-R1 do. Pure.
+"""Comparisons of answers to open questions: EM, CEM and F1 of SQuAD and Search-R1. Pure.
 
-Case, ASCII punctuation, articles and the width of white space say nothing (arXiv:2603.03293,
-equation 10, with the multisets of SQuAD where the equation writes sets). Work is linear in the
-length of what is compared, of which the first LONGEST characters count.
+Texts are compared in the canonical form of `toolwright.reading.answers.words`: case, ASCII
+punctuation, articles and the width of white space say nothing (arXiv:2603.03293, equation 10, with
+the multisets of SQuAD where the equation writes sets). Work is linear in the length of the texts,
+of which the first LONGEST characters count.
 """
 
 from __future__ import annotations
 
-import re
-import string
 from collections import Counter
 from collections.abc import Iterable
 
-LONGEST = 10_000
-"""Characters of a text that are looked at."""
+from toolwright.reading.answers import LONGEST, bare_words
+from toolwright.reading.answers import words as normalise
+
+__all__ = ["LONGEST", "VERDICTS", "cover_match", "exact_match", "f1", "normalise"]
+
 VERDICTS = frozenset({"yes", "no", "noanswer"})
 """Answers that share no credit with any other (HotpotQA's own scorer)."""
 
-_ARTICLES = re.compile(r"\b(a|an|the)\b")
-_MARKS = str.maketrans("", "", string.punctuation)
-
-
-def normalise(text: str) -> str:
-    """Lower case, no ASCII punctuation, no articles, single blanks.
-
-    Punctuation leaves no blank behind: "twenty-one" becomes "twentyone".
-    """
-    return " ".join(_ARTICLES.sub(" ", text[:LONGEST].lower().translate(_MARKS)).split())
-
 
 def exact_match(prediction: str, golds: Iterable[str]) -> bool:
-    """Whether an answer is one of the right ones, both normalised."""
+    """Whether an answer is one of the right ones. A blank prediction matches nothing."""
     found = normalise(prediction)
-    return any(normalise(gold) == found for gold in golds)
+    return bool(found) and any(normalise(gold) == found for gold in golds)
 
 
 def cover_match(text: str, golds: Iterable[str]) -> bool:
-    """Whether a right answer stands somewhere in a text, both normalised.
+    """Whether a right answer stands somewhere in a text.
 
-    A right answer of which nothing is left when it is normalised ("the") stands nowhere.
+    A right answer that has only articles and punctuation ("the") stands nowhere.
     """
-    found = normalise(text)
-    return any(gold and gold in found for gold in map(normalise, golds))
+    found = bare_words(text)
+    return any(gold and gold in found for gold in map(bare_words, golds))
 
 
 def f1(prediction: str, golds: Iterable[str], *, multiset: bool = True) -> float:

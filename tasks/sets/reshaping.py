@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.judging.extract import hash_number
+from toolwright.reading.answers import hash_number
 
 PASSED = "PASSED"
 _ISSUE = ("[ISSUE]", "[/ISSUE]")

@@ -29,8 +29,8 @@ def _reward_deepsearch(correct: bool, tool_used: bool, bonus: float) -> float:
     return sum(outcomes.deep_search(correct, tool_called=tool_used, bonus=bonus).values())
 
 
-def _reward_swe(correct: bool) -> float:
-    return outcomes.solved(correct)
+def _reward_swe(correct: bool, timed_out: bool = False) -> float:
+    return outcomes.solved(correct, ended_normally=not timed_out)
 
 
 TASKS_ADAPTERS: dict[str, Callable[..., Any]] = {

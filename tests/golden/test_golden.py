@@ -47,3 +47,11 @@ def assert_close(found: Any, expected: Any, tolerance: float, where: str) -> Non
         )
     else:
         assert found == expected, where
+
+
+def test_what_the_examples_leave_out() -> None:
+    assert ADAPTERS["searl.return_to_go"](rewards=[0.1, None, -0.1], gamma=0.5) == pytest.approx(
+        [0.075, -0.05, -0.1]
+    )
+    assert ADAPTERS["verltool.reward_swe"](correct=True, timed_out=True) == 0.0
+    assert set(ADAPTERS["mtr.power_law"](frequencies=[3, 2])) == {"exponent", "log_c", "r2"}

@@ -32,12 +32,13 @@ def turn_rewards(turns: int, parts: Iterable[tuple[int | None, float]]) -> list[
     return out
 
 
-def return_to_go(rewards: Sequence[float], gamma: float) -> list[float]:
-    """[T] R_t = r_t + gamma R_{t+1} over the turns of one trajectory."""
+def return_to_go(rewards: Sequence[float | None], gamma: float) -> list[float]:
+    """[T] R_t = r_t + gamma R_{t+1} over the turns of one trajectory. None, a turn without a
+    reward, counts as 0."""
     out: list[float] = []
     running = 0.0
     for reward in reversed(rewards):
-        running = reward + gamma * running
+        running = (0.0 if reward is None else reward) + gamma * running
         out.append(running)
     return out[::-1]
 

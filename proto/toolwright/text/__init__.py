@@ -1,7 +1,6 @@
 """Text that several processes read or cut in the same way; pure.
 
 schemas.py     a JSON Schema in an order that is always the same
-boxes.py       what stands in a \\boxed{...}
 filling.py     templates of prompts
 truncation.py  what stays of a text that is too long
 """

@@ -17,7 +17,8 @@ from typing import Any
 
 from engine.rewards import Score as EngineScore
 from tasks.errors import JudgeDown
-from tasks.judging import extract, numbers, words
+from tasks.judging import extract, words
+from tasks.judging.numbers import same_number_or_words
 from tasks.judging.opinion import OpinionJudge
 from tasks.judging.outcomes import TOOL_BONUS, deep_search
 from toolwright.types import Event, Purpose, RewardPart, StopReason, Task, Trajectory
@@ -58,7 +59,7 @@ class Score:
         if trajectory.task.purpose is not Purpose.TRAIN:
             made = {"searches": float(searches), "programs": float(programs)}
             return await self._evaluated(trajectory.task, answer, made)
-        correct = right(answer, trajectory.task.answers)
+        correct = same_number_or_words(answer, trajectory.task.answers)
         parts = deep_search(
             correct,
             tool_called=searches + programs > 0,
@@ -78,7 +79,7 @@ class Score:
     ) -> EngineScore:
         said, golds = answer or "", task.answers
         parts = {
-            "answer": float(right(answer, golds)),
+            "answer": float(same_number_or_words(answer, golds)),
             "em": float(answer is not None and words.exact_match(said, golds)),
             "f1": words.f1(said, golds),
             **made,
@@ -105,22 +106,6 @@ def calls_made(trajectory: Trajectory) -> tuple[int, int]:
     understood = [call.outcome.tool or call.tool for call in trajectory.calls if call.outcome.valid]
     programs = understood.count(PYTHON)
     return len(understood) - programs, programs
-
-
-def right(answer: str | None, golds: tuple[str, ...]) -> bool:
-    """Whether an answer is one of the right ones: numbers as numbers, all else word by word. Whole
-    numbers have to be the same, others within a ten-thousandth."""
-    return answer is not None and any(_same(answer, gold) for gold in golds)
-
-
-def _same(answer: str, gold: str) -> bool:
-    one, other = numbers.number_of(answer[: words.LONGEST]), numbers.number_of(gold)
-    if one is None or other is None:
-        normal = words.normalise(answer)
-        return bool(normal) and normal == words.normalise(gold)
-    if one.is_integer() and other.is_integer():
-        return one == other
-    return numbers.close(one, other)
 
 
 def _question(task: Task) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from tasks.judging import outcomes
-from toolwright.text.boxes import last_box
+from toolwright.reading.answers import last_box
 
 Condition = Literal["tool_used", "match"]
 CONDITIONS: tuple[str, ...] = get_args(Condition)

@@ -20,7 +20,7 @@ from rewards import CONDITIONS, Condition, boxed, math_reward
 
 from engine.rewards import Score as EngineScore
 from tasks.judging.outcomes import TOOL_PENALTY
-from tasks.judging.symbols import MathJudge
+from tasks.judging.symbols import shared_judge
 from toolwright.types import (
     Event,
     Purpose,
@@ -52,7 +52,7 @@ class Score:
         if not number or not math.isfinite(tool_penalty) or tool_penalty > 0:
             raise ValueError(f"tool_penalty = {tool_penalty!r}: write what is added, 0 or less")
         self._penalty, self._condition = tool_penalty, tool_penalty_condition
-        self._judge = MathJudge(seconds=seconds, workers=workers)
+        self._judge = shared_judge(seconds, workers)
 
     def __call__(self, trajectory: Trajectory) -> EngineScore:
         answer = _answer(trajectory)

@@ -11,8 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from tasks.judging.choices import same_choice
-from tasks.judging.extract import final_answer
-from toolwright.text.boxes import last_box
+from toolwright.reading.answers import final_answer
 from toolwright.types import StopReason, Task, Trajectory
 
 END_OF_TURN = "<|im_end|>"
@@ -33,9 +32,7 @@ def answer_of(trajectory: Trajectory) -> str | None:
 
 def right(answer: str | None, golds: Iterable[str], options: Mapping[str, str]) -> bool:
     """golds: as data sets have them, in a box or without."""
-    if answer is None:
-        return False
-    return same_choice(answer, [last_box(gold) or gold for gold in golds], options)
+    return answer is not None and same_choice(answer, golds, options)
 
 
 def options_of(task: Task) -> dict[str, str]:

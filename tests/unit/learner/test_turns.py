@@ -156,6 +156,8 @@ def test_nothing_gives_nothing() -> None:
     assert step_advantage([], {}, singleton="batch") == ({}, [])
     assert step_advantage([[], []], {}, singleton="batch") == ({}, [[], []])
     assert return_to_go([], 0.5) == []
+    assert return_to_go([0.1, None, -0.1], 0.5) == return_to_go([0.1, 0.0, -0.1], 0.5)
+    assert return_to_go([None], 1.0) == [0.0]
     assert shared_mean([], []) == []
     assert whole_trajectory_credit([], [], [], padded_turns=6, gamma=0.5, lam=1.0) == []
 

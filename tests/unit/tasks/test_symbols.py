@@ -37,6 +37,37 @@ def judge() -> Iterator[MathJudge]:
         (r"$\frac{\pi}{4}$", r"\pi/4", True),
         ("1,000", "1000", True),
         ("{2, 1}", r"\{1,2\}", True),
+        ("5.", "5", True),
+        (r"12\,345\,678", "12345678", True),
+        (r"120\degree", "120", True),
+        ("90\u00b0", "90", True),
+        ("1.5e-3", "0.0015", True),
+        ("2.5E4", "25000", True),
+        (r"\emptyset", r"\varnothing", True),
+        ("\u221a2/2", r"\frac{1}{\sqrt{2}}", True),
+        (r"3.5\text{ kg}", "3.5", True),
+        ("12.50 dollars", r"\$12.5", True),
+        ("2 1/2", "2.5", True),
+        ("50%", "0.5", True),
+        ("0.333333", r"\frac13", True),
+        ("1001_{two}", "1001_2", True),
+        (r"\text{Paris}", "Paris", True),
+        ("10^{-20}", "10^{-21}", False),
+        (r"\frac{1}{2004!}", r"\frac{1}{2006!}", False),
+        ("x+10^{-20}", "x+10^{-21}", False),
+        ("(10^{-20}, 1)", "(10^{-21}, 1)", False),
+        ("0.0000001", "0.0000002", False),
+        ("0", "10^{-30}", False),
+        (r"\sqrt{10^{-30}}", r"\sqrt{10^{-32}}", False),
+        (r"10^{-20}\sqrt{2}", r"\sqrt{2}\cdot 10^{-20}", True),
+        ("1001_2", "1001", False),
+        ("1001_2", "9", False),
+        ("7_8 + 1", "7 + 1", False),
+        ("A3_{16}", "163", False),
+        (r"\frac12 \text{ m}", r"\frac12 \text{ km}", False),
+        ("1/2", "12", False),
+        ("(-1,2)", "(1,2)", False),
+        (r"-\frac{1}{2}", r"\frac{1}{2}", False),
         ("x+2", "x+1", False),
         (r"\sqrt{2", r"\sqrt{2}", False),
         ("hello", "5", False),
@@ -52,6 +83,8 @@ def test_what_needs_no_process(judge: MathJudge) -> None:
     before = judge.counts["asked"]
     assert judge.right(" 204 ", ["204"])
     assert judge.right("+007", ["7"])
+    assert judge.right(r"12\,345 \text{ km}", ["12,345"])
+    assert not judge.right("1001_2", ["1001"])
     assert not judge.right("205", ["204", "203"])
     assert not judge.right(None, ["204"])
     assert not judge.right("", [""])

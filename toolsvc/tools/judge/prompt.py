@@ -10,7 +10,7 @@ import hashlib
 import re
 
 from toolsvc.tools.judge.references import Reference
-from toolwright.text.boxes import last_box
+from toolwright.reading.answers import last_box
 
 PLACES = ("{question}", "{references}", "{answer}")
 DEFAULT = """\

@@ -6,7 +6,9 @@ import time
 
 import pytest
 
-from toolwright.text.boxes import last_box
+from toolwright.reading.answers import last_box
+
+pytestmark = pytest.mark.quick
 
 
 @pytest.mark.parametrize(
@@ -20,7 +22,17 @@ from toolwright.text.boxes import last_box
         (r"\boxed{\{1, 2\}}", r"\{1, 2\}"),
         (r"} \boxed {x}", "x"),
         (r"{ { \boxed{4}", "4"),
-        (r"\boxed 5", None),
+        (r"\boxed 5", "5"),
+        (r"so \boxed -1,234.5.", "-1,234.5"),
+        (r"$\boxed B$", "B"),
+        (r"\boxed 3/4 is it", "3/4"),
+        (r"\boxed{1}, not \boxed 2", "2"),
+        (r"write it in \boxed and stop", None),
+        (r"\boxed I think", None),
+        (r"\boxed 5x", None),
+        (r"\boxedtext{5}", None),
+        (r"\fbox{7}", "7"),
+        ("\\boxed\n  {8}", "8"),
         (r"\\boxed{6}", None),  # a line break and a word
         ("", None),
     ],
