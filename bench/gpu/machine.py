@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import sys
 import tempfile
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import torch
@@ -22,13 +22,13 @@ def machine(_scale: Scale) -> Figures:
     figures: Figures = {
         "python": sys.version.split()[0],
         "cuda": torch.version.cuda,
-        **{name: importlib.metadata.distribution(name).version for name in PACKAGES},
+        **{name: version(name) for name in PACKAGES},
     }
     if device.has_cuda():
         figures |= {
             "device": torch.cuda.get_device_name(),
-            "cudnn": torch.backends.cudnn.version(),
-            "nccl": ".".join(map(str, torch.cuda.nccl.version())),
+            "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+            "nccl": ".".join(map(str, torch.cuda.nccl.version())),  # type: ignore[no-untyped-call]
             "free_gb": round(torch.cuda.mem_get_info()[0] / GB, 1),
         }
     return figures
