@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from toolwright.credit.signal import varies
 from toolwright.types import (
     Author,
     CallRecord,
@@ -240,8 +241,8 @@ def _said(call: CallRecord) -> str:
 
 def _rewards_differ(group: Group) -> bool:
     """Whether rewards of the baseline differ and a member carries loss."""
-    baseline = {t.reward for t in group.trajectories if not t.outside_baseline}
-    return len(baseline) > 1 and not all(t.masked for t in group.trajectories)
+    baseline = [t.reward for t in group.trajectories if not t.outside_baseline]
+    return varies(baseline) and not all(t.masked for t in group.trajectories)
 
 
 def _written(trajectory: Trajectory) -> list[Segment]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 
+from toolwright.credit.signal import varies
 from toolwright.recipe import DynamicSampling
 from toolwright.types import Trajectory
 
@@ -25,11 +26,12 @@ fault, and more of the same will not mend it."""
 
 
 def dapo_filter(pairs: Iterable[tuple[Hashable, float]]) -> list[Hashable]:
-    """Of (group, metric) pairs the groups worth training on: those that vary, and lone rollouts."""
+    """Groups of (group, metric) pairs that are worth training on: those whose metric varies by more
+    than rounding, and lone rollouts."""
     values: dict[Hashable, list[float]] = defaultdict(list)
     for group, value in pairs:
         values[group].append(value)
-    return [group for group, own in values.items() if len(own) == 1 or len(set(own)) > 1]
+    return [group for group, own in values.items() if len(own) == 1 or varies(own)]
 
 
 def metric_of(trajectory: Trajectory, name: str) -> float:

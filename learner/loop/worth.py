@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from learner.training.batch import Row
+from toolwright.credit.signal import varies
 from toolwright.types import Group, Trajectory
 
 LONGEST_DETAIL = 200
@@ -34,7 +35,7 @@ def why_worthless(groups: Sequence[Group], rows: Sequence[Row]) -> str | None:
         )
     if all(len(group.trajectories) == 1 for group in groups):
         return f"{len(groups)} of {len(groups)} groups have one member: nothing to compare it with"
-    if any(len({t.reward for t in group.trajectories}) > 1 for group in groups):
+    if any(varies(t.reward for t in group.trajectories) for group in groups):
         return (
             f"{len(groups)} of {len(groups)} groups without a signal: what differs in their "
             "rewards belongs to members outside of the baseline, or to tasks of weight 0"

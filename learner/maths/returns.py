@@ -11,7 +11,8 @@ from collections.abc import Hashable, Sequence
 
 import torch
 
-from toolwright.credit.advantages import ZERO_STD, centred
+from toolwright.credit.advantages import centred
+from toolwright.credit.signal import is_constant
 
 WHITEN_EPS = 1e-8
 
@@ -40,9 +41,9 @@ def whiten(
     """
     live = mask > 0
     kept = values[(over > 0 if over is not None else live) & values.isfinite()]
-    variance = kept.var(unbiased=True) if kept.numel() > 1 else torch.zeros((), dtype=values.dtype)
-    if float(variance) <= ZERO_STD**2:
+    if not kept.numel() or is_constant(float(kept.min()), float(kept.max())):
         return torch.where(live & ~values.isfinite(), values, torch.zeros_like(values))
+    variance = kept.var(unbiased=True)
     white = (values - kept.mean()) * (variance + WHITEN_EPS).rsqrt()
     return torch.where(live, white, torch.zeros_like(values))
 

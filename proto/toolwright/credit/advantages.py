@@ -15,10 +15,9 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Literal
 
-Std = Literal["population", "sample", "none"]
+from toolwright.credit.signal import varies
 
-ZERO_STD = 1e-12
-"""Below it a group counts as constant: dividing would blow rounding up to a signal."""
+Std = Literal["population", "sample", "none"]
 
 
 def group_advantage(
@@ -75,10 +74,10 @@ def standardised(
     centred = _differences(values, baseline, sum(baseline) / len(baseline))
     if std == "none":
         return centred
+    if not varies(baseline):  # dividing would blow rounding up to a signal
+        return [0.0] * len(centred)
     squares = sum(value * value for value in _chosen(centred, inside))
     spread = (squares / max(1, len(baseline) - (std == "sample"))) ** 0.5
-    if spread <= ZERO_STD:
-        return [0.0] * len(centred)
     return [value / (spread + eps) for value in centred]
 
 
@@ -141,8 +140,8 @@ def centred(
 
 def _differences(values: Sequence[float], baseline: Sequence[float], mean: float) -> list[float]:
     """v - mean. The mean of a constant baseline is its value, to the last bit."""
-    if baseline and max(baseline) - min(baseline) <= ZERO_STD:
-        return [0.0 if abs(v - baseline[0]) <= ZERO_STD else v - mean for v in values]
+    if baseline and not varies(baseline):
+        return [v - mean if varies((v, baseline[0])) else 0.0 for v in values]
     return [value - mean for value in values]
 
 
