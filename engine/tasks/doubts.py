@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from toolwright.types import Task
 
-ANSWERS = ("answer", "answers", "reward_model")
+ANSWERS = ("answer", "answers", "reward_model", "golden_answers")
 OTHER_NAMES = ("expected", "gold", "ground_truth", "label", "solution", "target")
 """Other data sets' names for it."""
 CLOSE = 0.7

@@ -16,20 +16,23 @@ import hashlib
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from engine.errors import StartupError
 from engine.tasks.doubts import RowDoubts
-from engine.tasks.rows import MEDIA_COLUMNS, RowRefused, read_json, read_task
+from engine.tasks.rows import MEDIA_COLUMNS, read_task
+from toolwright.reading.files import (
+    NotParquet,
+    lines_of,
+    open_parquet,
+    parquet_rows,
+    too_long,
+)
+from toolwright.reading.refusal import RowRefused
+from toolwright.reading.rows import read_json
 from toolwright.types import Task
-
-MOST_ROW_BYTES = 64 << 20
-"""Bytes of one line: no larger task could be journaled or sent."""
-_CHUNK = 1 << 20
-_BATCH = 64
-"""Rows of a Parquet file that are in memory at a time, media and all."""
 
 
 class RowFile(Protocol):
@@ -98,7 +101,7 @@ class JsonlFile:
         self._stamp = _stamp(self._open)
         digest = hashlib.sha256()
         offset = 0
-        for line_number, (line, length) in enumerate(_lines(self._open, digest), 1):
+        for line_number, (line, length) in enumerate(lines_of(self._open, digest.update), 1):
             if line is None or line.strip():
                 number = len(self._offsets)
                 self._offsets.append(offset)
@@ -129,17 +132,14 @@ class ParquetFile:
     """Columns of any kind; media columns are read with their row."""
 
     def __init__(self, file: Path) -> None:
-        import pyarrow.parquet  # heavy, and only some recipes read Parquet
-
         self._path = file
         self.bad: dict[int, RowRefused] = {}
         self.doubts = RowDoubts()
-        self._arrow_error = pyarrow.ArrowException
         with file.open("rb") as opened:
             self._stamp = _stamp(opened)
             self.sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
         try:
-            self._file = pyarrow.parquet.ParquetFile(file, buffer_size=_CHUNK, pre_buffer=False)
+            self._file = open_parquet(file)
             names = self._file.schema_arrow.names
             groups = range(self._file.num_row_groups)
             self._ends = array("Q")
@@ -149,15 +149,17 @@ class ParquetFile:
             columns = [name for name in names if name not in MEDIA_COLUMNS]
             for number, row in enumerate(self._rows(groups, columns)):
                 try:
+                    if isinstance(row, RowRefused):
+                        raise row
                     self.doubts.look(read_task(row, name=f"{number}", data_source=""))
                 except RowRefused as refused:
-                    self.bad[number] = refused
-        except (pyarrow.ArrowException, OSError) as error:
+                    self.bad[number] = refused.again()
+        except NotParquet as error:
             raise StartupError(f"task source: {file} is no Parquet: {error}") from error
         self._at = -1
         """The row that `_walk` gives next."""
         self._group = -1
-        self._walk: Iterator[dict[str, Any]] = iter(())
+        self._walk: Iterator[dict[str, Any] | RowRefused] = iter(())
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -176,8 +178,10 @@ class ParquetFile:
             for found in self._walk:
                 self._at += 1
                 if self._at > number:
+                    if isinstance(found, RowRefused):
+                        raise found
                     return found
-        except self._arrow_error as error:
+        except NotParquet as error:
             self._group = -1
             raise RowRefused("not_parquet", f"cannot be read: {error}") from error
         raise _changed(self._path)
@@ -185,36 +189,22 @@ class ParquetFile:
     def where(self, number: int) -> str:
         return f"{self._path}, row {number + 1}"
 
-    def _rows(self, groups: Any, columns: list[str] | None) -> Iterator[dict[str, Any]]:
-        for batch in self._file.iter_batches(_BATCH, row_groups=list(groups), columns=columns):
-            yield from batch.to_pylist()
+    def _rows(
+        self, groups: Iterable[int], columns: list[str] | None
+    ) -> Iterator[dict[str, Any] | RowRefused]:
+        return parquet_rows(self._file, groups=groups, columns=columns)
 
 
 def _raise_again(refused: RowRefused | None) -> None:
-    # A new one each time: one that is raised again holds on to the frames of each time.
     if refused is not None:
-        raise RowRefused(refused.kind, str(refused))
+        raise refused.again()
 
 
 def _task(line: bytes | None, name: str, data_source: str) -> Task:
     """The task of a line, None for one that is too long to be read. RowRefused."""
     if line is None:
-        raise RowRefused("too_long", f"longer than {MOST_ROW_BYTES} bytes")
+        raise too_long()
     return read_task(read_json(line), name=name, data_source=data_source)
-
-
-def _lines(opened: BinaryIO, digest: Any) -> Iterator[tuple[bytes | None, int]]:
-    """(the line, its bytes), in order; None for one that is longer than a row may be."""
-    while line := opened.readline(MOST_ROW_BYTES + 1):
-        digest.update(line)
-        length = len(line)
-        if length <= MOST_ROW_BYTES or line.endswith(b"\n"):
-            yield line, length
-            continue
-        while not line.endswith(b"\n") and (line := opened.readline(_CHUNK)):
-            digest.update(line)
-            length += len(line)
-        yield None, length
 
 
 def _stamp(opened: BinaryIO) -> tuple[int, ...]:

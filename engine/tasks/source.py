@@ -24,8 +24,9 @@ from engine.errors import EngineError, StartupError
 from engine.images.media import Media, Source, read_media
 from engine.tasks.bad_rows import BadRow
 from engine.tasks.files import RowFile, open_rows
-from engine.tasks.rows import RowRefused, check_task, read_media_sources, read_task
+from engine.tasks.rows import check_task, read_media_sources, read_task
 from toolwright.imports import ImportPathError, load_object
+from toolwright.reading.refusal import RowRefused
 from toolwright.types import MediaRef, Purpose, Task
 
 

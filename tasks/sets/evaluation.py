@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.sets.layout import Layout
-from tasks.sets.reshaping import gsm8k, swe_bench
+from tasks.sets.reshaping import boxed, gaia, gsm8k, olympiad, swe_bench
 
 _ARPO = (
     ("hotpotqa", "HotpotQA: two hops", "200"),
@@ -57,9 +57,15 @@ EVALUATION = (
             rows=rows,
             where=where,
             question=("problem", "question", "Problem"),
-            answer=("answer", "Answer", "final_answer"),
+            answer=(
+                "answer",
+                "Answer",
+                "final_answer",
+                *(("solution",) if name != "olympiad" else ()),
+            ),
             id=("id", "ID", "unique_id"),
             extra={"level": ("level",), "subject": ("subject",)},
+            reshape=olympiad if name == "olympiad" else boxed,
         )
         for name, title, rows, where in _MATH
     ),
@@ -74,6 +80,7 @@ EVALUATION = (
         answer=("Final answer", "answer"),
         id=("task_id", "id"),
         extra={"level": ("Level", "level")},
+        reshape=gaia,
     ),
     Layout(
         name="hle",
@@ -93,7 +100,7 @@ EVALUATION = (
         split="test",
         rows="-",
         where="Spider, dev.json",
-        question=("question",),
+        question=("SpiderSynQuestion", "question"),
         answer=("query",),
         extra={"database": ("db_id",)},
     ),
@@ -130,7 +137,7 @@ EVALUATION = (
         rows="500",
         where="SWE-bench Verified, data/test.parquet",
         question=("problem_statement",),
-        answer=("FAIL_TO_PASS",),
+        answer=("FAIL_TO_PASS", "fail_to_pass"),
         id=("instance_id",),
         extra={
             "image": ("image_name", "docker_image"),

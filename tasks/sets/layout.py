@@ -7,18 +7,19 @@ a row has counts.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from tasks.errors import WrongLayout
-from tasks.record import Record, answers_of, plain
+from tasks.record import Record
+from toolwright.reading.refusal import RowRefused
+from toolwright.reading.rows import MISSING, Columns, at, first, holds, plain, read_row
 
 Kind = Literal["math", "qa", "sql", "visual", "deepsearch", "swe"]
 MOST_NAMES = 12
 """Columns that an error lists."""
-MISSING = object()
+LAYOUT = "another_layout"
+"""Kind of a refused row that lacks the set's columns, or holds something else in them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +62,22 @@ class Layout:
     held_out: HeldOut | None = None
     gold: bool = False
 
-
-class Rejected(ValueError):
-    """A row of the right layout that makes no question. The text is one of few, for counting."""
+    @property
+    def columns(self) -> Columns:
+        return Columns(
+            question=self.question,
+            messages=self.messages,
+            answer=self.answer,
+            id=self.id,
+            images=self.images,
+        )
 
 
 def record_of(
     layout: Layout, row: Mapping[str, Any], *, number: int, where: str, split: str = ""
 ) -> Record:
-    """The row's record. WrongLayout where columns are missing, Rejected where they hold nothing.
+    """The row's record. RowRefused if the row makes no question, of the kind "layout" if it is a
+    row of another set.
 
     number: of the row in the whole set, from 0; where: its place, for people.
     """
@@ -77,40 +85,30 @@ def record_of(
     if layout.reshape is not None:
         try:
             row = layout.reshape(row)
+        except RowRefused:
+            raise
         except ValueError as error:
             raise _wrong(layout, where, str(error), row) from error
-    question = _first(row, layout.question)
-    messages = _first(row, layout.messages)
-    answer = _first(row, layout.answer)
-    images = _first(row, layout.images)
-    try:
-        answers = answers_of(answer)
-    except ValueError as error:
-        raise _wrong(layout, where, f"an answer of {error}", row) from error
-    if not answers:
-        raise Rejected("no answer")
-    asked = _question(question)
-    said = () if asked else _messages(messages, layout, where, row)
-    if not asked and not said:
-        raise Rejected("no question")
-    shown = tuple(_images(images, layout, where, row))
-    if layout.images and not shown:
-        raise Rejected("no image")
-    name = _first(row, layout.id)
+    found = read_row(row, layout.columns)
+    if not found.answers:
+        raise RowRefused("no_answer", "no answer")
+    if layout.images and not found.images:
+        raise RowRefused("no_image", "no image")
     source = row.get("data_source")
+    question = found.question.strip()
     return Record(
-        id=f"{layout.name}-{number}" if name is MISSING or name is None else f"{name}",
+        id=found.id or f"{layout.name}-{number}",
         data_source=source if isinstance(source, str) and source else layout.name,
-        question=asked,
-        messages=said,
-        images=shown,
-        answer=answers,
-        task=_kind(_first(row, layout.kind)) or layout.task,
+        question=question,
+        messages=() if question else found.messages,
+        images=found.images,
+        answer=found.answers,
+        task=_kind(first(row, layout.kind)) or layout.task,
         split=split or _own_split(row) or layout.split,
         extra={
             key: plain(value)
             for key, paths in layout.extra.items()
-            if (value := _first(row, paths)) is not MISSING and value is not None
+            if holds(value := first(row, paths))
         },
     )
 
@@ -121,7 +119,7 @@ def with_mark(question: str) -> str:
 
 
 def _check(layout: Layout, row: Mapping[str, Any], where: str) -> None:
-    """WrongLayout where the row lacks columns."""
+    """RowRefused where the row lacks columns."""
     sought = [
         ("question", (*layout.question, *layout.messages)),
         ("image", layout.images),
@@ -130,33 +128,10 @@ def _check(layout: Layout, row: Mapping[str, Any], where: str) -> None:
     missing = [
         f"no {what} (looked for {', '.join(paths)})"
         for what, paths in sought
-        if paths and _first(row, paths) is MISSING
+        if paths and first(row, paths) is MISSING
     ]
     if missing:
         raise _wrong(layout, where, " and ".join(missing), row)
-
-
-def _first(row: Mapping[str, Any], paths: Iterable[str]) -> Any:
-    """The first path that holds something; else nothing where a path is there, else MISSING."""
-    found: Any = MISSING
-    for path in paths:
-        value = _at(row, path)
-        if (
-            value is not MISSING
-            and value is not None
-            and not (isinstance(value, str) and not value)
-        ):
-            return value
-        found = None if value is not MISSING else found
-    return found
-
-
-def _at(row: Any, path: str) -> Any:
-    for name in path.split("."):
-        if not isinstance(row, Mapping) or name not in row:
-            return MISSING
-        row = row[name]
-    return row
 
 
 def _kind(found: Any) -> str:
@@ -165,48 +140,16 @@ def _kind(found: Any) -> str:
     return said if said in get_args(Kind) else ""
 
 
-def _question(found: Any) -> str:
-    if isinstance(found, bool) or (isinstance(found, float) and not math.isfinite(found)):
-        return ""  # how tables write that there is nothing
-    return str(found).strip() if isinstance(found, str | int | float) else ""
-
-
-def _messages(
-    found: Any, layout: Layout, where: str, row: Mapping[str, Any]
-) -> tuple[Mapping[str, Any], ...]:
-    if found is MISSING or found is None:
-        return ()
-    found = plain(found)
-    if isinstance(found, str):
-        return ({"role": "user", "content": found},) if found.strip() else ()
-    if isinstance(found, list) and all(
-        isinstance(one, dict) and "role" in one and "content" in one for one in found
-    ):
-        return tuple(found)
-    raise _wrong(layout, where, "messages that are no list of role and content", row)
-
-
-def _images(
-    found: Any, layout: Layout, where: str, row: Mapping[str, Any]
-) -> Iterable[str | bytes]:
-    if found is MISSING or found is None:
-        return
-    for one in found if isinstance(found, list | tuple) else [found]:
-        inside = (one.get("bytes") or one.get("path")) if isinstance(one, Mapping) else one
-        if not isinstance(inside, str | bytes) or not inside:
-            raise _wrong(layout, where, "an image that is neither a path nor bytes", row)
-        yield inside
-
-
 def _own_split(row: Mapping[str, Any]) -> str:
-    split = _at(row, "extra_info.split")
+    split = at(row, "extra_info.split")
     return split if isinstance(split, str) else ""
 
 
-def _wrong(layout: Layout, where: str, what: str, row: Mapping[str, Any]) -> WrongLayout:
+def _wrong(layout: Layout, where: str, what: str, row: Mapping[str, Any]) -> RowRefused:
     names = [str(name)[:40] for name in list(row)[:MOST_NAMES]]
     more = f" and {len(row) - MOST_NAMES} more" if len(row) > MOST_NAMES else ""
-    return WrongLayout(
+    return RowRefused(
+        LAYOUT,
         f"set {layout.name}: {where} has {what}; its columns are {', '.join(names) or 'none'}"
-        f"{more}. Is it the file of another set? `tasks list` says what each has"
+        f"{more}. Is it the file of another set? `tasks list` says what each has",
     )

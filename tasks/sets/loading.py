@@ -3,8 +3,8 @@
 Invariants
 - Never more than a row is in memory, however large the file.
 - The same files give the same records in the same order.
-- A row without an answer, or without a question, is rejected: counted, for whoever reads to
-  tell. A row of another layout ends the reading with WrongLayout.
+- A row that makes no question is rejected, counted and named, and the others are read. Files of
+  which no row fits the set's layout are a WrongLayout.
 """
 
 from __future__ import annotations
@@ -21,10 +21,15 @@ import numpy as np
 from tasks.errors import TaskFault, UnknownName, UnreadableFile, WrongLayout
 from tasks.record import Record
 from tasks.sets.evaluation import EVALUATION
-from tasks.sets.layout import HeldOut, Layout, Rejected, record_of, with_mark
-from tasks.sets.rows import Row, count_rows, files_of, rows_of
+from tasks.sets.layout import LAYOUT, HeldOut, Layout, record_of, with_mark
+from tasks.sets.rows import Found, count_rows, files_of, rows_of
 from tasks.sets.training import TRAINING
+from toolwright.reading.refusal import RowRefused
 
+MOST_SAID = 600
+"""Characters of a sentence about a rejected row."""
+MOST_WRONG = 100
+"""Rows of another layout, before the first that fits, after which the file is another set's."""
 SETS: Mapping[str, Layout] = {layout.name: layout for layout in (*TRAINING, *EVALUATION)}
 
 
@@ -40,7 +45,7 @@ def layout_of(name: str) -> Layout:
 class Reading:
     """The records of a set: an iterable, each pass of which reads the files anew.
 
-    rejected: of the last pass so far, how many rows for which reason.
+    rejected: rows of the last pass so far that make no question, by reason.
     """
 
     def __init__(
@@ -61,7 +66,7 @@ class Reading:
         self.files = files_of(path)
         self.rejected: Counter[str] = Counter()
         self.first_rejected: dict[str, str] = {}
-        """By reason, where the first such row stands."""
+        """Place of the first row that was rejected for a reason, and what is wrong with it."""
         self._gold = gold
         self._heldout = heldout
         self._question_marks = question_marks
@@ -90,15 +95,20 @@ class Reading:
                 if not mine:
                     continue
                 try:
+                    if isinstance(row, RowRefused):
+                        raise row
                     record = record_of(
                         self.layout, row, number=number - 1, where=where, split=split
                     )
-                except Rejected as rejected:
-                    self.rejected[str(rejected)] += 1
-                    self.first_rejected.setdefault(str(rejected), where)
+                except RowRefused as refused:
+                    self._reject(refused, where)
+                    if not found and self.rejected[_reason(LAYOUT)] > MOST_WRONG:
+                        break
                     continue
                 found += 1
                 yield self._finished(record, where)
+        if not found and set(self.rejected) == {_reason(LAYOUT)}:
+            raise WrongLayout(self.first_rejected[_reason(LAYOUT)])
         if not found:
             raise WrongLayout(
                 f"set {self.layout.name}: none of {number} rows of {self.files[0].parent} is a "
@@ -106,11 +116,18 @@ class Reading:
             )
 
     def why_rejected(self) -> str:
-        """A phrase for each reason; empty where no row was rejected."""
+        """A phrase for each reason; empty if no row was rejected."""
         return "; ".join(
             f"{count} with {reason}, the first is {self.first_rejected[reason]}"
             for reason, count in self.rejected.items()
         )
+
+    def _reject(self, refused: RowRefused, where: str) -> None:
+        reason = _reason(refused.kind)
+        self.rejected[reason] += 1
+        said = str(refused)
+        named = where if said == reason else said if where in said else f"{where}: {said}"
+        self.first_rejected.setdefault(reason, named[:MOST_SAID])
 
     def _finished(self, record: Record, where: str) -> Record:
         if self._question_marks:
@@ -130,7 +147,7 @@ class Reading:
             return frozenset()
         return held_out_rows(self.layout.held_out, sum(map(count_rows, self.files)))
 
-    def _rows(self, file: Path) -> Iterator[tuple[str, Row]]:
+    def _rows(self, file: Path) -> Iterator[Found]:
         if self._gold is None:
             yield from rows_of(file)
             return
@@ -142,7 +159,12 @@ class Reading:
                     "them was cut off"
                 )
             where, row = pair
-            yield where, {**row, **line}
+            yield where, row if isinstance(row, RowRefused) else {**row, **line}
+
+
+def _reason(kind: str) -> str:
+    """A kind of refusal in words."""
+    return kind.replace("_", " ")
 
 
 def held_out_rows(rule: HeldOut, rows: int) -> frozenset[int]:

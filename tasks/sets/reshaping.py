@@ -1,6 +1,6 @@
 """Rows whose answer, or question, is no column of its own. Pure; each returns a new row.
 
-ValueError says what a row lacks.
+RowRefused says why a row of the right set makes no question, ValueError what else a row lacks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from toolwright.reading.answers import hash_number
+from toolwright.reading.answers import hash_number, last_box
+from toolwright.reading.data import data_in
+from toolwright.reading.refusal import RowRefused
+from toolwright.reading.rows import answers_of, first, holds
 
 PASSED = "PASSED"
 _ISSUE = ("[ISSUE]", "[/ISSUE]")
@@ -26,6 +29,38 @@ def gsm8k(row: Row) -> Row:
     if number is None:
         raise ValueError("an answer without a number behind ####")
     return {**row, "answer": number}
+
+
+def boxed(row: Row) -> Row:
+    """A row with a solution alone, as MATH and Minerva were first published: its box is the
+    answer."""
+    solution = row.get("solution")
+    if holds(first(row, ("answer", "Answer", "final_answer"))) or not isinstance(solution, str):
+        return row
+    box = last_box(solution, empty=False)
+    if box is None:
+        raise RowRefused("no_answer", "a solution without a box")
+    return {**row, "answer": box}
+
+
+def olympiad(row: Row) -> Row:
+    """Several values in `final_answer` are one answer together, as the set's judge has it: each of
+    them is needed."""
+    values = answers_of(row.get("final_answer"))
+    if len(values) < 2 or holds(row.get("answer")):
+        return row
+    return {**row, "final_answer": ", ".join(value.strip("$ ") for value in values)}
+
+
+def gaia(row: Row) -> Row:
+    """The answers of the test split are kept secret and stand as "?"; a file beside a question is
+    nothing that a text-only policy could see."""
+    if holds(first(row, ("file_name", "file_path"))):
+        raise RowRefused("attachment", "a question about a file that is not in the row")
+    answer = first(row, ("Final answer", "answer"))
+    if isinstance(answer, str) and answer.strip() == "?":
+        raise RowRefused("no_answer", "an answer that is kept secret")
+    return row
 
 
 def r2e(row: Row) -> Row:
@@ -48,12 +83,15 @@ def _expected(row: Row) -> Row:
 
 
 def swe_bench(row: Row) -> Row:
-    """FAIL_TO_PASS and PASS_TO_PASS as one map of the form of `r2e`: all of them pass."""
-    if "FAIL_TO_PASS" not in row:
+    """FAIL_TO_PASS and PASS_TO_PASS as one map of the form of `r2e`: all of them pass. SWE-bench
+    Pro writes the columns in lower case, and their lists as Python prints them."""
+    names = ("FAIL_TO_PASS", "PASS_TO_PASS")
+    if not any(name in row for name in (names[0], names[0].lower())):
         return row
     tests: list[str] = []
-    for name in ("FAIL_TO_PASS", "PASS_TO_PASS"):
-        listed: Any = _read(row.get(name), name)
+    for name in names:
+        given = first(row, (name, name.lower()))
+        listed: Any = _read(given if holds(given) else [], name)
         if hasattr(listed, "tolist"):
             listed = listed.tolist()
         _must(isinstance(listed, list), f"a {name} that is no list of tests")
@@ -71,9 +109,9 @@ def _read(text: Any, column: str) -> Any:
     if not isinstance(text, str):
         return text
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"a {column} that is no JSON") from error
+        return data_in(text)
+    except ValueError as error:
+        raise ValueError(f"a {column} that is no JSON ({error})") from error
 
 
 def _without_marks(issue: Any) -> Any:

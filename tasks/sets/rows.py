@@ -1,28 +1,37 @@
 """Rows of a published file, one after the other: JSONL, a JSON list, CSV, TSV or Parquet.
 
-Never more than one row, or one small batch of Parquet, is in memory; a row has a bound. Whatever is
-wrong with a file is an UnreadableFile that says where.
+Never more than one row, or one small batch of Parquet, is in memory; a row has a bound. A row that
+cannot be read is a RowRefused in its place; a file that cannot be read is an UnreadableFile.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
 from tasks.errors import UnreadableFile
+from toolwright.reading.files import (
+    MOST_ROW_BYTES,
+    NotParquet,
+    lines_of,
+    open_parquet,
+    parquet_rows,
+    too_long,
+)
+from toolwright.reading.refusal import RowRefused
+from toolwright.reading.rows import read_json
 
-MOST_ROW_CHARS = 64 << 20
+MOST_ROW_CHARS = MOST_ROW_BYTES
 _CHUNK = 1 << 20
-_BATCH = 64
-"""Rows of a Parquet file in memory at a time."""
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 _TOKENS = re.compile(r'["\\{}\[\],]')
 
 Row = dict[str, Any]
+Found = tuple[str, Row | RowRefused]
+"""Where a row stands, and the row, or why it cannot be read."""
 
 
 def files_of(path: Path) -> list[Path]:
@@ -39,8 +48,8 @@ def files_of(path: Path) -> list[Path]:
     return [path]
 
 
-def rows_of(file: Path) -> Iterator[tuple[str, Row]]:
-    """(where the row stands, the row) of one file."""
+def rows_of(file: Path) -> Iterator[Found]:
+    """The rows of one file, in order. UnreadableFile."""
     try:
         match file.suffix:
             case ".parquet":
@@ -64,19 +73,14 @@ def count_rows(file: Path) -> int:
     return sum(1 for _ in rows_of(file))
 
 
-def _lines(file: Path) -> Iterator[tuple[str, Row]]:
-    with file.open(encoding="utf-8-sig") as opened:
-        number = 0
-        while line := opened.readline(MOST_ROW_CHARS + 1):
-            number += 1
-            if len(line) > MOST_ROW_CHARS:
-                raise UnreadableFile(f"{file}:{number} is longer than {MOST_ROW_CHARS} characters")
-            if line.strip():
-                where = f"{file.name}:{number}"
-                yield where, _object(line, where)
+def _lines(file: Path) -> Iterator[Found]:
+    with file.open("rb") as opened:
+        for number, (line, _) in enumerate(lines_of(opened), 1):
+            if line is None or line.strip():
+                yield f"{file.name}:{number}", too_long() if line is None else _object(line)
 
 
-def _json(file: Path) -> Iterator[tuple[str, Row]]:
+def _json(file: Path) -> Iterator[Found]:
     """A list of objects, or one object a line under the other name."""
     with file.open(encoding="utf-8-sig") as opened:
         first = " "
@@ -86,8 +90,7 @@ def _json(file: Path) -> Iterator[tuple[str, Row]]:
             yield from _lines(file)
             return
         for number, text in enumerate(_elements(opened, file), 1):
-            where = f"{file.name}, row {number}"
-            yield where, _object(text, where)
+            yield f"{file.name}, row {number}", _object(text)
 
 
 def _elements(opened: TextIO, file: Path) -> Iterator[str]:
@@ -123,47 +126,48 @@ def _elements(opened: TextIO, file: Path) -> Iterator[str]:
     raise UnreadableFile(f"{file} ends inside of its list: fetch it again")
 
 
-def _object(text: str, where: str) -> Row:
+def _object(text: bytes | str) -> Row | RowRefused:
     try:
-        row = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UnreadableFile(f"{where} is no JSON: {error}") from error
+        row = read_json(text)
+    except RowRefused as refused:
+        return refused
     if not isinstance(row, dict):
-        raise UnreadableFile(f"{where} is {type(row).__name__}: a row is an object")
+        return RowRefused("not_an_object", f"a row is an object, not {type(row).__name__}")
     return row
 
 
-def _csv(file: Path) -> Iterator[tuple[str, Row]]:
+def _csv(file: Path) -> Iterator[Found]:
+    csv.field_size_limit(MOST_ROW_CHARS)  # of the whole process: patches do not fit in 128 KiB
     with file.open(encoding="utf-8-sig", newline="") as opened:
         reader = csv.DictReader(opened, delimiter="\t" if file.suffix == ".tsv" else ",")
-        try:
-            for number, row in enumerate(reader, 1):
-                where = f"{file.name}, row {number}"
-                if None in row:
-                    raise UnreadableFile(f"{where} has more cells than the header has names")
-                yield where, dict(row)
-        except csv.Error as error:
-            raise UnreadableFile(f"{file.name}:{reader.line_num} is no CSV: {error}") from error
+        number = 0
+        while True:
+            number += 1
+            found: Row | RowRefused
+            try:
+                found = dict(next(reader))
+            except StopIteration:
+                return
+            except csv.Error as error:
+                found = RowRefused("not_csv", f"line {reader.line_num} is not CSV: {error}")
+            else:
+                if None in found:
+                    found = RowRefused("cells", "more cells than the header has names")
+            yield f"{file.name}, row {number}", found
 
 
 def _opened_parquet(file: Path) -> Any:
-    import pyarrow.parquet  # heavy, and only some sets are Parquet
-
     try:
-        return pyarrow.parquet.ParquetFile(file, buffer_size=_CHUNK, pre_buffer=False)
-    except (pyarrow.ArrowException, OSError) as error:  # of a file that was cut off, either
-        raise UnreadableFile(f"{file} is no Parquet, or cut off: {error}") from error
+        return open_parquet(file)
+    except NotParquet as error:
+        raise UnreadableFile(str(error)) from error
 
 
-def _parquet(file: Path) -> Iterator[tuple[str, Row]]:
-    opened = _opened_parquet(file)
-    import pyarrow
-
+def _parquet(file: Path) -> Iterator[Found]:
     number = 0
     try:
-        for batch in opened.iter_batches(_BATCH):
-            for row in batch.to_pylist():
-                number += 1
-                yield f"{file.name}, row {number}", row
-    except pyarrow.ArrowException as error:
+        for row in parquet_rows(_opened_parquet(file)):
+            number += 1
+            yield f"{file.name}, row {number}", row
+    except NotParquet as error:
         raise UnreadableFile(f"{file}, after row {number}: {error}; fetch it again") from error

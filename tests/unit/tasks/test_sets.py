@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ import pyarrow.parquet
 import pytest
 
 from tasks.errors import TaskFault, UnknownName, UnreadableFile, WrongLayout
-from tasks.record import Record, answers_of, line_of
+from tasks.record import Record, line_of
 from tasks.sets import SETS, Reading
 from tasks.sets.layout import HeldOut, record_of
 from tasks.sets.loading import held_out_rows
 from tasks.sources import WINDOW, endless, once
 from toolwright.imports import load_object
+from toolwright.reading.rows import answers_of
 
 PROMPT = [{"role": "user", "content": "Who?"}]
 TRUTH = {"ground_truth": "Ada", "style": "rule"}
@@ -228,39 +230,46 @@ def test_a_set_of_which_nothing_is_left_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "row", "says"),
     [
-        ("hotpotqa", {"query": "a"}, r"hotpotqa: x.jsonl:2 has no question .* no answer .* query"),
+        (
+            "hotpotqa",
+            {"query": "a"},
+            r"set hotpotqa: x.jsonl:. has no question .* no answer .*query",
+        ),
         ("search_r1", {"prompt": PROMPT}, r"no answer \(looked for reward_model.ground_truth"),
-        ("search_r1", {"prompt": 5, "reward_model": TRUTH}, "messages that are no list"),
+        ("search_r1", {"prompt": 5, "reward_model": TRUTH}, "messages are a list of objects"),
         ("search_r1", {"prompt": PROMPT, "reward_model": {"ground_truth": {"x": 1}}}, '"target"'),
         ("gsm8k", {"question": "a", "answer": "72"}, "####"),
         ("v_star", {"question": "a", "answer": "b"}, "no image"),
-        ("v_star", {"question": "a", "answer": "b", "image": [5]}, "neither a path nor bytes"),
+        ("v_star", {"question": "a", "answer": "b", "image": [5]}, "an image is a path, bytes or"),
         ("r2e_gym_lite", {"problem_statement": "a", "expected_output_json": "{"}, "no JSON"),
         ("swe_bench_verified", {"problem_statement": "a", "FAIL_TO_PASS": "5"}, "no list of tests"),
         ("hotpotqa", {}, "columns are none"),
     ],
 )
-def test_a_wrong_layout_names_set_row_and_fields(
+def test_a_row_of_another_layout_is_rejected_by_set_row_and_fields(
     name: str, row: Mapping[str, Any], says: str, tmp_path: Path
 ) -> None:
     good = LAYOUTS[name][1]
-    with pytest.raises(WrongLayout, match=says) as found:
-        list(Reading(name, written(tmp_path / "x.jsonl", [good, row])))
-    assert f"set {name}: x.jsonl:2" in str(found.value)
+    reading = Reading(name, written(tmp_path / "x.jsonl", [good, row, good]))
+    assert len(list(reading)) == 2
+    assert re.search(says, reading.why_rejected())
+    assert "x.jsonl:2" in reading.why_rejected()
+    with pytest.raises(WrongLayout, match=says):
+        list(Reading(name, written(tmp_path / "x.jsonl", [row])))
+
+
+def test_a_file_of_another_set_is_not_read_to_its_end(tmp_path: Path) -> None:
+    reading = Reading("gsm8k", written(tmp_path / "x.jsonl", [{"problem": "a"}] * 1000))
+    with pytest.raises(WrongLayout, match=r"x.jsonl:1 has no question .*Is it the file of another"):
+        list(reading)
+    assert reading.rejected.total() < 200
 
 
 @pytest.mark.parametrize(
     ("file", "content", "says"),
     [
-        ("x.jsonl", b'{"question": ', "x.jsonl:1 is no JSON"),
-        ("x.jsonl", b"[1]\n", "x.jsonl:1 is list"),
-        ("x.jsonl", b'{"question": "\xff"}', "not UTF-8"),
-        ("x.jsonl", b"[" * 100_000, "no JSON"),
         ("x.json", b'[{"question": "a"}', "ends inside of its list"),
-        ("x.json", b"[1, 2]", "row 1 is int"),
         ("x.json", b"[{]", "ends inside of its list"),
-        ("x.csv", b"question,answer\na,b,c\n", "more cells"),
-        ("x.csv", b"question,answer\n" + b"a" * 200_000 + b",b\n", "no CSV"),
         ("x.parquet", b"PAR1", "no Parquet"),
         ("x.parquet", b"", "no Parquet"),
         ("x.xlsx", b"", "ends in none of"),
@@ -272,6 +281,34 @@ def test_a_file_that_cannot_be_read_is_told_of(
     (tmp_path / file).write_bytes(content)
     with pytest.raises(UnreadableFile, match=says):
         list(Reading("hotpotqa", tmp_path / file))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason", "says"),
+    [
+        ("x.jsonl", b'{"question": "q", "answer": "a"}\n{"question": ', "not json", "x.jsonl:2: not"),
+        ("x.jsonl", b'[1]\n{"question": "q", "answer": "a"}\n', "not an object", "not list"),
+        ("x.jsonl", b'"\xff"\n{"question": "q", "answer": "a"}', "not utf8", "x.jsonl:1: not UTF-8"),
+        ("x.jsonl", b"[" * 100_000 + b'\n{"question": "q", "answer": "a"}', "not json", ":1: not JSON"),
+        ("x.json", b'[1, {"question": "q", "answer": "a"}]', "not an object", "row 1: .*not int"),
+        ("x.csv", b"question,answer\na,b,c\nq,a\n", "cells", "x.csv, row 1: more cells"),
+        ("x.csv", b"question,answer\nq,a\n" + b'"b"c"d"\n', "no answer", "x.csv, row 2"),
+    ],
+)  # fmt: skip
+def test_a_row_that_cannot_be_read_costs_no_other(
+    file: str, content: bytes, reason: str, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / file).write_bytes(content)
+    reading = Reading("hotpotqa", tmp_path / file)
+    assert [(record.question, record.answer) for record in reading] == [("q", ("a",))]
+    assert reading.rejected == {reason: 1}
+    assert re.search(says, reading.why_rejected())
+
+
+def test_a_cell_as_long_as_a_patch_fits_into_a_table(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("question,answer\n" + "a" * 200_000 + ",b\n")
+    (record,) = Reading("hotpotqa", tmp_path / "x.csv")
+    assert len(record.question) == 200_000
 
 
 def test_lists_are_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -435,9 +472,7 @@ def test_the_function_source_of_the_docs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content"),
     [
-        ("x.jsonl", '{"question": "a?", "answer": "b"}\n{'),
         ("x.json", '[{"question": "a?", "answer": "b"}, {'),
-        ("x.csv", "question,answer\na?,b\nc,d,e\n"),
     ],
 )
 def test_a_row_is_there_before_the_file_is_read_to_its_end(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import pyarrow.parquet
 import pytest
 
 from engine.errors import StartupError
-from engine.tasks import BadRow, BadRows, TaskSource, files
+from engine.tasks import BadRow, BadRows, TaskSource
+from toolwright.reading import files
 from toolwright.wire import task_to_proto
 
 GOOD = b'{"prompt": "x"}'
@@ -27,7 +30,7 @@ BAD = {
     b'{"prompt": {"a": 1}}': "no_question",
     b'{"messages": ["hello"]}': "messages",
     b'{"messages": 5}': "messages",
-    b'{"messages": "hello"}': "messages",
+    b'{"messages": "[{\'role\': user}]"}': "messages",
     b'{"prompt": "x", "metadata": "{"}': "metadata",
     b'{"prompt": "x", "metadata": [1]}': "metadata",
     b'{"prompt": "x", "metadata": "' + b"[" * 100_000 + b'"}': "metadata",
@@ -66,7 +69,7 @@ async def test_a_line_that_is_too_long_is_never_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "MOST_ROW_BYTES", 1000)
-    monkeypatch.setattr(files, "_CHUNK", 64)
+    monkeypatch.setattr(files, "CHUNK", 64)
     long = b'{"prompt": "' + b"x" * 5000 + b'"}'
     source = opened(tmp_path, b"\n".join((GOOD, long, GOOD, long)))
     assert source.rows == 4
@@ -153,26 +156,27 @@ async def test_parquet_rows_are_read_one_by_one(tmp_path: Path) -> None:
         drawn = await source.at(position)
         assert drawn.task.metadata["level"] == position % 300
         assert drawn.where.endswith(f"d.parquet, row {position % 300 + 1}")
-    with pytest.raises(BadRow, match=r"d\.parquet, row 6: neither prompt"):
+    with pytest.raises(BadRow, match=r"d\.parquet, row 6: no question in prompt"):
         await source.at(5)
 
 
-async def test_a_column_that_is_no_json_costs_its_rows(tmp_path: Path) -> None:
+async def test_what_json_has_no_word_for_costs_no_row(tmp_path: Path) -> None:
+    """Contents in bytes are no metadata; dates and decimals are written as JSON has them."""
+    when = datetime(2024, 5, 1, tzinfo=UTC)
     rows = [
-        {"prompt": "x", "metadata": {"when": None}},
-        {"prompt": "x", "metadata": {"when": b"1"}},
+        {"prompt": "x", "metadata": {"raw": None, "when": when, "cost": Decimal("0.5")}},
+        {"prompt": "x", "metadata": {"raw": b"1", "when": None, "cost": None}},
     ]
     source = parquet(tmp_path, rows)
-    assert (await source.at(0)).task.metadata == {"when": None}
-    with pytest.raises(BadRow) as caught:
-        await source.at(1)
-    assert caught.value.kind == "not_json_like"
+    first = (await source.at(0)).task.metadata
+    assert first == {"raw": None, "when": "2024-05-01T00:00:00+00:00", "cost": 0.5}
+    assert (await source.at(1)).task.metadata == {"raw": None, "when": None, "cost": None}
 
 
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([{"text": "x"}], r"no row of .*d\.parquet is a task; .*row 1: neither prompt"),
+        ([{"text": "x"}], r"no row of .*d\.parquet is a task; .*row 1: no question in prompt"),
         ([{"prompt": "x"}][:0], "has no rows"),
     ],
 )

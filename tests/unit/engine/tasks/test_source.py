@@ -363,7 +363,7 @@ async def test_a_first_row_without_a_prompt_does_not_refuse_the_start(
     tmp_path: Path,
 ) -> None:
     rows = [
-        {"messages": [{"content": "x"}, {"role": "user"}]},
+        {"messages": [{"role": "user", "content": ""}]},
         {"id": "good", "prompt": "x"},
     ]
     jsonl(tmp_path, rows)
