@@ -42,4 +42,6 @@ def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
     except ImagesUnplaced as error:
         raise StartupError(f"task {task.id}: {error}") from error
     except ValueError as error:
-        raise StartupError(f"task.protocol does not fit policy.model: {error}") from error
+        raise StartupError(
+            f"task.protocol does not fit policy.model: {error} (task {task.id})"
+        ) from error

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 
 from engine.analyze.tally import Tally
 from engine.conversations.lines import conversations
-from engine.conversations.types import BrokenRow, Conversation
+from engine.conversations.types import Conversation
 from engine.errors import StartupError
 from engine.journal.logs import LogState
 from engine.journal.reader import JournalReader, reading
@@ -24,6 +24,7 @@ from engine.journal.schema import FILE_NAME
 from engine.rollout.events import Answered, Forked, Opened
 from engine.types import ToolSpec, tools_of
 from toolwright.common.v1 import trajectory_pb2
+from toolwright.reading.refusal import RowRefused
 from toolwright.trajectory_files import (
     SUFFIX,
     UNFINISHED,
@@ -167,7 +168,7 @@ def _conversations(files: Sequence[Path], tally: Tally) -> list[str]:
     unasked = 0
     for file in files:
         for number, found in conversations(file):
-            if isinstance(found, BrokenRow):
+            if isinstance(found, RowRefused):
                 raise StartupError(
                     f"{file}:{number}: {found}; mend the line or take it out, every line is counted"
                 ) from found

@@ -15,11 +15,12 @@ from engine.build import build_codec, build_protocol, task_recipes, tools_of
 from engine.commands.endings import tell_people
 from engine.config import RenderTable
 from engine.conversations.lines import conversations
-from engine.conversations.types import BrokenRow, Conversation
+from engine.conversations.types import Conversation
 from engine.errors import StartupError
 from engine.protocols import Protocol
 from engine.text.codec import HuggingFaceCodec
 from engine.types import ToolSpec
+from toolwright.reading.refusal import RowRefused
 from toolwright.recipe import Recipe, refuse_open_ports
 from toolwright.trajectory_files import write_trajectories
 from toolwright.types import (
@@ -114,9 +115,9 @@ def _trajectories(
     file: Path, rendering: _Rendering, most: int, tell: Callable[[str], None]
 ) -> Iterator[Trajectory]:
     bad = 0
-    for number, found in conversations(file):
+    for number, found in conversations(file, rendering.tools):
         try:
-            if isinstance(found, BrokenRow):
+            if isinstance(found, RowRefused):
                 raise found
             trajectory = rendering.trajectory(found)
         except ValueError as error:
@@ -131,14 +132,15 @@ def _trajectories(
 
 
 class _Rendering:
-    """unseen: rows so far with tools that their prompts do not show."""
+    """tools: those of rows that carry none. unseen: rows so far with tools that their prompts do
+    not show."""
 
     def __init__(
         self, protocol: Protocol, codec: HuggingFaceCodec, tools: tuple[ToolSpec, ...]
     ) -> None:
         self._protocol = protocol
         self._codec = codec
-        self._tools = tools
+        self.tools = tools
         self._shows: bool | None = None
         """Prompts show tools; unknown before the first row with its own."""
         self._end = codec.token_id(codec.end_of_turn)
@@ -162,7 +164,7 @@ class _Rendering:
 
     def _runs(self, conversation: Conversation) -> Runs:
         own = conversation.tools
-        runs = self._told(conversation, self._tools if own is None else own)
+        runs = self._told(conversation, self.tools if own is None else own)
         if not own:
             return runs
         if self._shows is None:

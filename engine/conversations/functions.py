@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import ast
-import json
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.conversations.types import BrokenRow
 from engine.types import ToolSpec
-from toolwright.json_data import check_depth, read_exact
+from toolwright.reading.data import data_in
+from toolwright.reading.nulls import schema_without_nulls
 from toolwright.text.schemas import in_order
-
-LONGEST_LITERAL = 100_000
-"""Characters of a text in Python's spelling: its parser takes a hundred bytes for each."""
 
 
 def tools_in(found: Any) -> tuple[ToolSpec, ...]:
     """Of a list of `{"type": "function", "function": {...}}`, or of the functions alone; a text is
     read as JSON first. BrokenRow for anything else."""
     if isinstance(found, str):
-        found = data_in(found, "tools")
+        found = data_from(found, "tools")
     if isinstance(found, Mapping):
         found = [found]
     if not isinstance(found, Sequence) or isinstance(found, str):
@@ -34,62 +29,13 @@ def tools_in(found: Any) -> tuple[ToolSpec, ...]:
     return tools
 
 
-def arguments_in(name: str, found: Any) -> Mapping[str, Any]:
-    """A call's arguments, of an object or of the JSON text of one. BrokenRow for others."""
-    if isinstance(found, str):
-        found = json_in(found, f"the arguments of {name!r:.80}") if found.strip() else {}
-    if found is None:
-        found = {}
-    if not isinstance(found, Mapping):
-        raise BrokenRow(
-            f"the arguments of {name!r:.80} are a {type(found).__name__}: write an object"
-        )
-    return found
-
-
-def json_in(text: str, what: str) -> Any:
-    """BrokenRow where it is no JSON, is nested too deeply, or has half a surrogate pair."""
+def data_from(text: str, what: str) -> Any:
+    """JSON, or the same data as Python prints them: half of the published Hermes rows have quotes
+    of that kind. BrokenRow for anything else, which names `what`."""
     try:
-        return read_exact(text)
+        return data_in(text)
     except ValueError as error:
         raise BrokenRow(f"{what}: no JSON ({error})") from error
-
-
-def data_in(text: str, what: str) -> Any:
-    """JSON, or the same data as Python prints them: half of the published Hermes rows have quotes
-    of that kind. BrokenRow for anything else."""
-    text = text.strip()
-    try:
-        return json_in(text, what)
-    except BrokenRow:
-        if len(text) > LONGEST_LITERAL:
-            raise
-        try:
-            with warnings.catch_warnings(action="ignore"):  # of odd escapes and numbers in it
-                found = ast.literal_eval(text)
-            check_depth(found)
-            _check_json(found)
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-            pass  # the first error says more to those who write JSON
-        else:
-            return found
-        raise
-
-
-def _check_json(found: Any) -> None:
-    """TypeError or ValueError for data that JSON text would not give: other types, keys that are no
-    text (1 and "1" would be one), numbers without end, half a surrogate pair."""
-    if isinstance(found, dict):
-        for key, value in found.items():
-            if not isinstance(key, str):
-                raise TypeError(f"a key that is a {type(key).__name__}")
-            key.encode()
-            _check_json(value)
-    elif isinstance(found, list | tuple):
-        for value in found:
-            _check_json(value)
-    else:
-        json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
 
 
 def _tool(number: int, found: Any) -> ToolSpec:
@@ -108,6 +54,6 @@ def _tool(number: int, found: Any) -> ToolSpec:
     return ToolSpec(
         name=name,
         description=description if isinstance(description, str) else "",
-        arguments_schema=in_order(parameters or {}),
+        arguments_schema=in_order(schema_without_nulls(parameters or {})),
         json_call=True,
     )

@@ -13,10 +13,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.conversations.frames import without_frame
-from engine.conversations.functions import arguments_in, data_in, tools_in
+from engine.conversations.functions import data_from, tools_in
 from engine.conversations.openai import check_answers, messages_in, untrained_of
 from engine.conversations.types import BrokenRow, Conversation
 from engine.types import ToolSpec
+from toolwright.reading.messages import arguments_in
 
 _ROLES = {
     "system": "system",
@@ -111,7 +112,7 @@ def _assistant(number: int, text: str) -> Mapping[str, Any]:
         return {"role": "assistant", "content": text}
     calls = []
     for body in bodies:
-        found = data_in(body, f"a call of message {number}")
+        found = data_from(body, f"a call of message {number}")
         name = found.get("name") if isinstance(found, Mapping) else None
         if not isinstance(found, Mapping) or not isinstance(name, str) or not name:
             raise BrokenRow(
@@ -180,9 +181,9 @@ def _tools_of(text: str, span: tuple[int, int]) -> tuple[ToolSpec, ...]:
     """A list of functions, or a function a line as Qwen's template writes them."""
     inside = text[slice(*span)].strip()
     try:
-        return tools_in(data_in(inside, f"<{_TOOLS}>"))
+        return tools_in(data_from(inside, f"<{_TOOLS}>"))
     except BrokenRow:
         lines = [line for line in inside.splitlines() if line.strip()]
         if inside.startswith("[") or len(lines) < 2:
             raise
-    return tools_in([data_in(line, f"a line of <{_TOOLS}>") for line in lines])
+    return tools_in([data_from(line, f"a line of <{_TOOLS}>") for line in lines])

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from engine.conversations.layouts import conversation
 from engine.conversations.types import BrokenRow, Conversation
 from engine.errors import StartupError
+from engine.types import ToolSpec
 from toolwright.json_data import read_exact
+from toolwright.reading.refusal import RowRefused
 
 LONGEST_LINE = 64 << 20
 """Bytes. Nothing that fits into a model's context is so long, a file without line breaks is."""
 
 
-def conversations(file: Path) -> Iterator[tuple[int, Conversation | BrokenRow]]:
+def conversations(
+    file: Path, tools: Sequence[ToolSpec] = ()
+) -> Iterator[tuple[int, Conversation | RowRefused]]:
     """(line, what it holds), the lines counted from 1; empty ones are passed over. An id that came
     before gets the line's number at its end, so that none is there twice. OSError as of opening a
-    file. StartupError where it is no JSONL at all."""
+    file. StartupError where it is no JSONL at all.
+
+    tools: those of rows that carry none."""
     seen: set[str] = set()
     with file.open("rb") as lines:
         number = 0
@@ -33,7 +39,7 @@ def conversations(file: Path) -> Iterator[tuple[int, Conversation | BrokenRow]]:
             if number == 1:
                 _refuse_others(file, line)
             if text := line.strip():
-                found = _read(text, number)
+                found = _read(text, number, tools)
                 if isinstance(found, Conversation):
                     while found.id in seen:
                         found = replace(found, id=f"{found.id}-{number}")
@@ -41,7 +47,7 @@ def conversations(file: Path) -> Iterator[tuple[int, Conversation | BrokenRow]]:
                 yield number, found
 
 
-def _read(line: bytes, number: int) -> Conversation | BrokenRow:
+def _read(line: bytes, number: int, tools: Sequence[ToolSpec]) -> Conversation | RowRefused:
     try:
         row = read_exact(line.decode("utf-8-sig" if number == 1 else "utf-8"))
     except UnicodeDecodeError as error:
@@ -51,9 +57,9 @@ def _read(line: bytes, number: int) -> Conversation | BrokenRow:
     except ValueError as error:
         return BrokenRow(f"JSON that cannot be used ({error})")
     try:
-        return conversation(row, number)
-    except BrokenRow as broken:
-        return broken
+        return conversation(row, number, tools)
+    except RowRefused as refused:
+        return refused
 
 
 def _refuse_others(file: Path, first: bytes) -> None:

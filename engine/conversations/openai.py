@@ -8,24 +8,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.conversations.functions import arguments_in, tools_in
+from engine.conversations.functions import tools_in
 from engine.conversations.types import BrokenRow, Conversation
+from engine.types import ToolSpec
+from toolwright.reading.messages import read_messages
 
-_ROLES = {"developer": "system", "function": "tool"}
-"""Other names of roles, which few chat templates know."""
 
-
-def conversation(row: Mapping[str, Any], identity: str) -> Conversation:
-    """BrokenRow names the message, counted from 1, and the mend."""
-    messages = [_message(n, one) for n, one in enumerate(messages_in(row, "messages"), 1)]
-    check_answers(messages)
+def conversation(
+    row: Mapping[str, Any], identity: str, tools: Sequence[ToolSpec] = ()
+) -> Conversation:
+    """tools: those of a row that carries none. RowRefused names the message, counted from 1, and
+    the fix."""
     listed = row.get("tools")
     listed = row.get("functions") if listed is None else listed
+    own = None if listed is None else tools_in(listed)
+    schemas = {tool.name: tool.arguments_schema for tool in (tools if own is None else own)}
+    messages = read_messages(messages_in(row, "messages"), schemas)
+    check_answers(messages)
     spoken = [one for one in messages if one["role"] == "assistant"]
     return Conversation(
         id=identity,
-        messages=tuple(messages),
-        tools=None if listed is None else tools_in(listed),
+        messages=messages,
+        tools=own,
         untrained=untrained_of(spoken),
     )
 
@@ -80,36 +84,3 @@ def check_answers(messages: Sequence[Mapping[str, Any]]) -> None:
                 f"the answers to message {place + 1} are to other calls than it made, or in "
                 "another order: give them the ids of its calls, in their order"
             )
-
-
-def _message(number: int, one: Mapping[str, Any]) -> Mapping[str, Any]:
-    role = one.get("role")
-    if not isinstance(role, str):
-        raise BrokenRow(f"message {number} has no role: write user, assistant, tool or system")
-    out: dict[str, Any] = {**one, "role": _ROLES.get(role, role)}
-    if role != "assistant" and not isinstance(one.get("content"), str | list):
-        raise BrokenRow(f"message {number} has no text: write it as its `content`")
-    calls = one.get("tool_calls")
-    if calls is None and one.get("function_call") is not None:
-        calls = [{"function": out.pop("function_call")}]
-    if calls is None:
-        return out
-    if role != "assistant":
-        raise BrokenRow(f"message {number} is of {role!r:.80} and calls: only the assistant does")
-    if not isinstance(calls, list):
-        raise BrokenRow(f"tool_calls of message {number} are no list: write one")
-    out["tool_calls"] = [_call(number, call) for call in calls]
-    return out
-
-
-def _call(number: int, call: Any) -> Mapping[str, Any]:
-    function = call.get("function", call) if isinstance(call, Mapping) else None
-    name = function.get("name") if isinstance(function, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(name, str) or not name:
-        raise BrokenRow(
-            f'a call of message {number} names no function: write {{"function": {{"name", '
-            '"arguments"}}'
-        )
-    told = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
-    arguments = arguments_in(name, function.get("arguments"))
-    return {**told, "type": "function", "function": {"name": name, "arguments": arguments}}

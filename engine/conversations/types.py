@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.types import ToolSpec
+from toolwright.reading.refusal import RowRefused
 
 
-class BrokenRow(ValueError):
-    """A row that is no conversation; the message says which message of it, and the mend."""
+class BrokenRow(RowRefused):
+    """A row that is no conversation; the message says which message of it, and the fix."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("conversation", reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

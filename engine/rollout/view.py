@@ -26,6 +26,7 @@ from engine.types import Codec, ImageMark, ToolSpec
 from toolwright.text.truncation import Keep
 from toolwright.types import BlobRef, CallOutcome, Segment, Task
 
+_UNFIT = (TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 MARKER = " ... "
 """Where something was cut out of an observation."""
 
@@ -47,12 +48,17 @@ def prompt_ids(
 ) -> list[int]:
     """Ids of the first request, one placeholder for each image that the policy is shown.
 
-    ValueError when protocol, chat template, task and images do not fit.
+    Raises ValueError if protocol, chat template, task and images do not fit. A recipe's protocol
+    may raise any of `_UNFIT` for a row that it does not expect.
     """
     mark = codec.image_mark
-    if mark is None:
-        return protocol.prompt(task, tools, codec)
-    token_ids = protocol.prompt(with_images(task, mark), tools, codec)
+    try:
+        if mark is None:
+            _check_texts(task)
+            return protocol.prompt(task, tools, codec)
+        token_ids = protocol.prompt(with_images(task, mark), tools, codec)
+    except _UNFIT as error:
+        raise ValueError(f"task.protocol does not take the task: {error!r}") from error
     try:
         check_places(token_ids, len(visible(task.media)), codec)
         for frame in protocol.frame(None, codec):
@@ -64,6 +70,17 @@ def prompt_ids(
             "task.protocol_options and tool_calls"
         ) from error
     return token_ids
+
+
+def _check_texts(task: Task) -> None:
+    """ValueError for a message with parts: a template would write the list as Python prints it."""
+    for number, message in enumerate(task.messages, 1):
+        if isinstance(parts := message.get("content"), list):
+            kinds = {str(part.get("type")) for part in parts if isinstance(part, Mapping)}
+            raise ImagesUnplaced(
+                f"message {number} has parts ({', '.join(sorted(kinds))}), and the policy reads "
+                "text alone: write its content as a text, or train a policy that sees"
+            )
 
 
 def images_of(outcome: CallOutcome, codec: Codec) -> list[BlobRef]:

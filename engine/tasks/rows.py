@@ -12,10 +12,12 @@ Answers never join the metadata, which tools get to see. `toolwright.reading.row
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine.images.media import Source
+from toolwright.reading.messages import read_messages
 from toolwright.reading.refusal import RowRefused
 from toolwright.reading.rows import (
     Columns,
@@ -53,7 +55,7 @@ def read_task(row: object, *, name: str, data_source: str) -> Task:
     """
     found = read_row(row, COLUMNS)
     assert isinstance(row, Mapping)  # read_row has refused all others
-    columns = {k: plain(v) for k, v in row.items() if k not in _OWN and not isinstance(v, bytes)}
+    columns = {name: plain(value) for name, value in row.items() if _is_metadata(name, value)}
     return Task(
         id=found.id or name,
         data_source=text_of(row.get("data_source")) or data_source,
@@ -64,10 +66,24 @@ def read_task(row: object, *, name: str, data_source: str) -> Task:
     )
 
 
-def check_task(task: object) -> None:
-    """RowRefused unless it is a task that journal and tool services can be given."""
+def _is_metadata(name: str, value: object) -> bool:
+    """Not a column of ours, nor a part of one that a table wrote as `reward_model.style`."""
+    return name.partition(".")[0] not in _OWN and not isinstance(value, bytes)
+
+
+def as_read(task: object) -> Task:
+    """What a function yielded, its messages in the form of a file's. RowRefused unless it is a task
+    that can be used."""
     if not isinstance(task, Task):
         raise RowRefused("not_a_task", f"{type(task).__name__}, not toolwright.types.Task")
+    if task.messages:
+        task = replace(task, messages=read_messages(task.messages))
+    check_task(task)
+    return task
+
+
+def check_task(task: Task) -> None:
+    """RowRefused unless journal and tool services can be given the task."""
     try:
         task_to_proto(task).SerializeToString()
     except (AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:

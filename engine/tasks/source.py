@@ -24,7 +24,7 @@ from engine.errors import EngineError, StartupError
 from engine.images.media import Media, Source, read_media
 from engine.tasks.bad_rows import BadRow
 from engine.tasks.files import RowFile, open_rows
-from engine.tasks.rows import check_task, read_media_sources, read_task
+from engine.tasks.rows import as_read, check_task, read_media_sources, read_task
 from toolwright.imports import ImportPathError, load_object
 from toolwright.reading.refusal import RowRefused
 from toolwright.types import MediaRef, Purpose, Task
@@ -240,7 +240,7 @@ class TaskSource:
                 f"task source {self._name} raised {error!r} at position {self._next}"
             ) from error
         try:
-            check_task(task)
+            task = as_read(task)
         except RowRefused as refused:
             raise BadRow(
                 position=position,
@@ -248,7 +248,6 @@ class TaskSource:
                 kind=refused.kind,
                 reason=f"task source {self._name} yields {refused}",
             ) from refused
-        assert isinstance(task, Task)  # check_task refused all others
         return DrawnTask(position=position, task=task)
 
 

@@ -22,6 +22,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from toolwright.model.model_folder import chat_templates
 
+_TEMPLATE_FAILS = (
+    TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError,
+    RecursionError,
+)  # fmt: skip
+"""Errors of a template: it computes with what the messages hold, such as `'\\n' + content`."""
 _WITH_TOOLS = "tool_use"
 """Name of the template for conversations with tools, where a tokenizer has several."""
 
@@ -41,12 +46,20 @@ class ChatTemplate:
         *,
         generation_prompt: bool,
     ) -> str:
-        """ValueError when there is no template, or it does not take the messages."""
+        """Raises ValueError if there is no template, if it does not take the messages, or if it
+        would leave out the calls that they hold."""
         name = _WITH_TOOLS if tools and _WITH_TOOLS in self.sources else "default"
         if name not in self.sources:
             raise ValueError(
                 "there is no chat template, neither chat_template.jinja nor in the tokenizer"
             )
+        if "tool_calls" not in self.sources[name]:
+            for number, message in enumerate(messages, 1):
+                if message.get("tool_calls"):
+                    raise ValueError(
+                        f"the chat template does not write `tool_calls`, and message {number} has "
+                        "some: write the calls into its content"
+                    )
         try:
             return self._template(name).render(
                 **self._special_tokens,
@@ -55,7 +68,7 @@ class ChatTemplate:
                 documents=None,
                 add_generation_prompt=generation_prompt,
             )
-        except TemplateError as error:
+        except _TEMPLATE_FAILS as error:
             raise ValueError(f"the chat template does not take the messages: {error}") from error
 
     def _template(self, name: str) -> Template:

@@ -23,6 +23,12 @@ _MATH = (
     ("minerva", "Minerva: undergraduate science", "272", "Minerva"),
 )
 
+
+def _solution(name: str) -> tuple[str, ...]:
+    """The column that `boxed` reads, in place of an answer."""
+    return () if name == "olympiad" else ("solution",)
+
+
 EVALUATION = (
     *(
         Layout(

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolwright.reading.data import data_in, json_in
+from toolwright.reading.nulls import arguments_without_nulls
 from toolwright.reading.refusal import RowRefused
 
 _ROLES = {"developer": "system", "function": "tool"}
@@ -25,9 +26,15 @@ def stands_for_messages(text: str) -> bool:
     return _LIKE_MESSAGES.match(text) is not None
 
 
-def read_messages(found: Any) -> tuple[Mapping[str, Any], ...]:
+def read_messages(
+    found: Any, schemas: Mapping[str, Mapping[str, Any]] | None = None
+) -> tuple[Mapping[str, Any], ...]:
     """The messages of a column: a list of objects, the text of such a list, or the text of a
-    question, which is one message of the user. RowRefused names the message, counted from 1."""
+    question, which is one message of the user. RowRefused names the message, counted from 1.
+
+    schemas: of the arguments, by the tools' names. Arguments that stand there as an object may have
+    come from a table, which gave them those of all other tools as nulls: such nulls are left out.
+    """
     if isinstance(found, str):
         if not stands_for_messages(found):
             return ({"role": "user", "content": found},) if found.strip() else ()
@@ -41,7 +48,7 @@ def read_messages(found: Any) -> tuple[Mapping[str, Any], ...]:
         raise _refused(
             f'messages are a list of objects with "role" and "content", not {_kind(found)}'
         )
-    return tuple(_message(number, one) for number, one in enumerate(found, 1))
+    return tuple(_message(number, one, schemas or {}) for number, one in enumerate(found, 1))
 
 
 def arguments_in(name: str, found: Any) -> Mapping[str, Any]:
@@ -58,7 +65,7 @@ def arguments_in(name: str, found: Any) -> Mapping[str, Any]:
     return found
 
 
-def _message(number: int, one: Any) -> Mapping[str, Any]:
+def _message(number: int, one: Any, schemas: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(one, Mapping):
         raise _refused(
             f"message {number} is a {_kind(one)}: messages are a list of objects with "
@@ -69,7 +76,7 @@ def _message(number: int, one: Any) -> Mapping[str, Any]:
         raise _refused(f"message {number} has no role: write user, assistant, tool or system")
     out: dict[str, Any] = {str(key): value for key, value in one.items() if value is not None}
     out["role"] = role = _ROLES.get(role, role)
-    calls = _calls(number, out)
+    calls = _calls(number, out, schemas)
     if calls and role != "assistant":
         raise _refused(f"message {number} is of {role!r:.80} and calls: only the assistant does")
     out["content"] = _content(number, role, one.get("content"), calls=bool(calls))
@@ -108,7 +115,9 @@ def _part(number: int, part: Any) -> dict[str, Any]:
     )
 
 
-def _calls(number: int, message: dict[str, Any]) -> list[Mapping[str, Any]]:
+def _calls(
+    number: int, message: dict[str, Any], schemas: Mapping[str, Any]
+) -> list[Mapping[str, Any]]:
     """The calls, taken out of the message: `tool_calls`, or `function_call`, the older spelling."""
     listed, older = message.pop("tool_calls", None), message.pop("function_call", None)
     if hasattr(listed, "tolist"):
@@ -118,10 +127,10 @@ def _calls(number: int, message: dict[str, Any]) -> list[Mapping[str, Any]]:
         listed = [{"function": older}] if filled else []
     if not isinstance(listed, Sequence) or isinstance(listed, str):
         raise _refused(f"tool_calls of message {number} are no list: write one")
-    return [_call(number, one) for one in listed]
+    return [_call(number, one, schemas) for one in listed]
 
 
-def _call(number: int, call: Any) -> Mapping[str, Any]:
+def _call(number: int, call: Any, schemas: Mapping[str, Any]) -> Mapping[str, Any]:
     function = call.get("function") or call if isinstance(call, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(function, Mapping) or not isinstance(name, str) or not name:
@@ -130,7 +139,10 @@ def _call(number: int, call: Any) -> Mapping[str, Any]:
             '"arguments"}}'
         )
     identity = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
-    arguments = arguments_in(name, function.get("arguments"))
+    given = function.get("arguments")
+    arguments = arguments_in(name, given)
+    if isinstance(given, Mapping) and name in schemas:
+        arguments = arguments_without_nulls(arguments, schemas[name])
     return {**identity, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 

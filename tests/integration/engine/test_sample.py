@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from engine.sample.store import Store
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.collected import Choosy, collect, keep, kept, progress
 from tests.support.dialogue import ANSWER, CALL
+from tests.support.policy import write_policy
 from tests.support.waiting import holds_for, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
@@ -189,6 +191,46 @@ async def test_bad_rows_are_counted_and_cost_only_themselves(world: MakeWorld) -
         "", "2", "3", "5",
     }  # fmt: skip
     assert sorted(t.task.id for t in kept(here)) == ["a", "d"]
+
+
+JOINS = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+CALLED = {"type": "function", "function": {"name": "python", "arguments": {"code": "1"}}}
+
+
+async def test_a_row_that_no_template_takes_costs_no_other(
+    world: MakeWorld, tmp_path: Path
+) -> None:
+    here = await world()
+    user = {"role": "user", "content": "q"}
+    rows = [
+        {"id": "good", "prompt": "1?"},
+        {"messages": [user, {"role": "assistant", "content": None, "tool_calls": [CALLED]}, user]},
+        {"messages": [{"role": "user", "content": [{"type": "image"}]}]},
+        {"messages": [{"role": "user", "content": None}]},
+        {"messages": [{"role": "user", "content": 5}]},
+        {"id": "parts", "messages": [{**user, "content": [{"type": "text", "text": "2?"}]}]},
+    ]
+    (here.folder / "odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (here.folder / "odd.py").write_text(
+        "from toolwright.types import Task\n"
+        "def tasks(seed):\n"
+        "    yield Task(id='null', messages=({'role': 'user', 'content': None},))\n"
+        "    yield Task(id='key', messages=({'content': 'x'},))\n"
+        "    yield Task(id='f', messages=({'role': 'user', 'content': [{'text': 'q'}]},))\n"
+    )
+    joins = {"policy": {"model": str(write_policy(tmp_path / "joins", template=JOINS))}}
+    told = await collect(here, n=None, tasks="odd.jsonl", changes=joins)
+    assert told.splitlines()[0] == "6 of 6 tasks: 2 kept, 4 bad rows"
+    assert sorted(t.task.id for t in kept(here)) == ["good", "parts"]
+    said = [row["bad"].partition("odd.jsonl:")[2] for row in progress(here) if row["bad"]]
+    assert sorted(line[0] for line in said) == ["2", "3", "4", "5"]
+    assert "does not write `tool_calls`, and message 2 has some" in min(said)
+    options = {"n": 3, "tasks": "./odd.py:tasks", "output": here.folder / "second"}
+    told = await collect(here, changes=joins, **options)
+    assert told.splitlines()[0] == "3 of 3 tasks: 1 kept, 2 bad rows"
 
 
 async def test_a_task_that_no_service_takes_is_a_bad_row(world: MakeWorld) -> None:

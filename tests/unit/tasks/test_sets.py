@@ -20,10 +20,12 @@ from tasks.sets.layout import HeldOut, record_of
 from tasks.sets.loading import held_out_rows
 from tasks.sources import WINDOW, endless, once
 from toolwright.imports import load_object
+from toolwright.reading.refusal import RowRefused
 from toolwright.reading.rows import answers_of
 
 PROMPT = [{"role": "user", "content": "Who?"}]
 TRUTH = {"ground_truth": "Ada", "style": "rule"}
+GOOD_LINE = b'{"question": "q", "answer": "a"}\n'
 SPIDER_PROMPT = "Database Schema: ...\nQuestion: How many?"
 
 LAYOUTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
@@ -233,7 +235,7 @@ def test_a_set_of_which_nothing_is_left_says_so(tmp_path: Path) -> None:
         (
             "hotpotqa",
             {"query": "a"},
-            r"set hotpotqa: x.jsonl:. has no question .* no answer .*query",
+            r"hotpotqa: x.jsonl:. has no question .* no answer .*query",
         ),
         ("search_r1", {"prompt": PROMPT}, r"no answer \(looked for reward_model.ground_truth"),
         ("search_r1", {"prompt": 5, "reward_model": TRUTH}, "messages are a list of objects"),
@@ -256,6 +258,116 @@ def test_a_row_of_another_layout_is_rejected_by_set_row_and_fields(
     assert "x.jsonl:2" in reading.why_rejected()
     with pytest.raises(WrongLayout, match=says):
         list(Reading(name, written(tmp_path / "x.jsonl", [row])))
+
+
+PASSED_ALL = '{"a | it shouldn\'t fail": "PASSED", "b | works": "PASSED", "c": "PASSED"}'
+PRO = {"instance_id": "i1", "repo": "o/r", "base_commit": "abc", "problem_statement": "Who?"}
+OF_MINERVA = {
+    "problem": "Who?",
+    "solution": "So \\boxed{1} and $\\boxed{\\frac{1}{2}}$.",
+    "type": "x",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "question", "answer"),
+    [
+        (  # SWE-bench Pro: lists as Python prints them, each text in the marks that it needs
+            "swe_bench_verified",
+            {**PRO, "FAIL_TO_PASS": "[\"a | it shouldn't fail\", 'b | works']",
+             "PASS_TO_PASS": "['c']"},
+            "Who?",
+            PASSED_ALL,
+        ),
+        (  # in lower-case columns
+            "swe_bench_verified",
+            {**PRO, "fail_to_pass": "['b']", "pass_to_pass": "['a']"},
+            "Who?",
+            '{"a": "PASSED", "b": "PASSED"}',
+        ),
+        (
+            "swe_bench_verified",
+            {**PRO, "FAIL_TO_PASS": None, "fail_to_pass": ["b"], "pass_to_pass": None},
+            "Who?",
+            '{"b": "PASSED"}',
+        ),
+        (
+            "swe_bench_verified",
+            {**PRO, "fail_to_pass": "['b' 'a']", "PASS_TO_PASS": "[]"},
+            "Who?",
+            '{"a": "PASSED", "b": "PASSED"}',
+        ),
+        (
+            "spider",
+            {"SpiderQuestion": "?", "SpiderSynQuestion": "Who?", "query": "Ada", "db_id": "b"},
+            "Who?",
+            "Ada",
+        ),
+        ("minerva", OF_MINERVA, "Who?", "\\frac{1}{2}"),
+        ("minerva", {**OF_MINERVA, "answer": None}, "Who?", "\\frac{1}{2}"),
+        ("minerva", {**OF_MINERVA, "answer": "3"}, "Who?", "3"),
+        ("math500", OF_MINERVA, "Who?", "\\frac{1}{2}"),
+        ("olympiad", {"question": "Who?", "final_answer": ["$2$", "$-3$"]}, "Who?", "2, -3"),
+        ("olympiad", {"question": "Who?", "final_answer": '["1,2"]'}, "Who?", "1,2"),
+        ("olympiad", {"question": "Who?", "final_answer": "['1' '2']"}, "Who?", "1, 2"),
+        ("simpleqa", {"question": "Who?", "answer": "['Ada' 'Ada']"}, "Who?", "Ada"),
+        ("amc23", {"question": "Who?", "answer": float("nan"), "final_answer": 4.0}, "Who?", "4"),
+        (
+            "arpo",
+            {"prompt": "[{'role': 'user', 'content': 'Who?'}]", "extra_info": "{'index': 3}",
+             "reward_model": "{'ground_truth': 'Ada', 'style': 'rule'}"},
+            "",
+            "Ada",
+        ),
+    ],
+)  # fmt: skip
+def test_a_row_in_another_published_form(
+    name: str, row: Mapping[str, Any], question: str, answer: str
+) -> None:
+    record = record_of(SETS[name], row, number=0, where="here")
+    assert (record.question, record.answer) == (question, (answer,))
+    assert question or [dict(message) for message in record.messages] == PROMPT
+    assert answer not in json.dumps(record.extra)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "kind"),
+    [
+        ("gaia", {"Question": "q", "Final answer": "17", "file_name": "t1.xlsx"}, "attachment"),
+        ("gaia", {"Question": "q", "Final answer": "17", "file_path": "2023/t1.png"}, "attachment"),
+        ("gaia", {"Question": "q", "Final answer": "?", "file_name": ""}, "no_answer"),
+        ("gaia", {"Question": "q", "Final answer": None, "file_name": None}, "no_answer"),
+        ("minerva", {"problem": "q", "solution": "no box"}, "no_answer"),
+        ("minerva", {"problem": "q", "solution": "\\boxed{ }"}, "no_answer"),
+        ("hotpotqa", {"question": "q", "answer": {"value": "x"}}, "answer"),
+    ],
+)
+def test_a_row_that_cannot_be_judged_is_rejected(
+    name: str, row: Mapping[str, Any], kind: str
+) -> None:
+    with pytest.raises(RowRefused) as caught:
+        record_of(SETS[name], row, number=0, where="here")
+    assert caught.value.kind == kind
+
+
+def test_rejected_rows_are_counted_by_reason_and_named(tmp_path: Path) -> None:
+    good = {"task_id": "t0", "Question": "q", "Final answer": "1", "file_name": ""}
+    rows = [good, {**good, "file_name": "a.xlsx"}, {**good, "Final answer": "?"}]
+    reading = Reading("gaia", written(tmp_path / "x.jsonl", [*rows, rows[1]]))
+    assert [record.id for record in reading] == ["t0"]
+    assert reading.why_rejected() == (
+        "2 with attachment, the first is x.jsonl:2: a question about a file that is not in the "
+        "row; 1 with no answer, the first is x.jsonl:3: an answer that is kept secret"
+    )
+
+
+def test_a_cell_that_python_cannot_hold_costs_its_row(tmp_path: Path) -> None:
+    texts = pa.array([b"a?", b"\xff", b"c?"], pa.binary()).view(pa.string())
+    table = pa.table({"question": texts, "answer": ["x", "y", "z"]})
+    pa.parquet.write_table(table, tmp_path / "x.parquet")
+    reading = Reading("hotpotqa", tmp_path / "x.parquet")
+    assert [record.question for record in reading] == ["a?", "c?"]
+    assert "row 2: a cell cannot be read" in reading.why_rejected()
 
 
 def test_a_file_of_another_set_is_not_read_to_its_end(tmp_path: Path) -> None:
@@ -286,15 +398,15 @@ def test_a_file_that_cannot_be_read_is_told_of(
 @pytest.mark.parametrize(
     ("file", "content", "reason", "says"),
     [
-        ("x.jsonl", b'{"question": "q", "answer": "a"}\n{"question": ', "not json", "x.jsonl:2: not"),
-        ("x.jsonl", b'[1]\n{"question": "q", "answer": "a"}\n', "not an object", "not list"),
-        ("x.jsonl", b'"\xff"\n{"question": "q", "answer": "a"}', "not utf8", "x.jsonl:1: not UTF-8"),
-        ("x.jsonl", b"[" * 100_000 + b'\n{"question": "q", "answer": "a"}', "not json", ":1: not JSON"),
-        ("x.json", b'[1, {"question": "q", "answer": "a"}]', "not an object", "row 1: .*not int"),
+        ("x.jsonl", GOOD_LINE + b'{"question": ', "not json", "x.jsonl:2: not JSON"),
+        ("x.jsonl", b"[1]\n" + GOOD_LINE, "not an object", "not list"),
+        ("x.jsonl", b'"\xff"\n' + GOOD_LINE, "not utf8", "x.jsonl:1: not UTF-8"),
+        ("x.jsonl", b"[" * 100_000 + b"\n" + GOOD_LINE, "not json", ":1: not JSON"),
+        ("x.json", b"[1, " + GOOD_LINE + b"]", "not an object", "row 1: .*not int"),
         ("x.csv", b"question,answer\na,b,c\nq,a\n", "cells", "x.csv, row 1: more cells"),
-        ("x.csv", b"question,answer\nq,a\n" + b'"b"c"d"\n', "no answer", "x.csv, row 2"),
+        ("x.csv", b'question,answer\nq,a\n"b"c"d"\n', "no answer", "x.csv, row 2"),
     ],
-)  # fmt: skip
+)
 def test_a_row_that_cannot_be_read_costs_no_other(
     file: str, content: bytes, reason: str, says: str, tmp_path: Path
 ) -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from engine.conversations.layouts import conversation
 from engine.conversations.lines import LONGEST_LINE, conversations
-from engine.conversations.types import BrokenRow, Conversation
+from engine.conversations.types import Conversation
 from engine.errors import StartupError
 from tests.support.linear import WORST, assert_linear
+from toolwright.reading.refusal import RowRefused
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {
@@ -299,7 +300,7 @@ CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
         ({"messages": "x"}, "'messages' is a str"),
         ({"messages": [["x"]]}, "message 1 is a list"),
         ({"messages": [{"content": "x"}]}, "message 1 has no role"),
-        (changed(1, content=None), "message 2 has no text"),
+        (changed(1, content=None), "message 2 of 'user' has no text"),
         (changed(1, tool_calls=call(name="a")), "only the assistant does"),
         (changed(2, tool_calls={"name": "a"}), "tool_calls of message 3 are no list"),
         (changed(2, tool_calls=["a"]), "a call of message 3 names no function"),
@@ -342,7 +343,7 @@ CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
     ],
 )
 def test_a_broken_row_says_where_and_what(row: Any, words: str) -> None:
-    with pytest.raises(BrokenRow) as caught:
+    with pytest.raises(RowRefused) as caught:
         conversation(row, 1)
     assert words in str(caught.value)
 
@@ -365,9 +366,9 @@ def test_a_broken_row_says_where_and_what(row: Any, words: str) -> None:
     ids=lambda text: str(text)[:6],
 )
 def test_a_call_that_would_break_a_parser_is_a_broken_row(bomb: str) -> None:
-    with pytest.raises(BrokenRow):
+    with pytest.raises(RowRefused):
         conversation(gpt(f"<tool_call>{bomb}</tool_call>"), 1)
-    with pytest.raises(BrokenRow):
+    with pytest.raises(RowRefused):
         conversation(OPENAI | {"tools": bomb}, 1)
 
 
@@ -397,7 +398,7 @@ def test_lines(tmp_path: Path) -> None:
     assert "no JSON" in str(found[1][1])
     assert "no UTF-8" in str(found[2][1])
     file.write_text('{"messages": [{"role": "user", "content": "\\ud800"}]}\n' + "[" * 10**5)
-    assert all(isinstance(one, BrokenRow) for _, one in read(file)), "half a pair; too deep"
+    assert all(isinstance(one, RowRefused) for _, one in read(file)), "half a pair; too deep"
     file.write_bytes(b"")
     assert read(file) == []
 
@@ -422,3 +423,44 @@ def test_files_of_other_kinds_name_the_mend(tmp_path: Path) -> None:
     file.write_bytes(b"\n" + b"x" * (LONGEST_LINE + 1))
     with pytest.raises(StartupError, match=r"x\.jsonl:2 is longer than 64 MiB"):
         read(file)
+
+
+def filled(tool: str, code: str | None, query: str | None, **columns: Any) -> dict[str, Any]:
+    """A row as Parquet gives it: each struct has the keys of all rows, those of others null."""
+    own = {"python": "code", "search": "query"}[tool]
+    properties = {name: {"type": "string"} if name == own else None for name in ("code", "query")}
+    call = {"function": {"name": tool, "arguments": {"code": code, "query": query}}}
+    parameters = {"type": "object", "properties": properties, "required": [own], "items": None}
+    return {
+        "messages": [
+            {"role": "user", "content": "q", "tool_calls": None},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": "4", "tool_calls": None},
+        ],
+        "tools": [{"type": "function", "function": {"name": tool, "parameters": parameters}}],
+        **columns,
+    }
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("row", "arguments"),
+    [
+        (filled("python", "print(2+2)", None), {"code": "print(2+2)"}),
+        (filled("search", None, "capital"), {"query": "capital"}),
+        (filled("search", None, "capital", functions=None), {"query": "capital"}),
+    ],
+)
+def test_nulls_of_other_tools_are_left_out(row: dict[str, Any], arguments: Any) -> None:
+    found = conversation(row, 1)
+    assert found.messages[1]["tool_calls"][0]["function"]["arguments"] == arguments
+    assert found.tools is not None
+    (name,) = arguments
+    assert found.tools[0].arguments_schema == {
+        "type": "object", "properties": {name: {"type": "string"}}, "required": [name],
+    }  # fmt: skip
+    alone = conversation({"messages": row["messages"]}, 1, found.tools)
+    assert alone.messages == found.messages, "a row without tools is of the service's"
+    unknown = conversation({"messages": row["messages"]}, 1)
+    kept = unknown.messages[1]["tool_calls"][0]["function"]["arguments"]
+    assert kept == row["messages"][1]["tool_calls"][0]["function"]["arguments"]
