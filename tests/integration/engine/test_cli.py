@@ -248,7 +248,7 @@ def test_check_names_the_first_rows_that_are_no_tasks(run: Command) -> None:
     said = run("check", task={"source": "some.jsonl"}).stdout
     assert "warning: task source: 10 of 11 rows are no tasks" in said
     assert f"  {file}:1: not JSON" in said
-    assert f"  {file}:5: neither prompt" in said
+    assert f"  {file}:5: no question in prompt" in said
     assert f"{file}:6: " not in said
 
 
