@@ -9,24 +9,51 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_NULLABLE = ("default", "const")
-"""Keywords whose value may be null, where the schema allows null."""
+_VALUES = ("default", "const", "enum", "examples")
+"""Keywords that hold values, and no schemas."""
 _NAMED = ("properties", "$defs", "definitions", "patternProperties")
 """Keywords whose members are schemas under names of their own."""
 _SAYS_TYPE = ("type", "anyOf", "oneOf", "allOf", "enum", "const", "$ref")
 
 
-def schema_without_nulls(schema: Mapping[str, Any]) -> dict[str, Any]:
+def schema_without_nulls(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The schema without keywords and properties that are null. `default` and `const` stay null
-    where the schema allows null."""
+    where the schema allows null.
+
+    A schema in which they alone are null did not come from a table: it stays as it is.
+    """
+    return _without_nulls(schema) if _is_filled(schema) else schema
+
+
+def _is_filled(schema: Mapping[str, Any]) -> bool:
+    """Whether a keyword or a property is null that no author would write as null."""
+    for key, value in schema.items():
+        if key in _VALUES:
+            continue
+        if value is None:
+            return True
+        members = value.values() if isinstance(value, Mapping) and key in _NAMED else [value]
+        for one in members:
+            if one is None or any(map(_is_filled, _schemas(one))):
+                return True
+    return False
+
+
+def _schemas(value: Any) -> list[Mapping[str, Any]]:
+    """A schema, or those in a list."""
+    found = value if isinstance(value, list | tuple) else [value]
+    return [one for one in found if isinstance(one, Mapping)]
+
+
+def _without_nulls(schema: Mapping[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for key, value in schema.items():
         if value is None:
-            if key in _NULLABLE and _allows_null(schema):
+            if key in ("default", "const") and _allows_null(schema):
                 out[key] = None
         elif key in _NAMED and isinstance(value, Mapping):
             out[key] = {name: _value(one) for name, one in value.items() if one is not None}
-        elif key in ("enum", "examples", "default", "const"):
+        elif key in _VALUES:
             out[key] = value
         else:
             out[key] = _value(value)
@@ -95,5 +122,5 @@ def _is_null(schema: Any) -> bool:
 
 def _value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return schema_without_nulls(value)
+        return _without_nulls(value)
     return [_value(one) for one in value] if isinstance(value, list | tuple) else value
