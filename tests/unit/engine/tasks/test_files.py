@@ -173,6 +173,20 @@ async def test_what_json_has_no_word_for_costs_no_row(tmp_path: Path) -> None:
     assert (await source.at(1)).task.metadata == {"raw": None, "when": None, "cost": None}
 
 
+async def test_a_cell_that_python_cannot_hold_costs_its_row(tmp_path: Path) -> None:
+    prompts = pyarrow.array([b"a", b"\xff", b"c"], pyarrow.binary()).view(pyarrow.string())
+    days = pyarrow.array([0, 1, 10**9], pyarrow.int32()).cast(pyarrow.date32())
+    table = pyarrow.table({"prompt": prompts, "day": days})
+    pyarrow.parquet.write_table(table, tmp_path / "d.parquet")
+    source = TaskSource("d.parquet", tmp_path, seed=0, shuffle=False)
+    assert (source.rows, source.bad_rows) == (3, 2)
+    assert (await source.at(0)).task.metadata == {"day": "1970-01-01"}
+    for position in (1, 2, 4):
+        with pytest.raises(BadRow, match="a cell cannot be read") as caught:
+            await source.at(position)
+        assert caught.value.kind == "unreadable_cell"
+
+
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
