@@ -22,6 +22,7 @@ from enum import StrEnum
 from statistics import fmean
 
 from console.record.types import Evaluation, Step
+from toolwright.credit.signal import varies
 
 BOUND = 2.0
 FIFTH = 5
@@ -144,7 +145,7 @@ def why_nothing(steps: Sequence[Step], *, planned: int | None = None) -> str:
     if all(share == 1 for share in shares):
         return f"{of_all}every trajectory was masked{_stops(steps)}.{_said(steps)}"
     rewards = [step.reward for step in steps if step.reward is not None]
-    if rewards and min(rewards) == max(rewards):
+    if rewards and not varies(rewards):
         if rewards[0] == 1:
             return f"{of_all}every reward is 1, the tasks are solved already."
         also = " No trajectory was rewarded." if rewards[0] == 0 else ""

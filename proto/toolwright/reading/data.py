@@ -20,7 +20,8 @@ quoted texts has no such limit."""
 _QUOTED = r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\""
 _TEXTS = re.compile(rf"({_QUOTED})[\s,]*+|(None)[\s,]*+|[\s,]++", re.DOTALL)
 _NUMPY = re.compile(
-    rf"({_QUOTED})(\s*+(?=['\"]))?|array\(|,\s*+dtype=[\w'<>]++\s*+\)|([}}\]])\s*+(?=[{{\[])",
+    rf"({_QUOTED})(\s*+(?=['\"]))?|array\(|,\s*+dtype=[\w'<>]++\s*+\)"
+    r"|([}\]])\s*+(?=[{\[])|(['\"\\])",
     re.DOTALL,
 )
 """NumPy writes the kind of an array beside it, and blanks alone between its members."""
@@ -111,6 +112,10 @@ def _literal(text: str) -> Any:
 
 
 def _as_python(token: re.Match[str]) -> str:
+    """What Python would print. ValueError at a mark that opens no text: to look for the end of each
+    of them takes quadratic time."""
+    if token[4]:
+        raise ValueError("a quotation mark that is not closed")
     comma = ", " if token[2] is not None or token[3] else ""
     return (token[1] or token[3] or "") + comma
 

@@ -118,7 +118,12 @@ MISTAKES: list[tuple[str, Prepare, str, str]] = [
     ("a table in a .jsonl", rows("question,answer", "1,2"), "q.jsonl:1: not JSON", "q.jsonl:1"),
     ("a JSON list", rows(json.dumps([GOOD])), "q.jsonl:1", "one JSON object a line"),
     ("questions in Latin-1", rows('{"prompt": "é"}'.encode("latin1")), "q.jsonl:1", "not UTF-8"),
-    ("no question in the rows", rows({"text": "1+1"}), "q.jsonl:1", "no question in prompt, question, messages"),
+    (
+        "no question in the rows",
+        rows({"text": "1+1"}),
+        "q.jsonl:1",
+        "no question in prompt, question",
+    ),
     (
         "a suite with more rows than its file",
         lambda folder: merged(
