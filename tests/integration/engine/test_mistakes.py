@@ -122,7 +122,7 @@ MISTAKES: list[tuple[str, Prepare, str, str]] = [
         "no question in the rows",
         rows({"text": "1+1"}),
         "q.jsonl:1",
-        "no question in prompt, question",
+        "no question in prompt",
     ),
     (
         "a suite with more rows than its file",
