@@ -23,14 +23,14 @@ from typing import Any, BinaryIO, Protocol
 from engine.errors import StartupError
 from engine.tasks.doubts import RowDoubts
 from engine.tasks.rows import MEDIA_COLUMNS, read_task
-from toolwright.reading.files import (
+from toolwright.reading.refusal import RowRefused
+from toolwright.reading.row_files import (
     NotParquet,
     lines_of,
     open_parquet,
     parquet_rows,
     too_long,
 )
-from toolwright.reading.refusal import RowRefused
 from toolwright.reading.rows import read_json
 from toolwright.types import Task
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tasks.errors import UnreadableFile
-from toolwright.reading.files import (
+from toolwright.reading.refusal import RowRefused
+from toolwright.reading.row_files import (
     MOST_ROW_BYTES,
     NotParquet,
     lines_of,
@@ -21,7 +22,6 @@ from toolwright.reading.files import (
     parquet_rows,
     too_long,
 )
-from toolwright.reading.refusal import RowRefused
 from toolwright.reading.rows import read_json
 
 MOST_ROW_CHARS = MOST_ROW_BYTES

@@ -15,7 +15,7 @@ import pytest
 
 from engine.errors import StartupError
 from engine.tasks import BadRow, BadRows, TaskSource
-from toolwright.reading import files
+from toolwright.reading import row_files
 from toolwright.wire import task_to_proto
 
 GOOD = b'{"prompt": "x"}'
@@ -68,8 +68,8 @@ async def test_a_bad_row_costs_its_position_and_no_other(
 async def test_a_line_that_is_too_long_is_never_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "MOST_ROW_BYTES", 1000)
-    monkeypatch.setattr(files, "CHUNK", 64)
+    monkeypatch.setattr(row_files, "MOST_ROW_BYTES", 1000)
+    monkeypatch.setattr(row_files, "CHUNK", 64)
     long = b'{"prompt": "' + b"x" * 5000 + b'"}'
     source = opened(tmp_path, b"\n".join((GOOD, long, GOOD, long)))
     assert source.rows == 4
