@@ -140,6 +140,10 @@ def _call(number: int, call: Any, schemas: Mapping[str, Any]) -> Mapping[str, An
         )
     identity = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
     given = function.get("arguments")
+    if given is None and function.get("parameters") is not None:
+        raise _refused(
+            f'message {number}: the call of {name!r:.80} has "parameters" in place of "arguments"'
+        )
     arguments = arguments_in(name, given)
     if isinstance(given, Mapping) and name in schemas:
         arguments = arguments_without_nulls(arguments, schemas[name])

@@ -71,6 +71,10 @@ def test_a_message_of_a_table(given: dict[str, Any], read: dict[str, Any]) -> No
             {"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": "{"}}]},
             "JS",
         ),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {"name": "a", "parameters": {}}}]},
+            'message 2: the call of .a. has "parameters" in place of "arguments"',
+        ),
         ("text", "message 2 is a str"),
     ],
 )
