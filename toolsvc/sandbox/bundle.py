@@ -19,7 +19,7 @@ _BEFORE_THE_DRIVER = (
 )
 _AFTER_THE_DRIVER = ("watching.watch", "forker", "zygote")
 _PARTS_OF_A_DRIVER = {
-    "shell": ("channel", "texts", "files", "bash"),
+    "shell": ("channel", "texts", "files", "terminal", "bash"),
     "database": ("channel", "table", "json_rows"),
 }
 

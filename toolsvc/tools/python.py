@@ -7,8 +7,8 @@ taken from the sandbox when a call needs one: many trajectories open a session a
 
 from __future__ import annotations
 
+import os
 import re
-import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
@@ -20,6 +20,7 @@ from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.sandbox.jailed.drivers.terminal import as_shown
 from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
 from toolsvc.tools.replaying import Journal
 from toolsvc.tools.sandboxed import KINDS, SandboxedTool
@@ -187,10 +188,16 @@ _FENCED_EXAMPLE = "```python\ncode\n```"
 _FENCE = re.compile(r"^[ \t]*```(?:python|py)[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 
 
+_INDENTATIONS = re.compile(r"^[ \t]*(?=[^ \t\r\n])", re.MULTILINE)
+
+
 def plain_code(body: str) -> str:
     """The code between the tags: indentation that all lines share, or only the first one has
-    (`<python> x = 1`), is taken off."""
-    code = textwrap.dedent(body.strip("\r\n")).rstrip()
+    (`<python> x = 1`), is taken off. Lines of blanks stay, for a string may hold them."""
+    code = body.strip("\r\n").rstrip()
+    shared = os.path.commonprefix(_INDENTATIONS.findall(code))  # noqa: RUF071 - no paths
+    if shared:
+        code = "\n".join(line.removeprefix(shared) for line in code.split("\n"))
     return code.lstrip() if code[:1] in (" ", "\t") else code
 
 
@@ -204,7 +211,7 @@ def fenced_code(action: str) -> str:
 
 def as_result(outcome: Outcome, run_limit: float, *, stateful: bool) -> Result:
     """What the policy reads: the output, and one line more where the output cannot tell."""
-    output = outcome.output.rstrip()
+    output = as_shown(outcome.output).rstrip()
     if outcome.ending is Ending.OK:
         return Result(observation=(Text(text=output),), truncated=outcome.truncated)
     message = _message(outcome, output, run_limit, stateful)

@@ -327,6 +327,22 @@ async def test_editing(session: Trajectory) -> None:
     assert (await run(session, "ls deep/b.py")).metrics["exit_code"] != 0
 
 
+async def test_edits_keep_the_line_ends_of_a_file(session: Trajectory) -> None:
+    await ask(session, r"printf 'a = 1\r\nb = 2\r\nc = 3\r\n' > dos.py")
+    edits = {"old_str": "a = 1\nb = 2", "new_str": "a = 1\nb = 20"}
+    text = said(await edit(session, "str_replace", "dos.py", **edits))
+    assert "     2\tb = 20\n" in text
+    await edit(session, "insert", "dos.py", insert_line=3, new_str="d = 4")
+    assert await ask(session, "grep -c $'\\r$' dos.py; wc -l < dos.py") == "4\n4"
+
+
+async def test_a_progress_bar_leaves_room_for_what_follows(session: Trajectory) -> None:
+    bar = r"for i in $(seq 1 500); do printf '\r%3d %% ##########' $i; done"
+    result = await run(session, f"echo begin; {bar}; echo; echo end")
+    assert said(result) == "begin\n500 % ##########\nend"
+    assert not result.truncated
+
+
 @pytest.mark.parametrize(
     ("kind", "arguments", "says"),
     [

@@ -78,3 +78,20 @@ def test_the_description_says_what_lives_on() -> None:
     assert not anew.stateful
     assert "live on" not in anew.usage
     assert "begins anew" in anew.usage
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("code", "reads"),
+    [
+        ("print(1)\nexit()\nprint(2)", "1"),
+        ("print(1); quit()", "1"),
+        ("def f():\n    exit(0)\nf()\nprint(2)", ""),
+        ("exit('no answer')", "SystemExit: no answer"),
+        ("try:\n    quit(2)\nfinally:\n    print('end')", "end\nSystemExit: 2"),
+        ('s = """a\n   \nb"""\nprint(repr(s))', r"'a\n   \nb'"),
+        (r"for i in range(3): print(f'\r{i}/3', end='')", "2/3"),
+    ],
+)
+async def test_code_as_people_write_it(stateless: Host, code: str, reads: str) -> None:
+    assert said(await Trajectory(stateless, "python").act(fenced(code))) == reads

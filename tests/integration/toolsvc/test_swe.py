@@ -217,6 +217,10 @@ async def test_files_are_edited(host: Host, source: Source) -> None:
     assert await bash(session, "grep -c pence bill.py; stat -c '%F %a' bill.py link") == (
         "1\nregular file 755\nsymbolic link 777"
     )
+    await bash(session, r"printf 'x\r\ny\r\n' > dos.txt")
+    await edit(session, "str_replace", "dos.txt", old_str="x\ny", new_str="x\nz")
+    assert await bash(session, "od -c -An dos.txt") == r"   x  \r  \n   z  \r  \n"
+    assert await bash(session, r"printf '10 %%\r20 %%\r'; echo done") == "done"
     twice = await edit(session, "str_replace", "bill.py", old_str="people", new_str="")
     assert "old_str occurs in lines 4, 6, 7" in said(twice)
     await session.close()

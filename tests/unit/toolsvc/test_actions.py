@@ -84,6 +84,11 @@ def test_a_raw_format_gets_the_whole_action() -> None:
         ("\r\n x\r\n", "x"),
         ("", ""),
         ("   ", ""),
+        ('s = """a\n   \nb"""', 's = """a\n   \nb"""'),
+        ('    s = """a\n      \n    b"""\n    s', 's = """a\n  \nb"""\ns'),
+        ('s = """a\n\t\n"""\n', 's = """a\n\t\n"""'),
+        ("  if x:\r\n    y\r\n  \r\n  z", "if x:\r\n  y\r\n\r\nz"),
+        ("  x\n\n  y", "x\n\ny"),
     ],
 )
 def test_indentation_that_means_nothing_is_taken_off(body: str, code: str) -> None:

@@ -33,6 +33,7 @@ from toolsvc.backends.search.manifest import (
 )
 from toolsvc.backends.search.ranking import bm25, dense
 from toolsvc.backends.search.ranking.encoder import Encoder, describe
+from toolsvc.backends.search.ranking.words import VERSION as WORDS
 from toolsvc.backends.search.types import Vectors
 
 VECTORS_FOLDER = "vectors"
@@ -66,14 +67,19 @@ def build(order: Order, progress: Progress = lambda step, done, total: None) -> 
         order.corpus, lambda done, total: progress("reading the corpus", done, total)
     )
     manifest = plan(order, passages=len(offsets))
-    if (folder / MANIFEST).exists():
-        _refuse_another(order, manifest, read(folder / MANIFEST))
-        return manifest
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / PLAN).exists():
-        _refuse_another(order, manifest, read(folder / PLAN))
-    else:
-        manifest.write(folder / PLAN)
+    for begun in (folder / MANIFEST, folder / PLAN):
+        if not begun.exists():
+            continue
+        there = read(begun)
+        _refuse_another(order, manifest, there)
+        if there.with_words(WORDS) != there:
+            shutil.rmtree(folder / BM25_FOLDER, ignore_errors=True)
+        elif begun.name == MANIFEST:
+            return manifest
+    manifest.write(folder / PLAN)
+    # An older one goes last: until here a build that was killed starts over from it.
+    (folder / MANIFEST).unlink(missing_ok=True)
     write_whole(folder / OFFSETS_FILE, partial(np.save, arr=offsets))
     corpus = Corpus(order.corpus, offsets)
     try:
@@ -120,9 +126,10 @@ def _check(order: Order) -> None:
 
 
 def _refuse_another(order: Order, wanted: Manifest, there: Manifest) -> None:
-    """The corpus may have moved; all else must be the same."""
+    """The corpus may have moved, and words may have been split by an older version; all else must
+    be the same."""
     same_place = {"corpus": wanted.corpus.model_copy(update={"path": there.corpus.path})}
-    if wanted.model_copy(update=same_place) != there:
+    if wanted.model_copy(update=same_place) != there.with_words(WORDS):
         raise IndexFault(
             f"{order.folder} holds an index of another corpus, kind or encoder: delete it, or "
             "choose another --output"

@@ -16,7 +16,13 @@ import numpy as np
 
 from toolsvc.backends.search.corpus import Corpus
 from toolsvc.backends.search.errors import IndexFault, NoVector, WrongVector
-from toolsvc.backends.search.manifest import MANIFEST, check_corpus, check_encoder, read
+from toolsvc.backends.search.manifest import (
+    MANIFEST,
+    check_corpus,
+    check_encoder,
+    check_words,
+    read,
+)
 from toolsvc.backends.search.ranking.bm25 import Bm25
 from toolsvc.backends.search.ranking.dense import VectorIndex, unit
 from toolsvc.backends.search.ranking.encoder import Encoder
@@ -77,6 +83,7 @@ class SearchIndex:
             sources, has_bm25=manifest.bm25 is not None, has_dense=manifest.dense is not None
         )
         if manifest.bm25 is not None and self.retriever is not Retriever.DENSE:
+            check_words(manifest.bm25, folder, corpus)
             path = _part(folder, BM25_FOLDER)
             self._bm25 = Bm25(path, manifest.bm25)
             self._check_count(path, len(self._bm25))

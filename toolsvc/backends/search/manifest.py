@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from toolsvc.backends.search.errors import IndexFault
 from toolsvc.backends.search.files import fingerprint, folder_fingerprint, write_whole
+from toolsvc.backends.search.ranking.words import VERSION as WORDS
 
 MANIFEST = "manifest.json"
 PLAN = "plan.json"
@@ -59,6 +60,8 @@ class Bm25Facts(BaseModel):
     method: str = "lucene"
     stemmer: str = "english"
     stopwords: str = "en"
+    words: int = WORDS
+    """Version of `ranking.words`, which split the passages."""
 
 
 class EncoderFacts(BaseModel):
@@ -89,6 +92,12 @@ class Manifest(BaseModel):
     bm25: Bm25Facts | None = None
     dense: DenseFacts | None = None
 
+    def with_words(self, version: int) -> Manifest:
+        """The same, its passages split by that version of `ranking.words`."""
+        if self.bm25 is None:
+            return self
+        return self.model_copy(update={"bm25": self.bm25.model_copy(update={"words": version})})
+
     def write(self, path: Path) -> None:
         write_whole(path, lambda file: file.write(self.model_dump_json(indent=1).encode()))
 
@@ -106,7 +115,19 @@ def read(path: Path) -> Manifest:
         raise _other_format(path) from error
     if manifest.format != FORMAT:
         raise _other_format(path)
+    if manifest.bm25 is not None and "words" not in manifest.bm25.model_fields_set:
+        return manifest.with_words(1)
     return manifest
+
+
+def check_words(facts: Bm25Facts, folder: Path, corpus: Path) -> None:
+    """IndexFault unless the index in `folder` splits text into words as this version does."""
+    if facts.words != WORDS:
+        raise IndexFault(
+            f"index {folder} was built with version {facts.words} of the splitting into words, "
+            f"this is version {WORDS}: `toolsvc index build {corpus} --output {folder}`, with the "
+            "options that it was built with, makes its BM25 part again and keeps its vectors"
+        )
 
 
 def check_corpus(manifest: Manifest, folder: Path, corpus: Path) -> None:

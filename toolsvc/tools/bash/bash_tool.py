@@ -16,6 +16,7 @@ from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import Driver, SandboxConfig
 from toolsvc.sandbox.jailed.drivers.shell import REPORT_BYTES
+from toolsvc.sandbox.jailed.drivers.terminal import as_shown
 from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
 from toolsvc.tools.bash.action import STOPS, find_request
 from toolsvc.tools.bash.arguments import BashArguments
@@ -177,6 +178,7 @@ def as_result(outcome: Outcome, run_limit: float) -> Result:
         notes.append(f"the shell ended with exit code {code}; {_ENDED}")
     elif code:
         notes.append(f"exit code {code}")
+    output = as_shown(output)
     text = "\n".join([*([output.rstrip()] if output.strip() else []), *(f"[{n}]" for n in notes)])
     error = None
     if kind is not ToolErrorKind.NONE:
@@ -197,7 +199,7 @@ def _lost(outcome: Outcome, run_limit: float) -> Result:
     message = f"{outcome.reason}; the session and its files are lost"
     if outcome.ending in (Ending.TIMEOUT, Ending.CANCELLED):
         message = f"{_stopped(outcome.ending, run_limit)}; {message}"
-    text = f"{outcome.output.rstrip()}\n[{message}]".lstrip("\n")
+    text = f"{as_shown(outcome.output).rstrip()}\n[{message}]".lstrip("\n")
     error = ToolError(kind=KINDS[outcome.ending], message=message, session_lost=True)
     return Result(observation=(Text(text=text),), error=error, truncated=outcome.truncated)
 

@@ -20,6 +20,7 @@ from toolsvc.plugin.built_in import BuiltIn, imported
 from toolsvc.plugin.results import invalid
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import MIB, SandboxConfig
+from toolsvc.sandbox.jailed.drivers.terminal import as_shown
 from toolsvc.sandbox.jailed.drivers.texts import EditFailed
 from toolsvc.tools.function_call import CLOSING
 from toolsvc.tools.swe.action import find_call
@@ -254,7 +255,7 @@ def as_result(ran: Ran, run_limit: float) -> Result:
         notes.append(f"exit code {ran.code}")
     if ran.lost:
         notes.append(f"{ran.lost}; {_LOST}")
-    output = ran.output.decode("utf-8", "replace").rstrip()
+    output = as_shown(ran.output.decode("utf-8", "replace")).rstrip()
     if ran.dropped:
         output = output.rstrip("\ufffd")
     text = "\n".join([*([output] if output else []), *(f"[{note}]" for note in notes)])

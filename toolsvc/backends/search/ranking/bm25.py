@@ -20,6 +20,7 @@ from bm25s.tokenization import Tokenized, Tokenizer  # type: ignore[import-untyp
 from numpy.typing import NDArray
 
 from toolsvc.backends.search.manifest import Bm25Facts
+from toolsvc.backends.search.ranking import words
 from toolsvc.backends.search.types import Rankings
 
 QUERY_WORDS = 64
@@ -62,7 +63,7 @@ class Bm25:
             index.scores[name] = np.asarray(index.scores[name])
         self._index = index
         self._vocabulary: dict[str, int] = index.vocab_dict
-        self._words = _Words(facts)
+        self._split = _Words(facts)
 
     def __len__(self) -> int:
         return int(self._index.scores["num_docs"])
@@ -72,9 +73,8 @@ class Bm25:
         rows = np.full((len(texts), k), -1, np.int64)
         scores = np.zeros((len(texts), k), np.float32)
         for number, text in enumerate(texts):
-            known = [
-                self._vocabulary[word] for word in self._words(text) if word in self._vocabulary
-            ]
+            found_words = self._split(text)
+            known = [self._vocabulary[word] for word in found_words if word in self._vocabulary]
             if known:
                 all_scores = self._index.get_scores_from_ids(known)
                 found = best(all_scores, k)
@@ -103,7 +103,12 @@ def best(scores: NDArray[np.float32], k: int) -> NDArray[np.int64]:
 
 
 def _tokenizer(facts: Bm25Facts) -> Any:
-    return Tokenizer(stemmer=Stemmer.Stemmer(facts.stemmer), stopwords=facts.stopwords)
+    return Tokenizer(
+        lower=False,
+        splitter=words.split,
+        stemmer=Stemmer.Stemmer(facts.stemmer),
+        stopwords=facts.stopwords,
+    )
 
 
 class _Words:
@@ -114,10 +119,10 @@ class _Words:
 
     def __init__(self, facts: Bm25Facts) -> None:
         tokenizer = _tokenizer(facts)
-        self._split = tokenizer.splitter
         self._stopwords = frozenset(tokenizer.stopwords)
         self._stem = tokenizer.stemmer
 
     def __call__(self, text: str) -> list[str]:
-        words = (word for word in self._split(text.lower()) if word not in self._stopwords)
-        return [self._stem(word) for word in islice(words, QUERY_WORDS)]
+        found = words.split(text, query=True)
+        kept = (word for word in found if word not in self._stopwords)
+        return [self._stem(word) for word in islice(kept, QUERY_WORDS)]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import _signal  # signal.signal puts an enum's lookup and its exception around the same function
 import ast
+import builtins
 import io
 import linecache
 import os
@@ -79,6 +80,8 @@ class Interpreter:
         os.register_at_fork(before=lambda: self._out.flush())
         main = types.ModuleType("__main__")
         main.__dict__["__builtins__"] = __builtins__
+        for name in ("exit", "quit"):  # `site` adds them, and this process has no `site`
+            setattr(builtins, name, _exit)
         self._main = main
         self._names = main.__dict__
 
@@ -205,6 +208,11 @@ class Interpreter:
             self._out = out
         sys.stdout = sys.__stdout__ = out  # type: ignore[misc]
         sys.stderr = sys.__stderr__ = out  # type: ignore[misc]
+
+
+def _exit(code: object = None) -> None:
+    """Ends the call, as `sys.exit` does."""
+    raise SystemExit(code)
 
 
 def _compiled(code: str, name: str) -> tuple[types.CodeType | None, types.CodeType | None]:

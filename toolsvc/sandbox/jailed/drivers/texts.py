@@ -1,6 +1,15 @@
-"""What the file tools do to a text, and what can be taken back; no file is touched here."""
+"""What the file tools do to a text, and what can be taken back; no file is touched here.
+
+Invariants
+- A text is matched and shown with LF as line end, and changed with the line end that the file has
+  at that place. No other line of the file changes.
+- A lone CR ends a line only in a file without LF.
+"""
 
 from __future__ import annotations
+
+import re
+from bisect import bisect_left
 
 _HISTORY = 8 * 1024 * 1024
 """Characters kept for undoing, of all files together."""
@@ -43,56 +52,105 @@ class Changes:
                 return
 
 
+class _Lines:
+    """A text with LF as line end, and the way back to the text as the file has it."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._default = "\r" if "\r" in text and "\n" not in text else "\n"
+        self._crlf: list[int] = []
+        """Positions in `plain` of the line ends that are CRLF in the file."""
+        self.plain = self.with_lf(text)
+        if len(self.plain) < len(text):
+            self._crlf = [
+                found.start() - before for before, found in enumerate(re.finditer("\r\n", text))
+            ]
+
+    def with_lf(self, text: str) -> str:
+        """`text` with LF as line end, read as this file is."""
+        text = text.replace("\r\n", "\n")
+        return text.replace("\r", "\n") if self._default == "\r" else text
+
+    @property
+    def count(self) -> int:
+        return self.plain.count("\n") + (not self.plain.endswith("\n"))
+
+    def start(self, line: int) -> int:
+        """Position in `plain` at which the line after `line` lines starts."""
+        at = 0
+        for _ in range(line):
+            at = self.plain.find("\n", at) + 1
+            if not at:
+                return len(self.plain)
+        return at
+
+    def changed(self, first: int, last: int, new: str) -> str:
+        """The file's text with `new` in place of `plain[first:last]`."""
+        end = self._end_near(first)
+        new = self.with_lf(new).replace("\n", end)
+        return self._text[: self._place(first)] + new + self._text[self._place(last) :]
+
+    def _place(self, position: int) -> int:
+        return position + bisect_left(self._crlf, position)
+
+    def _end_near(self, position: int) -> str:
+        """The first line end from `position` on, else the last one before it."""
+        at = self.plain.find("\n", position)
+        if at < 0:
+            at = self.plain.rfind("\n", 0, position)
+        number = bisect_left(self._crlf, at)
+        return "\r\n" if self._crlf[number : number + 1] == [at] else self._default
+
+
 def shown(text: str, lines: list[int] | None) -> str:
     """The text with line numbers; `lines`: first and last, from 1, -1 = to the end."""
-    count = _count(text)
+    whole = _Lines(text)
     first, last = lines or (1, -1)
-    last = count if last == -1 else last
-    if not 1 <= first <= max(count, 1) or (lines and not first <= last):
-        raise EditFailed(f"view_range {lines}: the file has {count} lines")
-    return _numbered(text, first, last)
+    last = whole.count if last == -1 else last
+    if not 1 <= first <= max(whole.count, 1) or (lines and not first <= last):
+        raise EditFailed(f"view_range {lines}: the file has {whole.count} lines")
+    return _numbered(whole.plain, first, last)
 
 
 def replaced(text: str, path: str, old: str, new: str) -> tuple[str, str]:
     """The text with `new` in place of `old`, which occurs once, and what is shown of it."""
     if not old:
         raise EditFailed("old_str is empty")
-    at = text.find(old)
+    lines = _Lines(text)
+    plain, old = lines.plain, lines.with_lf(old)
+    at = plain.find(old)
     if at < 0:
         raise EditFailed(f"old_str does not occur in {path}: it has to match exactly")
-    lines = [text.count("\n", 0, at) + 1]
-    again = text.find(old, at + 1)
-    while again >= 0 and len(lines) < _PLACES:
-        lines.append(text.count("\n", 0, again) + 1)
-        again = text.find(old, again + 1)
-    if len(lines) > 1:
-        where = ", ".join(map(str, lines))
+    places = [plain.count("\n", 0, at) + 1]
+    again = plain.find(old, at + 1)
+    while again >= 0 and len(places) < _PLACES:
+        places.append(plain.count("\n", 0, again) + 1)
+        again = plain.find(old, again + 1)
+    if len(places) > 1:
+        where = ", ".join(map(str, places))
         raise EditFailed(f"old_str occurs in lines {where} of {path}: give more text around it")
-    changed = text[:at] + new + text[at + len(old) :]
-    return changed, _around(changed, lines[0], new.count("\n"))
+    changed = lines.changed(at, at + len(old), new)
+    return changed, _around(changed, places[0], new.count("\n"))
 
 
 def inserted(text: str, line: int, new: str) -> tuple[str, str]:
     """The text with `new` after `line`, and what is shown of it."""
-    lines = text.split("\n")
-    count = _count(text)
-    if not 0 <= line <= count:
-        raise EditFailed(f"insert_line {line}: the file has {count} lines")
-    lines[line:line] = new.removesuffix("\n").split("\n")
-    changed = "\n".join(lines)
+    lines = _Lines(text)
+    if not 0 <= line <= lines.count:
+        raise EditFailed(f"insert_line {line}: the file has {lines.count} lines")
+    new = lines.with_lf(new).removesuffix("\n")
+    at = lines.start(line)
+    unfinished = line == lines.count and not lines.plain.endswith("\n")
+    changed = lines.changed(at, at, f"\n{new}" if unfinished else f"{new}\n")
     return changed, _around(changed, line + 1, new.count("\n"))
 
 
-def _count(text: str) -> int:
-    return len(text.split("\n")) - text.endswith("\n")
-
-
-def _numbered(text: str, first: int, last: int) -> str:
-    lines = text.split("\n")
-    if text.endswith("\n"):
+def _numbered(plain: str, first: int, last: int) -> str:
+    lines = plain.split("\n")
+    if plain.endswith("\n"):
         lines.pop()
     return "\n".join(f"{at:6}\t{line}" for at, line in enumerate(lines[first - 1 : last], first))
 
 
 def _around(text: str, line: int, more: int) -> str:
-    return _numbered(text, max(1, line - _AROUND), line + more + _AROUND)
+    return _numbered(_Lines(text).plain, max(1, line - _AROUND), line + more + _AROUND)
