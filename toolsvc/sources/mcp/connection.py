@@ -5,20 +5,33 @@ Invariants
 - Connects by the `initialize` handshake, since that makes a session; protocol 2026-07-28 has none.
 - A server that closed its side, or died, is noticed at once, also between calls: `lost` says why.
 - `close` ends the session and, for a stdio server, its process and all that it started.
+- An answer that is not MCP is an error of its request at once, in one sentence. Other lines that
+  are not MCP are ignored: many servers write their log to standard output.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from mcp import Client, MCPError
-from mcp_types import CallToolResult, Tool
+from mcp.shared.message import SessionMessage
+from mcp_types import PARSE_ERROR, CallToolResult, ContentBlock, ErrorData, JSONRPCError, Tool
+from pydantic import ValidationError
 
 from toolsvc.sources.mcp.server import McpServer
 
+_CONTENT = {
+    kind
+    for block in get_args(ContentBlock)
+    for kind in get_args(block.model_fields["type"].annotation)
+}
+_KNOWN = ", ".join(sorted(_CONTENT))
+_SURROGATE = re.compile("[\ud800-\udfff]")
 MOST_PAGES = 100
 """Of a listing."""
 
@@ -29,6 +42,10 @@ class ConnectFailed(Exception):
 
 class ConnectionLost(Exception):
     """The server closed the session or died, during a call or before it."""
+
+
+class BadAnswer(Exception):
+    """The server's answer is not MCP; the message is one sentence about it."""
 
 
 class McpConnection:
@@ -60,23 +77,34 @@ class McpConnection:
             raise
 
     async def list_tools(self) -> list[Tool]:
-        """All that the server offers. MCPError."""
-        found: list[Tool] = []
+        """All tools of the server, each once. An empty cursor, or one that came before, ends the
+        list. Raises MCPError if the server refuses, BadAnswer for a list that is not MCP."""
+        found: dict[str, Tool] = {}
+        seen: set[str] = set()
         cursor: str | None = None
         for _ in range(MOST_PAGES):
-            page = await self._connected.list_tools(cursor=cursor)
-            found += page.tools
+            try:
+                page = await self._connected.list_tools(cursor=cursor)
+            except ValidationError as error:
+                raise BadAnswer(_fault(error)) from error
+            for tool in page.tools:
+                if found.setdefault(tool.name, tool) != tool:
+                    raise BadAnswer(f"its list holds two different tools named {tool.name!r}")
             cursor = page.next_cursor
-            if cursor is None:
-                break
-        return found
+            if not cursor or cursor in seen:
+                return list(found.values())
+            seen.add(cursor)
+        raise BadAnswer(f"its list of tools has more than {MOST_PAGES} pages")
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> CallToolResult:
-        """MCPError where the server refuses it, ConnectionLost where it is gone."""
+        """Raises MCPError if the server refuses the call, ConnectionLost if the server is gone,
+        BadAnswer for a result that is not MCP."""
         if self.lost is not None:
             raise ConnectionLost(self.lost)
         try:
             return await self._connected.call_tool(name, dict(arguments))
+        except ValidationError as error:
+            raise BadAnswer(_fault(error)) from error
         except MCPError as error:
             if self.lost is not None:
                 raise ConnectionLost(self.lost) from error
@@ -115,7 +143,8 @@ class McpConnection:
 
 
 class _Watched:
-    """A read stream that tells when it ended; all else of it is the stream's own."""
+    """A read stream that reports its end and turns unreadable answers into errors of their
+    requests; all else of it is the stream's own."""
 
     def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
         self._stream = stream
@@ -129,10 +158,11 @@ class _Watched:
 
     async def __anext__(self) -> Any:
         try:
-            return await self._stream.__anext__()
+            item = await self._stream.__anext__()
         except StopAsyncIteration:
             self._ended()
             raise
+        return _error_of_its_request(item) if isinstance(item, ValidationError) else item
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()
@@ -153,3 +183,34 @@ def _first(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
+def _error_of_its_request(unreadable: ValidationError) -> SessionMessage | ValidationError:
+    """The SDK drops what it cannot read, and the request would wait for its run limit."""
+    line = unreadable.errors(include_url=False)[0]["input"]
+    try:
+        # More lenient than the SDK's parser: half a surrogate pair is read.
+        message = json.loads(line) if isinstance(line, str | bytes) else line
+    except (ValueError, RecursionError):
+        return unreadable
+    request = message.get("id") if isinstance(message, dict) and "method" not in message else None
+    if not isinstance(request, int | str):
+        return unreadable
+    halves = _SURROGATE.search(json.dumps(message, ensure_ascii=False))
+    why = (
+        f"the server's answer holds half a surrogate pair ({halves[0]!a}), which is not Unicode"
+        if halves
+        else _fault(unreadable)
+    )
+    error = ErrorData(code=PARSE_ERROR, message=why)
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error))
+
+
+def _fault(error: ValidationError) -> str:
+    faults = error.errors(include_url=False)
+    for fault in faults:
+        if fault["loc"][-1:] == ("type",) and fault["input"] not in _CONTENT:
+            return f"the server sent content of type {fault['input']!r:.80}; MCP has {_KNOWN}"
+    first = faults[0]
+    where = "".join(f"{part}: " for part in first["loc"][-1:])
+    return f"the server's answer is not MCP ({where}{first['msg']})"

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import mcp_types
@@ -26,7 +26,7 @@ from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.results import ToolFailed
 from toolsvc.schemas.schema_tool import SchemaTool
 from toolsvc.schemas.validation import BadSchema, UnboundedSchema
-from toolsvc.sources.mcp.connection import ConnectFailed, ConnectionLost, McpConnection
+from toolsvc.sources.mcp.connection import BadAnswer, ConnectFailed, ConnectionLost, McpConnection
 from toolsvc.sources.mcp.content import as_result
 from toolsvc.sources.mcp.server import McpServer
 from toolsvc.types import Call, Result, SessionInfo, Text, ToolError
@@ -73,14 +73,34 @@ class McpSessions:
             await connection.close()
 
 
+def own_names(theirs: Iterable[str]) -> dict[str, str]:
+    """The name of each of their tools here, where a name has only letters, digits, "_" and "-".
+
+    Of names that become the same, one that needs no change keeps it, and the others get a number,
+    in alphabetical order: the same numbers whatever the order of the server's list.
+    """
+    ordered = sorted(theirs, key=lambda name: (_FOREIGN.search(name) is not None, name))
+    taken: dict[str, str] = {}
+    for name in ordered:
+        plain = own = _FOREIGN.sub("_", name)
+        number = 1
+        while own in taken:
+            number += 1
+            own = f"{plain}_{number}"
+        taken[own] = name
+    return {name: own for own, name in taken.items()}
+
+
 class McpTool(SchemaTool):
     media = True
 
-    def __init__(self, theirs: mcp_types.Tool, sessions: McpSessions, run_limit: float) -> None:
-        """StartError for a schema that is none."""
+    def __init__(
+        self, name: str, theirs: mcp_types.Tool, sessions: McpSessions, run_limit: float
+    ) -> None:
+        """Raises StartError if the tool's schema is not a JSON Schema."""
         self._theirs = theirs
         self._sessions = sessions
-        self.name = _FOREIGN.sub("_", theirs.name)
+        self.name = name
         self.description = theirs.description or theirs.title or ""
         self.run_limit = run_limit
         only_reads = theirs.annotations is not None and theirs.annotations.read_only_hint is True
@@ -121,7 +141,11 @@ class McpTool(SchemaTool):
         except ConnectionLost as error:
             lost = ToolError(kind=ToolErrorKind.CRASHED, message=str(error), session_lost=True)
             return Result(observation=(Text(text=f"SessionLost: {error}"),), error=lost)
+        except BadAnswer as error:
+            raise ToolFailed(f"{self.name}: {error}") from error
         except MCPError as error:
             if error.code == mcp_types.INVALID_PARAMS:
                 raise InvalidAction(f"{self.name}: {error.message}") from error
+            if error.code == mcp_types.PARSE_ERROR:  # of the SDK, in several lines
+                raise ToolFailed(f"{self.name}: {' '.join(error.message.split())}") from error
             raise ToolFailed(f"{self.name}: {error.message}") from error

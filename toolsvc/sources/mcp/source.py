@@ -14,8 +14,8 @@ from toolsvc.errors import StartError
 from toolsvc.plugin.tool import STRICT, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.elsewhere import Source
-from toolsvc.sources.mcp.connection import ConnectFailed, McpConnection
-from toolsvc.sources.mcp.mcp_tool import McpSessions, McpTool
+from toolsvc.sources.mcp.connection import BadAnswer, ConnectFailed, McpConnection
+from toolsvc.sources.mcp.mcp_tool import McpSessions, McpTool, own_names
 from toolsvc.sources.mcp.server import McpServer
 
 
@@ -56,7 +56,7 @@ class McpSource(Source):
                 f"{server} did not list its tools within {options.start_limit:g} s: "
                 "raise mcp.start_limit, or see whether it starts by hand"
             ) from error
-        except (ConnectFailed, MCPError) as error:
+        except (BadAnswer, ConnectFailed, MCPError) as error:
             raise StartError(f"cannot list the tools of {server}: {error}") from error
         finally:
             await connection.close()
@@ -70,8 +70,9 @@ class McpSource(Source):
                 f"{server} has no tool {', '.join(sorted(missing))}, only {', '.join(known)}"
             )
         sessions = McpSessions(server)
+        names = own_names(known)
         return [
-            McpTool(tool, sessions, options.run_limit)
+            McpTool(names[tool.name], tool, sessions, options.run_limit)
             for tool in listed
             if not options.tools or tool.name in options.tools
         ]
