@@ -55,7 +55,8 @@ def request_of(
         turns_left=turns_left,
         last_step=turns_left == 0,
         queue_limit=wire.duration(table.queue_limit_s),
-        run_limit=wire.duration(table.run_limit_s),
+        # Without one, the service applies the limit of the tool itself.
+        run_limit=None if table.run_limit_s is None else wire.duration(table.run_limit_s),
         wait=wire.duration(wait_of(table)),
     )
     if call.arguments is not None:
@@ -68,6 +69,8 @@ def request_of(
 
 def wait_of(table: ToolTable) -> float:
     """Seconds that a service may keep one request waiting."""
+    if table.run_limit_s is None:
+        return LONGEST_WAIT
     return min(table.run_limit_s + table.queue_limit_s, LONGEST_WAIT)
 
 

@@ -203,7 +203,9 @@ class Tool(Table):
     tls_key: Path | None = Field(default=None, description="PEM file of that certificate's key")
     names: tuple[str, ...] = Field(default=(), description="tools of the service; empty = all")
     queue_limit_s: float = Field(default=60.0, gt=0)
-    run_limit_s: float = Field(default=10.0, gt=0)
+    run_limit_s: float | None = Field(
+        default=None, gt=0, description="longest run of a call; unset = each tool's own"
+    )
     lease_s: float = Field(default=60.0, gt=0)
     patience_s: float = Field(
         default=300.0, ge=0, description="how long a service may be away before an attempt fails"

@@ -24,7 +24,15 @@ from toolwright.types import StopReason, ToolErrorKind, Trajectory
 
 SMALL = ("--ready", "1", "--shards", "1", "--memory-mib", "192")
 FILE = '''
+import asyncio
+
 from toolsvc import tool
+
+
+@tool(run_limit=0.5)
+async def nap(seconds: float, why: str = "") -> str:
+    await asyncio.sleep(seconds)
+    return "slept"
 
 
 @tool
@@ -101,6 +109,23 @@ async def test_on_one_service(world: MakeWorld, tmp_path: Path) -> None:
         assert (
             said == f"<result> {call.outcome.observation or call.outcome.invalid_reason}</result>"
         )
+
+
+@pytest.mark.parametrize(("table", "slept"), [({}, False), ({"run_limit_s": 20.0}, True)])
+async def test_a_tools_own_run_limit_holds_unless_the_recipe_sets_one(
+    world: MakeWorld, tmp_path: Path, table: dict[str, float], slept: bool
+) -> None:
+    here = await world(run=ONE)
+    nap = '<tool_call>{"name": "nap", "arguments": {"seconds": 2}}</tool_call>'
+    here.sampler._script = by_turn(here.codec, [nap, ANSWER])
+    with service(tmp_path, "scale.py") as address:
+        here.tables["tools"] = {"own": {"service": address, "names": ["nap"], **table}}
+        async with here.engine() as run:
+            (group,) = await run.learner.lease(await run.learner.version(), wait=60)
+    (call,) = group.members[0].calls
+    said = "slept" if slept else "nap was stopped after 0.5 s"
+    error = ToolErrorKind.NONE if slept else ToolErrorKind.TIMEOUT
+    assert (call.outcome.observation, call.outcome.error) == (said, error)
 
 
 async def test_on_two_services(world: MakeWorld, tmp_path: Path) -> None:

@@ -46,7 +46,10 @@ def made(folder: Path, *overrides: str, **changes: Any) -> Fingerprint:
         ("task.limits.turns=7", "task.limits.turns is "),
         ('task.stops.answered="mask"', 'and {"answered": "mask"} here'),
         ("sampler.temperature=0.5", "sampler.temperature is 1.0 in the engine and 0.5 here"),
-        ("tools.python.run_limit_s=3", "tools.python.run_limit_s is 10.0 in the engine"),
+        (
+            "tools.python.run_limit_s=3",
+            "tools.python.run_limit_s is null in the engine and 3.0 here",
+        ),
     ],
 )
 def test_an_override_given_to_one_alone_is_named(
