@@ -27,6 +27,7 @@ from tempfile import TemporaryDirectory
 import structlog
 
 from engine.errors import StartupError
+from engine.tools.printed import Printed
 from toolwright.recipe import Tool
 from toolwright.rpc.channel import backoff
 from toolwright.tracing.settings import ENDPOINT
@@ -39,8 +40,6 @@ END_SECONDS = 20.0
 sessions."""
 LAST_WORDS_SECONDS = 1.0
 """For what is in the pipe when it has ended."""
-LAST_WORDS_BYTES = 4096
-"""Its log may be large, and one sentence is looked for."""
 STEADY_SECONDS = 60.0
 """What lived that long and ends is started again at once."""
 _PIECE = 1 << 16
@@ -62,9 +61,7 @@ class ToolProcess:
         self._name = name
         self._table = table
         self._folder = folder
-        self._output = output
-        self._printed = 0
-        """Bytes of the file that earlier lives printed."""
+        self._printed = Printed(output)
         self._private = TemporaryDirectory(prefix="toolwright-")
         self._process: Process | None = None
         self._serving = asyncio.Event()
@@ -73,9 +70,8 @@ class ToolProcess:
     async def start(self) -> None:
         """Returns when it serves. StartupError with the sentence in which it says why it does
         not."""
-        self._output.parent.mkdir(parents=True, exist_ok=True)
-        with self._output.open("ab", buffering=0) as output:
-            self._printed = output.tell()
+        with self._printed.open() as output:
+            self._printed.begin()
             self._process = process = await asyncio.create_subprocess_exec(
                 *SERVE,
                 *self._table.serve,
@@ -88,7 +84,7 @@ class ToolProcess:
                 start_new_session=True,  # Ctrl-C is for the engine, which closes its sessions first
             )
             try:
-                async with asyncio.timeout(START_SECONDS):
+                async with self._printed.bounded(), asyncio.timeout(START_SECONDS):
                     if not await self._serves(_stdout(process), output):
                         code = await process.wait()
                         raise self._refused(self._last_words() or f"it ended with exit code {code}")
@@ -135,7 +131,7 @@ class ToolProcess:
         process = self._process
         if process is None:
             raise AssertionError("it was not started")
-        async with asyncio.TaskGroup() as group:
+        async with self._printed.bounded(), asyncio.TaskGroup() as group:
             copying = group.create_task(self._copy(_stdout(process)))
             code = await process.wait()
             self._serving.clear()
@@ -145,7 +141,7 @@ class ToolProcess:
         return code
 
     async def _copy(self, stdout: asyncio.StreamReader) -> None:
-        with self._output.open("ab", buffering=0) as output:
+        with self._printed.open() as output:
             while said := await stdout.read(_PIECE):
                 output.write(said)
 
@@ -162,16 +158,13 @@ class ToolProcess:
         return False
 
     def _last_words(self) -> str:
-        """The last line that it wrote, or the end of a long one; "" if it wrote none."""
-        with self._output.open("rb") as output:
-            size = output.seek(0, os.SEEK_END)
-            output.seek(max(self._printed, size - LAST_WORDS_BYTES))
-            printed = output.read().decode("utf-8", "replace")
-        lines = printed.strip().splitlines()
-        return lines[-1].removeprefix("toolsvc: ") if lines else ""
+        """The last line that it wrote, or the end of a long one; "" without any."""
+        return self._printed.last_words().removeprefix("toolsvc: ")
 
     def _refused(self, why: str) -> StartupError:
-        return StartupError(f"tools.{self._name}: {self._table.where}: {why} (see {self._output})")
+        return StartupError(
+            f"tools.{self._name}: {self._table.where}: {why} (see {self._printed.path})"
+        )
 
 
 def _stdout(process: Process) -> asyncio.StreamReader:

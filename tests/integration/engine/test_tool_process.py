@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from bench.scripted import ScriptRequest
 from engine.errors import StartupError
+from engine.tools import printed
 from engine.tools.process import ToolProcess
 from engine.tools.services import ToolServices
 from tests.integration.engine.conftest import MakeWorld
@@ -37,6 +39,31 @@ def frail(text: str) -> str:
         Path("down").touch()
         os.kill(os.getpid(), 9)
     return text.upper()
+"""
+LOUD = """
+import sys
+import threading
+import time
+from toolsvc import tool
+
+
+def say() -> None:
+    for number in range(5000):
+        print(f"line {number} ", "x" * 400, file=(sys.stdout, sys.stderr)[number % 2], flush=True)
+        if number % 100 == 0:
+            time.sleep(0.05)
+    while True:  # the one that is printed while a new file begins may be lost
+        print("the end", flush=True)
+        time.sleep(0.05)
+
+
+threading.Thread(target=say, daemon=True).start()
+
+
+@tool
+def loud(text: str) -> str:
+    "Prints much."
+    return text
 """
 SLOW = """
 import os
@@ -106,6 +133,32 @@ async def test_one_that_dies_is_started_again_and_its_trajectories_too(
     assert printed.count("a word before it serves") == 2
     assert printed.count("x") >= 400_000
     assert printed.count("y") >= 400_000
+
+
+async def test_what_a_service_prints_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whatever way it prints, before it serves and after."""
+    monkeypatch.setattr(printed, "LIMIT", 100_000)
+    monkeypatch.setattr(printed, "LOOK_SECONDS", 0.02)
+    (tmp_path / "loud.py").write_text(LOUD, encoding="utf-8")
+    log, older = tmp_path / "tools.tool.log", tmp_path / "tools.tool.older.log"
+    service = ToolProcess("tool", Tool(serve=("loud.py",)), folder=tmp_path, output=log)
+    await service.start()
+    running = asyncio.create_task(service.keep_running())
+
+    def is_through() -> bool:
+        files = [file for file in (log, older) if file.exists()]
+        return any("the end" in file.read_text(encoding="utf-8") for file in files)
+
+    try:
+        await until(is_through, "the last line")
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
+        await service.stop()
+    assert older.stat().st_size > 0
+    assert log.stat().st_size + older.stat().st_size < 1_500_000  # of 2 MB that were printed
 
 
 async def test_attempts_wait_for_the_one_that_died(world: MakeWorld, tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""The file of what a tool service prints, which stays bounded however much the service prints.
+
+Invariants
+- Every writer appends, so that the file may be emptied below them: the service writes its standard
+  error there itself, and goes on to where the engine is gone.
+- At the limit the file's content becomes `NAME.older.log`, in place of what was there. Both
+  together have at most twice the limit, and what is printed in one interval of looking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator
+from io import FileIO
+from pathlib import Path
+
+LIMIT = 16 * 1024 * 1024
+"""Bytes of the file at which a new one begins."""
+LOOK_SECONDS = 1.0
+LAST_WORDS_BYTES = 4096
+"""Bytes at the end of the file in which one sentence is looked for."""
+
+
+class Printed:
+    """A log file and the one before it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._begin = 0
+        """Bytes of the file that earlier lives of the service printed."""
+
+    @property
+    def older(self) -> Path:
+        return self.path.with_name(f"{self.path.stem}.older{self.path.suffix}")
+
+    def open(self) -> FileIO:
+        """The file, for appending; its folder is made."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        return self.path.open("ab", buffering=0)
+
+    def begin(self) -> None:
+        """A new life of the service starts to print."""
+        self._begin = self.path.stat().st_size
+
+    @contextlib.asynccontextmanager
+    async def bounded(self) -> AsyncIterator[None]:
+        """Inside it the file stays below its limit."""
+        looking = asyncio.create_task(self._look())
+        try:
+            yield
+        finally:
+            looking.cancel()
+            await asyncio.wait({looking})
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.to_thread(self.bound)
+
+    def bound(self) -> None:
+        """Starts a new file if this one has reached its limit."""
+        if self.path.stat().st_size < LIMIT:
+            return
+        with contextlib.suppress(OSError):  # a full disk is one more reason to go on
+            shutil.copyfile(self.path, self.older)
+        os.truncate(self.path, 0)
+        self._begin = 0
+
+    def last_words(self) -> str:
+        """The last line of this life, or the end of a long one; "" without any."""
+        with self.path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(self._begin, size - LAST_WORDS_BYTES))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else ""
