@@ -45,7 +45,11 @@ def blob_of(part: Media | BlobRef) -> BlobRef:
 
 
 def read_media(source: Source) -> Media:
-    """ValueError for a file that cannot be read, is too large, or is of no kind that is known."""
+    """The content of a file or of a row; an image as a viewer shows it, upright and without
+    transparency (`toolwright.reading.pixels`).
+
+    Raises ValueError if the file cannot be read, is too large, or is not of a known kind.
+    """
     if isinstance(source, bytes):
         name, data = "the bytes of an image", source
     else:
@@ -65,7 +69,24 @@ def read_media(source: Source) -> Media:
         raise ValueError(
             f"{name}: no PNG, JPEG, GIF, WebP, BMP, MP4, WebM or WAV; convert it to one"
         )
+    if kind.startswith("image/"):
+        data = _plain(data, name)
+        kind = kind_of(data) or kind
     return media_of(data, kind)
+
+
+def _plain(data: bytes, name: str) -> bytes:
+    from toolwright.reading.pixels import BrokenImage, plain_file  # Pillow: for images alone
+
+    try:
+        plain = plain_file(data)
+    except BrokenImage as error:
+        raise ValueError(f"{name}: {error}") from error
+    if len(plain) > MOST_BYTES:
+        raise ValueError(
+            f"{name}: {len(plain)} bytes once it is upright and opaque; the limit is {MOST_BYTES}"
+        )
+    return plain
 
 
 def kind_of(data: bytes) -> str | None:

@@ -1,10 +1,10 @@
 """Image files to pixels, as the samplers' processor makes them.
 
-SGLang opens a file with Pillow, makes it RGB without turning it (EXIF is not looked at) and hands
-it to transformers' image processor, set by the policy folder's preprocessor_config.json. This is
-that processor on Pillow, which samplers use with `--image-processor-backend pil`. On torchvision,
-their default, values of a resized image are other ones: measured on CPUs, by up to 2 of 255 in a
-smooth picture and by up to 22 in noise.
+The engine has made the file upright and opaque (`toolwright.reading.pixels`). SGLang opens it with
+Pillow, makes it RGB without a look at EXIF, and hands it to transformers' image processor, set by
+the policy folder's preprocessor_config.json. This is that processor on Pillow, which samplers use
+with `--image-processor-backend pil`. On torchvision, their default, values of a resized image are
+other ones: measured on CPUs, by up to 2 of 255 in a smooth picture and by up to 22 in noise.
 
 Importing this imports transformers' image processing.
 """
@@ -25,11 +25,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
 
 from learner.errors import DataError, ModelError
 from learner.vision.shown import Image
-
-FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
-"""What the engine lets a policy see."""
-MOST_PIXELS = (1 << 30) // 4 // 3
-"""Of one image, as the engine has it; Pillow suspects a decompression bomb above it."""
+from toolwright.reading.pixels import FORMATS, MOST_PIXELS
 
 
 class Pixels:

@@ -15,15 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from toolsvc.tools.image.arguments import CROPS, Function, ImageArguments
 from toolsvc.tools.image.boxes import box_in, fitted, resized
 from toolsvc.tools.image.types import Encoding, ImageFault, ImageLimits, Picture, Size, UnusableFile
+from toolwright.reading.pixels import FORMATS, QUALITY, orientation, plain, upright
 
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 _LOSSLESS = ("PNG", "GIF", "BMP")
-_SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
 
 # Above the limit Pillow warns, above twice the limit it raises: both refuse.
 warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -35,8 +34,8 @@ def work_on_picture(arguments: ImageArguments, file: BinaryIO, limits: ImageLimi
         encoding = _encoding(image, limits.encoding)
         plan = _Plan(arguments, _shown_size(image, limits), limits)
         with _blaming_the_file(limits):
-            upright = ImageOps.exif_transpose(image)
-        return encoded(plan.carried_out(upright), encoding)
+            turned = upright(image)
+        return encoded(plan.carried_out(turned), encoding)
 
 
 class _Plan:
@@ -64,7 +63,7 @@ class _Plan:
     def carried_out(self, image: Image.Image) -> Image.Image:
         if self._box is not None:
             image = image.crop(self._box)
-        image = _plain(image)
+        image = plain(image)
         if image.size != self._size:
             image = image.resize(self._size, Image.Resampling.LANCZOS)
         if self._function is Function.ROTATE_IMAGE:
@@ -82,8 +81,7 @@ def encoded(image: Image.Image, encoding: str, note: str = "") -> Picture:
     if encoding == "PNG":
         image.save(out, "PNG")
     else:
-        # Whole chroma: without it small coloured letters are lost.
-        image.save(out, "JPEG", quality=92, subsampling=0)
+        image.save(out, "JPEG", quality=QUALITY, subsampling=0)
     return Picture(
         data=out.getvalue(), media_type=f"image/{encoding.lower()}", size=image.size, note=note
     )
@@ -138,7 +136,7 @@ def _shown_size(image: Image.Image, limits: ImageLimits) -> Size:
     """As a viewer shows it: turned by a quarter where the EXIF orientation says so. (Of a PNG it
     stands behind the pixels, so that Pillow decodes them to see it.)"""
     with _blaming_the_file(limits):
-        turned = image.getexif().get(ExifTags.Base.Orientation, 1) in (5, 6, 7, 8)
+        turned = orientation(image) >= 5
     width, height = image.size
     return (height, width) if turned else (width, height)
 
@@ -147,15 +145,3 @@ def _encoding(image: Image.Image, wanted: Encoding) -> str:
     if wanted != "auto":
         return wanted.upper()
     return "PNG" if image.format in _LOSSLESS else "JPEG"
-
-
-def _plain(image: Image.Image) -> Image.Image:
-    """Three colours of 8 bits, what was transparent laid on white."""
-    if image.mode in _SIXTEEN_BITS:
-        # Pillow's own conversion cuts at 255 instead of scaling.
-        image = image.convert("I").point(lambda value: value / 256).convert("L")
-    if image.has_transparency_data:
-        coloured = image.convert("RGBA")
-        white = Image.new("RGBA", coloured.size, (255, 255, 255, 255))
-        image = Image.alpha_composite(white, coloured)
-    return image.convert("RGB")
