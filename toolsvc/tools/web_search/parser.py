@@ -18,6 +18,8 @@ import trafilatura
 from trafilatura.metadata import examine_meta, extract_meta_json, extract_title
 from trafilatura.utils import load_html
 
+from toolwright.reading.charset import decoded, guessed
+
 _REHEARSED = "".join(
     (
         "<html><head><title>A title</title>",
@@ -35,6 +37,7 @@ def rehearse() -> None:
             importlib.import_module(f"encodings.{module.name}")
     for codec in ("shift_jis", "gb18030", "big5", "euc_kr", "iso2022_jp", "windows-1251"):
         "".encode(codec)
+    guessed("Grüße aus Köln, schöne Straße".encode("cp1252") * 4)
     for page in (_REHEARSED, "<html><body>short</body></html>", "no markup"):
         _read(page.encode(), "https://example.org/", "utf-8", markup=True)
 
@@ -47,21 +50,18 @@ def work(request: str, file: BinaryIO) -> bytes:
 
 
 def _read(body: bytes, url: str, charset: str | None, *, markup: bool) -> tuple[str, str]:
+    page = decoded(body, header=charset, markup=markup)
     if not markup:
-        try:
-            text = body.decode(charset or "utf-8", "replace")
-        except (LookupError, UnicodeError):
-            text = body.decode("utf-8", "replace")
-        return "", text.strip()
-    found = trafilatura.bare_extraction(body, url=url, include_comments=False)
+        return "", page.strip()
+    found = trafilatura.bare_extraction(page, url=url, include_comments=False)
     if found is None:
-        return "", trafilatura.html2txt(body).strip()
+        return "", trafilatura.html2txt(page).strip()
     document = found if isinstance(found, dict) else found.as_dict()
-    return _title(body), (document["text"] or "").strip()
+    return _title(page), (document["text"] or "").strip()
 
 
-def _title(body: bytes) -> str:
-    tree = load_html(body)
+def _title(page: str) -> str:
+    tree = load_html(page)
     if tree is None:
         return ""
     metadata = examine_meta(tree)
