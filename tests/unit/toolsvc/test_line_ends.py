@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from toolsvc.sandbox.jailed.drivers.bash import Output
-from toolsvc.sandbox.jailed.drivers.terminal import as_shown, compacted
+from toolsvc.sandbox.jailed.drivers.terminal import Output, as_shown, compacted
 from toolsvc.sandbox.jailed.drivers.texts import EditFailed, inserted, replaced, shown
 
 pytestmark = pytest.mark.quick
@@ -92,6 +91,10 @@ def test_output_beyond_the_room_is_counted() -> None:
     output.add(b"abc")
     output.add(b"d\rx")
     assert (bytes(output.kept), output.dropped) == (b"0123456789", 6)
+    raw = Output(10, raw=True)
+    for piece in (b"01234\r56", b"7\r8", b"9"):
+        raw.add(piece)
+    assert (bytes(raw.kept), raw.dropped) == (b"01234\r567\r", 2)
 
 
 @pytest.mark.parametrize(

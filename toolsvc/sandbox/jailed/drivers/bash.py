@@ -32,7 +32,7 @@ import signal
 import time
 from typing import NamedTuple
 
-from .terminal import compacted
+from .terminal import Output
 
 _PROGRAM = "/bin/bash"
 _STATUS = 8
@@ -42,8 +42,6 @@ _HIGH = 20
 _PIECE = 64 * 1024
 _BETWEEN = 16 * 1024
 """Bytes kept of what background jobs print between commands."""
-_LONGEST_LINE = 4096
-"""Bytes of a line that still waits for what may overwrite it."""
 _TOLD = 16 * 1024
 """Bytes of what bash tells that are looked at; a report is a word, a number and a path."""
 _STUBBORN_SECONDS = 0.4
@@ -70,37 +68,6 @@ class Ran(NamedTuple):
     code: int | None
     shell: str
     interrupted: bool
-
-
-class Output:
-    """The first `room` bytes of what was printed, without what a terminal overwrote: the thousand
-    states of a progress bar leave room for what follows it."""
-
-    def __init__(self, room: int) -> None:
-        self._room = room
-        self._whole_lines = 0
-        """Bytes of `kept` that no later byte can overwrite."""
-        self._full = False
-        self.kept = bytearray()
-        self.dropped = 0
-
-    def add(self, data: bytes) -> None:
-        if self._full:
-            self.dropped += len(data)
-            return
-        self.kept += data
-        if len(self.kept) > self._room:
-            self._compact()
-
-    def _compact(self) -> None:
-        text = self.kept[self._whole_lines :].decode("utf-8", "surrogateescape")
-        self.kept[self._whole_lines :] = compacted(text).encode("utf-8", "surrogateescape")
-        self._whole_lines = self.kept.rfind(b"\n") + 1
-        # A long line is not looked at again for each byte that follows.
-        long_line = len(self.kept) - self._whole_lines > _LONGEST_LINE
-        self._full = long_line or len(self.kept) > self._room
-        self.dropped = max(0, len(self.kept) - self._room)
-        del self.kept[self._room :]
 
 
 class Bash:

@@ -15,6 +15,46 @@ _ERASE = re.compile("\x1b\\[[02]?K")
 _MOST_BACKSPACES = 10_000
 """Backspaces of one text that take effect: each costs a step in Python."""
 
+_LONGEST_LINE = 4096
+"""Bytes of a line that still waits for what may overwrite it."""
+
+
+class Output:
+    """The first `room` bytes of what was printed, without what a terminal overwrote: the thousand
+    states of a progress bar leave room for what follows it."""
+
+    def __init__(self, room: int, *, raw: bool = False) -> None:
+        """`raw`: keep the first bytes as they are, whatever they are."""
+        self._room = room
+        self._raw = raw
+        self._whole_lines = 0
+        """Bytes of `kept` that no later byte can overwrite."""
+        self._full = False
+        self.kept = bytearray()
+        self.dropped = 0
+
+    def add(self, data: bytes) -> None:
+        if self._full:
+            self.dropped += len(data)
+            return
+        self.kept += data
+        if len(self.kept) > self._room:
+            self._compact()
+
+    def _compact(self) -> None:
+        if not self._raw:
+            self._overwrite()
+        self.dropped = max(0, len(self.kept) - self._room)
+        self._full = self._full or self.dropped > 0
+        del self.kept[self._room :]
+
+    def _overwrite(self) -> None:
+        text = self.kept[self._whole_lines :].decode("utf-8", "surrogateescape")
+        self.kept[self._whole_lines :] = compacted(text).encode("utf-8", "surrogateescape")
+        self._whole_lines = self.kept.rfind(b"\n") + 1
+        # A long line is not looked at again for each byte that follows.
+        self._full = len(self.kept) - self._whole_lines > _LONGEST_LINE
+
 
 def as_shown(text: str) -> str:
     """The text as it stands on a terminal once all of it was printed."""

@@ -21,6 +21,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
 from toolsvc.plugin.tool import Cancellation
+from toolsvc.sandbox.jailed.drivers.terminal import Output
 from toolsvc.tools.files import Entry
 from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, Ran
 from toolwright.types import ToolErrorKind
@@ -77,7 +78,7 @@ class ContainerBox(Box):
     async def exec(
         self, command: str, *, limit: float, keep: int, cancellation: Cancellation | None = None
     ) -> Ran:
-        output = _Output(keep)
+        output = _Output(Output(keep))
         stop = asyncio.Event()
         if cancellation is not None:
             cancellation.on_request(stop.set)
@@ -91,10 +92,10 @@ class ContainerBox(Box):
         elif code is None or (code in _STOPPED and time.monotonic() - began >= limit):
             kind = ToolErrorKind.TIMEOUT
         code = code if kind is ToolErrorKind.NONE else None
-        return Ran(bytes(output.kept), output.dropped, code, kind, self.broken or "")
+        return Ran(bytes(output.rest.kept), output.rest.dropped, code, kind, self.broken or "")
 
     async def read(self, command: str, *, limit: float, most: int) -> bytes:
-        output = _Output(most)
+        output = _Output(Output(most, raw=True))
 
         def take(stream: int, data: bytes) -> None:
             if stream == OUT:
@@ -107,11 +108,11 @@ class ContainerBox(Box):
             raise BoxError(self.broken)
         if code is None or code in _STOPPED:
             raise BoxError(f"reading took longer than {limit:g} s")
-        if output.dropped:
+        if output.rest.dropped:
             raise BoxError(f"it has more than {most} bytes")
         if code:
             raise BoxError(f"the command ended with exit code {code}")
-        return bytes(output.kept)
+        return bytes(output.rest.kept)
 
     async def write(self, entries: Sequence[Entry]) -> None:
         self._check()
@@ -220,15 +221,13 @@ class ContainerBox(Box):
 
 
 class _Output:
-    """The process number of the first line, and the first `keep` bytes of the others."""
+    """The process number of the first line, and what is kept of the others."""
 
-    def __init__(self, keep: int) -> None:
-        self._keep = keep
+    def __init__(self, rest: Output) -> None:
+        self.rest = rest
         self.leader: int | None = None
         self.said = bytearray()
         """What came instead of a first line that is a number."""
-        self.kept = bytearray()
-        self.dropped = 0
 
     def take(self, stream: int, data: bytes) -> None:
         if self.leader is None:
@@ -238,9 +237,7 @@ class _Output:
                 del self.said[_MESSAGE:]
                 return
             self.leader = int(first)
-        head = data[: max(0, self._keep - len(self.kept))]
-        self.kept += head
-        self.dropped += len(data) - len(head)
+        self.rest.add(data)
 
 
 def _archive(entries: Sequence[Entry]) -> bytes:
