@@ -72,13 +72,21 @@ def plain_file(data: bytes) -> bytes:
             return data
         try:
             turned = any(mark in data for mark in _ORIENTATION_MARKS) and orientation(image) != 1
-            if not (turned or image.mode in _SIXTEEN_BITS or image.has_transparency_data):
+            if not (turned or image.mode in _SIXTEEN_BITS or _shows_what_is_behind(image)):
                 return data
             return _written(plain(upright(image)), image.format)
         except MemoryError:
             raise
         except Exception as error:  # a broken file leads Pillow to any of them
             raise BrokenImage(f"the pixels of a {image.format} cannot be read: {error}") from error
+
+
+def _shows_what_is_behind(image: Image.Image) -> bool:
+    """Whether a pixel is not opaque. Many screenshots have an alpha channel that says nothing."""
+    if not image.has_transparency_data:
+        return False
+    least, _ = image.convert("RGBA").getchannel("A").getextrema()
+    return least != 255
 
 
 def _written(image: Image.Image, of: str | None) -> bytes:

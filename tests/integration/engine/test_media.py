@@ -12,9 +12,9 @@ from tests.integration.toolsvc.conftest import start_service
 from tests.support.dialogue import ANSWER, by_turn
 
 PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
 )
-"""One pixel."""
+"""One opaque pixel: what is transparent would be written anew."""
 FILE = """
 import hashlib
 

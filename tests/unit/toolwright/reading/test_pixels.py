@@ -73,6 +73,7 @@ FILES = {
     "transparent palette": file_of(clear().convert("P"), "GIF", transparency=0),
     "transparent WebP": file_of(clear(), "WEBP", lossless=True),
     "plain": file_of(halves()),
+    "opaque alpha": file_of(halves().convert("RGBA")),
     "grey": file_of(halves().convert("L")),
 }
 
@@ -103,7 +104,7 @@ def test_deep_and_clear_pixels_are_what_a_viewer_shows() -> None:
     assert as_samplers_do(read_media(FILES["transparent"]).data).getpixel((60, 0)) == (255,) * 3
 
 
-@pytest.mark.parametrize("name", ["plain", "grey"])
+@pytest.mark.parametrize("name", ["plain", "opaque alpha", "grey"])
 def test_a_plain_file_stays_as_it_is(name: str) -> None:
     assert read_media(FILES[name]).data is FILES[name]
 
