@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from toolwright.reading.action_ends import Tags
 from toolwright.types import (
     Author,
     CallRecord,
@@ -260,6 +261,11 @@ class Codec(Protocol):
     @property
     def end_of_turn(self) -> str:
         """The token that ends an assistant's turn."""
+        ...
+
+    @property
+    def thought(self) -> Tags | None:
+        """Tags of a thought, if the chat template has thoughts."""
         ...
 
     @property

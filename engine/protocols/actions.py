@@ -1,26 +1,26 @@
 """Which tool an action calls, and with what arguments; pure.
 
-A session's tools may come from several services. An action belongs to the tools at one of whose
-stops it ends; of those the first that accepts it takes it, in the order of the
-recipe's services. A tag accepts what stands between its marks, a JSON call what names the tool.
-A raw format comes last, for only its service can tell what it accepts.
+How blocks and calls are read is `toolwright.reading.actions`; this decides whose an action is. A
+session's tools may come from several services. An action belongs to the tools that have its stop
+among theirs; of those the first that accepts it takes it, in the order of the recipe's services. A
+tag accepts what stands between its marks, a JSON call what names the tool. A raw format comes last,
+for only its service can tell what it accepts.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from engine.types import Call, ToolSpec
-from toolwright.json_data import check_depth
+from toolwright.reading.actions import JsonCall, Tags, last_block, last_call
 
 
 def read_call(text: str, stop: str, tools: Sequence[ToolSpec]) -> Call:
     """The call of an action that ended at `stop`.
 
-    Where no tool accepts the action the call is as the first one read it: with the reason, or
-    with a name that the session will not know. At whose stop no tool ends goes to the first
-    service as it is.
+    If no tool accepts the action, the call is as the first tool read it: with the reason, or with a
+    name that the session will not know. A call whose stop matches no tool is sent unchanged to the
+    first service.
     """
     ending = [tool for tool in tools if stop in tool.stop_strings]
     refused = None
@@ -37,24 +37,21 @@ def read_call(text: str, stop: str, tools: Sequence[ToolSpec]) -> Call:
 
 
 def read_json_call(text: str, open_tag: str, close_tag: str) -> Call:
-    """The call in the last `open_tag`{"name": ..., "arguments": {...}}`close_tag`, which ends the
-    text; whether there is a tool of that name is not asked."""
-    start = text.rfind(open_tag)
-    if start < 0:
-        return Call(action=text, invalid_reason=f"no {open_tag}")
-    body = text[start + len(open_tag) : len(text) - len(close_tag)]
-    try:
-        call = json.loads(body, parse_constant=_no_constant)
-        json.dumps(call, ensure_ascii=False).encode()  # half a surrogate pair is no text
-        check_depth(call)
-    except (ValueError, RecursionError) as error:
-        return Call(action=text, invalid_reason=f"the call is not JSON: {error}")
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return Call(action=text, invalid_reason='the call needs {"name", "arguments"}')
-    arguments = call.get("arguments", {})
-    if not isinstance(arguments, dict):
-        return Call(action=text, tool=call["name"], invalid_reason="arguments are no object")
-    return Call(action=text, tool=call["name"], arguments=arguments)
+    """The last call in `open_tag`{"name": ..., "arguments": {...}}`close_tag`. Whether the session
+    has a tool of that name is not checked."""
+    return as_call(text, last_call(text, Tags(open_tag, close_tag)))
+
+
+def json_tags(tools: Sequence[ToolSpec]) -> tuple[Tags, ...]:
+    """Tags of the tools that are called in JSON."""
+    return tuple(Tags(tool.open_tag, tool.close_tag) for tool in tools if tool.json_call)
+
+
+def as_call(action: str, found: JsonCall) -> Call:
+    """A call that was read, in the engine's words."""
+    return Call(
+        action=action, tool=found.name, arguments=found.arguments, invalid_reason=found.fault
+    )
 
 
 def _read_by(tool: ToolSpec, text: str, stop: str) -> tuple[bool, Call]:
@@ -62,11 +59,10 @@ def _read_by(tool: ToolSpec, text: str, stop: str) -> tuple[bool, Call]:
     if tool.json_call:
         call = read_json_call(text, tool.open_tag, stop)
         return not call.invalid_reason and call.tool == tool.name, call
-    start = text.rfind(tool.open_tag)
-    if start < 0:
-        return False, Call(action=text, tool=tool.name, invalid_reason=f"no {tool.open_tag}")
-    body = text[start + len(tool.open_tag) : len(text) - len(stop)]
-    arguments = {tool.argument: body.strip()} if tool.argument else None
+    block = last_block(text, Tags(tool.open_tag, stop))
+    if isinstance(block, str):
+        return False, Call(action=text, tool=tool.name, invalid_reason=block)
+    arguments = {tool.argument: block.body.strip()} if tool.argument else None
     return True, Call(action=text, tool=tool.name, arguments=arguments)
 
 
@@ -76,7 +72,3 @@ def _raw_call(text: str, raw: Sequence[ToolSpec]) -> Call:
     if any(tool.service == first.service for tool in raw[1:]):
         return Call(action=text, service=first.service)
     return Call(action=text, tool=first.name)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.types import Codec, Decision, ToolSpec, View
+from toolwright.reading.actions import Tags
 from toolwright.types import Author, Task
 
 
@@ -30,8 +31,14 @@ class Protocol(typing.Protocol):
         action is one call. A mark is no stop: the sampler never hears of it."""
         ...
 
+    def json_calls(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[Tags, ...]:
+        """Tags of the calls whose body is a JSON object: inside a string of theirs, stops and marks
+        are text."""
+        ...
+
     def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
-        """What an action asks for. `text` includes the stop; never raises.
+        """What an action asks for. `text` includes the stop, and not the thoughts of a chat
+        template that has them; never raises.
 
         At a mark it is asked for the calls so far: those at the stop begin with them.
         """

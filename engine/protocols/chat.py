@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from engine.protocols.actions import read_call, read_json_call
+from engine.protocols.actions import as_call, json_tags, read_call
 from engine.protocols.conversation import (
     calls_of,
     content_of,
@@ -24,6 +24,7 @@ from engine.protocols.conversation import (
 )
 from engine.text.cut import stop_cut
 from engine.types import Answer, Call, Calls, Codec, Decision, End, ToolSpec, View
+from toolwright.reading.actions import JsonCall, Tags, calls_in, last_call
 from toolwright.types import Author, Task
 
 MOST_CALLS = 256
@@ -54,6 +55,7 @@ class Chat:
         it for every observation is work done twice."""
         self._call_open = call_open
         self._call_close = call_close
+        self._tags = Tags(call_open, call_close)
         self._role = role
         self._system_role = system_role or role
         self._answer_open = answer_open
@@ -92,13 +94,17 @@ class Chat:
     def marks(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
         return (self._call_close,) if self._parallel else ()
 
+    def json_calls(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[Tags, ...]:
+        return (self._tags, *json_tags(tools))
+
     def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
         if self._parallel and stop in (self._call_close, codec.end_of_turn):
             calls = self._calls_in(text, view.tools)
             if calls:
                 return Calls(calls=calls)
         elif stop == self._call_close:
-            return Calls(calls=(self._json_call(text, view.tools),))
+            call = self._own_call(text, last_call(text, self._tags), view.tools)
+            return Calls(calls=(call,))
         elif stop != codec.end_of_turn:
             return Calls(calls=(read_call(text, stop, view.tools),))
         body = text.removesuffix(codec.end_of_turn)
@@ -204,21 +210,20 @@ class Chat:
     def _calls_in(self, text: str, tools: Sequence[ToolSpec]) -> tuple[Call, ...]:
         """All calls of an action whose closing tag is there, in order. In place of those above
         MOST_CALLS stands one that says so."""
-        pieces = text.split(self._call_close, MOST_CALLS + 1)[:-1]
-        calls = [self._json_call(piece + self._call_close, tools) for piece in pieces[:MOST_CALLS]]
-        if len(pieces) > MOST_CALLS:
+        found = calls_in(text, self._tags, MOST_CALLS + 1)
+        calls = [self._own_call(one.piece, one.call, tools) for one in found[:MOST_CALLS]]
+        if len(found) > MOST_CALLS:
             reason = f"more than {MOST_CALLS} calls in one turn: this one and later ones do not run"
-            calls.append(Call(action=pieces[-1] + self._call_close, invalid_reason=reason))
+            calls.append(Call(action=found[-1].piece, invalid_reason=reason))
         return tuple(calls)
 
-    def _json_call(self, text: str, tools: Sequence[ToolSpec]) -> Call:
-        """Any tool may be called by its name; what names none is left to a tool whose format only
-        its service knows."""
-        call = read_json_call(text, self._call_open, self._call_close)
-        if not call.invalid_reason and call.tool in {tool.name for tool in tools}:
-            return call
+    def _own_call(self, action: str, found: JsonCall, tools: Sequence[ToolSpec]) -> Call:
+        """Any tool may be called by its name. A call of another name is left to a tool whose format
+        only its service knows."""
+        if not found.fault and found.name in {tool.name for tool in tools}:
+            return as_call(action, found)
         raw = [tool for tool in tools if tool.raw and self._call_close in tool.stop_strings]
-        return read_call(text, self._call_close, raw) if raw else call
+        return read_call(action, self._call_close, raw) if raw else as_call(action, found)
 
 
 def _function(tool: ToolSpec) -> Mapping[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.protocols.actions import read_call
+from engine.protocols.actions import json_tags, read_call
 from engine.protocols.conversation import (
     calls_of,
     content_of,
@@ -20,6 +20,7 @@ from engine.protocols.conversation import (
 )
 from engine.text.foreign import OwnText
 from engine.types import Answer, Calls, Codec, Decision, ToolSpec, View
+from toolwright.reading.actions import Tags
 from toolwright.types import Author, Task
 
 
@@ -72,6 +73,9 @@ class Tagged:
 
     def marks(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
         return ()
+
+    def json_calls(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[Tags, ...]:
+        return json_tags(tools)
 
     def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
         if stop not in (codec.end_of_turn, self._answer_close):

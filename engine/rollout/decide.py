@@ -12,6 +12,7 @@ from operator import is_
 
 from engine.images.places import forges
 from engine.protocols import Protocol
+from engine.protocols.spoken import spoken
 from engine.rollout.state import Action, ImageSlot, State
 from engine.types import Answer, Call, Calls, Codec, Decision, End, Say, View
 from toolwright.recipe import Limits
@@ -116,8 +117,17 @@ def calls_at(text: str, mark: str, state: State, rules: Rules, task: Task) -> Di
     """Calls that may go out while the action is still being written, `text` ending on a mark."""
     if state.turn >= rules.limits.turns:
         return None
-    decision = rules.protocol.decide(text, mark, view(state, task), rules.codec)
+    said = spoken(text, state.token_ids, state.tools, rules.protocol, rules.codec)
+    decision = rules.protocol.decide(said, mark, view(state, task), rules.codec)
     return _dispatch(state, decision, rules) if isinstance(decision, Calls) else None
+
+
+def spoken_of(state: State, turn: int, protocol: Protocol, codec: Codec) -> str:
+    """What the protocol reads of a turn's action."""
+    text = state.actions[turn].text
+    if codec.thought is None:
+        return text
+    return spoken(text, state.before_action(turn), state.tools, protocol, codec)
 
 
 def response_room(state: State, limits: Limits) -> int:
@@ -177,7 +187,12 @@ def _after_action(state: State, rules: Rules, task: Task, decided: Decided) -> S
 
 def _decision(state: State, stop: str, rules: Rules, task: Task) -> Decision:
     action = state.actions[-1]
-    decision = rules.protocol.decide(action.text, stop, view(state, task), rules.codec)
+    decision = rules.protocol.decide(
+        spoken_of(state, state.turn, rules.protocol, rules.codec),
+        stop,
+        view(state, task),
+        rules.codec,
+    )
     mark = rules.codec.image_mark
     if mark is None or isinstance(decision, Answer | End):
         return decision

@@ -43,11 +43,11 @@ from engine.rollout.opening import opened, recall_images, sessions_of
 from engine.rollout.state import State
 from engine.sampler.action import OnMark
 from engine.sampler.stops import StopTable
-from engine.text.cut import stop_cut
+from engine.text.thoughts import begins_inside
 from engine.timelimit import TimeLimit
 from engine.tools.calls import PendingCall, Reply, refused
 from engine.tools.environment import Environment
-from engine.types import Call, Generated, Images, Say, StopHit, ToolSpec
+from engine.types import Call, Codec, Generated, Images, Say, StopHit, ToolSpec
 from toolwright.types import Event, FinishKind, Ids, StopReason, ids
 
 LEAST_LIFE_S = 1.0
@@ -227,7 +227,7 @@ class Rollout:
             key=self._log.attempt,
             token_ids=state.token_ids,
             sampling=self._assignment.sampling,
-            stops=self._stop_table(state.tools),
+            stops=self._stop_table(state),
             images=self._request_images(state),
             clock=self._limit,
         )
@@ -281,15 +281,20 @@ class Rollout:
         self._streamed(head)
         return None
 
-    def _stop_table(self, tools: tuple[ToolSpec, ...]) -> StopTable:
+    def _stop_table(self, state: State) -> StopTable:
         """Made anew only when calls have made tools."""
+        tools, codec = state.tools, self._rules.codec
         if self._stops is None or self._stops[0] != tools:
-            protocol, codec = self._rules.protocol, self._rules.codec
+            protocol = self._rules.protocol
             table = StopTable(
-                protocol.stops(tools, codec), codec, marks=protocol.marks(tools, codec)
+                protocol.stops(tools, codec),
+                codec,
+                marks=protocol.marks(tools, codec),
+                json_calls=protocol.json_calls(tools, codec),
             )
             self._stops = tools, table
-        return self._stops[1]
+        table = self._stops[1]
+        return table.inside_thought() if begins_inside(codec, state.token_ids) else table
 
     def _request_images(self, state: State) -> Images | None:
         if not state.images:
@@ -318,9 +323,8 @@ class Rollout:
     def _acted(self, generated: Generated, asked_ns: int) -> None:
         """ExpansionMismatch where the sampler made something else of the images than before."""
         state, codec, acted_ns = self._state, self._rules.codec, time.monotonic_ns()
-        whole = codec.decode(generated.token_ids)
         # The token that holds the stop's end may hold more: the ids keep it, the action does not.
-        text, _, _ = stop_cut(whole, [generated.stop] if generated.stop else [])
+        text = _up_to_stop(generated, codec)
         mark = codec.image_mark
         learnt: tuple[int, ...] = ()
         if mark is not None and state.images:
@@ -410,6 +414,17 @@ class Rollout:
                 result_ns=result_ns,
             )
         )
+
+
+def _up_to_stop(generated: Generated, codec: Codec) -> str:
+    """Text up to and including the stop, which ends in the last token. An earlier place of the
+    stop's text did not count."""
+    text, stop = codec.decode(generated.token_ids), generated.stop
+    if not stop or text.endswith(stop):
+        return text
+    last = len(codec.decode(generated.token_ids[-1:]))
+    at = text.find(stop, max(0, len(text) - last - len(stop) + 1))
+    return text if at < 0 else text[: at + len(stop)]
 
 
 def _last_cut(text: str, mark: str) -> tuple[str, str, str]:

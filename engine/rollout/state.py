@@ -147,6 +147,15 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         """Text of the last action."""
         return self.actions[-1].text if self.actions else ""
 
+    def before_action(self, turn: int) -> Ids:
+        """Ids that the action of a turn follows; all ids if that turn has no action yet."""
+        count = 0
+        for segment in self.segments:
+            if segment.author is Author.MODEL and segment.turn == turn:
+                break
+            count += len(segment.token_ids)
+        return self.token_ids[:count]
+
     def calls_of(self, turn: int) -> tuple[CallRecord, ...]:
         """Answered calls of one turn, in call order."""
         found = [call for call in self.calls if call.turn == turn]

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from engine.protocols import Protocol
+from engine.rollout.decide import spoken_of
 from engine.rollout.state import State
 from engine.types import Calls, Codec, Decision, View
 from toolwright.json_data import canonical
@@ -30,7 +31,8 @@ def decision_of(
         events=state.events,
         tools=state.tools,
     )
-    return protocol.decide(action.text, action.stop, view, codec)
+    said = spoken_of(state, turn, protocol, codec)
+    return protocol.decide(said, action.stop, view, codec)
 
 
 def canonical_calls(

@@ -107,8 +107,11 @@ class Action:
                 )
             before = len(self.token_ids)
             hit = self._detector.feed(fresh)
-            keep = len(fresh) if hit is None else hit.keep - before
+            keep = len(fresh) if hit is None else max(0, hit.keep - before)
             dropped = len(fresh) - keep
+            if hit is not None and hit.keep < before:
+                self._take_back(hit.keep)
+                dropped += before - hit.keep
             self.token_ids.extend(fresh[:keep] if dropped else fresh)
             self.logprobs.extend(chunk.logprobs[:keep] if dropped else chunk.logprobs)
             self._tops.extend(chunk.top_logprobs[:keep])
@@ -134,6 +137,15 @@ class Action:
         )
         self._on_action(self.generated)
         return False
+
+    def goes_on(self, finish: FinishReason) -> bool:
+        """The server ended the action at a stop that does not count: it stands inside a string of
+        a call's JSON, or inside a thought."""
+        if self.generated is not None or finish.kind is not FinishKind.STOP:
+            return False
+        return (
+            finish.matched_token in self.stops.by_token or finish.matched_text in self.stops.texts
+        )
 
     def whole(self, finish: FinishReason) -> Generated:
         """All of the action that ended by `finish`; after a stop what `on_action` was given."""
@@ -170,18 +182,27 @@ class Action:
 
     def _tell_progress(self, read_ns: int) -> None:
         self._told_ns = read_ns
-        start, self._told = self._told, len(self.token_ids)
+        start, self._told = self._told, max(self._told, self._detector.sure)
         if self._on_progress is None or start == self._told:
             return
         self._on_progress(
             Generated(
-                token_ids=self.token_ids[start:],
-                logprobs=self.logprobs[start:],
-                versions=_since(self._runs, start),
+                token_ids=self.token_ids[start : self._told],
+                logprobs=self.logprobs[start : self._told],
+                versions=_since(_up_to(self._runs, self._told), start),
                 finish=_CONTINUED,
                 read_ns=read_ns,
             )
         )
+
+    def _take_back(self, keep: int) -> None:
+        """Drops the tokens behind the first `keep`: a stop that waited was the end."""
+        gone = len(self.token_ids) - keep
+        del self.token_ids[keep:]
+        del self.logprobs[keep:]
+        del self._tops[max(0, len(self._tops) - gone) :]
+        versions = _spelled_out(self._runs)[:keep]
+        self._runs = list(_runs(versions))
 
     def _add_run(self, version: WeightVersion, count: int) -> None:
         if self._runs and (self._runs[-1][0] is version or self._runs[-1][0] == version):
@@ -210,6 +231,13 @@ def _since(runs: Sequence[VersionRun], start: int) -> tuple[VersionRun, ...]:
             found.append((version, count - start))
         start = max(0, start - count)
     return tuple(found)
+
+
+def _up_to(runs: Sequence[VersionRun], end: int) -> Sequence[VersionRun]:
+    """The runs of the first `end` tokens."""
+    if sum(count for _, count in runs) <= end:
+        return runs
+    return _runs(_spelled_out(runs)[:end])
 
 
 def _spelled_out(runs: Sequence[VersionRun]) -> list[WeightVersion]:

@@ -208,6 +208,8 @@ class SamplerPool(Fleet):
             except (ServerUnreachable, ServerRefused, WireError) as error:
                 fault, cause = _fault(error), str(error)
             else:
+                if action.goes_on(finish) and len(action.token_ids) > before:
+                    continue
                 if finish.kind is not FinishKind.ABORT:
                     self.router.served(server.name)
                     return action.whole(finish)

@@ -3,6 +3,10 @@
 A stop ends the action. A mark is a text at which one of several calls of an action is complete
 while the action goes on. After either, the token that holds the text's last character counts whole.
 
+`toolwright.reading.action_ends` says which of them count: not those inside a string of a call's
+JSON or inside a thought. A stop in a string waits for the string's end. If the JSON breaks instead,
+the stop was the end: tokens that came behind it are dropped.
+
 Text is decoded only where a new token can hold a last character, and then a window of it. So the
 work a token is one look-up, and the work at such a token is bounded by the longest text, not by the
 action's length.
@@ -15,9 +19,11 @@ a replacement character has part of another character, and may hold the last byt
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from weakref import WeakKeyDictionary, ref
 
 from engine.types import Codec, StopHit
+from toolwright.reading.action_ends import Ends, Grammar, Tags
 
 REPLACEMENT = "\ufffd"
 """What bytes that are no character, or not yet, decode to."""
@@ -29,19 +35,43 @@ class StopTable:
     """The stops and marks of one session.
 
     A text that is both is a stop. `by_token`: stops that are one token, by its id; `longer`: the
-    other stops; `texts`: all stops, which may be spelled in other tokens too.
+    other stops; `texts`: all stops, which may be spelled in other tokens too. `inner`: tags that
+    end nothing, and that say which stops and marks count.
     """
 
-    def __init__(self, stops: Sequence[str], codec: Codec, marks: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        stops: Sequence[str],
+        codec: Codec,
+        marks: Sequence[str] = (),
+        json_calls: Sequence[Tags] = (),
+    ) -> None:
+        """json_calls: tags of the calls whose body is JSON."""
         self.texts = tuple(text for text in dict.fromkeys(stops) if text)
         self.marks = tuple(text for text in dict.fromkeys(marks) if text and text not in self.texts)
         ids = {text: codec.token_id(text) for text in self.texts}
         self.by_token = {token: text for text, token in ids.items() if token is not None}
         self.stop_token_ids = sorted(self.by_token)
         self.longer = tuple(text for text, token in ids.items() if token is None)
-        every = (*self.texts, *self.marks)
+        self.grammar = Grammar(
+            ends=(*self.texts, *self.marks),
+            json=tuple(dict.fromkeys(json_calls)),
+            thought=codec.thought,
+            turn_end=codec.end_of_turn,
+        )
+        ends = frozenset(self.grammar.ends)
+        self.thinking = False
+        """The action begins inside a thought, which the generation prompt opened."""
+        self.inner = tuple(text for text in self.grammar.inner if text and text not in ends)
+        every = (*self.texts, *self.marks, *self.inner)
         self.window = max((len(text.encode()) for text in every), default=0)
         self.may_end = MayEnd.shared(frozenset(text[-1] for text in every), codec)
+
+    def inside_thought(self) -> StopTable:
+        """The table of an action that begins inside a thought."""
+        table = copy(self)
+        table.thinking = True
+        return table
 
 
 class MayEnd(dict[int, bool]):
@@ -84,72 +114,155 @@ class StopDetector:
     """One action's stream. Feed it every token that arrives until it reports a stop."""
 
     def __init__(
-        self, table: StopTable, decode: Callable[[Sequence[int]], str], on_mark: _Hit | None = None
+        self,
+        table: StopTable,
+        decode: Callable[[Sequence[int]], str],
+        on_mark: _Hit | None = None,
     ) -> None:
-        """`on_mark` is called for each mark that completes, in order."""
+        """`on_mark` is called for each mark that counts, in order."""
         self._table = table
         self._decode = decode
         self._on_mark = on_mark
         self._seen = 0
         self._tail: list[int] = []
         """The newest tokens, as many as can hold the beginning of a stop or mark."""
-        self._searched = (*table.texts, *table.marks) if on_mark else table.texts
+        marks = table.marks if on_mark else ()
+        self._passing = (*marks, *table.inner)
+        self._searched = (*table.texts, *self._passing)
+        self._marks = frozenset(marks)
+        self._ends: Ends[StopHit] = Ends(table.grammar, thinking=table.thinking)
+        self._follow = not table.grammar.plain
+        self._unread: list[int] = []
+        """Tokens of a call's JSON that `_ends` has not seen."""
+        self._rest = ""
+        """Text behind the last tag in that tag's last token; `_ends` has not seen it."""
+
+    @property
+    def sure(self) -> int:
+        """Tokens that no later stop takes back."""
+        held = self._ends.held
+        return held[0].keep if held else self._seen
 
     def skip(self, token_ids: Sequence[int]) -> None:
         """Takes tokens in which stops and marks were found before."""
-        self._seen += len(token_ids)
-        self._keep(token_ids)
+        on_mark, self._on_mark = self._on_mark, None
+        self.feed(token_ids)
+        self._on_mark = on_mark
 
     def feed(self, token_ids: Sequence[int]) -> StopHit | None:
-        """The first stop that ends within `token_ids`, as a position in the whole action."""
+        """The first stop that counts, as a position in the whole action. It ends within
+        `token_ids`, or before them if it had to wait."""
         by_token = self._table.by_token
-        if not any(map(self._table.may_end.__getitem__, token_ids)):
-            self.skip(token_ids)
+        if not self._ends.waits and not any(map(self._table.may_end.__getitem__, token_ids)):
+            self._pass(token_ids)
             return None
-        end = next((i for i, token in enumerate(token_ids) if token in by_token), None)
-        hit = self._search(token_ids[:end])
-        if hit is not None or end is None:
-            return hit
-        token = token_ids[end]
-        return StopHit(keep=self._seen + 1, matched_token=token, matched_text=by_token[token])
+        start = 0
+        for end, token in enumerate(token_ids):
+            if token not in by_token:
+                continue
+            hit = self._search(token_ids[start:end])
+            if hit is None:
+                text = by_token[token]
+                found = StopHit(keep=self._seen + 1, matched_token=token, matched_text=text)
+                self._unread.append(token)
+                before = self._decode(self._tail[-2:]) if self._ends.reads else ""
+                hit = self._told(self._tag(text, found, before + text, len(before + text)))
+                if self._ends.waits and hit is None:
+                    hit = self._told(self._ends.text(self._text_up_to(0)))
+                self._pass((token,), read=True)
+            if hit is not None:
+                return hit
+            start = end + 1
+        return self._search(token_ids[start:])
 
     def _search(self, token_ids: Sequence[int]) -> StopHit | None:
         """Takes the tokens, and finds the texts that end in them."""
+        if not token_ids:
+            return None
         may_end = self._table.may_end
-        window = [*self._tail, *token_ids]
-        before = len(self._tail)
-        if any(map(may_end.__getitem__, token_ids)):
-            text = self._decode(window)
-            if any(map(text.__contains__, self._searched)):
-                for end in range(before, len(window)):
-                    if may_end[window[end]]:
-                        hit = self._ends_at(window[: end + 1], self._seen + end + 1 - before)
-                        if hit is not None:
-                            return hit
-        self._seen += len(token_ids)
-        self._keep(token_ids)
+        follow = self._ends.waits
+        if not follow and any(map(may_end.__getitem__, token_ids)):
+            text = self._decode([*self._tail, *token_ids])
+            follow = any(map(text.__contains__, self._searched))
+        if not follow:
+            self._pass(token_ids)
+            return None
+        for token in token_ids:
+            window = [*self._tail, token]
+            self._unread.append(token)
+            if may_end[token]:
+                hit = self._ends_at(window, self._seen + 1)
+                if hit is not None:
+                    return hit
+            if self._ends.waits:
+                hit = self._told(self._ends.text(self._text_up_to(0)))
+                if hit is not None:
+                    return hit
+            self._pass((token,), read=True)
         return None
 
     def _ends_at(self, window: Sequence[int], keep: int) -> StopHit | None:
-        """The stop whose last character the window's last token holds. Marks there are told."""
+        """The stop that counts and whose last character the window's last token holds. Marks there
+        are told."""
         window = window[max(0, len(window) - 1 - self._table.window) :]
         text = self._decode(window)
         if not any(map(text.__contains__, self._searched)):
             return None
         old = len(self._decode(window[:-1]).rstrip(REPLACEMENT))
-        stop = min(_ends(text, old, self._table.texts), default=None)
-        if self._on_mark is not None:
-            told = 0
-            for end, _, mark in sorted(_ends(text, old, self._table.marks)):
-                if stop is not None and end > stop[0]:
-                    break
-                if end > told:  # of marks that end together the longest counts
-                    self._on_mark(StopHit(keep=keep, matched_text=mark))
-                    told = end
-        return None if stop is None else StopHit(keep=keep, matched_text=stop[2])
+        stops = set(self._table.texts)
+        last: dict[bool, int] = {}
+        found = [*_ends(text, old, self._passing), *_ends(text, old, self._table.texts)]
+        # Of those that end together the longest mark counts, and then the longest stop.
+        for end, _, tag in sorted(found, key=lambda one: (one[0], one[2] in stops, one[1])):
+            if last.get(tag in stops) == end:
+                continue
+            last[tag in stops] = end
+            hit = self._told(self._tag(tag, StopHit(keep=keep, matched_text=tag), text, end))
+            if hit is not None:
+                return hit
+        return None
 
-    def _keep(self, token_ids: Sequence[int]) -> None:
-        self._tail = [*self._tail, *token_ids][-self._table.window :] if self._table.window else []
+    def _tag(self, tag: str, hit: StopHit, text: str, end: int) -> list[StopHit]:
+        """Gives a tag to the rule. `text`: decoded tokens up to the newest one, in which the tag
+        ends at `end`. Returns the hits that count now."""
+        if not self._follow:
+            return [hit]
+        ends = self._ends
+        found: list[StopHit] = []
+        if ends.reads and not ends.waits and text[: end - len(tag)].endswith("\n"):
+            ends.outside()  # a line break in a string is not JSON
+        elif ends.reads:
+            found += ends.text(self._text_up_to(len(text) - end + len(tag)))
+        found += ends.tag(tag, hit)
+        self._unread.clear()
+        self._rest = text[end:] if ends.reads else ""
+        return found
+
+    def _text_up_to(self, rest: int) -> str:
+        """Text of a call's JSON that was not read yet, without its last `rest` characters."""
+        text = self._rest + self._decode(self._unread)
+        self._unread.clear()
+        self._rest = ""
+        return text[: max(0, len(text) - rest)]
+
+    def _told(self, hits: Sequence[StopHit]) -> StopHit | None:
+        """Marks among the hits are told; the first stop is returned."""
+        for hit in hits:
+            if hit.matched_text not in self._marks:
+                return hit
+            if self._on_mark is not None:
+                self._on_mark(hit)
+        return None
+
+    def _pass(self, token_ids: Sequence[int], *, read: bool = False) -> None:
+        """Counts tokens as seen. `read`: they are in `_unread` if they are needed."""
+        if self._ends.reads and not read:
+            self._unread += token_ids
+        elif not self._ends.reads:
+            self._unread.clear()
+        self._seen += len(token_ids)
+        size = self._table.window
+        self._tail = [*self._tail, *token_ids][-size:] if size else []
 
 
 def _ends(text: str, old: int, wanted: Sequence[str]) -> list[tuple[int, int, str]]:

@@ -20,6 +20,7 @@ from tokenizers import AddedToken, Tokenizer
 from engine.errors import StartupError
 from engine.text.foreign import Guard
 from engine.text.template import read_template, special_tokens
+from engine.text.thoughts import thought_of
 from engine.types import ImageMark
 from toolwright.model.model_folder import tokenizer_hash
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES, ForeignText
@@ -41,6 +42,7 @@ class HuggingFaceCodec:
         self._tokenizer = _read_tokenizer(folder)
         tokenizer_config = _read_json(folder / "tokenizer_config.json")
         self._template = read_template(folder, tokenizer_config)
+        self.thought = thought_of("\n".join(self._template.sources.values()))
         self.end_of_turn = special_tokens(tokenizer_config).get("eos_token", "")
         largest = max(self._tokenizer.get_vocab(with_added_tokens=True).values())
         if largest >= self.vocab_size:

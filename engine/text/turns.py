@@ -83,6 +83,8 @@ class TurnCodec:
     """Codec of conversations, over an inner one."""
 
     image_mark = None
+    thought = None
+    """The server's own template decides, and the server cuts thoughts off."""
 
     def __init__(self, inner: InnerCodec) -> None:
         self._inner = inner

@@ -18,6 +18,7 @@ from typing import Any
 from engine.protocols.chat import Chat
 from engine.protocols.conversation import nothing_done
 from engine.types import Answer, Call, Calls, Codec, Decision, ToolSpec, View
+from toolwright.reading.actions import Tags
 from toolwright.reading.answers import last_block
 from toolwright.text.filling import filled
 from toolwright.types import Author, Task
@@ -81,6 +82,9 @@ class Prompting(Chat):
 
     def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
         return (*self.ends(), codec.end_of_turn)
+
+    def json_calls(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[Tags, ...]:
+        return ()
 
     def ends(self) -> tuple[str, ...]:
         """Words at which an action ends, the end of the turn apart."""

@@ -36,6 +36,7 @@ from engine.protocols.conversation import (
 )
 from engine.text.cut import stop_cut
 from engine.types import Answer, Call, Calls, Codec, Decision, End, Say, ToolSpec, View
+from toolwright.reading.actions import Tags
 from toolwright.text.filling import filled
 from toolwright.types import Author, StopReason, Task
 
@@ -98,6 +99,9 @@ class SeSearch:
         return (*self._stops, codec.end_of_turn)
 
     def marks(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+        return ()
+
+    def json_calls(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[Tags, ...]:
         return ()
 
     def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:

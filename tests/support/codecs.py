@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from toolwright.reading.action_ends import Tags
+
 END = "<|im_end|>"
 
 
@@ -16,6 +18,7 @@ class ToyCodec:
 
     end_of_turn = END
     image_mark = None
+    thought: Tags | None = None
     vocab_size = 512
     hash = "toy"
 

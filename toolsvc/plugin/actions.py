@@ -3,17 +3,19 @@
 Invariants
 - What cannot be understood is an `InvalidAction` with a reason that the policy may read, never
   an error of the service, and no tool runs for it.
-- Only the last block of an action counts; a block starts after the end of the one before, so a
-  body may contain its own opening tag.
+- Only the last block of an action counts. `toolwright.reading.actions` reads it, here and in the
+  engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from toolsvc.plugin.bounds import OutOfBounds, read_json
 from toolsvc.types import ActionFormat, Descriptor, JsonCallFormat, TagFormat
+from toolwright.reading import actions as reading
+from toolwright.reading.action_ends import Grammar, counted
+from toolwright.reading.actions import JsonCall, Tags
 
 UNREAD = "$action"
 """The one argument of an action that its format could not read: its text."""
@@ -32,31 +34,43 @@ def find_tool(
     it to the tool. The first that does is the one.
     """
     tools = list(tools)
-    best, best_at = "", -1
-    named: dict[JsonCallFormat, object] = {}
-    for tool in tools:
-        close = _closing(tool.format)
-        if close is None:
-            continue
-        at = action.rfind(close)
-        if at < 0:
-            continue
-        if isinstance(tool.format, JsonCallFormat):
-            if tool.format not in named:  # read once, however many tools are called in JSON
-                named[tool.format] = _named(action, tool.format)
-            if named[tool.format] != tool.name:
-                continue
-        if at > best_at:
-            best, best_at = tool.name, at
-    if best:
-        return best
+    named: dict[JsonCallFormat, JsonCall] = {}
+    for tool in _by_their_ends(action, tools):
+        form = tool.format
+        if not isinstance(form, JsonCallFormat):
+            return tool.name
+        if form not in named:  # read once, however many tools are called in JSON
+            named[form] = reading.last_call(action, Tags(form.open, form.close))
+        if named[form].name == tool.name:
+            return tool.name
     for tool in tools:
         if _closing(tool.format) is None and accepts(tool.name):
             return tool.name
     if len(tools) == 1:
         return tools[0].name
+    fault = next((call.fault for call in named.values() if call.fault), "")
     wanted = ", ".join(tool.name for tool in tools)
-    raise InvalidAction(f"the action calls none of the tools: {wanted}")
+    why = f" ({fault})" if fault else ""
+    raise InvalidAction(f"the action calls none of the tools: {wanted}{why}")
+
+
+def _by_their_ends(action: str, tools: Sequence[Descriptor]) -> list[Descriptor]:
+    """The tools with marks that the action holds; the one whose closing mark ends last, first."""
+    closing = [close for tool in tools if (close := _closing(tool.format))]
+    json = [tool.format for tool in tools if isinstance(tool.format, JsonCallFormat)]
+    ends = last_ends(action, closing, [Tags(form.open, form.close) for form in json])
+    found = [tool for tool in tools if (_closing(tool.format) or "") in ends]
+    return sorted(found, key=lambda tool: -ends[_closing(tool.format) or ""])
+
+
+def last_ends(action: str, closing: Iterable[str], json: Iterable[Tags] = ()) -> Mapping[str, int]:
+    """Where the last of each of the closing tags stands. `json`: tags of JSON calls, inside whose
+    strings no tag counts."""
+    last = {close: at for close in dict.fromkeys(closing) if (at := action.rfind(close)) >= 0}
+    if len(last) < 2:
+        return last
+    grammar = Grammar(ends=tuple(last), json=tuple(dict.fromkeys(json)))
+    return {place.tag: place.start for place in counted(action, grammar).ends}
 
 
 def parse_arguments(action: str, tool: Descriptor) -> dict[str, Any]:
@@ -65,13 +79,10 @@ def parse_arguments(action: str, tool: Descriptor) -> dict[str, Any]:
     if isinstance(form, TagFormat):
         return {form.argument: last_block(action, form.open, form.close)}
     if isinstance(form, JsonCallFormat):
-        call = _json_call(action, form)
-        if call.get("name") != tool.name:
-            raise InvalidAction(f"the call names {call.get('name')!r}, not {tool.name!r}")
-        arguments = call.get("arguments", {})
-        if not isinstance(arguments, Mapping):
-            raise InvalidAction('"arguments" must be a JSON object')
-        return dict(arguments)
+        name, arguments = last_call(action, form.open, form.close)
+        if name != tool.name:
+            raise InvalidAction(f"the call names {name!r}, not {tool.name!r}")
+        return arguments
     return {"action": action}
 
 
@@ -88,31 +99,17 @@ def _closing(form: ActionFormat) -> str | None:
     return form.close if isinstance(form, TagFormat | JsonCallFormat) else None
 
 
-def _named(action: str, form: JsonCallFormat) -> object:
-    try:
-        return _json_call(action, form).get("name")
-    except InvalidAction:
-        return None
-
-
-def _json_call(action: str, form: JsonCallFormat) -> Mapping[str, Any]:
-    body = last_block(action, form.open, form.close)
-    try:
-        call = read_json(body)
-    except OutOfBounds as error:
-        raise InvalidAction(f"the call is not valid JSON: {error}") from error
-    if not isinstance(call, Mapping):
-        raise InvalidAction("the call must be a JSON object with name and arguments")
-    return call
-
-
 def last_block(action: str, opening: str, closing: str) -> str:
     """What stands between the marks that end last. InvalidAction if there are none."""
-    end = action.rfind(closing)
-    if end < 0:
-        raise InvalidAction(f"the action has no {opening}...{closing} block")
-    after = action.rfind(closing, 0, end)
-    start = action.find(opening, after + len(closing) if after >= 0 else 0, end)
-    if start < 0:
-        raise InvalidAction(f"{closing} without {opening}")
-    return action[start + len(opening) : end]
+    block = reading.last_block(action, Tags(opening, closing))
+    if isinstance(block, str):
+        raise InvalidAction(block)
+    return block.body
+
+
+def last_call(action: str, opening: str, closing: str) -> tuple[str, dict[str, Any]]:
+    """Name and arguments of the JSON call that ends last. InvalidAction if it is not a call."""
+    call = reading.last_call(action, Tags(opening, closing))
+    if call.fault:
+        raise InvalidAction(call.fault)
+    return call.name, dict(call.arguments or {})

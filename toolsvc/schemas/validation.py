@@ -20,8 +20,8 @@ from typing import Any
 
 import jsonschema_rs
 
-from toolsvc.plugin.bounds import check_values
 from toolsvc.schemas.cost import Cost, Unmatchable
+from toolwright.reading.json_bounds import check_values
 
 MOST_LOOKS = 200_000
 """Below 100 ms. An array of 190,000 whole numbers is below."""

@@ -34,6 +34,7 @@ from toolsvc.types import (
     Text,
     ToolError,
 )
+from toolwright.reading.actions import python_blocks
 
 _DOES = "Runs Python and returns what it prints and the value of its last expression."
 _LIVES_ON = "Variables, imports and files live on until the session ends."
@@ -51,7 +52,7 @@ class Format(StrEnum):
     TAGS = "tags"
     """`<python> code </python>`."""
     FENCED = "fenced"
-    """Blocks fenced by ```python or ```py; all blocks of an action are one program."""
+    """Blocks fenced by ```python, ```python3 or ```py; all blocks of an action are one program."""
 
 
 class PythonOptions(BaseModel):
@@ -185,9 +186,6 @@ def _end(state: _State) -> None:
 _TAGS = TagFormat(open="<python>", close="</python>", argument="code")
 _TAGS_EXAMPLE = "<python> code </python>"
 _FENCED_EXAMPLE = "```python\ncode\n```"
-_FENCE = re.compile(r"^[ \t]*```(?:python|py)[ \t]*\r?\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
-
-
 _INDENTATIONS = re.compile(r"^[ \t]*(?=[^ \t\r\n])", re.MULTILINE)
 
 
@@ -203,7 +201,7 @@ def plain_code(body: str) -> str:
 
 def fenced_code(action: str) -> str:
     """The code of all the action's blocks, in order. InvalidAction if it has none."""
-    blocks = [plain_code(block) for block in _FENCE.findall(action)]
+    blocks = [plain_code(block) for block in python_blocks(action)]
     if not blocks:
         raise InvalidAction("the action has no block of code between ```python and ```")
     return "\n".join(blocks)

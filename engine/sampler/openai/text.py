@@ -1,8 +1,9 @@
 """One action as text, over all its requests: where it stops, what marks it, what is put back. Pure.
 
 Invariants
-- The action ends with its first stop; what follows is dropped.
-- `on_mark` is called for each of the first `MOST_MARKS` marks as it completes, in order.
+- The action ends with its first stop that counts (`toolwright.reading.action_ends`); what follows
+  is dropped. A stop at which the server itself ends the action counts in any case.
+- `on_mark` is called for each of the first `MOST_MARKS` marks as it counts, in order.
 - Each new piece is searched once, with as many characters before it as a stop can have, and only
   as far as the action may still grow.
 - Token ids are the engine's own encoding of the text, log-probs are NaN: there are none.
@@ -14,13 +15,14 @@ import json
 from array import array
 from collections.abc import Callable, Sequence
 from math import nan
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.sampler.action import OnMark
 from engine.sampler.openai.events import CallPart, Hint
 from engine.sampler.stops import StopTable
 from engine.sampler.wire.events import WireError
 from engine.types import Generated, StopHit
+from toolwright.reading.action_ends import Ends
 from toolwright.types import FinishKind, FinishReason, WeightVersion
 
 MOST_BYTES_A_TOKEN = 64
@@ -32,6 +34,13 @@ MOST_MARKS = 256
 
 _LENGTH = FinishReason(kind=FinishKind.LENGTH)
 _CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
+
+
+class _End(NamedTuple):
+    """A stop or mark: where it ends in the action's text."""
+
+    end: int
+    tag: str
 
 
 class TextAction:
@@ -66,7 +75,8 @@ class TextAction:
         self._on_mark = on_mark
         self._texts = stops.texts
         self._marks = stops.marks if on_mark is not None else ()
-        self._window = max((len(one) for one in (*self._texts, *self._marks)), default=1) - 1
+        self._passing = (*self._marks, *stops.inner)
+        self._window = max((len(one) for one in (*self._texts, *self._passing)), default=1) - 1
         self._calls: dict[int, tuple[list[str], list[str]]] = {}
         """By index: pieces of the name and of the arguments."""
         self._begin(text)
@@ -78,7 +88,14 @@ class TextAction:
         self._told: list[int] = []
         """Ids up to the last mark."""
         self._marks_told = 0
-        self._since = list(self._parts)
+        self._length = len(text)
+        """Characters of the text."""
+        self._told_to = 0
+        """Characters up to the last mark."""
+        self._ends: Ends[_End] = Ends(self._stops.grammar, thinking=self._stops.thinking)
+        self._unread = ""
+        """Text of a call's JSON that `_ends` has not seen."""
+        self._follow(text, 0)
 
     @property
     def text(self) -> str:
@@ -123,10 +140,10 @@ class TextAction:
         self._bytes += size + unseen
         if text:
             window, before = self._tail + text, len(self._tail)
-            stop = self._search(window, before, read_ns)
-            if stop is not None:
-                self._stopped(stop, read_ns)
-                return False
+            self._take(text)
+            for found in self._follow(window, before):
+                if self._counts(found, read_ns):
+                    return False
             self._tail = window[-self._window :] if self._window else ""
         if self._bytes > most:
             self.generated = self._made(_LENGTH, read_ns=read_ns)
@@ -162,6 +179,9 @@ class TextAction:
 
     def _put_back(self, hint: Hint | None, sent: Sequence[str], read_ns: int) -> None:
         """The stop that ended it and is not in the text: OpenAI's API cuts it away."""
+        for found in self._ends.finish():
+            if self._counts(found, read_ns):
+                return
         stop: str | None = None
         if hint is not None:
             stop = hint.text if hint.text in self._texts else None
@@ -177,32 +197,57 @@ class TextAction:
         self._take(stop)
         self._stopped(stop, read_ns)
 
-    def _search(self, window: str, before: int, read_ns: int) -> str | None:
-        """Takes the window's text from `before` up to the first stop, which it returns, or all of
-        it. Marks on the way are told."""
+    def _follow(self, window: str, before: int) -> list[_End]:
+        """Reads the window's text from `before` on, which ends the text. Returns the stops and
+        marks that count now, in order."""
+        base = self._length - len(window)
+        stops = set(self._texts)
+        places = [*_ends(window, before, self._passing), *_ends(window, before, self._texts)]
+        found: list[_End] = []
         at = before
-        end, _, stop = min(_ends(window, before, self._texts), default=(len(window), 0, None))
-        for mark_end, _, mark in sorted(_ends(window, before, self._marks)):
-            # Of marks that end together the longest counts; one beyond the stop is dropped.
-            if at < mark_end <= end and self._marks_told < MOST_MARKS:
-                self._take(window[at:mark_end])
-                at = mark_end
-                self._tell_mark(mark, read_ns)
-        self._take(window[at:end])
-        return stop
+        last: dict[bool, int] = {}
+        # Of those that end together the longest mark counts, and then the longest stop.
+        for end, _, tag in sorted(places, key=lambda one: (one[0], one[2] in stops, one[1])):
+            if last.get(tag in stops) == end:
+                continue
+            last[tag in stops] = end
+            if self._ends.reads:
+                text = self._unread + window[at:end]
+                found += self._ends.text(text[: max(0, len(text) - len(tag))])
+            found += self._ends.tag(tag, _End(base + end, tag))
+            self._unread = ""
+            at = end
+        if self._ends.reads:
+            self._unread += window[at:]
+        if self._ends.waits:
+            found += self._ends.text(self._unread)
+            self._unread = ""
+        return found
 
-    def _tell_mark(self, mark: str, read_ns: int) -> None:
-        self._told += self._encode("".join(self._since))
-        self._since.clear()
+    def _counts(self, found: _End, read_ns: int) -> bool:
+        """Acts on a stop or mark that counts; True for a stop."""
+        if found.tag in self._marks:
+            if self._marks_told < MOST_MARKS:
+                self._tell_mark(found, read_ns)
+            return False
+        if found.tag not in self._texts:
+            return False
+        self._parts = [self.text[: found.end]]
+        self._stopped(found.tag, read_ns)
+        return True
+
+    def _tell_mark(self, mark: _End, read_ns: int) -> None:
+        self._told += self._encode(self.text[self._told_to : mark.end])
+        self._told_to = mark.end
         self.marked = True
         self._marks_told += 1
         if self._on_mark is not None:
-            hit = StopHit(keep=len(self._told), matched_text=mark)
+            hit = StopHit(keep=len(self._told), matched_text=mark.tag)
             self._on_mark(array("i", self._told), hit, read_ns)
 
     def _take(self, text: str) -> None:
         self._parts.append(text)
-        self._since.append(text)
+        self._length += len(text)
 
     def _stopped(self, stop: str, read_ns: int) -> None:
         finish = FinishReason(kind=FinishKind.STOP, matched_text=stop)

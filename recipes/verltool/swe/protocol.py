@@ -29,6 +29,7 @@ from engine.protocols.chat import Chat
 from engine.protocols.conversation import calls_of, content_of, nothing_done, opening
 from engine.text.foreign import OwnText
 from engine.types import Calls, Codec, Decision, ToolSpec, View
+from toolwright.reading.actions import Tags
 from toolwright.text.filling import filled
 from toolwright.types import Task
 
@@ -80,6 +81,9 @@ class Swe(Chat):
     def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
         ends = [stop for tool in tools for stop in tool.stop_strings]
         return tuple(dict.fromkeys([*ends, codec.end_of_turn]))
+
+    def json_calls(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[Tags, ...]:
+        return ()
 
     def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
         if stop == codec.end_of_turn:

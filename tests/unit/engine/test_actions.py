@@ -56,7 +56,7 @@ ALIKE = ToolSpec(
         ("<bash>$ ls</bash>", "</bash>", (tag("bash"), ALIKE),
          Call(action="<bash>$ ls</bash>", tool="bash", arguments={"text": "$ ls"})),
         ("ls</bash>", "</bash>", (tag("bash"), ALIKE),
-         Call(action="ls</bash>", tool="bash", invalid_reason="no <bash>")),
+         Call(action="ls</bash>", tool="bash", invalid_reason="</bash> without <bash>")),
         # JSON calls name their tool, whichever comes first.
         (call_of("crop"), CALL_END, (json_call("zoom"), json_call("crop", "two")),
          Call(action=call_of("crop"), tool="crop", arguments={"a": 1})),

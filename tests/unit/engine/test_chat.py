@@ -62,7 +62,7 @@ def test_a_call() -> None:
         ("{", "not JSON"),
         ("[]", 'needs {"name", "arguments"}'),
         ('{"name": 3}', 'needs {"name", "arguments"}'),
-        ('{"name": "add", "arguments": []}', "arguments are no object"),
+        ('{"name": "add", "arguments": []}', '"arguments" is not a JSON object'),
         ('{"name": "add", "arguments": {"a": NaN}}', "NaN is no JSON"),
         ('{"name": "add", "arguments": {"a": -Infinity}}', "is no JSON"),
         ('{"a":' * 100_000, "not JSON"),
@@ -75,7 +75,7 @@ def test_a_call_that_cannot_be_read_is_the_policy_s_to_see(body: str, reason: st
 
 def test_a_call_without_its_opening() -> None:
     call = the_call("x</tool_call>", "</tool_call>")
-    assert call.invalid_reason == "no <tool_call>"
+    assert call.invalid_reason == "</tool_call> without <tool_call>"
 
 
 def test_a_call_without_arguments_has_none() -> None:

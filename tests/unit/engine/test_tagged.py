@@ -38,10 +38,14 @@ def test_stops_are_the_tools_and_the_end_of_the_turn() -> None:
             "</python>",
             Call(action="think <python> 1+1 </python>", tool="python", arguments={"code": "1+1"}),
         ),
-        (  # the last opening tag belongs to the stop
+        (  # a body may hold its own opening tag
             "<python>a<python>b</python>",
             "</python>",
-            Call(action="<python>a<python>b</python>", tool="python", arguments={"code": "b"}),
+            Call(
+                action="<python>a<python>b</python>",
+                tool="python",
+                arguments={"code": "a<python>b"},
+            ),
         ),
         (  # no argument name: the service reads the text
             "<search>q</search>",
@@ -51,7 +55,7 @@ def test_stops_are_the_tools_and_the_end_of_the_turn() -> None:
         (
             "1+1</python>",
             "</python>",
-            Call(action="1+1</python>", tool="python", invalid_reason="no <python>"),
+            Call(action="1+1</python>", tool="python", invalid_reason="</python> without <python>"),
         ),
         ("x```\n", "```\n", Call(action="x```\n", tool="raw")),
     ],

@@ -18,7 +18,6 @@ from toolsvc.edge.wire import call_from_proto
 from toolsvc.errors import Refused
 from toolsvc.host.host import Host
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.plugin.bounds import MOST_CHARACTERS, MOST_VALUES, OutOfBounds, check_values, read_json
 from toolsvc.plugin.reading import arguments_of, tool_of_action
 from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import SandboxConfig
@@ -33,6 +32,13 @@ from toolsvc.tools.image.image_tool import ImageOptions, ImageTool
 from toolsvc.tools.python import PythonTool
 from toolsvc.tools.sql.templates import Templates
 from toolsvc.types import Call, RawFormat, Recorded, Result
+from toolwright.reading.json_bounds import (
+    MOST_CHARACTERS,
+    MOST_VALUES,
+    OutOfBounds,
+    check_values,
+    read_json,
+)
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
 

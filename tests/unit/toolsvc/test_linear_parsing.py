@@ -6,7 +6,6 @@ import pytest
 from tests.support.linear import assert_linear
 from toolsvc.host.observation import clean
 from toolsvc.plugin.actions import InvalidAction, find_tool, last_block
-from toolsvc.plugin.bounds import read_json
 from toolsvc.plugin.tool import Tool
 from toolsvc.schemas.functions import json_in
 from toolsvc.sources.verltool.observations import as_result
@@ -22,6 +21,7 @@ from toolsvc.tools.swe.swe_tool import _denial
 from toolsvc.tools.swe.verifying.report import read_report
 from toolsvc.tools.web_search.action import find_request as web_request
 from toolsvc.types import JsonCallFormat
+from toolwright.reading.json_bounds import read_json
 
 pytestmark = pytest.mark.alone
 

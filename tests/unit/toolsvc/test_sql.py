@@ -22,7 +22,7 @@ from toolsvc.tools.sql.sql_tool import SqlOptions, turns_left
         ("<sql>SELECT 1</sql><sql>SELECT 2</sql>", Statement("SELECT 2", False)),
         ("<solution>SELECT 3</solution>", Statement("SELECT 3", True)),
         ("<solution>SELECT 3</solution><sql>SELECT 4</sql>", Statement("SELECT 4", False)),
-        ("<sql> or <sql>SELECT 5</sql>", Statement("SELECT 5", False)),
+        ("<sql>SELECT '<sql>'</sql>", Statement("SELECT '<sql>'", False)),
     ],
 )
 def test_the_last_query_else_the_solution(action: str, found: Statement) -> None:

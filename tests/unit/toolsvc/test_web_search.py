@@ -25,7 +25,7 @@ def hit(url: str, snippet: str = "s") -> WebHit:
         ("<visit>https://a.org/b</visit>", "https://a.org/b", True),
         ("<search>a</search> then <visit>b</visit>", "b", True),
         ("<visit>b</visit> then <search>a</search>", "a", False),
-        ("<search>not <search>this</search>", "this", False),
+        ("<search>what is <search></search>", "what is <search>", False),
     ],
 )
 def test_the_block_that_ends_last_counts(action: str, text: str, visit: bool) -> None:

@@ -23,10 +23,10 @@ from mcp.server import Server, ServerRequestContext
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolsvc.edge.client import Client, OpenedSession
-from toolsvc.plugin.bounds import OutOfBounds, check_values
 from toolsvc.sources.mcp.content import as_content
 from toolsvc.types import Media, Text
 from toolwright import wire
+from toolwright.reading.json_bounds import OutOfBounds, check_values
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.text.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb

@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from toolsvc.plugin.actions import InvalidAction, last_block
-from toolsvc.plugin.bounds import OutOfBounds, read_json
+from toolsvc.plugin.actions import InvalidAction, last_block, last_call, last_ends
 from toolsvc.tools.function_call import CLOSING, OPENING, parse_function
+from toolwright.reading.actions import Tags
 
-STOPS = ("</bash>", "</tool_call>", CLOSING)
-_OPENINGS = {"</bash>": "<bash>", "</tool_call>": "<tool_call>", CLOSING: OPENING}
+CALL = Tags("<tool_call>", "</tool_call>")
+STOPS = ("</bash>", CALL.close, CLOSING)
+_OPENINGS = {"</bash>": "<bash>", CLOSING: OPENING}
 
 _SHELL = ("bash", "execute_bash")
 _FILES = ("edit", "file_editor", "str_replace_editor")
@@ -28,25 +29,16 @@ _END = ("finish", "submit")
 
 def find_request(action: str) -> dict[str, Any]:
     """Arguments, not yet checked against `BashArguments`. InvalidAction if there is no block."""
-    end, closing = max((action.rfind(stop), stop) for stop in STOPS)
-    if end < 0:
+    ends = last_ends(action, STOPS, (CALL,))
+    if not ends:
         raise InvalidAction(f"the action has none of {', '.join(STOPS)}")
+    closing = max(ends, key=ends.__getitem__)
+    if closing == CALL.close:
+        return _request(*last_call(action, *CALL))
     body = last_block(action, _OPENINGS[closing], closing)
     if closing == "</bash>":
         return {"command": body.strip("\r\n")}
-    if closing == "</tool_call>":
-        return _json_call(body)
     return _request(*parse_function(body))
-
-
-def _json_call(body: str) -> dict[str, Any]:
-    try:
-        call = read_json(body)
-    except OutOfBounds as error:
-        raise InvalidAction(f"the call is not valid JSON: {error}") from error
-    if not isinstance(call, Mapping) or not isinstance(call.get("arguments", {}), Mapping):
-        raise InvalidAction("the call must be a JSON object with name and arguments")
-    return _request(call.get("name"), call.get("arguments", {}))
 
 
 def _request(name: object, arguments: Mapping[str, Any]) -> dict[str, Any]:

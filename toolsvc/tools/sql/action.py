@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.actions import InvalidAction, last_block
 
 QUERY = ("<sql>", "</sql>")
 SOLUTION = ("<solution>", "</solution>")
@@ -25,13 +25,9 @@ class Statement(NamedTuple):
 def find_statement(action: str) -> Statement:
     """InvalidAction if there is none, or it is empty."""
     for (opening, closing), final in ((QUERY, False), (SOLUTION, True)):
-        end = action.rfind(closing)
-        if end < 0:
+        if closing not in action:
             continue
-        start = action.rfind(opening, 0, end)
-        if start < 0:
-            raise InvalidAction(f"{closing} without {opening}")
-        sql = action[start + len(opening) : end].strip()
+        sql = last_block(action, opening, closing).strip()
         if not sql:
             raise InvalidAction(f"nothing between {opening} and {closing}")
         if "\0" in sql:

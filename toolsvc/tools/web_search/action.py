@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.actions import InvalidAction, last_block, last_ends
 
 SEARCH = ("<search>", "</search>")
 VISIT = ("<visit>", "</visit>")
@@ -26,15 +26,14 @@ class WebRequest(NamedTuple):
 
 def find_request(action: str) -> WebRequest:
     """InvalidAction if there is none."""
-    end, (opening, closing) = max((action.rfind(marks[1]), marks) for marks in (SEARCH, VISIT))
-    if end < 0:
+    ends = last_ends(action, (SEARCH[1], VISIT[1]))
+    if not ends:
         raise InvalidAction(
             "the action has neither <search> ... </search> nor <visit> ... </visit>"
         )
-    start = action.rfind(opening, 0, end)
-    if start < 0:
-        raise InvalidAction(f"{closing} without {opening}")
-    return request(action[start + len(opening) : end], visit=opening == VISIT[0])
+    closing = max(ends, key=ends.__getitem__)
+    opening, closing = VISIT if closing == VISIT[1] else SEARCH
+    return request(last_block(action, opening, closing), visit=opening == VISIT[0])
 
 
 def request(body: str, *, visit: bool) -> WebRequest:
