@@ -4,7 +4,7 @@ Published rows are `conversations` of `from` and `value`; the same texts in `rol
 read too. The system message lists the tools in <tools>, the assistant writes <tool_call>, and what
 the tools answered stands in <tool_response>.
 
-Tags are found by plain search, once from left to right.
+Tags are found as in actions: inside a string of a call's JSON they are text.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from engine.conversations.functions import data_from, tools_in
 from engine.conversations.openai import check_answers, messages_in, untrained_of
 from engine.conversations.types import BrokenRow, Conversation
 from engine.types import ToolSpec
+from toolwright.reading.action_ends import Counted, Grammar, Place, Tags, counted
+from toolwright.reading.actions import call_of
 from toolwright.reading.messages import arguments_in
 
 _ROLES = {
@@ -119,6 +121,8 @@ def _assistant(number: int, text: str) -> Mapping[str, Any]:
                 f'a call of message {number} names no tool: write {{"name", "arguments"}} inside '
                 f"of <{_CALL}>"
             )
+        if "arguments" not in found and (fault := call_of(found).fault):
+            raise BrokenRow(f"message {number}: {fault}")
         arguments = arguments_in(name, found.get("arguments"))
         calls.append({"type": "function", "function": {"name": name, "arguments": arguments}})
     # One line break belongs to the tag: the protocol writes calls in its own way.
@@ -138,22 +142,45 @@ def _answers(number: int, text: str) -> Sequence[str]:
 def _split(number: int, text: str, tag: str) -> tuple[str, list[str]]:
     """What stands before the first <tag>, and what each holds. BrokenRow where one is not closed,
     or where text follows."""
-    opened, closed = f"<{tag}>", f"</{tag}>"
-    before, *pieces = text.split(opened)
-    bodies = []
-    for piece in pieces:
-        body, end, after = piece.partition(closed)
-        if not end:
-            raise BrokenRow(f"message {number} has {opened} without {closed}: close it")
-        if after.strip():
-            raise BrokenRow(
-                f"message {number} has text after {closed}, {after.strip()[:40]!r}: the policy "
-                "stops there; put it before the first call, or away"
-            )
-        bodies.append(body)
-    if closed in before:
-        raise BrokenRow(f"message {number} has {closed} without {opened}: open it")
+    tags = Tags(f"<{tag}>", f"</{tag}>")
+    before, bodies, at = text, [], 0
+    found = counted(text, Grammar(ends=(tags.close,), json=(tags,)))
+    for end, opened in zip(found.ends, _opened_before(found), strict=True):
+        if not opened:
+            raise BrokenRow(f"message {number} has {tags.close} without {tags.open}: open it")
+        if len(opened) > 1:
+            raise BrokenRow(f"message {number} has {tags.open} without {tags.close}: close it")
+        start = opened[0].start
+        if bodies:
+            _check_blank(number, text[at:start], tags.close)
+        else:
+            before = text[:start]
+        bodies.append(text[start + len(tags.open) : end.start])
+        at = end.end
+    if tags.open in text[at:]:
+        raise BrokenRow(f"message {number} has {tags.open} without {tags.close}: close it")
+    if bodies:
+        _check_blank(number, text[at:], tags.close)
     return before, bodies
+
+
+def _opened_before(found: Counted) -> list[list[Place]]:
+    """For each end, the opening tags since the end before."""
+    opened: list[list[Place]] = []
+    waiting = list(reversed(found.opened))
+    for end in found.ends:
+        opened.append([])
+        while waiting and waiting[-1].start < end.start:
+            opened[-1].append(waiting.pop())
+    return opened
+
+
+def _check_blank(number: int, text: str, closed: str) -> None:
+    if text.strip():
+        raise BrokenRow(
+            f"message {number} has text after {closed}, {text.strip()[:40]!r}: the policy stops "
+            "there; put it before the first call, or away"
+        )
 
 
 def _listed(text: str) -> tuple[int, int] | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.types import Call, ToolSpec
-from toolwright.reading.actions import JsonCall, Tags, last_block, last_call
+from toolwright.reading.actions import JsonCall, Tags, last_block, last_call, no_block
 
 
 def read_call(text: str, stop: str, tools: Sequence[ToolSpec]) -> Call:
@@ -59,10 +59,11 @@ def _read_by(tool: ToolSpec, text: str, stop: str) -> tuple[bool, Call]:
     if tool.json_call:
         call = read_json_call(text, tool.open_tag, stop)
         return not call.invalid_reason and call.tool == tool.name, call
-    block = last_block(text, Tags(tool.open_tag, stop))
-    if isinstance(block, str):
-        return False, Call(action=text, tool=tool.name, invalid_reason=block)
-    arguments = {tool.argument: block.body.strip()} if tool.argument else None
+    begin, end = last_block(text, tool.open_tag, stop)
+    if begin < 0:
+        reason = no_block(end, tool.open_tag, stop)
+        return False, Call(action=text, tool=tool.name, invalid_reason=reason)
+    arguments = {tool.argument: text[begin:end].strip()} if tool.argument else None
     return True, Call(action=text, tool=tool.name, arguments=arguments)
 
 

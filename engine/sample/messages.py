@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from engine.protocols import Protocol
@@ -16,7 +17,9 @@ from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
 from engine.rollout.state import Action, State
 from engine.sample.calls import decision_of
+from engine.text.thoughts import begins_inside
 from engine.types import Call, Calls, Codec, Say, ToolSpec
+from toolwright.reading.actions import Tags, calls_in, last_block
 from toolwright.types import Author, Task, ids
 
 
@@ -91,7 +94,8 @@ def _turn(
     for call in calls:
         if call.invalid_reason or call.arguments is None or call.tool not in tools:
             raise Untellable("a call that no tool understood")
-    content = _before_calls(action, calls, tools, protocol, codec)
+    thinking = begins_inside(codec, state.before_action(turn))
+    content = _before_calls(action, calls, tools, protocol, codec, thinking=thinking)
     told: list[Message] = [
         {
             "role": "assistant",
@@ -122,23 +126,27 @@ def _before_calls(
     tools: Mapping[str, ToolSpec],
     protocol: Chat | Tagged,
     codec: Codec,
+    *,
+    thinking: bool,
 ) -> str:
-    """What the policy wrote before its calls. Between and after them nothing may stand."""
+    """What the policy wrote before its calls. Between and after them nothing may stand. thinking:
+    the action begins inside a thought."""
     open_tag, close_tag = protocol.call_tags if isinstance(protocol, Chat) else ("", "")
-    # Under Chat a tool with a tag can be called by its name as well: the stop tells which it was.
-    by_tag = not close_tag or action.stop not in (close_tag, codec.end_of_turn)
-    mark = tools[calls[0].tool].open_tag if by_tag else open_tag
     body = action.text.removesuffix(codec.end_of_turn)
-    at = body.rfind(mark) if len(calls) == 1 else body.find(mark)
-    if not mark or at < 0:
+    # Under Chat a tool with a tag can be called by its name as well: the stop tells which it was.
+    if not close_tag or action.stop not in (close_tag, codec.end_of_turn):
+        mark = tools[calls[0].tool].open_tag
+        begin, _ = last_block(body, mark, action.stop or "") if mark else (-1, -1)
+        if begin < 0:
+            raise Untellable("a call whose beginning is not marked")
+        return body[: begin - len(mark)].rstrip()
+    found = calls_in(body, Tags(open_tag, close_tag), thought=codec.thought, thinking=thinking)
+    if any(one.start < 0 for one in found) or not found:
         raise Untellable("a call whose beginning is not marked")
-    if not by_tag:
-        pieces = body[at:].split(close_tag)
-        if len(pieces) != len(calls) + 1 or any(
-            piece.partition(mark)[0].strip() for piece in (*pieces[1:-1], pieces[-1])
-        ):
-            raise Untellable("text between or after calls")
-    return body[:at].rstrip()
+    between = [body[one.end : other.start] for one, other in pairwise(found)]
+    if len(found) != len(calls) or any(map(str.strip, (*between, body[found[-1].end :]))):
+        raise Untellable("text between or after calls")
+    return body[: found[0].start].rstrip()
 
 
 def _observations(state: State, turn: int, protocol: Chat | Tagged, codec: Codec) -> list[str]:

@@ -132,6 +132,8 @@ class StopDetector:
         self._marks = frozenset(marks)
         self._ends: Ends[StopHit] = Ends(table.grammar, thinking=table.thinking)
         self._follow = not table.grammar.plain
+        self._waits = self._reads = False
+        """As of `_ends`, whose state changes at tags alone; looked up at every chunk."""
         self._unread: list[int] = []
         """Tokens of a call's JSON that `_ends` has not seen."""
         self._rest = ""
@@ -152,10 +154,15 @@ class StopDetector:
     def feed(self, token_ids: Sequence[int]) -> StopHit | None:
         """The first stop that counts, as a position in the whole action. It ends within
         `token_ids`, or before them if it had to wait."""
-        by_token = self._table.by_token
-        if not self._ends.waits and not any(map(self._table.may_end.__getitem__, token_ids)):
-            self._pass(token_ids)
+        table = self._table
+        if not self._waits and not any(map(table.may_end.__getitem__, token_ids)):
+            self._seen += len(token_ids)
+            if table.window:
+                self._tail = [*self._tail, *token_ids][-table.window :]
+            if self._reads:
+                self._unread += token_ids
             return None
+        by_token = table.by_token
         start = 0
         for end, token in enumerate(token_ids):
             if token not in by_token:
@@ -165,10 +172,10 @@ class StopDetector:
                 text = by_token[token]
                 found = StopHit(keep=self._seen + 1, matched_token=token, matched_text=text)
                 self._unread.append(token)
-                before = self._decode(self._tail[-2:]) if self._ends.reads else ""
+                before = self._decode(self._tail[-2:]) if self._reads else ""
                 hit = self._told(self._tag(text, found, before + text, len(before + text)))
-                if self._ends.waits and hit is None:
-                    hit = self._told(self._ends.text(self._text_up_to(0)))
+                if self._waits and hit is None:
+                    hit = self._told(self._read_on())
                 self._pass((token,), read=True)
             if hit is not None:
                 return hit
@@ -180,7 +187,7 @@ class StopDetector:
         if not token_ids:
             return None
         may_end = self._table.may_end
-        follow = self._ends.waits
+        follow = self._waits
         if not follow and any(map(may_end.__getitem__, token_ids)):
             text = self._decode([*self._tail, *token_ids])
             follow = any(map(text.__contains__, self._searched))
@@ -194,8 +201,8 @@ class StopDetector:
                 hit = self._ends_at(window, self._seen + 1)
                 if hit is not None:
                     return hit
-            if self._ends.waits:
-                hit = self._told(self._ends.text(self._text_up_to(0)))
+            if self._waits:
+                hit = self._told(self._read_on())
                 if hit is not None:
                     return hit
             self._pass((token,), read=True)
@@ -229,13 +236,20 @@ class StopDetector:
             return [hit]
         ends = self._ends
         found: list[StopHit] = []
-        if ends.reads and not ends.waits and text[: end - len(tag)].endswith("\n"):
+        if self._reads and not self._waits and text[: end - len(tag)].endswith("\n"):
             ends.outside()  # a line break in a string is not JSON
-        elif ends.reads:
+        elif self._reads:
             found += ends.text(self._text_up_to(len(text) - end + len(tag)))
         found += ends.tag(tag, hit)
+        self._waits, self._reads = ends.waits, ends.reads
         self._unread.clear()
-        self._rest = text[end:] if ends.reads else ""
+        self._rest = text[end:] if self._reads else ""
+        return found
+
+    def _read_on(self) -> list[StopHit]:
+        """Gives the newest text to the rule, because a stop waits for it."""
+        found = self._ends.text(self._text_up_to(0))
+        self._waits, self._reads = self._ends.waits, self._ends.reads
         return found
 
     def _text_up_to(self, rest: int) -> str:
@@ -256,9 +270,9 @@ class StopDetector:
 
     def _pass(self, token_ids: Sequence[int], *, read: bool = False) -> None:
         """Counts tokens as seen. `read`: they are in `_unread` if they are needed."""
-        if self._ends.reads and not read:
+        if self._reads and not read:
             self._unread += token_ids
-        elif not self._ends.reads:
+        elif not self._reads:
             self._unread.clear()
         self._seen += len(token_ids)
         size = self._table.window

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from toolwright.reading.actions import Tags, calls_in
 from toolwright.reading.answers import last_block, last_box
 
 ANSWER, CALL = "answer", "tool_call"
@@ -66,16 +67,14 @@ def said_in(text: str) -> str | None:
 
 def without_calls(text: str) -> str:
     """An action without what stands in its calls; one that never closes takes the rest."""
+    tags = Tags(f"<{CALL}>", f"</{CALL}>")
     kept = []
-    opening, closing = f"<{CALL}>", f"</{CALL}>"
-    start = 0
-    while (opened := text.find(opening, start)) >= 0:
-        kept.append(text[start:opened])
-        closed = text.find(closing, opened)
-        if closed < 0:
-            return "".join(kept)
-        start = closed + len(closing)
-    return "".join([*kept, text[start:]])
+    at = 0
+    for call in calls_in(text, tags):
+        if call.start >= 0:
+            kept.append(text[at : call.start])
+            at = call.end
+    return "".join([*kept, text[at:].partition(tags.open)[0]])
 
 
 def _sentence(text: str) -> str | None:

@@ -13,6 +13,7 @@ from answers import CALL, final_answer, intermediate_answer
 
 from engine.protocols.actions import read_json_call
 from toolwright.json_data import canonical
+from toolwright.reading.actions import Tags, calls_in
 from toolwright.types import CallOutcome, CallRecord, StopReason, ToolErrorKind, Trajectory
 
 UNKNOWN_TOOL = "unknown_tool"
@@ -95,7 +96,8 @@ def _call(call: CallRecord) -> TraceCall:
 def _unread(action: str) -> str:
     """A call that cannot be read, from its opening tag on: thoughts before it, which differ, do not
     make it another one."""
-    return action[max(action.rfind(f"<{CALL}>"), 0) :]
+    found = calls_in(action, Tags(f"<{CALL}>", f"</{CALL}>"))
+    return action[max(found[-1].start, 0) :] if found else action
 
 
 def _names_no_tool(outcome: CallOutcome) -> bool:

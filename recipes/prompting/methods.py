@@ -17,6 +17,7 @@ from protocol import (
 
 from engine.protocols.conversation import nothing_done
 from engine.types import Answer, Codec, Decision, Say, View
+from toolwright.reading import actions
 from toolwright.reading.answers import last_block
 from toolwright.types import Author
 
@@ -104,7 +105,8 @@ class SearchO1(Prompting):
         if stop == SEARCH_CLOSE:
             if made >= self._searches:
                 return Say(text=prompts.SEARCH_O1_ENOUGH)
-            query = last_block(text, "search")
+            begin, end = actions.last_block(text, SEARCH_OPEN, SEARCH_CLOSE)
+            query = text[begin:end].strip() if begin >= 0 else ""
             return self.search(text, query) if query else Say(text=prompts.SEARCH_O1_GO_ON)
         if stop == "</notes>":
             left = made < self._searches

@@ -10,11 +10,11 @@ section 3.1, prompts of appendix F; its tags differ between prompts, hence `Tags
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 from itertools import pairwise
 
+from toolwright.reading.actions import call_in
 from toolwright.reading.answers import last_box
 
 PLACEHOLDERS = frozenset({"", "...", "…", "answer", "your answer", "final answer"})
@@ -95,12 +95,5 @@ def _inside(text: str, name: str, start: int, end: int) -> str:
 
 
 def _is_call(text: str) -> bool:
-    try:
-        call = json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return (
-        isinstance(call, dict)
-        and isinstance(call.get("name"), str)
-        and isinstance(call.get("arguments"), dict)
-    )
+    call = call_in(text)
+    return not call.fault and call.given

@@ -9,10 +9,10 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from toolsvc.types import ActionFormat, Descriptor, JsonCallFormat, TagFormat
+from toolsvc.types import ActionFormat, Descriptor, JsonCallFormat, RawFormat, TagFormat
 from toolwright.reading import actions as reading
 from toolwright.reading.action_ends import Grammar, counted
 from toolwright.reading.actions import JsonCall, Tags
@@ -34,15 +34,29 @@ def find_tool(
     it to the tool. The first that does is the one.
     """
     tools = list(tools)
+    best, best_at = "", -1
+    ends: Mapping[str, int] = {}
+    for tool in tools:
+        close = _closing(tool.format)
+        if close is not None and close not in ends:
+            ends = {**ends, close: action.rfind(close)}
+    if len(ends) > 1 and sum(at >= 0 for at in ends.values()) > 1:
+        json = [tool.format for tool in tools if isinstance(tool.format, JsonCallFormat)]
+        ends = last_ends(action, ends, [Tags(form.open, form.close) for form in json])
     named: dict[JsonCallFormat, JsonCall] = {}
-    for tool in _by_their_ends(action, tools):
+    for tool in tools:
         form = tool.format
-        if not isinstance(form, JsonCallFormat):
-            return tool.name
-        if form not in named:  # read once, however many tools are called in JSON
-            named[form] = reading.last_call(action, Tags(form.open, form.close))
-        if named[form].name == tool.name:
-            return tool.name
+        at = ends.get(_closing(form) or "", -1)
+        if at <= best_at:
+            continue
+        if isinstance(form, JsonCallFormat):
+            if form not in named:  # read once, however many tools are called in JSON
+                named[form] = reading.last_call(action, Tags(form.open, form.close))
+            if named[form].name != tool.name:
+                continue
+        best, best_at = tool.name, at
+    if best:
+        return best
     for tool in tools:
         if _closing(tool.format) is None and accepts(tool.name):
             return tool.name
@@ -52,15 +66,6 @@ def find_tool(
     wanted = ", ".join(tool.name for tool in tools)
     why = f" ({fault})" if fault else ""
     raise InvalidAction(f"the action calls none of the tools: {wanted}{why}")
-
-
-def _by_their_ends(action: str, tools: Sequence[Descriptor]) -> list[Descriptor]:
-    """The tools with marks that the action holds; the one whose closing mark ends last, first."""
-    closing = [close for tool in tools if (close := _closing(tool.format))]
-    json = [tool.format for tool in tools if isinstance(tool.format, JsonCallFormat)]
-    ends = last_ends(action, closing, [Tags(form.open, form.close) for form in json])
-    found = [tool for tool in tools if (_closing(tool.format) or "") in ends]
-    return sorted(found, key=lambda tool: -ends[_closing(tool.format) or ""])
 
 
 def last_ends(action: str, closing: Iterable[str], json: Iterable[Tags] = ()) -> Mapping[str, int]:
@@ -96,15 +101,15 @@ def read_or_keep(action: str, tool: Descriptor) -> dict[str, Any]:
 
 
 def _closing(form: ActionFormat) -> str | None:
-    return form.close if isinstance(form, TagFormat | JsonCallFormat) else None
+    return None if isinstance(form, RawFormat) else form.close
 
 
 def last_block(action: str, opening: str, closing: str) -> str:
     """What stands between the marks that end last. InvalidAction if there are none."""
-    block = reading.last_block(action, Tags(opening, closing))
-    if isinstance(block, str):
-        raise InvalidAction(block)
-    return block.body
+    begin, end = reading.last_block(action, opening, closing)
+    if begin < 0:
+        raise InvalidAction(reading.no_block(end, opening, closing))
+    return action[begin:end]
 
 
 def last_call(action: str, opening: str, closing: str) -> tuple[str, dict[str, Any]]:

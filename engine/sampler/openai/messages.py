@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.protocols.actions import read_json_call
 from engine.text.turns import Turn, TurnCodec
+from toolwright.reading.actions import Tags, calls_in
 
 Message = dict[str, Any]
 Span = tuple[int, int]
@@ -137,22 +137,20 @@ def _answers_after(messages: Sequence[Message], number: int) -> int:
 
 def _split_calls(text: str, tags: tuple[str, str], name: str) -> tuple[str, list[Message]]:
     """(text before the first call, the calls); no calls where one of them cannot be read."""
-    opened, closed = tags
-    before, tag, rest = text.partition(opened)
+    found = calls_in(text, Tags(*tags))
     calls: list[Message] = []
-    for piece in rest.split(closed)[:-1]:
-        call = read_json_call(opened + piece.rpartition(opened)[2] + closed, opened, closed)
-        if call.invalid_reason or call.arguments is None:
+    for one in found:
+        if one.call.arguments is None:
             return text, []
-        arguments = json.dumps(dict(call.arguments), ensure_ascii=False)
+        arguments = json.dumps(dict(one.call.arguments), ensure_ascii=False)
         calls.append(
             {
                 "id": f"{name}_{len(calls)}",
                 "type": "function",
-                "function": {"name": call.tool, "arguments": arguments},
+                "function": {"name": one.call.name, "arguments": arguments},
             }
         )
-    return (before.rstrip(), calls) if tag and calls else (text, [])
+    return (text[: found[0].start].rstrip(), calls) if calls else (text, [])
 
 
 def _sendable(message: Message) -> Message:

@@ -22,7 +22,7 @@ from toolwright.reading.action_ends import Grammar, Place, Tags, counted
 from toolwright.reading.json_bounds import OutOfBounds, read_json
 
 __all__ = [
-    "Block",
+    "CallBlock",
     "JsonCall",
     "Tags",
     "call_in",
@@ -30,6 +30,7 @@ __all__ = [
     "calls_in",
     "last_block",
     "last_call",
+    "no_block",
     "python_blocks",
 ]
 
@@ -51,14 +52,6 @@ class JsonCall(NamedTuple):
     """Why it is no call, or "". The policy may read it."""
 
 
-class Block(NamedTuple):
-    """A block of a text: text[start:end] with its tags, `body` without them."""
-
-    start: int
-    end: int
-    body: str
-
-
 class CallBlock(NamedTuple):
     """A block that should be a call. `piece`: the text from the end of the block before."""
 
@@ -69,16 +62,22 @@ class CallBlock(NamedTuple):
     call: JsonCall
 
 
-def last_block(text: str, tags: Tags) -> Block | str:
-    """The block that ends last. A text says why there is none."""
-    end = text.rfind(tags.close)
+def last_block(text: str, opening: str, closing: str) -> tuple[int, int]:
+    """Where the body of the block that ends last begins and ends. (-1, end) if nothing opens it,
+    (-1, -1) if nothing closes it."""
+    end = text.rfind(closing)
     if end < 0:
-        return f"the action has no {tags.open}...{tags.close} block"
-    before = text.rfind(tags.close, 0, end)
-    start = text.find(tags.open, before + len(tags.close) if before >= 0 else 0, end)
-    if start < 0:
-        return f"{tags.close} without {tags.open}"
-    return Block(start, end + len(tags.close), text[start + len(tags.open) : end])
+        return -1, -1
+    before = text.rfind(closing, 0, end)
+    start = text.find(opening, before + len(closing) if before >= 0 else 0, end)
+    return (start + len(opening), end) if start >= 0 else (-1, end)
+
+
+def no_block(end: int, opening: str, closing: str) -> str:
+    """Why `last_block` found none, for the policy."""
+    if end >= 0:
+        return f"{closing} without {opening}"
+    return f"the action has no {opening}...{closing} block"
 
 
 def last_call(text: str, tags: Tags) -> JsonCall:
@@ -90,16 +89,31 @@ def last_call(text: str, tags: Tags) -> JsonCall:
             call = call_in(text[start + len(tags.open) : end])
             if not call.fault:
                 return call
-    found = calls_in(text, tags)
-    if not found:
-        return JsonCall(fault=f"the action has no {tags.open}...{tags.close} block")
-    return found[-1].call
+    found = counted(text, Grammar(ends=(tags.close,), json=(tags,)))
+    if not found.ends:
+        return JsonCall(fault=no_block(-1, *tags))
+    last = found.ends[-1]
+    at = found.ends[-2].end if len(found.ends) > 1 else 0
+    opened = [place for place in found.opened if at <= place.start < last.start]
+    return _call_block(text, at, opened[-1] if opened else None, last, tags).call
 
 
-def calls_in(text: str, tags: Tags, most: int | None = None) -> list[CallBlock]:
-    """The blocks of calls in order, at most the first `most`."""
-    found = counted(text, Grammar(ends=(tags.close,), json=(tags,)), most=most)
-    calls: list[CallBlock] = []
+def calls_in(
+    text: str,
+    tags: Tags,
+    most: int | None = None,
+    *,
+    thought: Tags | None = None,
+    thinking: bool = False,
+) -> list[CallBlock]:
+    """The blocks of calls in order, at most the first `most`. thought, thinking: see `counted`; a
+    call drafted in a thought is not a call."""
+    calls = _whole_calls(text, tags, most) if thought is None else None
+    if calls is not None:
+        return calls
+    grammar = Grammar(ends=(tags.close,), json=(tags,), thought=thought)
+    found = counted(text, grammar, thinking=thinking, most=most)
+    calls = []
     opened = iter((*found.opened, None))
     opening = next(opened)
     at = 0
@@ -113,11 +127,27 @@ def calls_in(text: str, tags: Tags, most: int | None = None) -> list[CallBlock]:
     return calls
 
 
+def _whole_calls(text: str, tags: Tags, most: int | None) -> list[CallBlock] | None:
+    """The calls of a text in which each closing tag follows whole JSON; None for another text.
+    Most texts are such, and the library reads them quicker than `counted`."""
+    calls: list[CallBlock] = []
+    at = 0
+    while (end := text.find(tags.close, at)) >= 0 and len(calls) != most:
+        start = text.find(tags.open, at, end)
+        call = call_in(text[start + len(tags.open) : end]) if start >= 0 else None
+        if call is None or call.fault:
+            return None
+        after = end + len(tags.close)
+        calls.append(CallBlock(text[at:after], start, after, call))
+        at = after
+    return calls
+
+
 def _call_block(text: str, at: int, opening: Place | None, end: Place, tags: Tags) -> CallBlock:
     """The block between the end of the one before, `at`, and its own closing tag, `end`."""
     start = opening.start if opening is not None else text.find(tags.open, at, end.start)
     if start < 0:
-        call = JsonCall(fault=f"{tags.close} without {tags.open}")
+        call = JsonCall(fault=no_block(end.start, *tags))
     else:
         call = call_in(text[start + len(tags.open) : end.start])
         later = text.rfind(tags.open, start + 1, end.start) if call.fault else -1

@@ -28,7 +28,7 @@ def read_json(text: str) -> Any:
     """The value that the text is. OutOfBounds for what is no JSON, and for a value that
     `check_values` refuses."""
     try:
-        found = json.loads(text, parse_constant=_no_constant)
+        found = _DECODER.decode(text)
     except RecursionError:
         raise OutOfBounds(f"nested more than {MOST_DEPTH} levels deep") from None
     except ValueError as error:
@@ -45,17 +45,23 @@ def check_values(value: Any) -> None:
     seen = 1
     while waiting:
         one, depth = waiting.pop()
-        if isinstance(one, str):
+        kind = type(one)
+        if kind is str:
+            if not one.isascii():
+                _check_text(one)
+        elif kind is bool or one is None:
+            pass
+        elif isinstance(one, str):
             _check_text(one)
-        elif isinstance(one, int | float):
+        elif kind is int or kind is float or isinstance(one, int | float):
             _check_number(one)
-        elif isinstance(one, Mapping | list | tuple):
+        elif kind is dict or kind is list or isinstance(one, Mapping | list | tuple):
             seen += len(one)
             if depth >= MOST_DEPTH:
                 raise OutOfBounds(f"nested more than {MOST_DEPTH} levels deep")
             if seen > MOST_VALUES:
                 raise OutOfBounds(f"more than {MOST_VALUES} values")
-            if isinstance(one, Mapping):
+            if kind is dict or isinstance(one, Mapping):
                 for name in one:
                     _check_text(name)
                 one = one.values()
@@ -86,3 +92,7 @@ def _check_number(number: float) -> None:
 
 def _no_constant(name: str) -> None:
     raise OutOfBounds(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
+"""One for all texts: `json.loads` would make one for each."""

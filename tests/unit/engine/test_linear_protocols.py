@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from engine.protocols import chat
 from engine.protocols.actions import read_call, read_json_call
 from engine.protocols.chat import MOST_CALLS, Chat
 from engine.protocols.tagged import Tagged
@@ -13,6 +12,8 @@ from engine.types import Calls, ToolSpec
 from tests.support.codecs import END, ToyCodec
 from tests.support.linear import assert_linear
 from tests.support.views import view_of
+from toolwright.reading import actions
+from toolwright.reading.actions import call_in
 
 pytestmark = pytest.mark.alone
 
@@ -67,12 +68,12 @@ def test_an_action_of_nothing_but_calls_is_read_up_to_a_bound(
     def counting(*arguments: Any) -> Any:
         nonlocal read
         read += 1
-        return read_json_call(*arguments)
+        return call_in(*arguments)
 
-    monkeypatch.setattr(chat, "read_json_call", counting)
+    monkeypatch.setattr(actions, "call_in", counting)
     decision = Chat(parallel=True).decide(CALL * 20_000, "</tool_call>", VIEW, TOY)
     assert isinstance(decision, Calls)
-    assert read == MOST_CALLS
+    assert read == MOST_CALLS + 1
     assert "more than" in decision.calls[-1].invalid_reason
     # The calls at an earlier mark begin those of a later one.
     fewer = Chat(parallel=True).decide(CALL * (MOST_CALLS + 1), "</tool_call>", VIEW, TOY)

@@ -129,9 +129,9 @@ def test_a_search_for_nothing_is_none(part: Part, text: str) -> None:
     assert part("prompts.SEARCH_O1_GO_ON") in talk.text
 
 
-def test_the_last_query_of_an_action_counts(part: Part) -> None:
-    talk = Talk(part("methods.SearchO1")(), ["<search> one <search> two </search>"])
-    assert talk.queries == ["two"]
+def test_a_query_may_hold_its_own_opening_tag(part: Part) -> None:
+    talk = Talk(part("methods.SearchO1")(), ["<search> what is <search> in HTML </search>"])
+    assert talk.queries == ["what is <search> in HTML"]
 
 
 def test_react_goes_by_lines(part: Part) -> None:

@@ -249,7 +249,7 @@ HOSTILE = [
     [
         lambda text: calls_in(text, CALL),
         lambda text: last_call(text, CALL),
-        lambda text: last_block(text, CALL),
+        lambda text: last_block(text, *CALL),
         lambda text: counted(text, GRAMMAR),
         lambda text: spoken(text, GRAMMAR, thinking=True),
         lambda text: list(python_blocks(text)),
