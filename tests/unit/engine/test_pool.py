@@ -26,6 +26,7 @@ from tests.support.codecs import END, ToyCodec
 from tests.support.net import free_port
 from tests.support.waiting import ToldClock, holds_for, until
 from tests.unit.engine.test_sampler_wire import event
+from toolwright.reading.action_ends import Tags
 from toolwright.recipe import Sampler
 from toolwright.types import FinishKind, FinishReason, SamplingParams, WeightVersion
 
@@ -118,20 +119,45 @@ class Server:
 
 
 @asynccontextmanager
-async def pool_of(*servers: Server, **table: Any) -> AsyncIterator[SamplerPool]:
+async def pool_of(
+    *servers: Server, codec: ToyCodec = CODEC, **table: Any
+) -> AsyncIterator[SamplerPool]:
     """A pool whose servers are in order."""
     async with AsyncExitStack() as stack:
         for server in servers:
             await stack.enter_async_context(server.running())
         made = SamplerPool(
             Sampler(endpoints=tuple(server.url for server in servers), **table),
-            CODEC,
+            codec,
             vocab_size=300,
         )
         stack.push_async_callback(made.close)
         await made.open()
         await WeightControl(made, pause_mode="retract").put_in_order(VERSION, Path("/w"))
         yield made
+
+
+async def test_a_server_that_stops_inside_a_string_goes_on() -> None:
+    """Its stop is text of the call's JSON; the next request has it in its prompt."""
+    close = "</tool_call>"
+    codec = ToyCodec(close)
+    reply = codec.encode(f'<tool_call>{{"name": "note", "arguments": {{"a": "{close}"}}}}{close}')
+    token = codec.token_id(close)
+
+    def answer(body: dict[str, Any]) -> bytes:
+        said = len(body["input_ids"]) - 3
+        rest = reply[said : reply.index(token, said) + 1]
+        pairs = [[-0.5, one, None] for one in rest]
+        finish = {"type": "stop", "matched": token}
+        return sse(event(rest, len(rest), finish=finish, pairs=pairs), b"[DONE]")
+
+    server = Server(answer)
+    async with pool_of(server, codec=codec) as pool:
+        table = StopTable([close, END], codec, json_calls=[Tags("<tool_call>", close)])
+        generated = await ask(pool, stops=table, max_new_tokens=200)
+    assert list(generated.token_ids) == reply
+    assert generated.stop == close
+    assert len(server.asked) == 2
 
 
 async def ask(pool: SamplerPool, key: str = "t", **changes: Any) -> Generated:
