@@ -11,9 +11,12 @@ section 3.1, prompts of appendix F; its tags differ between prompts, hence `Tags
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from toolwright.reading import action_ends
+from toolwright.reading.action_ends import Grammar, counted
 from toolwright.reading.actions import call_in
 from toolwright.reading.answers import last_box
 
@@ -37,8 +40,9 @@ def violations(text: str, tags: Tags = Tags()) -> list[str]:
     """What is wrong with a step, in this order: unpaired_TAG, need_one_TAG, need_one_action, order,
     subtask_id, tool_json, no_boxed. Empty: nothing."""
     names = (tags.subtask, tags.thinking, tags.call, tags.answer)
-    opened = {name: _places(text, f"<{name}>") for name in names}
-    closed = {name: _places(text, f"</{name}>") for name in names}
+    places = _places(text, names, tags.call)
+    opened = {name: places[f"<{name}>"] for name in names}
+    closed = {name: places[f"</{name}>"] for name in names}
     found = [f"unpaired_{name}" for name in names if not _paired(opened[name], closed[name])]
     if found:
         return found
@@ -77,8 +81,15 @@ def final_answer(text: str, tags: Tags = Tags()) -> str | None:
     return boxed(text[start:].partition(f"</{tags.answer}>")[0])
 
 
-def _places(text: str, word: str) -> list[int]:
-    return [found.start() for found in re.finditer(re.escape(word), text)]
+def _places(text: str, names: Sequence[str], call: str) -> dict[str, list[int]]:
+    """Where each tag stands. Inside a string of a call's JSON, a tag is text."""
+    places: dict[str, list[int]] = {}
+    for name in names:
+        places |= {f"<{name}>": [], f"</{name}>": []}
+    json = (action_ends.Tags(f"<{call}>", f"</{call}>"),)
+    for place in counted(text, Grammar(ends=tuple(places), json=json)).ends:
+        places[place.tag].append(place.start)
+    return places
 
 
 def _paired(opened: list[int], closed: list[int]) -> bool:

@@ -14,6 +14,7 @@ HEAD = "<subtask>ST1: x</subtask><thinking>y</thinking>"
     ("text", "found"),
     [
         (HEAD + CALL, []),
+        (HEAD + CALL.replace("{}", '{"code": "<tool_call></tool_call></answer>"}'), []),
         (HEAD.replace("ST1: x", "ST_12") + CALL, []),
         (HEAD.replace("ST1: x", "step 1") + CALL, ["subtask_id"]),
         ("<thinking>y</thinking><subtask>ST1</subtask>" + CALL, ["order"]),
