@@ -143,7 +143,11 @@ def _split(number: int, text: str, tag: str) -> tuple[str, list[str]]:
     """What stands before the first <tag>, and what each holds. BrokenRow where one is not closed,
     or where text follows."""
     tags = Tags(f"<{tag}>", f"</{tag}>")
-    before, bodies, at = text, [], 0
+    opens, closes = text.find(tags.open), text.find(tags.close)
+    if closes >= 0 and not 0 <= opens < closes:
+        raise BrokenRow(f"message {number} has {tags.close} without {tags.open}: open it")
+    before, at = text, 0
+    bodies: list[str] = []
     found = counted(text, Grammar(ends=(tags.close,), json=(tags,)))
     for end, opened in zip(found.ends, _opened_before(found), strict=True):
         if not opened:

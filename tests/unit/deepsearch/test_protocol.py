@@ -52,7 +52,7 @@ def test_both_tools_stop_an_action_and_an_answer_does_not(part: Part) -> None:
         ("<python>\nprint(1)\n</python>", "python", "print(1)"),
         ("<search>area <python>print(2)</python>", "python", "print(2)"),
         ("<python>print(3) <search>Chad</search>", "web_search", "Chad"),
-        ("<python>a <python>print(4)</python>", "python", "print(4)"),
+        ("<python>print('<python>')</python>", "python", "print('<python>')"),
         ("<answer>5</answer> or <search>Chad</search>", "web_search", "Chad"),
         ("<search></search>", "web_search", ""),
         ("<python>日本 \U0001f600</python>", "python", "日本 \U0001f600"),
@@ -72,7 +72,7 @@ def test_a_closing_tag_without_its_opening_one_is_told(part: Part, stop: str) ->
     other = "<search>" if stop == PYTHON_END else "<python>"
     for text in (stop, f"{other}print(1){stop}"):
         opening = stop.replace("/", "")
-        assert call_of(part, text, stop).invalid_reason == f"no {opening}"
+        assert call_of(part, text, stop).invalid_reason == f"{stop} without {opening}"
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,13 @@ from engine.protocols.actions import read_call, read_json_call
 from engine.protocols.chat import Chat
 from engine.types import ToolSpec
 from tests.support.codecs import END, ToyCodec
-from tests.support.linear import assert_linear
 from tests.support.views import view_of
 from toolsvc.plugin.actions import InvalidAction, find_tool, parse_arguments
 from toolsvc.plugin.tool import Tool
 from toolsvc.tools.python import fenced_code
 from toolsvc.types import JsonCallFormat, TagFormat
-from toolwright.reading.action_ends import Grammar, Tags, counted, spoken
-from toolwright.reading.actions import calls_in, last_block, last_call, python_blocks
+from toolwright.reading.action_ends import Grammar, Tags, spoken
+from toolwright.reading.actions import calls_in, python_blocks
 from toolwright.reading.json_prefix import JsonPrefix
 
 pytestmark = pytest.mark.quick
@@ -235,27 +234,3 @@ def test_json_is_followed_as_the_library_reads_it() -> None:
         once.feed(text)
         assert pieces.complete == once.complete == whole, text
     assert objects > 100
-
-
-HOSTILE = [
-    "<tool_call>", "</tool_call>", '<tool_call>{"', '<tool_call>{"a": "</tool_call>', "<think>",
-    '</tool_call><tool_call>{["," ', "<think></think>", '<tool_call>{"a": 9', "\\", '{"a":[',
-    '```python\n\\"""\n```\n', "```python\n'''\n```\n", "```\n", "```python\n", "~`", "'", '"""',
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "read",
-    [
-        lambda text: calls_in(text, CALL),
-        lambda text: last_call(text, CALL),
-        lambda text: last_block(text, *CALL),
-        lambda text: counted(text, GRAMMAR),
-        lambda text: spoken(text, GRAMMAR, thinking=True),
-        lambda text: list(python_blocks(text)),
-        lambda text: JsonPrefix().feed('{"' + text),
-    ],
-    ids=["calls", "last-call", "last-block", "counted", "spoken", "python", "json"],
-)
-def test_a_megabyte_of_tags_is_read_in_linear_time(read: object) -> None:
-    assert_linear(read, texts=HOSTILE)  # type: ignore[arg-type]
