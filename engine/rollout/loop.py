@@ -44,6 +44,7 @@ from engine.rollout.state import State
 from engine.sampler.action import OnMark
 from engine.sampler.stops import StopTable
 from engine.text.cut import stop_cut
+from engine.text.turn_end import canonical_end
 from engine.timelimit import TimeLimit
 from engine.tools.calls import PendingCall, Reply, refused
 from engine.tools.environment import Environment
@@ -285,9 +286,8 @@ class Rollout:
         """Made anew only when calls have made tools."""
         if self._stops is None or self._stops[0] != tools:
             protocol, codec = self._rules.protocol, self._rules.codec
-            table = StopTable(
-                protocol.stops(tools, codec), codec, marks=protocol.marks(tools, codec)
-            )
+            stops = (*protocol.stops(tools, codec), *codec.turn_ends)
+            table = StopTable(stops, codec, marks=protocol.marks(tools, codec))
             self._stops = tools, table
         return self._stops[1]
 
@@ -321,6 +321,8 @@ class Rollout:
         whole = codec.decode(generated.token_ids)
         # The token that holds the stop's end may hold more: the ids keep it, the action does not.
         text, _, _ = stop_cut(whole, [generated.stop] if generated.stop else [])
+        stop = generated.stop if generated.finish.kind is FinishKind.STOP else None
+        text, stop = canonical_end(text, stop, codec)
         mark = codec.image_mark
         learnt: tuple[int, ...] = ()
         if mark is not None and state.images:
@@ -341,7 +343,8 @@ class Rollout:
                 versions=generated.versions,
                 finish=generated.finish,
                 text=text,
-                stop=generated.stop if generated.finish.kind is FinishKind.STOP else None,
+                stop=stop,
+                ends_turn=stop == codec.end_of_turn,
                 image_tokens=learnt,
                 seconds=(acted_ns - asked_ns) / 1e9,
                 asked_ns=asked_ns,

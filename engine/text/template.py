@@ -11,16 +11,16 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError
 from jinja2.ext import Extension
+from jinja2.meta import find_undeclared_variables
 from jinja2.nodes import Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from toolwright.model.model_folder import chat_templates
+from toolwright.recipe import TEMPLATE_NAMES
 
 _TEMPLATE_FAILS = (
     TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError,
@@ -32,11 +32,18 @@ _WITH_TOOLS = "tool_use"
 
 
 class ChatTemplate:
-    """`sources` are the templates by name; most folders have one, "default", some have none."""
+    """`sources` are the templates by name; most folders have one, "default", some have none.
+    variables: the recipe's policy.template."""
 
-    def __init__(self, sources: Mapping[str, str], special_tokens: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        sources: Mapping[str, str],
+        special_tokens: Mapping[str, str],
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
         self.sources = dict(sources)
         self._special_tokens = dict(special_tokens)
+        self._variables = dict(variables or {})
         self._compiled: dict[str, Template] = {}
 
     def render(
@@ -62,7 +69,7 @@ class ChatTemplate:
                     )
         try:
             return self._template(name).render(
-                **self._special_tokens,
+                **{**self._special_tokens, **self._variables},
                 messages=[dict(message) for message in messages],
                 tools=[dict(tool) for tool in tools] if tools else None,
                 documents=None,
@@ -71,26 +78,22 @@ class ChatTemplate:
         except _TEMPLATE_FAILS as error:
             raise ValueError(f"the chat template does not take the messages: {error}") from error
 
+    def names(self) -> frozenset[str]:
+        """Names that the templates read from the recipe. Raises ValueError for broken syntax."""
+        environment = _environment()
+        found: set[str] = set()
+        try:
+            for source in self.sources.values():
+                found |= find_undeclared_variables(environment.parse(source))
+        except TemplateError as error:
+            raise ValueError(f"the chat template cannot be read: {error}") from error
+        known = {*TEMPLATE_NAMES} | self._special_tokens.keys() | environment.globals.keys()
+        return frozenset(one for one in found - known if not one.endswith("_token"))
+
     def _template(self, name: str) -> Template:
         if name not in self._compiled:
             self._compiled[name] = _environment().from_string(self.sources[name])
         return self._compiled[name]
-
-
-def read_template(folder: Path, tokenizer_config: Mapping[str, Any]) -> ChatTemplate:
-    """The folder's, with the special tokens' texts."""
-    return ChatTemplate(chat_templates(folder, tokenizer_config), special_tokens(tokenizer_config))
-
-
-def special_tokens(tokenizer_config: Mapping[str, Any]) -> dict[str, str]:
-    """Texts of eos_token, pad_token and so on; the configuration writes some as objects."""
-    found = {}
-    for name, value in tokenizer_config.items():
-        if name.endswith("_token"):
-            text = value.get("content") if isinstance(value, Mapping) else value
-            if isinstance(text, str):
-                found[name] = text
-    return found
 
 
 class _Generation(Extension):

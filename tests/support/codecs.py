@@ -15,6 +15,7 @@ class ToyCodec:
     """
 
     end_of_turn = END
+    turn_ends = (END,)
     image_mark = None
     vocab_size = 512
     hash = "toy"

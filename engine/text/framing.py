@@ -1,0 +1,167 @@
+"""What a chat template writes around observations, and whether rollouts agree with it. Pure.
+
+A rollout never renders a conversation again: it appends the frame of an observation, which is found
+once by rendering a sentinel. This module finds frames, the way in which a template writes a tool's
+text (as it is, trimmed, as JSON), and what would differ if the conversation were rendered anew.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from engine.types import Codec
+
+_ACTION = "toolwright-action-sentinel"
+_OBSERVATION = "toolwright-observation-sentinel"
+_PROBE = ' \n<p> "quoted" back\\slash\nnext\tline \u00e9 {x} & \n '
+"""What templates change where they change anything: blanks at the edges, quotes, escapes."""
+_CALL_ID = "call00000"
+"""Mistral refuses ids of another form."""
+_THOUGHT = re.compile(r"(?:<think>)?[^<>]{0,200}</think>\s*")
+SHOWN = 60
+"""Characters of a difference in a sentence."""
+
+Write = Callable[[str], str]
+
+
+def _as_json(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _as_ascii_json(text: str) -> str:
+    return json.dumps(text)[1:-1]
+
+
+def _out_of_json(text: str) -> str:
+    return str(json.loads(f'"{text}"', strict=False))
+
+
+WRITERS: tuple[tuple[Write, Write], ...] = (
+    (str, str),
+    (str.strip, str),
+    (_as_json, _out_of_json),
+    (_as_ascii_json, _out_of_json),
+    (lambda text: _as_json(text.strip()), _out_of_json),
+)
+"""Ways in which templates write a tool's text, each with its inverse. The quotation marks around
+JSON belong to the frame."""
+
+TemplateClass = Literal["append-only", "strips thinking", "not splittable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """Texts before an observation, between two of one turn, and after the last, up to the next
+    generation prompt. write: turns an observation into what the template writes. read: the inverse;
+    raises ValueError for a text that was cut inside an escape."""
+
+    before: str
+    between: str
+    after: str
+    write: Write
+    read: Write
+
+
+def find_frame(codec: Codec, role: str) -> Frame:
+    """Frame of observations with this role.
+
+    Raises ValueError if the template refuses the messages, leaves an observation out, or changes
+    its text in an unknown way.
+    """
+    refused: ValueError | None = None
+    for extra in ({}, {"tool_call_id": _CALL_ID, "name": "tool"}):
+        observed = {"role": role, "content": _OBSERVATION, **extra}
+        opening = [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": _ACTION},
+        ]
+        try:
+            # Searched in one rendering: templates write a last assistant message in another way
+            # than one that more follows, Qwen3 with an empty thinking block.
+            whole = codec.chat([*opening, observed])
+            probed = codec.chat([*opening, {**observed, "content": _PROBE}])
+        except ValueError as error:
+            refused = refused or error
+            continue
+        head, _, rest = whole.partition(_ACTION)
+        before, found, after = rest.partition(_OBSERVATION)
+        if not found:
+            raise ValueError(f"the chat template writes no message of role {role!r}")
+        lead = head + _ACTION + before
+        write, read = _writer(probed, lead, after)
+        between = _between(codec, opening, observed)
+        return Frame(before=before, between=between, after=after, write=write, read=read)
+    raise refused or AssertionError("two ways were tried")
+
+
+def _between(codec: Codec, opening: list[dict[str, str]], observed: Mapping[str, Any]) -> str:
+    """Text between two observations of one turn; a line break if the template refuses two."""
+    try:
+        two = codec.chat([*opening, observed, observed]).split(_OBSERVATION)
+    except ValueError:
+        return "\n"
+    return two[1] if len(two) == 3 else "\n"
+
+
+def _writer(probed: str, lead: str, after: str) -> tuple[Write, Write]:
+    for write, read in WRITERS:
+        if probed == lead + write(_PROBE) + after:
+            return write, read
+    raise ValueError(
+        "the chat template changes a tool's text in a way that is not known here (it is neither "
+        "written as it is, nor trimmed, nor as JSON): an observation cannot be appended to a "
+        "rollout as the template would write it; use a template that writes tool messages plainly"
+    )
+
+
+def template_class(codec: Codec, role: str) -> tuple[TemplateClass, str]:
+    """The template's class and what it is seen by, "" for append-only.
+
+    Two observations and three assistant messages are put together as a rollout does and rendered
+    as messages. Equal texts are append-only. Texts that are equal without thoughts of earlier
+    turns strip thinking. Everything else is not splittable.
+    """
+    try:
+        frame = find_frame(codec, role)
+        rolled, messages = _rollout(codec, frame, role)
+        again = codec.chat(messages, generation_prompt=False)
+    except ValueError as error:
+        return "not splittable", str(error)
+    if again.rstrip() == rolled.rstrip():
+        return "append-only", ""
+    plain, plain_again = _THOUGHT.sub("", rolled), _THOUGHT.sub("", again)
+    if "".join(plain.split()) == "".join(plain_again.split()):
+        return "strips thinking", "thoughts of earlier turns; a rollout keeps them"
+    there, here = next(_differences(rolled, again), ("", ""))
+    return "not splittable", f"a rollout has {there!r} where the template writes {here!r}"
+
+
+def _rollout(codec: Codec, frame: Frame, role: str) -> tuple[str, list[dict[str, str]]]:
+    """Text of a rollout with two observations, and the messages that it stands for."""
+    messages = [{"role": "user", "content": "x"}]
+    text = codec.chat(messages)
+    opened, closed = text.rstrip().endswith("<think>"), text.rstrip().endswith("</think>")
+    spoken = codec.chat([*messages, {"role": "assistant", "content": _ACTION}])
+    lead = spoken.removeprefix(text).partition(_ACTION)[0] if spoken.startswith(text) else ""
+    lead = lead if lead.isspace() else ""
+    for turn in (1, 2, 3):
+        thought = "" if closed else f"<think>\nthought {turn}\n</think>\n\n"
+        content = f"{thought}{_ACTION} {turn}"
+        text += lead + (content.removeprefix("<think>\n") if opened else content)
+        messages.append({"role": "assistant", "content": content})
+        if turn < 3:
+            observed = f"{_OBSERVATION} {turn}"
+            text += frame.before + frame.write(observed) + frame.after
+            messages.append({"role": role, "content": observed})
+    return text + codec.end_of_turn, messages
+
+
+def _differences(one: str, other: str) -> Iterator[tuple[str, str]]:
+    for place, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            start = max(0, place - SHOWN // 3)
+            yield one[start : start + SHOWN], other[start : start + SHOWN]
