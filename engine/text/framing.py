@@ -21,6 +21,7 @@ _PROBE = ' \n<p> "quoted" back\\slash\nnext\tline \u00e9 {x} & \n '
 """What templates change where they change anything: blanks at the edges, quotes, escapes."""
 _CALL_ID = "call00000"
 """Mistral refuses ids of another form."""
+_THOUGHT_OF, _NUMBER = "toolwright-thought", "toolwright-number"
 _THOUGHT = re.compile(r"(?:<think>)?[^<>]{0,200}</think>\s*")
 SHOWN = 60
 """Characters of a difference in a sentence."""
@@ -131,7 +132,8 @@ def template_class(codec: Codec, role: str) -> tuple[TemplateClass, str]:
         again = codec.chat(messages, generation_prompt=False)
     except ValueError as error:
         return "not splittable", str(error)
-    if again.rstrip() == rolled.rstrip():
+    again = again.rstrip().removesuffix(codec.end_of_turn)
+    if again == rolled:
         return "append-only", ""
     plain, plain_again = _THOUGHT.sub("", rolled), _THOUGHT.sub("", again)
     if "".join(plain.split()) == "".join(plain_again.split()):
@@ -144,20 +146,31 @@ def _rollout(codec: Codec, frame: Frame, role: str) -> tuple[str, list[dict[str,
     """Text of a rollout with two observations, and the messages that it stands for."""
     messages = [{"role": "user", "content": "x"}]
     text = codec.chat(messages)
-    opened, closed = text.rstrip().endswith("<think>"), text.rstrip().endswith("</think>")
-    spoken = codec.chat([*messages, {"role": "assistant", "content": _ACTION}])
-    lead = spoken.removeprefix(text).partition(_ACTION)[0] if spoken.startswith(text) else ""
-    lead = lead if lead.isspace() else ""
+    written = _written_action(codec, text)
     for turn in (1, 2, 3):
-        thought = "" if closed else f"<think>\nthought {turn}\n</think>\n\n"
-        content = f"{thought}{_ACTION} {turn}"
-        text += lead + (content.removeprefix("<think>\n") if opened else content)
-        messages.append({"role": "assistant", "content": content})
+        thought = f"<think>\n{_THOUGHT_OF} {turn}\n</think>\n\n"
+        if text.rstrip().endswith("</think>"):
+            thought = ""  # the template has closed an empty thought
+        text += written.replace(_NUMBER, str(turn))
+        messages.append({"role": "assistant", "content": f"{thought}{_ACTION} {turn}"})
         if turn < 3:
             observed = f"{_OBSERVATION} {turn}"
             text += frame.before + frame.write(observed) + frame.after
             messages.append({"role": role, "content": observed})
-    return text + codec.end_of_turn, messages
+    return text, messages
+
+
+def _written_action(codec: Codec, prompt: str) -> str:
+    """An action with a thought, as the template writes it while it is the last message, or as a
+    policy would write it if the template drops thoughts. `_NUMBER` stands for the turn's."""
+    action, thought = f"{_ACTION} {_NUMBER}", f"<think>\n{_THOUGHT_OF} {_NUMBER}\n</think>\n\n"
+    closed, opened = (prompt.rstrip().endswith(tag) for tag in ("</think>", "<think>"))
+    content = action if closed else thought + action
+    said = {"role": "assistant", "content": content}
+    last = codec.chat([{"role": "user", "content": "x"}, said], generation_prompt=False)
+    if last.startswith(prompt) and action in last and (closed or _THOUGHT_OF in last):
+        return last.removeprefix(prompt).partition(action)[0] + action
+    return content.removeprefix("<think>\n") if opened else content
 
 
 def _differences(one: str, other: str) -> Iterator[tuple[str, str]]:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from jinja2 import Template, TemplateError
+from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension
 from jinja2.meta import find_undeclared_variables
-from jinja2.nodes import Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -84,7 +83,7 @@ class ChatTemplate:
         found: set[str] = set()
         try:
             for source in self.sources.values():
-                found |= find_undeclared_variables(environment.parse(source))
+                found |= _read_names(environment.parse(source))
         except TemplateError as error:
             raise ValueError(f"the chat template cannot be read: {error}") from error
         known = {*TEMPLATE_NAMES} | self._special_tokens.keys() | environment.globals.keys()
@@ -96,12 +95,44 @@ class ChatTemplate:
         return self._compiled[name]
 
 
+def _read_names(template: nodes.Template) -> set[str]:
+    """Names that a template reads from outside. A name that it sets itself counts only if it sets
+    it as a default: under `if NAME is not defined`, or to a value made of NAME."""
+    defaults: set[str] = set()
+    for branch in template.find_all(nodes.If):
+        tested = _tested(branch.test)
+        defaults |= {name for one in branch.body for name in _stored(one)} & tested
+    for assigned in template.find_all(nodes.Assign):
+        defaults |= _stored(assigned.target) & _tested(assigned.node)
+    return set(find_undeclared_variables(template)) - (_stored(template) - defaults)
+
+
+def _tested(node: nodes.Node) -> set[str]:
+    """Names of which an expression asks whether they are defined, or that have a default in it."""
+    found: set[str] = set()
+    for kind, names in ((nodes.Test, ("defined", "undefined")), (nodes.Filter, ("default", "d"))):
+        inside = [*node.find_all(kind), *([node] if isinstance(node, kind) else [])]
+        operands = [one.node for one in inside if one.name in names]
+        found |= {one.name for one in operands if isinstance(one, nodes.Name)}
+    return found
+
+
+def _stored(node: nodes.Node) -> set[str]:
+    return {one.name for one in _names_in(node) if one.ctx != "load"}
+
+
+def _names_in(node: nodes.Node) -> Iterator[nodes.Name]:
+    if isinstance(node, nodes.Name):
+        yield node
+    yield from node.find_all(nodes.Name)
+
+
 class _Generation(Extension):
     """`{% generation %}` marks what the assistant wrote; to render it is nothing."""
 
     tags = {"generation"}  # noqa: RUF012 - Jinja's own attribute
 
-    def parse(self, parser: Parser) -> list[Node]:
+    def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
