@@ -18,11 +18,11 @@ def template_report(
 ) -> Iterator[tuple[bool, str]]:
     """(it is a warning, the line): the template's class for each role of observations, then names
     that only one of template and recipe has."""
-    roles = {one.role if isinstance(one, Chat) else TOOL for one in protocols.values()}
-    through_template = any(isinstance(one, Chat) for one in protocols.values())
-    for role in sorted(roles):
+    chats = [one for one in protocols.values() if isinstance(one, Chat)]
+    used = frozenset[str]().union(*(one.roles for one in chats))
+    for role in sorted(used or {TOOL}):
         kind, why = template_class(codec, role)
-        broken = kind == "not splittable" and through_template
+        broken = kind == "not splittable" and role in used
         yield broken, f"chat template, role {role!r}: {kind}{f' ({why})' if why else ''}"
     try:
         read = codec.template_names()

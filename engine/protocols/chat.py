@@ -67,9 +67,9 @@ class Chat:
         return opening(task)
 
     @property
-    def role(self) -> str:
-        """Role of a message that holds an observation."""
-        return self._role
+    def roles(self) -> frozenset[str]:
+        """Roles of messages that hold observations: a tool's, and the environment's own words."""
+        return frozenset({self._role, self._system_role})
 
     @property
     def call_tags(self) -> tuple[str, str]:

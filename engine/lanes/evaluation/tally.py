@@ -74,10 +74,8 @@ class Tally:
     @property
     def all_wrong(self) -> bool:
         """Several rows, each with an answer and each worth 0: then it is seldom the policy."""
-        zero = self.mean == 0 and self.squares == 0
-        return (
-            zero and self.n > 1 and dict(self.stops) == {StopReason.ANSWERED.name.lower(): self.n}
-        )
+        answered = self.stops[StopReason.ANSWERED.name.lower()] == self.n > 1
+        return answered and self.mean == 0 and self.squares == 0
 
     def summary(self) -> dict[str, object]:
         """The measured part of a line of evaluations.jsonl. ZeroDivisionError without a measured

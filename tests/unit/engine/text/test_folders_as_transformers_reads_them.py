@@ -1,4 +1,4 @@
-"""Named templates and special tokens come from the files that transformers reads, or are refused."""
+"""Named templates and special tokens come from the files that transformers reads."""
 
 from __future__ import annotations
 
