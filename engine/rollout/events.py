@@ -157,11 +157,13 @@ class Noted(Event, frozen=True, kw_only=True):
 
 
 class Ended(Event, frozen=True, kw_only=True):
-    """Nothing more will be generated. error: why infrastructure ended it."""
+    """Nothing more will be generated. error: why infrastructure ended it. answer: what the protocol
+    read as the answer, None without one."""
 
     reason: StopReason
     error: str = ""
     seconds: float = 0.0
+    answer: str | None = None
 
 
 class Scored(Event, frozen=True, kw_only=True):

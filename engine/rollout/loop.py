@@ -192,14 +192,14 @@ class Rollout:
                 case Say():
                     self._observer.say(step)
                 case Finish():
-                    self._end(step.reason)
+                    self._end(step.reason, step.answer)
 
     def _next_step(self) -> Step | None:
         return next_step(self._state, self._rules, self._assignment.task, self._decided)
 
-    def _end(self, reason: StopReason) -> None:
+    def _end(self, reason: StopReason, answer: str | None = None) -> None:
         seconds = self._earlier_s + time.monotonic() - self._began
-        self._log.append(Ended(reason=reason, seconds=seconds))
+        self._log.append(Ended(reason=reason, seconds=seconds, answer=answer))
 
     async def _generate(self, environment: Environment, room: int) -> None:
         state, turn = self._state, self._state.turn

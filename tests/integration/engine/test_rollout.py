@@ -59,6 +59,7 @@ async def test_a_trajectory_with_a_tool_call(world: MakeWorld, incremental: bool
     assert (trajectory.reward, trajectory.masked, trajectory.attempt) == (1.0, False, 0)
     assert trajectory.reward_parts == (RewardPart(name="correct", value=1.0),)
     assert trajectory.metadata["final_text"] == ANSWER.removesuffix("<|im_end|>")
+    assert trajectory.metadata["answer"] == "2"
     assert trajectory.tokenizer_hash == here.codec.hash
     assert trajectory.task.metadata == {"number": 0}
 
