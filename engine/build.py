@@ -52,7 +52,7 @@ def build_codec(recipe: Recipe, model: Path | None = None) -> HuggingFaceCodec:
     """Tokenizer and template of the policy, or of another folder. StartupError as of the codec."""
     policy = recipe.shared.policy
     folder = recipe.resolve(model or policy.model)
-    return HuggingFaceCodec(folder, foreign_text=policy.foreign_text)
+    return HuggingFaceCodec(folder, foreign_text=policy.foreign_text, template=policy.template)
 
 
 def task_recipes(recipe: Recipe) -> dict[str, Recipe]:

@@ -57,6 +57,7 @@ async def evaluated_sampler(
         vocab_size=codec.vocab_size,
         leading=getattr(codec, "leading", ""),
         call_tags=getattr(protocol, "call_tags", CALL_TAGS),
+        template=recipe.shared.policy.template,
     )
     stack.push_async_callback(api.close)
     await api.open()

@@ -8,7 +8,7 @@ from engine.protocols import Protocol
 from engine.rollout.view import prompt_ids
 from engine.tasks import DrawnTask, TaskSource
 from engine.types import Codec
-from toolwright.types import Task
+from toolwright.types import Author, Task
 
 REHEARSED = 10
 """Tasks that are tried before protocol, template and source are said not to fit."""
@@ -37,7 +37,8 @@ def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
     """Tokens of the first prompt, without tools, an image as one. StartupError when the protocol
     and the policy's chat template do not fit, or the task and its images."""
     try:
-        protocol.frame(codec.end_of_turn, codec)
+        for author in (Author.TOOL, Author.SYSTEM):
+            protocol.frame(codec.end_of_turn, codec, author)
         return len(prompt_ids(protocol, task, (), codec))
     except ImagesUnplaced as error:
         raise StartupError(f"task {task.id}: {error}") from error

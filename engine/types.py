@@ -260,7 +260,12 @@ class Codec(Protocol):
 
     @property
     def end_of_turn(self) -> str:
-        """The token that ends an assistant's turn."""
+        """The token that the chat template writes after an assistant's message."""
+        ...
+
+    @property
+    def turn_ends(self) -> tuple[str, ...]:
+        """Texts that end an assistant's turn, `end_of_turn` first."""
         ...
 
     @property

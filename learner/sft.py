@@ -58,7 +58,7 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
             ways=table.parallel,
             recompute=table.recompute,
         )
-        origin = Origin(source)
+        origin = Origin(source, recipe.shared.policy.template)
         traces, heldout = _data(recipe, table, policy, origin)
         checkpoints = Checkpoints(home / "checkpoints", table.keep_checkpoints)
         identity = _identity(policy, table, traces, heldout)

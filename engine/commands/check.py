@@ -16,6 +16,7 @@ from engine.build import (
     refuse_api,
     task_recipes,
 )
+from engine.commands.template_report import template_report
 from engine.config import EngineTable
 from engine.errors import AttemptFailed, StartupError, TaskUnfit
 from engine.journal.identity import policy_identity
@@ -70,7 +71,8 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
         whose = f" (of {like})" if maker else ""
         for task in recipe.shared.each_task.values():
             check_top_k(task.branching, codec.vocab_size)
-        yield (f"policy: vocabulary {codec.vocab_size}, end of turn {codec.end_of_turn!r}{whose}")
+        ends = ", also ".join(map(repr, codec.turn_ends))
+        yield f"policy: vocabulary {codec.vocab_size}, end of turn {ends}{whose}"
     if maker:
         lost = "its weights" if codec else "tokenizer, chat template, first prompt, samplers"
         yield f"{LEFT_OUT}{lost}: {first} is not there yet, `toolwright run` makes it by {maker}"
@@ -87,6 +89,9 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
         build_rewards(own)
         build_group_hook(own)
     protocols = {name: build_protocol(own) for name, own in tasks.items()}
+    if codec:
+        for doubtful, line in template_report(codec, protocols):
+            yield f"{WARNING}{line}" if doubtful else line
     yield from asyncio.run(_sources(recipe, table, protocols, codec))
     yield from (WARNING + line for line in asyncio.run(check_tool_files(recipe)))
     if connect:

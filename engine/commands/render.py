@@ -143,7 +143,7 @@ class _Rendering:
         self.tools = tools
         self._shows: bool | None = None
         """Prompts show tools; unknown before the first row with its own."""
-        self._end = codec.token_id(codec.end_of_turn)
+        self._ends = {codec.token_id(text): text for text in codec.turn_ends}
         self.unseen = 0
 
     def trajectory(self, conversation: Conversation) -> Trajectory:
@@ -155,10 +155,11 @@ class _Rendering:
                 f"the protocol or the chat template does not take its messages ({error!r})"
             ) from error
         for author, token_ids in runs:
-            if author == "model" and self._end in token_ids[:-1]:
+            ends = self._ends.keys() & token_ids[:-1] if author == "model" else ()
+            for end in ends:
                 raise ValueError(
-                    f"the assistant's text holds {self._codec.end_of_turn}, at which a rollout "
-                    "would have ended: take it out"
+                    f"the assistant's text holds {self._ends[end]}, at which a rollout "
+                    "would have ended: remove it"
                 )
         return _trajectory(conversation.id, runs, conversation.untrained, self._codec.hash)
 

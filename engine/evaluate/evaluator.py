@@ -178,6 +178,7 @@ class Evaluator:
                 [(n, tools[n].names, tools[n].serve) for n in task.tools or list(tools)]
             ),
             "suites": ", ".join(one.suite.name for one in asked),
+            **({"template": short(shared.policy.template)} if shared.policy.template else {}),
             "--samples": str(wanted.samples),
             "--subset": f"{subset.n} of seed {subset.seed}" if subset else "all",
         }

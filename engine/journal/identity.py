@@ -13,6 +13,7 @@ from pathlib import Path
 from engine.errors import StartupError
 from engine.tasks import SourceIdentity
 from toolwright.model.model_folder import ModelFolderError, shape_hash
+from toolwright.model.weights import check_weights
 from toolwright.recipe import Shared
 
 SHOWN = 60
@@ -45,11 +46,14 @@ def sentence(file: Path, stored: Mapping[str, str], now: Mapping[str, str]) -> s
 
 
 def policy_identity(folder: Path) -> str:
-    """`shape_hash` of a policy folder. StartupError for files that cannot be read."""
+    """`shape_hash` of a policy folder. Raises StartupError for files that cannot be read, and for
+    weights that do not fit config.json."""
     try:
-        return shape_hash(folder)
+        found = shape_hash(folder)
+        check_weights(folder)
     except ModelFolderError as error:
         raise StartupError(f"policy.model: {error}") from error
+    return found
 
 
 def tasks_identity(shared: Shared, sources: Mapping[str, SourceIdentity]) -> dict[str, str]:

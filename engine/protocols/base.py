@@ -51,8 +51,11 @@ class Protocol(typing.Protocol):
         speaks first in it."""
         ...
 
-    def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
-        """Ids of the observation of one turn, one text a call, in call order; no frame."""
+    def observation(
+        self, texts: Sequence[str], codec: Codec, author: Author = Author.TOOL
+    ) -> list[int]:
+        """Ids of the observation of one turn, one text a call, in call order; no frame. author:
+        who speaks; all texts have the same."""
         ...
 
     def demonstration(

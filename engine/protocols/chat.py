@@ -23,14 +23,13 @@ from engine.protocols.conversation import (
     split_opening,
 )
 from engine.text.cut import stop_cut
+from engine.text.framing import Frame, find_frame
 from engine.types import Answer, Call, Calls, Codec, Decision, End, ToolSpec, View
 from toolwright.reading.actions import JsonCall, Tags, calls_in, last_call
 from toolwright.types import Author, Task
 
 MOST_CALLS = 256
 """Of one action that run: each mark asks for all calls up to it."""
-_ACTION = "toolwright-action-sentinel"
-_OBSERVATION = "toolwright-observation-sentinel"
 
 
 class Chat:
@@ -50,9 +49,10 @@ class Chat:
         parallel: bool = False,
     ) -> None:
         self._parallel = parallel
-        self._rendered: dict[tuple[Codec, bool, str], tuple[list[int], list[int], list[int]]] = {}
-        """What the template writes around observations, by codec, kind of stop and role: rendering
-        it for every observation is work done twice."""
+        self._frames: dict[tuple[Codec, str], Frame] = {}
+        """What the template writes around observations, by codec and role."""
+        self._rendered: dict[tuple[Codec, bool, str], tuple[list[int], ...]] = {}
+        """Ids of the frames, also by whether the policy ended its turn."""
         self._call_open = call_open
         self._call_close = call_close
         self._tags = Tags(call_open, call_close)
@@ -67,6 +67,11 @@ class Chat:
     def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
         """Messages of the prompt."""
         return opening(task)
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """Roles of messages that hold observations: a tool's, and the environment's own words."""
+        return frozenset({self._role, self._system_role})
 
     @property
     def call_tags(self) -> tuple[str, str]:
@@ -121,18 +126,26 @@ class Chat:
     def frame(
         self, stop: str | None, codec: Codec, author: Author = Author.TOOL
     ) -> tuple[list[int], list[int]]:
-        role = self._system_role if author is Author.SYSTEM else self._role
-        before, _, after = self._around(stop, codec, role)
+        before, _, after = self._around(stop, codec, self._role_of(author))
         return before, after
 
-    def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
+    def observation(
+        self, texts: Sequence[str], codec: Codec, author: Author = Author.TOOL
+    ) -> list[int]:
+        role = self._role_of(author)
+        write = self._frame_of(codec, role).write
         if not self._parallel:
-            return codec.encode_plain("\n".join(texts))
-        _, between, _ = self._around(None, codec, self._role)
+            return codec.encode_plain(write("\n".join(texts)))
+        _, between, _ = self._around(None, codec, role)
         body: list[int] = []
         for number, text in enumerate(texts):
-            body += [*(between if number else ()), *codec.encode_plain(text)]
+            body += [*(between if number else ()), *codec.encode_plain(write(text))]
         return body
+
+    def observed(self, text: str, codec: Codec, author: Author = Author.TOOL) -> str:
+        """What a tool said, of the text that the template wrote of it. Raises ValueError for one
+        that was cut inside an escape."""
+        return self._frame_of(codec, self._role_of(author)).read(text)
 
     def ending(self, text: str, codec: Codec) -> str:
         """The stop at which a recorded message of the assistant ends: a rollout stops at the call,
@@ -142,32 +155,26 @@ class Chat:
             return self._call_close
         return codec.end_of_turn
 
-    def _around(
-        self, stop: str | None, codec: Codec, role: str
-    ) -> tuple[list[int], list[int], list[int]]:
+    def _around(self, stop: str | None, codec: Codec, role: str) -> tuple[list[int], ...]:
         """Ids before the first observation of a turn, between two, and after the last."""
-        ended = stop == codec.end_of_turn
-        key = (codec, ended, role)
+        frame = self._frame_of(codec, role)
+        before = frame.before
+        if stop in codec.turn_ends:
+            before = before.removeprefix(codec.end_of_turn)
+        key = (codec, stop in codec.turn_ends, role)
         if key not in self._rendered:
-            observed = {"role": role, "content": _OBSERVATION}
-            opening_ = [
-                {"role": "user", "content": "x"},
-                {"role": "assistant", "content": _ACTION},
-                observed,
-            ]
-            # Searched in one rendering: templates write a last assistant message in another way
-            # than one that more follows, Qwen3 with an empty thinking block.
-            prefix, _, suffix = codec.chat(opening_).partition(_ACTION)[2].partition(_OBSERVATION)
-            two = codec.chat([*opening_, observed]).split(_OBSERVATION)
-            if ended:
-                prefix = prefix.removeprefix(codec.end_of_turn)
-            between = two[1] if len(two) == 3 else "\n"
-            self._rendered[key] = (
-                codec.encode(prefix),
-                codec.encode(between),
-                codec.encode(suffix),
-            )
+            parts = (before, frame.between, frame.after)
+            self._rendered[key] = tuple(codec.encode(part) for part in parts)
         return self._rendered[key]
+
+    def _role_of(self, author: Author) -> str:
+        return self._system_role if author is Author.SYSTEM else self._role
+
+    def _frame_of(self, codec: Codec, role: str) -> Frame:
+        """Raises ValueError if the template does not fit."""
+        if (codec, role) not in self._frames:
+            self._frames[codec, role] = find_frame(codec, role)
+        return self._frames[codec, role]
 
     def demonstration(
         self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
@@ -187,7 +194,7 @@ class Chat:
                 author = Author.TOOL if role == self._role else Author.SYSTEM
                 head, tail = self.frame(stop, codec, author)
                 texts = [content_of(message) for message in group]
-                runs.append(("tool", [*head, *self.observation(texts, codec), *tail]))
+                runs.append(("tool", [*head, *self.observation(texts, codec, author), *tail]))
             else:
                 mend = ', set system_role = "user" in task.protocol_options' * (role == "user")
                 raise ValueError(f"message of {role!r} after the first assistant message{mend}")

@@ -95,7 +95,9 @@ class Tagged:
             self._frames[codec] = codec.encode(before), codec.encode(after)
         return self._frames[codec]
 
-    def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
+    def observation(
+        self, texts: Sequence[str], codec: Codec, author: Author = Author.TOOL
+    ) -> list[int]:
         return codec.encode_plain("\n".join(texts))
 
     def demonstration(

@@ -60,9 +60,10 @@ class Observe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The trajectory is over."""
+    """The trajectory is over. answer: what the protocol read as the answer, None without one."""
 
     reason: StopReason
+    answer: str | None = None
 
 
 class Decided:
@@ -175,7 +176,7 @@ def _after_action(state: State, rules: Rules, task: Task, decided: Decided) -> S
         decision = _decision(state, action.stop, rules, task)
         decided.keep(state, decision)
     if isinstance(decision, Answer):
-        return Finish(reason=StopReason.ANSWERED)
+        return Finish(reason=StopReason.ANSWERED, answer=decision.text)
     if isinstance(decision, End):
         return Finish(reason=decision.reason)
     if state.turn >= rules.limits.turns:

@@ -77,8 +77,10 @@ class Streamed(Event, frozen=True, kw_only=True):
 class Acted(Event, frozen=True, kw_only=True):
     """The policy wrote one action.
 
-    text: decoded, up to and including `stop`. image_tokens: tokens that each image of the request
-    took, empty where nothing new was learnt. asked_ns, first_ns, acted_ns: see `ActionTimings`.
+    text: decoded, up to and including `stop`; a turn that ended by another of `Codec.turn_ends` has
+    `end_of_turn` in its place, as `stop` has. ends_turn: `stop` is the end of a turn.
+    image_tokens: tokens that each image of the request took, empty where nothing new was learnt.
+    asked_ns, first_ns, acted_ns: see `ActionTimings`.
     """
 
     token_ids: Ids
@@ -87,6 +89,7 @@ class Acted(Event, frozen=True, kw_only=True):
     finish: FinishReason
     text: str
     stop: str | None = None
+    ends_turn: bool = False
     image_tokens: tuple[int, ...] = ()
     seconds: float = 0.0
     asked_ns: int = 0
@@ -154,11 +157,13 @@ class Noted(Event, frozen=True, kw_only=True):
 
 
 class Ended(Event, frozen=True, kw_only=True):
-    """Nothing more will be generated. error: why infrastructure ended it."""
+    """Nothing more will be generated. error: why infrastructure ended it. answer: what the protocol
+    read as the answer, None without one."""
 
     reason: StopReason
     error: str = ""
     seconds: float = 0.0
+    answer: str | None = None
 
 
 class Scored(Event, frozen=True, kw_only=True):

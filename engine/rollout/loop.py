@@ -44,6 +44,7 @@ from engine.rollout.state import State
 from engine.sampler.action import OnMark
 from engine.sampler.stops import StopTable
 from engine.text.thoughts import begins_inside
+from engine.text.turn_end import canonical_end
 from engine.timelimit import TimeLimit
 from engine.tools.calls import PendingCall, Reply, refused
 from engine.tools.environment import Environment
@@ -191,14 +192,14 @@ class Rollout:
                 case Say():
                     self._observer.say(step)
                 case Finish():
-                    self._end(step.reason)
+                    self._end(step.reason, step.answer)
 
     def _next_step(self) -> Step | None:
         return next_step(self._state, self._rules, self._assignment.task, self._decided)
 
-    def _end(self, reason: StopReason) -> None:
+    def _end(self, reason: StopReason, answer: str | None = None) -> None:
         seconds = self._earlier_s + time.monotonic() - self._began
-        self._log.append(Ended(reason=reason, seconds=seconds))
+        self._log.append(Ended(reason=reason, seconds=seconds, answer=answer))
 
     async def _generate(self, environment: Environment, room: int) -> None:
         state, turn = self._state, self._state.turn
@@ -287,7 +288,7 @@ class Rollout:
         if self._stops is None or self._stops[0] != tools:
             protocol = self._rules.protocol
             table = StopTable(
-                protocol.stops(tools, codec),
+                (*protocol.stops(tools, codec), *codec.turn_ends),
                 codec,
                 marks=protocol.marks(tools, codec),
                 json_calls=protocol.json_calls(tools, codec),
@@ -325,6 +326,8 @@ class Rollout:
         state, codec, acted_ns = self._state, self._rules.codec, time.monotonic_ns()
         # The token that holds the stop's end may hold more: the ids keep it, the action does not.
         text = _up_to_stop(generated, codec)
+        stop = generated.stop if generated.finish.kind is FinishKind.STOP else None
+        text, stop = canonical_end(text, stop, codec)
         mark = codec.image_mark
         learnt: tuple[int, ...] = ()
         if mark is not None and state.images:
@@ -345,7 +348,8 @@ class Rollout:
                 versions=generated.versions,
                 finish=generated.finish,
                 text=text,
-                stop=generated.stop if generated.finish.kind is FinishKind.STOP else None,
+                stop=stop,
+                ends_turn=stop == codec.end_of_turn,
                 image_tokens=learnt,
                 seconds=(acted_ns - asked_ns) / 1e9,
                 asked_ns=asked_ns,

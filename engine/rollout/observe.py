@@ -98,8 +98,11 @@ class Observer:
         protocol, codec = self._rules.protocol, self._rules.codec
         try:
             runs = self._runs(outcomes, images)
-            stop = self._log.state.actions[-1].stop
-            head, tail = protocol.frame(stop, codec, runs[0][0] if runs else Author.TOOL)
+            state = self._log.state
+            action = state.actions[-1]
+            head, tail = protocol.frame(action.stop, codec, runs[0][0] if runs else Author.TOOL)
+            if action.ends_turn and head[:1] == list(state.token_ids[-1:]):
+                head = head[1:]  # GLM's policies write the next role's token themselves
             between = protocol.observation(["", ""], codec) if len(runs) > 1 else []
             texts = [run.token_ids for _, run in runs] or [[]]
             texts[0] = [*head, *texts[0]]

@@ -91,7 +91,8 @@ def record(state: State, identity: Identity) -> Trajectory:
         ),
         action_timings=state.action_timings,
         tokenizer_hash=identity.tokenizer_hash,
-        metadata={"final_text": state.last_text},
+        metadata={"final_text": state.last_text}
+        | ({} if ended.answer is None else {"answer": ended.answer}),
     )
 
 

@@ -69,12 +69,14 @@ class ImageSlot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What the policy wrote in one turn. tokens: how many they were."""
+    """What the policy wrote in one turn. tokens: how many they were. ends_turn: `stop` is the end
+    of a turn."""
 
     text: str
     stop: str | None
     finish: FinishReason
     tokens: int
+    ends_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,8 +146,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def last_text(self) -> str:
-        """Text of the last action."""
-        return self.actions[-1].text if self.actions else ""
+        """Text of the last action, without the end of its turn."""
+        if not self.actions:
+            return ""
+        last = self.actions[-1]
+        return last.text.removesuffix(last.stop or "") if last.ends_turn else last.text
 
     def before_action(self, turn: int) -> Ids:
         """Ids that the action of a turn follows; all ids if that turn has no action yet."""
@@ -265,7 +270,11 @@ def _acted(state: State, event: Acted) -> State:
             for slot, tokens in zip(images, event.image_tokens, strict=True)
         )
     action = Action(
-        text=event.text, stop=event.stop, finish=event.finish, tokens=len(event.token_ids)
+        text=event.text,
+        stop=event.stop,
+        finish=event.finish,
+        tokens=len(event.token_ids),
+        ends_turn=event.ends_turn,
     )
     stamps = ActionTimings(
         turn=turn, asked_ns=event.asked_ns, first_ns=event.first_ns, acted_ns=event.acted_ns

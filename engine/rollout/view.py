@@ -24,7 +24,7 @@ from engine.protocols import Protocol
 from engine.text.cut import truncate_observation
 from engine.types import Codec, ImageMark, ToolSpec
 from toolwright.text.truncation import Keep
-from toolwright.types import BlobRef, CallOutcome, Segment, Task
+from toolwright.types import Author, BlobRef, CallOutcome, Segment, Task
 
 _UNFIT = (TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 MARKER = " ... "
@@ -111,7 +111,8 @@ def observation(
     token here.
     """
     texts = [_text(outcome, images, codec) for outcome in outcomes]
-    body = protocol.observation(texts, codec)
+    author = outcomes[0].author if outcomes else Author.TOOL
+    body = protocol.observation(texts, codec, author)
     shown = [
         images[blob.sha256]
         for outcome in outcomes

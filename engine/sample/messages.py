@@ -166,12 +166,22 @@ def _observations(state: State, turn: int, protocol: Chat | Tagged, codec: Codec
     body = shown[len(head) : end]
     count = len(state.calls_of(turn))
     if count < 2:
-        return [codec.decode(body)]
+        return [_said(codec.decode(body), protocol, codec, runs[0].author)]
     between = ids(protocol.observation(["", ""], codec))
     pieces = _split(list(body), list(between))
     if len(pieces) != count:
         raise Untellable("observations that cannot be told apart")
-    return [codec.decode(piece) for piece in pieces]
+    return [_said(codec.decode(piece), protocol, codec, runs[0].author) for piece in pieces]
+
+
+def _said(text: str, protocol: Chat | Tagged, codec: Codec, author: Author) -> str:
+    """An observation's text, without the escapes of a template that writes it as JSON."""
+    if not isinstance(protocol, Chat):
+        return text
+    try:
+        return protocol.observed(text, codec, author)
+    except ValueError as error:
+        raise Untellable("an observation that was cut inside an escape") from error
 
 
 def _split(body: list[int], between: list[int]) -> list[list[int]]:

@@ -19,10 +19,16 @@ from tokenizers import AddedToken, Tokenizer
 
 from engine.errors import StartupError
 from engine.text.foreign import Guard
-from engine.text.template import read_template, special_tokens
+from engine.text.template import ChatTemplate
 from engine.text.thoughts import thought_of
+from engine.text.turn_end import template_end
 from engine.types import ImageMark
-from toolwright.model.model_folder import tokenizer_hash
+from toolwright.model.model_folder import (
+    ModelFolderError,
+    chat_templates,
+    special_tokens,
+    tokenizer_hash,
+)
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES, ForeignText
 
 _COPY = "copy tokenizer.json and tokenizer_config.json beside the weights"
@@ -32,18 +38,30 @@ _BEFORE, _AFTER = "toolwright-before-sentinel", "toolwright-after-sentinel"
 class HuggingFaceCodec:
     """Codec of a local Hugging Face folder."""
 
-    def __init__(self, folder: Path, *, foreign_text: ForeignText = "plain") -> None:
-        """StartupError when the folder is no policy of a supported kind or does not fit."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        foreign_text: ForeignText = "plain",
+        template: Mapping[str, Any] | None = None,
+    ) -> None:
+        """template: variables of the chat template. Raises StartupError if the folder is not a
+        policy of a supported kind, or does not fit together."""
         config = read_config(folder)
         vocab_size = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
         if not isinstance(vocab_size, int):
             raise StartupError(f"policy.model: {folder / 'config.json'} names no vocab_size")
         self.vocab_size = vocab_size
         self._tokenizer = _read_tokenizer(folder)
-        tokenizer_config = _read_json(folder / "tokenizer_config.json")
-        self._template = read_template(folder, tokenizer_config)
+        self.variables = dict(template or {})
+        """The recipe's policy.template, which the chat template reads."""
+        try:
+            special = special_tokens(folder)
+            self._template = ChatTemplate(chat_templates(folder), special, self.variables)
+            self.hash = tokenizer_hash(folder, self.variables)
+        except ModelFolderError as error:
+            raise StartupError(f"policy.model: {error}") from error
         self.thought = thought_of("\n".join(self._template.sources.values()))
-        self.end_of_turn = special_tokens(tokenizer_config).get("eos_token", "")
         largest = max(self._tokenizer.get_vocab(with_added_tokens=True).values())
         if largest >= self.vocab_size:
             raise StartupError(
@@ -51,9 +69,6 @@ class HuggingFaceCodec:
                 f"vocab_size is {self.vocab_size}; take the tokenizer that belongs to the weights "
                 "or resize the model's embeddings"
             )
-        if not self.end_of_turn:
-            raise StartupError(f"policy.model: the tokenizer in {folder} names no eos_token")
-        self.hash = tokenizer_hash(folder)
         self.leading = self.decode(self._tokenizer.encode("").ids)
         """What a server with this tokenizer puts before a prompt by itself."""
         self._plain = foreign_text == "plain"
@@ -62,6 +77,11 @@ class HuggingFaceCodec:
         self._guard = Guard(token.content for token in control.values())
         # The tokenizer takes special tokens for text where it is told to, and only those.
         self._tokenizer.add_special_tokens([one for one in control.values() if not one.special])
+        self.turn_ends = self._find_turn_ends(folder, config, special.get("eos_token", ""))
+        """Texts that end an assistant's turn: what the template writes, eos_token, and the tokens
+        at which transformers and servers stop."""
+        self.end_of_turn = self.turn_ends[0]
+        """What the template writes after an assistant's message; eos_token if it writes none."""
         self.image_mark: ImageMark | None = None
         if config["model_type"] in VISION_ARCHITECTURES:
             self.image_mark = self._find_image_mark(folder, config)
@@ -126,6 +146,10 @@ class HuggingFaceCodec:
             ids += self._encode_spelled(piece) if foreign else self.encode(piece)
         return ids
 
+    def template_names(self) -> frozenset[str]:
+        """Names that the chat template reads and only a recipe can set. Raises ValueError."""
+        return self._template.names()
+
     def guarded(self, text: str) -> str:
         """Foreign text to put into an `OwnText`."""
         return self._guard.guard(text) if self._plain else text
@@ -144,6 +168,28 @@ class HuggingFaceCodec:
         finally:
             self._tokenizer.encode_special_tokens = False
         return ids
+
+    def _find_turn_ends(
+        self, folder: Path, config: Mapping[str, Any], eos_token: str
+    ) -> tuple[str, ...]:
+        """Not empty; the template's own first. Raises StartupError."""
+
+        def first_control(text: str) -> str:
+            ids = self.encode(text)
+            return next((self.decode([one]) for one in ids if one in self._control_ids), "")
+
+        found = [template_end(self.chat, first_control), eos_token]
+        found += [
+            self.decode([one]) for one in sorted(_end_ids(folder, config) & self._control_ids)
+        ]
+        ends = tuple(dict.fromkeys(filter(None, found)))
+        if not ends:
+            raise StartupError(
+                f"policy.model: nothing ends a turn in {folder}: its chat template writes no "
+                "control token after an assistant's message, and tokenizer_config.json names no "
+                "eos_token"
+            )
+        return ends
 
     def _find_image_mark(self, folder: Path, config: Mapping[str, Any]) -> ImageMark:
         """What the template writes for an image, found by rendering one between two sentinels."""
@@ -190,6 +236,18 @@ def _control_tokens(tokenizer: Tokenizer) -> dict[int, AddedToken]:
     }
 
 
+def _end_ids(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
+    """Ids at which a server of the folder ends a text by itself."""
+    own = folder / "generation_config.json"
+    found: set[int] = set()
+    for source in (config, config.get("text_config"), _read_json(own) if own.is_file() else None):
+        ids = source.get("eos_token_id") if isinstance(source, Mapping) else None
+        for one in ids if isinstance(ids, list) else [ids]:
+            if isinstance(one, int):
+                found.add(one)
+    return frozenset(found)
+
+
 _MEDIA_TOKENS = ("image_token_id", "video_token_id", "audio_token_id")
 
 
@@ -219,7 +277,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
 
 def _read_json(file: Path) -> Mapping[str, Any]:
     try:
-        found: Mapping[str, Any] = json.loads(file.read_text())
+        found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise StartupError(
             f"policy.model: no {file}; give a local Hugging Face folder with config.json, "

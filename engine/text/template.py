@@ -10,17 +10,16 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
-from jinja2 import Template, TemplateError
+from jinja2 import Template, TemplateError, nodes
 from jinja2.ext import Extension
-from jinja2.nodes import Node
+from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from toolwright.model.model_folder import chat_templates
+from toolwright.recipe import TEMPLATE_NAMES
 
 _TEMPLATE_FAILS = (
     TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError,
@@ -32,11 +31,18 @@ _WITH_TOOLS = "tool_use"
 
 
 class ChatTemplate:
-    """`sources` are the templates by name; most folders have one, "default", some have none."""
+    """`sources` are the templates by name; most folders have one, "default", some have none.
+    variables: the recipe's policy.template."""
 
-    def __init__(self, sources: Mapping[str, str], special_tokens: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        sources: Mapping[str, str],
+        special_tokens: Mapping[str, str],
+        variables: Mapping[str, Any] | None = None,
+    ) -> None:
         self.sources = dict(sources)
         self._special_tokens = dict(special_tokens)
+        self._variables = dict(variables or {})
         self._compiled: dict[str, Template] = {}
 
     def render(
@@ -62,7 +68,7 @@ class ChatTemplate:
                     )
         try:
             return self._template(name).render(
-                **self._special_tokens,
+                **{**self._special_tokens, **self._variables},
                 messages=[dict(message) for message in messages],
                 tools=[dict(tool) for tool in tools] if tools else None,
                 documents=None,
@@ -71,26 +77,54 @@ class ChatTemplate:
         except _TEMPLATE_FAILS as error:
             raise ValueError(f"the chat template does not take the messages: {error}") from error
 
+    def names(self) -> frozenset[str]:
+        """Names that the templates read from the recipe. Raises ValueError for broken syntax."""
+        environment = _environment()
+        found: set[str] = set()
+        try:
+            for source in self.sources.values():
+                found |= _read_names(environment.parse(source))
+        except TemplateError as error:
+            raise ValueError(f"the chat template cannot be read: {error}") from error
+        known = {*TEMPLATE_NAMES} | self._special_tokens.keys() | environment.globals.keys()
+        return frozenset(one for one in found - known if not one.endswith("_token"))
+
     def _template(self, name: str) -> Template:
         if name not in self._compiled:
             self._compiled[name] = _environment().from_string(self.sources[name])
         return self._compiled[name]
 
 
-def read_template(folder: Path, tokenizer_config: Mapping[str, Any]) -> ChatTemplate:
-    """The folder's, with the special tokens' texts."""
-    return ChatTemplate(chat_templates(folder, tokenizer_config), special_tokens(tokenizer_config))
+def _read_names(template: nodes.Template) -> set[str]:
+    """Names that a template reads from outside. A name that it sets itself counts only if it sets
+    it as a default: under `if NAME is not defined`, or to a value made of NAME."""
+    defaults: set[str] = set()
+    for branch in template.find_all(nodes.If):
+        tested = _tested(branch.test)
+        defaults |= {name for one in branch.body for name in _stored(one)} & tested
+    for assigned in template.find_all(nodes.Assign):
+        defaults |= _stored(assigned.target) & _tested(assigned.node)
+    return set(find_undeclared_variables(template)) - (_stored(template) - defaults)
 
 
-def special_tokens(tokenizer_config: Mapping[str, Any]) -> dict[str, str]:
-    """Texts of eos_token, pad_token and so on; the configuration writes some as objects."""
-    found = {}
-    for name, value in tokenizer_config.items():
-        if name.endswith("_token"):
-            text = value.get("content") if isinstance(value, Mapping) else value
-            if isinstance(text, str):
-                found[name] = text
+def _tested(node: nodes.Node) -> set[str]:
+    """Names of which an expression asks whether they are defined, or that have a default in it."""
+    found: set[str] = set()
+    for kind, names in ((nodes.Test, ("defined", "undefined")), (nodes.Filter, ("default", "d"))):
+        inside = [*node.find_all(kind), *([node] if isinstance(node, kind) else [])]
+        operands = [one.node for one in inside if one.name in names]
+        found |= {one.name for one in operands if isinstance(one, nodes.Name)}
     return found
+
+
+def _stored(node: nodes.Node) -> set[str]:
+    return {one.name for one in _names_in(node) if one.ctx != "load"}
+
+
+def _names_in(node: nodes.Node) -> Iterator[nodes.Name]:
+    if isinstance(node, nodes.Name):
+        yield node
+    yield from node.find_all(nodes.Name)
 
 
 class _Generation(Extension):
@@ -98,7 +132,7 @@ class _Generation(Extension):
 
     tags = {"generation"}  # noqa: RUF012 - Jinja's own attribute
 
-    def parse(self, parser: Parser) -> list[Node]:
+    def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 

@@ -93,6 +93,7 @@ class TurnCodec:
         self.vocab_size = self._base + len(_CONTROL)
         self.hash = hashlib.sha256(f"turns of {inner.hash}".encode()).hexdigest()
         self.end_of_turn = _END
+        self.turn_ends = (_END,)
 
     def encode(self, text: str) -> list[int]:
         found: list[int] = []

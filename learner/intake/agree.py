@@ -47,8 +47,9 @@ def _compare(served: Served, mine: Fingerprint, address: str) -> bool:
 
 
 def _own(recipe: Recipe, source: Path, lineage: str, say: Callable[[str], None]) -> Fingerprint:
+    policy = recipe.shared.policy
     try:
-        tokenizer = tokenizer_hash(recipe.resolve(recipe.shared.policy.model))
+        tokenizer = tokenizer_hash(recipe.resolve(policy.model), policy.template)
     except ModelFolderError as error:
         say(f"the tokenizer is not compared with the engine's: {error}")
         tokenizer = ""

@@ -6,7 +6,9 @@ one are numbers of this vocabulary too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from learner.errors import DataError
 from toolwright.model.model_folder import ModelFolderError, tokenizer_hash
@@ -16,11 +18,12 @@ from toolwright.types import Trajectory
 class Origin:
     """Looks at trajectories one by one, for the policy in `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, template: Mapping[str, Any] | None = None) -> None:
+        """template: the recipe's policy.template."""
         self._folder = folder
         self._unknown = ""
         try:
-            self._expected = tokenizer_hash(folder)
+            self._expected = tokenizer_hash(folder, template)
         except ModelFolderError as error:
             self._expected = ""
             self._unknown = str(error)
@@ -37,9 +40,10 @@ class Origin:
             raise DataError(
                 f"trajectory {trajectory.id} was written with tokenizer and chat template "
                 f"{found[:12]}, those of {self._folder} are {self._expected[:12]}: write the file "
-                f"again with that folder (render.model, or policy.model for `engine sample`), or "
-                "copy tokenizer.json, tokenizer_config.json and chat_template.jinja of the policy "
-                "that wrote it into the folder, if its vocabulary is the same"
+                f"again with that folder (render.model, or policy.model for `engine sample`) and "
+                "the same policy.template, or copy tokenizer.json, tokenizer_config.json and "
+                "chat_template.jinja of the policy that wrote it into the folder, if its "
+                "vocabulary is the same"
             )
 
     def sentence(self) -> str | None:

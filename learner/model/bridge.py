@@ -30,6 +30,8 @@ from learner.model.packed import PackedRotary
 from learner.model.settings import check_settings, frequencies
 from learner.ranks import device, parallel
 from learner.vision.folder import RELEASED, Names, names_in, reads_images, text_config
+from toolwright.model.model_folder import TEMPLATE_FOLDER, ModelFolderError
+from toolwright.model.weights import check_weights
 from toolwright.recipe import (
     ARCHITECTURES,
     TRAINED_VISION_ARCHITECTURES,
@@ -49,7 +51,13 @@ RECOMPUTE: dict[Recompute, dict[str, Any]] = {
 _CLASSES = bridge_classes()
 _DECODERS = {name: _CLASSES["qwen2"] for name in TRAINED_VISION_ARCHITECTURES}
 """Of policies that read images."""
-_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".index.json")
+_WEIGHTS = (
+    *(".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".index.json"),
+    *(".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".npz", ".tflite", ".mlmodel"),
+    *(".gguf", ".ggml", ".llamafile"),
+)
+"""Ends of the names of files that hold weights, of every framework: old weights beside new ones
+would be loaded by some programs."""
 
 
 def open_bridge(
@@ -109,6 +117,10 @@ def open_bridge(
     if not any(folder.glob("*.safetensors")):
         raise ModelError(f"{folder} has no *.safetensors weights")
     check_settings(config, folder)
+    try:
+        check_weights(folder)
+    except ModelFolderError as error:
+        raise ModelError(str(error)) from error
     bridge = _adapted({**_CLASSES, **_DECODERS}[kind])(config, dtype=dtype)
     bridge.whole = whole
     bridge.names = names_in(folder) if whole is not None else RELEASED
@@ -267,13 +279,22 @@ def _save_weights(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
 
 
 def _copy_the_rest(source: Path, folder: Path, dtype: torch.dtype) -> None:
+    templates = source / TEMPLATE_FOLDER
+    if templates.is_dir():
+        (folder / TEMPLATE_FOLDER).mkdir()
+        for file in sorted(templates.glob("*.jinja")):
+            shutil.copyfile(file, folder / TEMPLATE_FOLDER / file.name)
     for file in sorted(source.iterdir()):
-        if file.is_file() and not file.name.startswith(".") and not file.name.endswith(_WEIGHTS):
+        if file.is_file() and not file.name.startswith(".") and not _holds_weights(file.name):
             shutil.copyfile(file, folder / file.name)
     config = json.loads((source / "config.json").read_text())
     config.pop("torch_dtype", None)
     config["dtype"] = str(dtype).removeprefix("torch.")
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def _holds_weights(name: str) -> bool:
+    return name.lower().endswith(_WEIGHTS) or ".ckpt." in name or name == "adapter_config.json"
 
 
 def _read_by_names(files: Any, names: Names) -> None:

@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from toolwright.types import Task, Trajectory
+from toolwright.types import StopReason, Task, Trajectory
 
 OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
     "*": operator.mul,
@@ -92,7 +92,7 @@ FIRST_NUMBER = range(1000, 10_000)
 SECOND_NUMBER = range(100, 1000)
 HELD_OUT_SHARE = 5  # one pair of numbers in five is never trained on
 
-FINAL_TURN = re.compile(r"\s*<answer>([^<]*)</answer>\s*<\|im_end\|>")
+FINAL_TURN = re.compile(r"\s*<answer>([^<]*)</answer>\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,11 +130,12 @@ def unseen_wordings(seed: int) -> Iterator[Task]:
 def score(trajectory: Trajectory) -> dict[str, float]:
     """{"correct": 1} if the last turn is one closed answer with the right number, else 0.
 
-    The whole last turn has to fit. A reward that only looked for the answer somewhere would pay
-    a policy that never learns to stop.
+    The whole last turn has to fit, and it must have ended. A reward that only looked for the answer
+    somewhere would pay a policy that never learns to stop.
     """
     final = FINAL_TURN.fullmatch(str(trajectory.metadata["final_text"]))
-    correct = final is not None and final[1].strip() in trajectory.task.answers
+    ended = trajectory.stop_reason is StopReason.ANSWERED
+    correct = ended and final is not None and final[1].strip() in trajectory.task.answers
     return {"correct": float(correct)}
 
 

@@ -132,7 +132,9 @@ class SeSearch:
             self._frames[codec] = codec.encode(before), codec.encode(after)
         return self._frames[codec]
 
-    def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
+    def observation(
+        self, texts: Sequence[str], codec: Codec, author: Author = Author.TOOL
+    ) -> list[int]:
         return codec.encode_plain("\n".join(texts))
 
     def demonstration(
@@ -156,7 +158,7 @@ class SeSearch:
             elif role in ("tool", "system"):
                 author = Author.TOOL if role == "tool" else Author.SYSTEM
                 head, tail = self.frame(stop, codec, author)
-                said = self.observation([content_of(message)], codec)
+                said = self.observation([content_of(message)], codec, author)
                 runs.append(("tool", [*head, *said, *tail]))
             else:
                 raise ValueError(f"message of {role!r} after the first assistant message")

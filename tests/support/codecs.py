@@ -17,6 +17,7 @@ class ToyCodec:
     """
 
     end_of_turn = END
+    turn_ends = (END,)
     image_mark = None
     thought: Tags | None = None
     vocab_size = 512

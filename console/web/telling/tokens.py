@@ -78,9 +78,11 @@ class Spellings:
         return lambda packed: spelling.text(unpacked(packed))
 
     def _find(self, digest: str) -> Spelling | None:
+        template = read_resolved(self._folder).get("policy.template")
+        variables = template if isinstance(template, dict) else None
         for folder in islice(_folders(self._folder), MOST_FOLDERS):
             try:
-                if tokenizer_hash(folder) == digest:
+                if tokenizer_hash(folder, variables) == digest:
                     return Spelling(Tokenizer.from_file(str(folder / "tokenizer.json")))
             except ModelFolderError:
                 continue

@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from engine.evaluate.results.table import NONE, missing, score, shown
+from engine.evaluate.results.table import NONE, doubts, missing, score, shown
 from engine.lines import Lines
 from toolwright.page import pages
 from toolwright.page.charts import Line, Part, Point, line_chart, stacked_bar
@@ -36,7 +36,7 @@ def page(found: Mapping[str, Any], folder: Path, sections: Sequence[str] = ()) -
         "tiles": _tiles(found),
         "chart": Markup(_chart(found)),
         "bars": [(one["name"], Markup(_bar(one))) for one in found["sets"] if one["stops"]],
-        "missing": list(missing(found)),
+        "missing": [*missing(found), *doubts(found)],
         "sections": [Markup(one) for one in sections],
         "traces": _trajectories(folder, found["version"]),
         "score": score,

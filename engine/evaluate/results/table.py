@@ -6,10 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from toolwright.page.text import plain
+from toolwright.types import StopReason
 
 NONE = "-"
 GAP = "  "
 AVERAGE = "average"
+ANSWERED = StopReason.ANSWERED.name.lower()
+LEAST_ROWS = 2
+"""Rows of a set from which it is doubted that every answer is wrong."""
 
 
 def table(found: Mapping[str, Any]) -> list[str]:
@@ -28,6 +32,7 @@ def table(found: Mapping[str, Any]) -> list[str]:
     lines += _parts(found)
     lines += _passes(found)
     lines += missing(found)
+    lines += (f"warning: {line}" for line in doubts(found))
     lines.append(f"weights {found['weights']}; ± is one standard error over questions")
     return [plain(line, "") for line in lines]
 
@@ -65,6 +70,18 @@ def missing(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"{suite['name']}, of {suite['rows']}: {'; '.join(counts)}"
     for one in found["without_a_score"]:
         yield f"  {one['suite']} {one['index']} ({one['task_id']}): {one['reason']}"
+
+
+def doubts(found: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences on sets in which every row answered and every score is 0: then it is seldom the
+    policy."""
+    for one in found["sets"]:
+        rows = one["measured_rows"]
+        if one["score"] == 0 and rows >= LEAST_ROWS and one["stops"] == {ANSWERED: rows}:
+            yield (
+                f"{one['name']}: all {rows} rows answered and every score is 0: compare an answer "
+                "with its row's gold answer; a marker, quotation marks or another form may differ"
+            )
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Sequence[int]) -> Iterator[str]:

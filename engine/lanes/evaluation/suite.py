@@ -333,6 +333,8 @@ class SuiteRun:
         }
         await self._context.results.summaries.append(result)
         log.info("evaluated", **result)
+        if tally.all_wrong:
+            log.warning("every_answer_is_worth_0", suite=suite.name, rows=tally.n)
         return True
 
 

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from toolwright.types import StopReason
+
 ERRORED = "errored"
 BAD = "bad"
 
@@ -68,6 +70,12 @@ class Tally:
     def stderr(self) -> float:
         """Standard error of the mean; 0 for a single row."""
         return math.sqrt(self.squares / max(self.n - 1, 1) / self.n) if self.n else 0.0
+
+    @property
+    def all_wrong(self) -> bool:
+        """Several rows, each with an answer and each worth 0: then it is seldom the policy."""
+        answered = self.stops[StopReason.ANSWERED.name.lower()] == self.n > 1
+        return answered and self.mean == 0 and self.squares == 0
 
     def summary(self) -> dict[str, object]:
         """The measured part of a line of evaluations.jsonl. ZeroDivisionError without a measured

@@ -8,7 +8,7 @@ where it is; that is exact, so they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -85,11 +85,15 @@ def chat_body(
     max_tokens: int,
     stop: Sequence[str],
     kind: Kind,
+    template: Mapping[str, Any],
 ) -> Body:
-    """Of POST /v1/chat/completions."""
+    """Body of POST /v1/chat/completions. template: variables of the chat template; the key is sent
+    only with some, since the API itself does not name it."""
     body: Body = {"model": model, "messages": list(asked.messages)}
     if asked.tools:
         body["tools"] = list(asked.tools)
+    if template:
+        body["chat_template_kwargs"] = dict(template)
     if asked.continues:
         body |= _CONTINUING.get(kind, {})
     return body | _common(sampling, max_tokens, stop, kind)

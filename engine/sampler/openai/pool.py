@@ -90,14 +90,18 @@ class OpenAIPool:
         vocab_size: int,
         leading: str = "",
         call_tags: tuple[str, str] = CALL_TAGS,
+        template: Mapping[str, Any] | None = None,
     ) -> None:
-        """leading: text that a server's tokenizer puts before every prompt by itself. call_tags:
-        around a call in the text of an action. StartupError without the key."""
+        """leading: text that a server's tokenizer puts before every prompt by itself. template:
+        variables of the chat template (`policy.template`), sent to a chat API. call_tags: around
+        a call in the text of an action. StartupError without the key."""
         self.vocab_size = vocab_size
         self._table = table
         self._codec = codec
         self._encode = codec.encode_action if isinstance(codec, TurnCodec) else codec.encode
-        self._requests = Requests(table, codec, leading=leading, call_tags=call_tags)
+        self._requests = Requests(
+            table, codec, leading=leading, call_tags=call_tags, template=template or {}
+        )
         self._call_tags = call_tags
         self._key = key_of(table)
         self._endpoints: dict[str, Endpoint] = {}

@@ -6,8 +6,9 @@ Pure: it knows what came so far and who is asked, and sends nothing.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from engine.errors import SamplerFailed
 from engine.sampler.openai.body import Body, chat_body, completions_body
@@ -35,9 +36,16 @@ class Requests:
     """For one recipe's [sampler] table."""
 
     def __init__(
-        self, table: SamplerTable, codec: Codec, *, leading: str, call_tags: tuple[str, str]
+        self,
+        table: SamplerTable,
+        codec: Codec,
+        *,
+        leading: str,
+        call_tags: tuple[str, str],
+        template: Mapping[str, Any],
     ) -> None:
-        """leading: text that a server puts before a prompt by itself. TypeError for a chat API
+        """leading: text that a server puts before a prompt by itself. template: variables of the
+        chat template, which a chat API is sent. TypeError for a chat API
         without a codec of conversations."""
         self._table = table
         self._codec = codec
@@ -46,6 +54,7 @@ class Requests:
         if self._chat and self._turns is None:
             raise TypeError("a chat API needs a TurnCodec: it is sent messages")
         self._leading = leading
+        self._template = template
         self._call_tags = call_tags
 
     def of(
@@ -60,8 +69,8 @@ class Requests:
     ) -> Request:
         """written: of `token_ids`, by the policy. SamplerFailed where they cannot be told as
         messages."""
-        end = self._codec.end_of_turn
-        known = tuple(text for text in stops.texts if text != end)
+        ends = self._codec.turn_ends
+        known = tuple(text for text in stops.texts if text not in ends)
         sent = known if endpoint.kind.keeps_stops or self._table.send_stops else ()
         if self._chat:
             return self._chat_request(endpoint, action, token_ids, written, sampling, sent)
@@ -117,5 +126,6 @@ class Requests:
             max_tokens=max(room, 1),
             stop=sent,
             kind=endpoint.kind,
+            template=self._template,
         )
         return Request(path="/chat/completions", body=body, continues=continues, stops=sent)

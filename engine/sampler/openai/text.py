@@ -21,6 +21,7 @@ from engine.sampler.action import OnMark
 from engine.sampler.openai.events import CallPart, Hint
 from engine.sampler.stops import StopTable
 from engine.sampler.wire.events import WireError
+from engine.text.turn_end import foreign_end
 from engine.types import Generated, StopHit
 from toolwright.reading.action_ends import Ends
 from toolwright.types import FinishKind, FinishReason, WeightVersion
@@ -190,12 +191,22 @@ class TextAction:
             if stop is not None:
                 self.remarks["stop_put_back"] = stop
         if stop is None and self._end_of_turn in self._texts:
+            self._drop_foreign_end()
             stop = self._end_of_turn
         if stop is None:
             self.generated = self._made(FinishReason(kind=FinishKind.STOP), read_ns=read_ns)
             return
         self._take(stop)
         self._stopped(stop, read_ns)
+
+    def _drop_foreign_end(self) -> None:
+        """Removes the markers of the server's own template, which end the text."""
+        marker = foreign_end(self.text)
+        if not marker or self._length - len(marker) < self._told_to:
+            return
+        self.remarks["end_dropped"] = marker.strip()
+        self._parts = [self.text.removesuffix(marker)]
+        self._length -= len(marker)
 
     def _follow(self, window: str, before: int) -> list[_End]:
         """Reads the window's text from `before` on, which ends the text. Returns the stops and

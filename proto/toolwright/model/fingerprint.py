@@ -43,7 +43,7 @@ OF_THE_PLACE = frozenset(
 """Keys that may differ between two processes of one run; `*` is any name."""
 SHOWN = 80
 """Characters of a value in a sentence."""
-_OWN_WORDS = ("protocol_options", "stops")
+_OWN_WORDS = ("protocol_options", "stops", "template")
 """Tables whose keys the recipe's author chooses: one value each."""
 
 Terms = Mapping[str, Any]

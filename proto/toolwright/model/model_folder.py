@@ -1,8 +1,10 @@
-"""What two processes must find the same in a policy's Hugging Face folder: tokenizer, shape.
+"""What two processes must find the same in a policy's folder: tokenizer, template, shape.
 
-Both are hashes over files alone: no tokenizer library, no weights read. How a file is written
+Both hashes are over files alone: no tokenizer library, no weights read. How a file is written
 (blanks, order of keys, the spelling of merges by another version of the library) changes neither
 what a tokenizer does nor its hash.
+
+Templates and special tokens are read as transformers 5 reads a local folder.
 """
 
 from __future__ import annotations
@@ -15,38 +17,84 @@ from typing import Any
 
 LONGEST_HEADER = 100 << 20
 """Bytes; safetensors itself refuses longer ones."""
-_TEMPLATE_FILE = "chat_template.jinja"
+TEMPLATE_FILE = "chat_template.jinja"
+TEMPLATE_FOLDER = "additional_chat_templates"
+"""Folder inside a policy folder that holds the other templates, NAME.jinja each."""
+_CONFIG, _SPECIAL = "tokenizer_config.json", "special_tokens_map.json"
 
 
 class ModelFolderError(ValueError):
     """A file of the folder cannot be read; the message names it."""
 
 
-def tokenizer_hash(folder: Path) -> str:
-    """SHA-256 hex over tokenizer.json and the chat templates: ids mean the same only under both.
+def tokenizer_hash(folder: Path, template: Mapping[str, Any] | None = None) -> str:
+    """SHA-256 hex over tokenizer.json, the chat templates and the template's variables: ids mean
+    the same only under the same three.
 
-    ModelFolderError where the folder has no tokenizer.json, or one that is no JSON.
+    template: the recipe's policy.template. Raises ModelFolderError if a file is missing or cannot
+    be read.
     """
-    tokenizer = _json(folder / "tokenizer.json")
-    config_file = folder / "tokenizer_config.json"
-    config = _json(config_file) if config_file.is_file() else {}
+    tokenizer = read_json(folder / "tokenizer.json")
     digest = hashlib.sha256(json.dumps(_what_it_does(tokenizer), sort_keys=True).encode())
-    try:
-        templates = chat_templates(folder, config)
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ModelFolderError(f"the chat template of {folder} cannot be read: {error}") from error
-    digest.update(json.dumps(templates, sort_keys=True).encode())
+    digest.update(json.dumps(chat_templates(folder), sort_keys=True).encode())
+    if template:
+        digest.update(json.dumps(dict(template), sort_keys=True).encode())
     return digest.hexdigest()
 
 
-def chat_templates(folder: Path, tokenizer_config: Mapping[str, Any]) -> dict[str, str]:
-    """Templates by name, most folders have one, "default". A file of its own wins over what stands
-    in tokenizer_config.json."""
-    file = folder / _TEMPLATE_FILE
-    found = file.read_text() if file.is_file() else tokenizer_config.get("chat_template")
-    if isinstance(found, str):
-        return {"default": found}
-    return {str(one["name"]): str(one["template"]) for one in found or ()}
+def chat_templates(folder: Path) -> dict[str, str]:
+    """Chat templates by name; most folders have one, "default", and some have none.
+
+    Template files win over tokenizer_config.json, which holds a text, an object of texts by name,
+    or a list of {"name", "template"}. Raises ModelFolderError.
+    """
+    files = {"default": folder / TEMPLATE_FILE} if (folder / TEMPLATE_FILE).is_file() else {}
+    files |= {one.stem: one for one in sorted((folder / TEMPLATE_FOLDER).glob("*.jinja"))}
+    try:
+        if files:
+            return {name: file.read_text(encoding="utf-8") for name, file in files.items()}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelFolderError(f"a chat template of {folder} cannot be read: {error}") from error
+    match _json_if_there(folder / _CONFIG).get("chat_template"):
+        case None:
+            return {}
+        case str(template):
+            return {"default": template}
+        case dict(named) if all(isinstance(one, str) for one in named.values()):
+            return dict(named)
+        case list(named) if all(map(_is_named_template, named)):
+            return {one["name"]: one["template"] for one in named}
+    raise ModelFolderError(
+        f"chat_template in {folder / _CONFIG} is neither a text, nor texts by name: write the "
+        f"template to {TEMPLATE_FILE} beside it"
+    )
+
+
+def special_tokens(folder: Path) -> dict[str, str]:
+    """Texts of eos_token, bos_token and so on, by name.
+
+    special_tokens_map.json counts where tokenizer_config.json has no `added_tokens_decoder`, and
+    then wins. Names of a model's own (`extra_special_tokens` as an object) are included. Raises
+    ModelFolderError.
+    """
+    found = dict(_json_if_there(folder / _CONFIG))
+    if "added_tokens_decoder" not in found:
+        found |= _json_if_there(folder / _SPECIAL)
+    own = found.get("extra_special_tokens")
+    named = found | (own if isinstance(own, dict) else {})
+    texts = {name: _token_text(value) for name, value in named.items() if name.endswith("_token")}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """A file's JSON object. Raises ModelFolderError."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelFolderError(f"{file} cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise ModelFolderError(f"{file} cannot be read: it holds no JSON object")
+    return found
 
 
 def shape_hash(folder: Path) -> str:
@@ -96,11 +144,19 @@ def _header(file: Path) -> bytes:
     return header
 
 
-def _json(file: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(file.read_text())
-    except (OSError, ValueError) as error:
-        raise ModelFolderError(f"{file} cannot be read: {error}") from error
-    if not isinstance(found, dict):
-        raise ModelFolderError(f"{file} cannot be read: it holds no JSON object")
-    return found
+def _is_named_template(one: object) -> bool:
+    return (
+        isinstance(one, dict)
+        and isinstance(one.get("name"), str)
+        and isinstance(one.get("template"), str)
+    )
+
+
+def _token_text(value: object) -> str | None:
+    """Text of a token that a file writes as a text or as an object."""
+    text = value.get("content") if isinstance(value, dict) else value
+    return text if isinstance(text, str) else None
+
+
+def _json_if_there(file: Path) -> dict[str, Any]:
+    return read_json(file) if file.is_file() else {}

@@ -21,6 +21,7 @@ from toolwright.recipe.reading import (
 from toolwright.recipe.shared_tables import (
     ARCHITECTURES,
     MEMORY_ADDRESS,
+    TEMPLATE_NAMES,
     TRAINED_VISION_ARCHITECTURES,
     VISION_ARCHITECTURES,
     ForeignText,
@@ -46,6 +47,7 @@ __all__ = [
     "ENTRY_POINTS",
     "MEMORY_ADDRESS",
     "SHARED",
+    "TEMPLATE_NAMES",
     "TRAINED_VISION_ARCHITECTURES",
     "VISION_ARCHITECTURES",
     "Branching",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from toolwright import other_names
 from toolwright.recipe.spelling import grpc_fault, url_fault
@@ -40,6 +40,9 @@ MEMORY_ADDRESS = "127.0.0.1:50071"
 
 API_KEYS = ("model", "key_env", "tokenizer", "observations", "send_stops")
 """Keys of [sampler] that SGLang has no use for."""
+
+TEMPLATE_NAMES = ("messages", "tools", "documents", "add_generation_prompt")
+"""Names of a chat template's variables that the renderer sets."""
 
 ForeignText = Literal["plain", "as_is"]
 
@@ -112,8 +115,23 @@ class Policy(Table):
     foreign_text: ForeignText = Field(
         default="plain", description="what text of tools and tasks that spells control tokens is"
     )
+    template: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="variables of the chat template, as { enable_thinking = false }",
+    )
 
     other_keys: ClassVar = other_names.POLICY
+
+    @field_validator("template")
+    @classmethod
+    def _template_variables_are_free(cls, template: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        for name in template:
+            if not name.isidentifier() or name in TEMPLATE_NAMES:
+                raise ValueError(
+                    f"{name!r} is not a variable that a recipe can set: it must be a name, and "
+                    f"not one of {', '.join(TEMPLATE_NAMES)}"
+                )
+        return template
 
 
 class Sampler(Table):

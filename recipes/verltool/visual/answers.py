@@ -14,8 +14,6 @@ from tasks.judging.choices import same_choice
 from toolwright.reading.answers import final_answer
 from toolwright.types import StopReason, Task, Trajectory
 
-END_OF_TURN = "<|im_end|>"
-"""Qwen's; a record keeps it in the text of a last turn."""
 LONGEST = 16_000
 """Characters of a question that are looked at for options."""
 _OPTION = re.compile(r"(?m)^[ \t]{0,8}(?:\(([A-J])\)|([A-J])[.):])[ \t]{0,8}(\S[^\n]{0,400})")
@@ -26,8 +24,8 @@ def answer_of(trajectory: Trajectory) -> str | None:
     none."""
     if trajectory.stop_reason is not StopReason.ANSWERED:
         return None
-    last = str(trajectory.metadata.get("final_text", "")).strip().removesuffix(END_OF_TURN)
-    return final_answer(last) or last.strip()
+    last = str(trajectory.metadata.get("final_text", "")).strip()
+    return final_answer(last) or last
 
 
 def right(answer: str | None, golds: Iterable[str], options: Mapping[str, str]) -> bool:

@@ -78,7 +78,7 @@ async def test_figures_beside_the_reward(world: MakeWorld) -> None:
     put(here, "lengths.py", "lengths.py")
     for member in await group_of(here, reward="./lengths.py:score"):
         (event,) = (event for event in member.events if event.kind == "measured")
-        assert event.data == {"letters": float(len(ANSWER))}
+        assert event.data == {"letters": float(len(ANSWER.removesuffix("<|im_end|>")))}
         assert [part.name for part in member.reward_parts] == ["answer"]
 
 

@@ -296,9 +296,11 @@ class Forgetful(Tagged):
         super().__init__()
         self._lost = False
 
-    def observation(self, texts: Sequence[str], codec: Codec) -> list[int]:
+    def observation(
+        self, texts: Sequence[str], codec: Codec, author: Author = Author.TOOL
+    ) -> list[int]:
         if self._lost:
-            return super().observation(texts, codec)
+            return super().observation(texts, codec, author)
         self._lost = True
         return codec.encode("nothing")
 

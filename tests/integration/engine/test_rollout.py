@@ -58,7 +58,8 @@ async def test_a_trajectory_with_a_tool_call(world: MakeWorld, incremental: bool
     assert (trajectory.status, trajectory.stop_reason) == (Status.COMPLETED, StopReason.ANSWERED)
     assert (trajectory.reward, trajectory.masked, trajectory.attempt) == (1.0, False, 0)
     assert trajectory.reward_parts == (RewardPart(name="correct", value=1.0),)
-    assert trajectory.metadata["final_text"] == ANSWER
+    assert trajectory.metadata["final_text"] == ANSWER.removesuffix("<|im_end|>")
+    assert trajectory.metadata["answer"] == "2"
     assert trajectory.tokenizer_hash == here.codec.hash
     assert trajectory.task.metadata == {"number": 0}
 
@@ -283,7 +284,7 @@ async def test_scenes(scenes: dict[str, Trajectory], codec: HuggingFaceCodec) ->
     assert [s.turn for s in actions] == [0, 1, 2]
 
     assert ending("no action") == (whole, StopReason.NO_ACTION_IN_OUTPUT, 0)
-    assert scenes["no action"].metadata["final_text"] == "hello<|im_end|>"
+    assert scenes["no action"].metadata["final_text"] == "hello"
     assert ending("empty") == (whole, StopReason.EMPTY_OUTPUT, 0)
     assert ending("bare end") == (whole, StopReason.NO_ACTION_IN_OUTPUT, 0)
 

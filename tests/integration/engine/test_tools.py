@@ -86,7 +86,7 @@ async def test_a_function_call_in_chat(world: MakeWorld) -> None:
         ("model", "it is 2<|im_end|>"),
     ]
     assert here.tools.asked[0].tool == "add"
-    assert trajectory.metadata["final_text"] == "it is 2<|im_end|>"
+    assert trajectory.metadata["final_text"] == "it is 2"
 
 
 async def test_without_any_tool_a_call_is_a_mistake(world: MakeWorld) -> None:

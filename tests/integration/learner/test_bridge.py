@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from engine.edge.policy_folder import check_policy_folder
 from engine.edge.policy_shape import difference
+from engine.errors import StartupError
+from engine.journal.identity import policy_identity
 from learner.config.weights import Optimizer, Parallel
 from learner.errors import ModelError
 from learner.model.policy import load_frozen, load_policy
@@ -161,3 +164,28 @@ def test_folders_that_cannot_be_trained_are_named(tmp_path: Path, one_rank: None
     (tmp_path / "config.json").write_text('{"model_type": "qwen2_vl"}')
     with pytest.raises(ModelError, match="can be sampled and evaluated, not trained here"):
         load_policy(tmp_path, Optimizer(), "float32")
+
+
+@pytest.mark.parametrize(
+    ("kind", "tensor", "rows", "says"),
+    [
+        ("qwen2-tied", "lm_head.weight", 64, r"lm_head\.weight differs from .*embed_tokens"),
+        ("llama-tied", "lm_head.weight", 64, "tie_word_embeddings = false in its config"),
+        ("qwen2-tied", "model.embed_tokens.weight", 67, "has 67 rows, vocab_size is 64"),
+        ("qwen3-untied", "model.embed_tokens.weight", 61, "has 61 rows, vocab_size is 64"),
+        ("qwen3-untied", "lm_head.weight", 66, r"lm_head\.weight has 66 rows"),
+    ],
+)
+def test_embeddings_that_do_not_fit_are_refused_by_name(
+    tmp_path: Path, one_rank: None, kind: str, tensor: str, rows: int, says: str
+) -> None:
+    source = write_model(tmp_path / "in", kind)
+    file = source / "model.safetensors"
+    tensors = load_file(file)
+    embedding = tensors["model.embed_tokens.weight"]
+    tensors[tensor] = torch.cat([embedding, embedding])[:rows] + 1.0
+    save_file(tensors, file, metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=says):
+        load_frozen(source, "float32")
+    with pytest.raises(StartupError, match=says):
+        policy_identity(source)

@@ -77,12 +77,12 @@ def test_the_answer_is_what_its_line_of_python_gives(task: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("text", "correct"),
     [
-        ("<answer> 42</answer><|im_end|>", 1.0),
-        (" <answer>42</answer>\n<|im_end|>", 1.0),
-        ("<answer> 43</answer><|im_end|>", 0.0),
-        ("<answer> 42</answer>", 0.0),
-        ("<answer> 41</answer><answer> 42</answer><|im_end|>", 0.0),
-        ("so <answer> 42</answer><|im_end|>", 0.0),
+        ("<answer> 42</answer>", 1.0),
+        (" <answer>42</answer>\n", 1.0),
+        ("<answer> 43</answer>", 0.0),
+        ("<answer> 42", 0.0),
+        ("<answer> 41</answer><answer> 42</answer>", 0.0),
+        ("so <answer> 42</answer>", 0.0),
         ("", 0.0),
     ],
 )

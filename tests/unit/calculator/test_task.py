@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from types import ModuleType
 
@@ -75,13 +76,12 @@ def test_no_operation_is_asked_more_than_another(task: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("final_text", "reward"),
     [
-        ("<answer> 42</answer><|im_end|>", 1.0),
-        ("<answer> 42</answer>\n<|im_end|>", 1.0),
-        ("<answer> 43</answer><|im_end|>", 0.0),
-        ("<answer> 42</answer>", 0.0),  # never stopped
-        ("<answer> 42<|im_end|>", 0.0),  # never closed
-        ("so <answer> 42</answer><|im_end|>", 0.0),  # says more than the answer
-        ("<answer> 42</answer><answer> 42</answer><|im_end|>", 0.0),
+        ("<answer> 42</answer>", 1.0),
+        ("<answer> 42</answer>\n", 1.0),
+        ("<answer> 43</answer>", 0.0),
+        ("<answer> 42", 0.0),  # never closed
+        ("so <answer> 42</answer>", 0.0),  # says more than the answer
+        ("<answer> 42</answer><answer> 42</answer>", 0.0),
         ("<answer> 42</answer><|im_end|> and on", 0.0),
         ("<python> print(6*7)</python>", 0.0),
         ("", 0.0),
@@ -89,3 +89,8 @@ def test_no_operation_is_asked_more_than_another(task: ModuleType) -> None:
 )
 def test_reward(task: ModuleType, final_text: str, reward: float) -> None:
     assert task.score(answered(final_text, "42")) == {"correct": reward}
+
+
+def test_an_answer_whose_turn_never_ended_is_worth_nothing(task: ModuleType) -> None:
+    cut = replace(answered("<answer> 42</answer>", "42"), stop_reason=StopReason.MAX_ACTION_LENGTH)
+    assert task.score(cut) == {"correct": 0.0}

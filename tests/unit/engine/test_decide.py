@@ -71,7 +71,7 @@ def test_a_turn_step_by_step() -> None:
     append(log, (5, 6))
     assert next_step(log.state, told, TASK) == Generate(room=100 - 4)
     act(log, f"<answer>2</answer>{END}", END)
-    assert next_step(log.state, told, TASK) == Finish(reason=StopReason.ANSWERED)
+    assert next_step(log.state, told, TASK) == Finish(reason=StopReason.ANSWERED, answer="2")
     log.append(Ended(reason=StopReason.ANSWERED))
     assert next_step(log.state, told, TASK) is None
 

@@ -50,7 +50,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     ),
     "zeros in the header": (
         lambda f: (f / "model.safetensors").write_bytes(headed(bytes(90), bytes(16))),
-        "is no JSON",
+        "is not JSON",
     ),
     "length beyond all files": (
         lambda f: (f / "model.safetensors").write_bytes(struct.pack("<Q", 2**63) + b"{}"),

@@ -99,7 +99,7 @@ def test_a_cut_is_never_inside_an_image(vision: HuggingFaceCodec) -> None:
 
 def test_a_protocol_that_loses_an_image_is_told(vision: HuggingFaceCodec) -> None:
     class Forgetful(Tagged):
-        def observation(self, texts, codec):  # type: ignore[no-untyped-def]
+        def observation(self, texts, codec, author):  # type: ignore[no-untyped-def]
             return codec.encode("nothing")
 
     with pytest.raises(ImagesUnplaced, match="0 images into an observation of 1"):
@@ -110,7 +110,7 @@ def test_a_protocol_that_loses_an_image_is_told(vision: HuggingFaceCodec) -> Non
 
 def test_a_protocol_that_adds_a_placeholder_is_told(vision: HuggingFaceCodec) -> None:
     class Adding(Tagged):
-        def observation(self, texts, codec):  # type: ignore[no-untyped-def]
+        def observation(self, texts, codec, author):  # type: ignore[no-untyped-def]
             return codec.encode("".join(texts) + "<|image_pad|>")
 
     with pytest.raises(ImagesUnplaced, match="2 images into an observation of 1"):

@@ -36,6 +36,15 @@ def test_the_first_of_another_tokenizer_is_named_with_the_mend(policy_folder: Pa
         assert part in said
 
 
+def test_another_template_variable_is_another_tokenizer(policy_folder: Path) -> None:
+    silent = tokenizer_hash(policy_folder, {"enable_thinking": False})
+    Origin(policy_folder, {"enable_thinking": False}).check(
+        replace(NAMELESS, tokenizer_hash=silent)
+    )
+    with pytest.raises(DataError, match=r"the same policy\.template"):
+        Origin(policy_folder).check(replace(NAMELESS, tokenizer_hash=silent))
+
+
 def test_those_without_a_hash_are_counted(policy_folder: Path) -> None:
     origin = Origin(policy_folder)
     origin.check(replace(NAMELESS, tokenizer_hash=tokenizer_hash(policy_folder)))

@@ -75,12 +75,12 @@ def test_the_warm_up_shows_the_form_and_seldom_the_answer(conversations: ModuleT
 @pytest.mark.parametrize(
     ("text", "reward"),
     [
-        ("<answer> 42</answer><|im_end|>", 1.0),
-        ("<answer>42</answer><|im_end|>", 1.0),
-        ("<answer> 43</answer><|im_end|>", 0.0),
-        ("<answer> 42</answer>", 0.0),
-        ("<answer> 42</answer><answer> 42</answer><|im_end|>", 0.0),
-        ("it is <answer> 42</answer><|im_end|>", 0.0),
+        ("<answer> 42</answer>", 1.0),
+        ("<answer>42</answer>", 1.0),
+        ("<answer> 43</answer>", 0.0),
+        ("<answer> 42", 0.0),
+        ("<answer> 42</answer><answer> 42</answer>", 0.0),
+        ("it is <answer> 42</answer>", 0.0),
         ("", 0.0),
     ],
 )

@@ -213,3 +213,24 @@ def test_sets_of_no_table_are_told_and_cost_nothing(tmp_path: Path) -> None:
         Beside.of(["se_search:T9"], [])
     with pytest.raises(StartupError, match="--against: 'own': write SUITE=SET"):
         Beside.of([], ["own"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "warns"),
+    [
+        ([row(n, 0.0) for n in range(3)], True),
+        ([row(n, 0.0) for n in range(2)], True),
+        ([row(0, 0.0)], False),
+        ([row(0, 0.0), row(1, 0.0), row(2, 1.0)], False),
+        ([row(0, 0.0), row(1, 0.0, stop_reason="max_turns")], False),
+        ([row(0, 0.5), row(1, -0.5, stop_reason="empty_output")], False),
+    ],
+)
+def test_answers_that_are_all_worth_0_are_doubted(
+    tmp_path: Path, rows: list[dict[str, Any]], warns: bool
+) -> None:
+    folder = evaluation(tmp_path, {"qa": rows})
+    found = write_results(folder, Reading())
+    said = f"all {len(rows)} rows answered and every score is 0"
+    assert any(f"warning: qa: {said}" in line for line in table(found)) == warns
+    assert (said in (folder / "page.html").read_text(encoding="utf-8")) == warns

@@ -11,6 +11,7 @@ from engine.errors import SamplerFailed
 from engine.sampler.openai.pool import OpenAIPool
 from engine.sampler.openai.text import TextAction
 from engine.text.codec import HuggingFaceCodec
+from engine.text.turns import PackedBytes, TurnCodec
 from engine.types import Generated, Images
 from tests.support.openai_api import (
     DONE,
@@ -176,3 +177,15 @@ async def test_length_is_the_engines_count() -> None:
         found = await one.act(most=5)
     assert found.finish.kind is FinishKind.LENGTH
     assert len(found.token_ids) == 5
+
+
+@pytest.mark.parametrize("template", [{}, {"enable_thinking": False, "budget": 3}])
+async def test_a_chat_api_is_sent_the_template_s_variables(template: dict[str, Any]) -> None:
+    async with api(chat("It is 1.")) as here:
+        table = Sampler(api="openai-chat", endpoints=(here.url,), tokenizer="bytes")
+        codec = TurnCodec(PackedBytes())
+        pool = OpenAIPool(table, codec, vocab_size=codec.vocab_size, template=template)
+        await pool.open()
+        assert await Talk(pool, codec).say() == "It is 1." + END
+        await pool.close()
+    assert here.asked[0].body.get("chat_template_kwargs", {}) == template

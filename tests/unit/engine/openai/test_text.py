@@ -232,3 +232,39 @@ def test_a_name_in_many_pieces_is_joined_once() -> None:
         one.add_calls([CallPart(index=0, name="ab", arguments="")])
     one.end("tool_calls", None, 1, sent=())
     assert f'"name": "{"ab" * 1000}", "arguments": {{}}' in said(one)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Paris<|im_end|>", "Paris"),
+        ("Paris<|eot_id|>\n", "Paris"),
+        ("Paris</s>", "Paris"),
+        ("Paris<\uff5cend\u2581of\u2581sentence\uff5c>", "Paris"),
+        ("Paris<|im_end|><|endoftext|>", "Paris"),
+        ("a <|im_end|> b", "a <|im_end|> b"),
+        ("x || y <s>z", "x || y <s>z"),
+        ("<|im_end|>", ""),
+        ("<|" * 40 + "|>", "<|" * 40 + "|>"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 200])
+def test_markers_of_the_server_s_own_template_end_no_answer(
+    text: str, kept: str, size: int
+) -> None:
+    one = action("</python>")
+    for at in range(0, len(text), size):
+        one.feed(text[at : at + size], 1)
+    one.end("stop", None, 1, sent=())
+    assert said(one) == kept + END
+    assert made(one).stop == END
+    assert one.remarks.get("end_dropped", "") == text.removeprefix(kept).strip()
+
+
+def test_a_marker_that_a_call_s_mark_has_passed_stays() -> None:
+    told: list[tuple[str, str | None]] = []
+    one = action(marks=("<|im_end|>",), told=told)
+    one.feed("a<|im_end|>", 1)
+    one.end("stop", None, 1, sent=())
+    assert told == [("a<|im_end|>", "<|im_end|>")]
+    assert said(one) == "a<|im_end|>" + END

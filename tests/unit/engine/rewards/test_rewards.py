@@ -294,7 +294,7 @@ async def test_the_example_of_the_docs_gives_credit_by_turn(tmp_path: Path) -> N
     outcome = CallOutcome(observation="", valid=True)
     call = CallRecord(call_id="c", turn=0, index=0, tool="add", action="", outcome=outcome)
     asked = trajectory(
-        task=Task(id="q", answers=("abc",)), calls=(call,), metadata={"final_text": "abc<|im_end|>"}
+        task=Task(id="q", answers=("abc",)), calls=(call,), metadata={"final_text": "abc"}
     )
     (scored,) = await score(tmp_path, "by_turn", [asked])
     assert (scored.reward, scored.masked, scored.anchors) == (1.0, False, {0: ("add",)})

@@ -43,6 +43,7 @@ def made(folder: Path, *overrides: str, **changes: Any) -> Fingerprint:
         ("run.seed=1", "run.seed is 0 in the engine and 1 here"),
         ("run.correction=token_truncate", 'run.correction is "bypass" in the engine'),
         ("policy.foreign_text=as_is", 'policy.foreign_text is "plain" in the engine'),
+        ("policy.template.enable_thinking=false", 'and {"enable_thinking": false} here'),
         ("task.limits.turns=7", "task.limits.turns is "),
         ('task.stops.answered="mask"', 'and {"answered": "mask"} here'),
         ("sampler.temperature=0.5", "sampler.temperature is 1.0 in the engine and 0.5 here"),
