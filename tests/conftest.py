@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.slowest import SlowestFiles
+from tests.support.tiers import SLICES, Tiers
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -35,8 +36,18 @@ for _number in (signal.SIGHUP, signal.SIGINT):
         signal.signal(_number, lambda *_: None)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slice",
+        type=int,
+        choices=range(SLICES),
+        help="quick tests, and those slow files that are of this slice; without it: all tests",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(SlowestFiles(), "slowest-files")
+    config.pluginmanager.register(Tiers(), "tiers")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -36,7 +36,7 @@ BROKEN = (
 """Of the last three the first is refused by the policy's template, the second by the tool, and at
 the third the tool raises what it did not mean to."""
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 def test_thirty_broken_rows_of_a_thousand_cost_themselves(tmp_path: Path) -> None:

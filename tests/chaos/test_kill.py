@@ -6,7 +6,11 @@ import os
 import signal
 from collections import Counter
 
+import pytest
+
 from tests.chaos.conftest import Run, kill
+
+pytestmark = pytest.mark.quick
 
 GROUPS_PER_STEP = 2
 

@@ -24,6 +24,8 @@ from tests.integration.learner.models import weights, write_model
 from tests.integration.learner.test_sft import write_recipe
 from toolwright import types as t
 
+pytestmark = pytest.mark.slow
+
 POINTS = (
     "the engine knows the checkpoint",
     "its groups are leased",

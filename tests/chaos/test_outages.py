@@ -80,6 +80,7 @@ def end(crowd: Crowd) -> None:
     print(json.dumps(figures.to_json()))
 
 
+@pytest.mark.quick
 def test_a_sampler_that_dies_for_longer_than_every_patience(tmp_path: Path) -> None:
     with crowd_of(tmp_path, 64 if FULL else 16, changes={} if FULL else SHORT) as crowd:
         blocks(0.5, "the crowd is at work")
@@ -91,6 +92,7 @@ def test_a_sampler_that_dies_for_longer_than_every_patience(tmp_path: Path) -> N
         assert not crowd.logged("attempt_failed")
 
 
+@pytest.mark.slow
 def test_a_tool_service_that_is_away_for_a_while(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"task": {"limits": {"seconds": 4.0}}}
     with crowd_of(tmp_path, 64 if FULL else 16, changes={} if FULL else changes) as crowd:
@@ -104,6 +106,7 @@ def test_a_tool_service_that_is_away_for_a_while(tmp_path: Path) -> None:
 
 
 @pytest.mark.only_in_full
+@pytest.mark.slow
 def test_a_tool_service_that_is_stopped_and_says_nothing(tmp_path: Path) -> None:
     with crowd_of(tmp_path, 64 if FULL else 16) as crowd:
         blocks(0.5, "the crowd is at work")
@@ -118,6 +121,7 @@ def test_a_tool_service_that_is_stopped_and_says_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.only_in_full
+@pytest.mark.slow
 def test_a_tool_service_with_room_for_a_fourth(tmp_path: Path) -> None:
     trajectories, room = CROWDED
     options = ("--max-sessions", str(room))

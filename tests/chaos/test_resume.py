@@ -111,6 +111,7 @@ def killed_again_and_again(crowd: Crowd, kill: Callable[[], None], *, seed: int)
     return figures
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_killed_goes_on_inside_its_trajectories(crowd: Crowd) -> None:
     def kill() -> None:
         crowd.kill_engine()
@@ -125,6 +126,7 @@ def test_an_engine_that_is_killed_goes_on_inside_its_trajectories(crowd: Crowd) 
 
 
 @pytest.mark.only_in_full
+@pytest.mark.slow
 def test_an_engine_that_is_told_to_stop_loses_no_more_than_one_that_is_killed(
     crowd: Crowd,
 ) -> None:
@@ -139,10 +141,12 @@ def test_an_engine_that_is_told_to_stop_loses_no_more_than_one_that_is_killed(
 
 
 @pytest.mark.only_in_full
+@pytest.mark.slow
 def test_a_tool_service_that_is_killed_costs_attempts_and_nothing_else(crowd: Crowd) -> None:
     killed_again_and_again(crowd, lambda: restart_tools(crowd), seed=2)
 
 
+@pytest.mark.quick
 def test_a_tool_without_state_that_is_killed_costs_no_attempt(stateless_crowd: Crowd) -> None:
     crowd = stateless_crowd
     figures = killed_again_and_again(crowd, lambda: restart_tools(crowd), seed=6)
@@ -156,6 +160,7 @@ def restart_tools(crowd: Crowd) -> None:
     crowd.start_tools()
 
 
+@pytest.mark.slow
 def test_both_killed_at_once(crowd: Crowd) -> None:
     def kill() -> None:
         crowd.kill_tools()
@@ -166,6 +171,7 @@ def test_both_killed_at_once(crowd: Crowd) -> None:
     killed_again_and_again(crowd, kill, seed=3)
 
 
+@pytest.mark.slow
 def test_a_full_disk_and_kills_while_it_is_full(crowd: Crowd) -> None:
     """Every other time the disk has room again before the kill, and nothing is lost."""
     fills = 0

@@ -14,6 +14,8 @@ from bench.scripted.types import GenerateRequest, Token
 from bench.scripted.wire import stream_error_body
 from tests.contract import schema
 
+pytestmark = pytest.mark.quick
+
 REPLY = [Token(5, -0.5), Token(6, -0.25), Token(260, -0.125), Token(7, -1.0)]
 
 

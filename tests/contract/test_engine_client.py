@@ -17,6 +17,8 @@ from engine.sampler.wire.request import generate_request
 from tests.support.waiting import passes
 from toolwright.types import FinishKind, SamplingParams
 
+pytestmark = pytest.mark.quick
+
 STOP = 260
 VOCABULARY = 320
 FAULTS = Faults(

@@ -18,6 +18,8 @@ from tests.contract import schema
 from tests.contract.sampler.refusals import SCHEMA_REFUSALS, VALUE_REFUSALS
 from toolwright.types import SamplingParams
 
+pytestmark = pytest.mark.quick
+
 FULL: dict[str, Any] = {
     "rid": "t7.3.0",
     "input_ids": [1, 2, 3],

@@ -13,6 +13,8 @@ from tests.contract.client import WireClient
 from tests.contract.sampler.target import VOCABULARY, Target
 from tests.contract.sampler_suite import CHECKS, Check
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(params=["incremental", "cumulative"])
 async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Target]:

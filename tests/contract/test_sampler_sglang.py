@@ -19,6 +19,8 @@ from tests.contract.sampler.target import Target
 from tests.contract.sampler_suite import CHECKS, Check
 from tests.support.other_weights import write_other_weights
 
+pytestmark = pytest.mark.slow
+
 SERIAL = itertools.count()
 
 

@@ -11,6 +11,8 @@ from bench.scripted import ScriptedSampler, cycle
 from tests.contract.client import WireClient
 from tests.contract.vision_suite import CHECKS, IMAGE, VIDEO, WORD, Check, Target
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(params=["incremental", "cumulative"])
 async def target(request: pytest.FixtureRequest) -> AsyncIterator[Target]:

@@ -29,7 +29,7 @@ from toolwright.types import Author
 
 SERIAL = itertools.count()
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 from toolwright.process import loop
 
 pytestmark = [
+    pytest.mark.quick,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.quick
+
 TALK_AND_START = """
 import asyncio, contextlib, importlib, sys
 importlib.import_module(sys.argv[1])

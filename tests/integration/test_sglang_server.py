@@ -67,7 +67,7 @@ for line in sys.stdin:
     print(json.dumps(chosen.tolist()))
 """
 
-pytestmark = pytest.mark.timeout(int(READY_S) + 90)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(int(READY_S) + 90)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.quick
+
 NUMBERS = ("makespan_ratio", "cpu_ms_per_trajectory", "rss_mb")
 
 

@@ -20,6 +20,8 @@ from toolwright import types as t  # noqa: E402
 from toolwright.model.tiny_policy import write_policy  # noqa: E402
 from toolwright.trajectory_files import write_trajectories  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 WORDS = "the answer of the question is the sum of the numbers"
 
 

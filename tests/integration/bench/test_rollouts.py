@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.quick
+
 
 def test_both_loops_play_the_same_work(tmp_path: Path) -> None:
     out, page = tmp_path / "rows.json", tmp_path / "rows.html"

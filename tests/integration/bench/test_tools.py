@@ -12,6 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
+pytestmark = pytest.mark.quick
+
 BENCH = [sys.executable, "-m", "bench.cli", "tools"]
 LATENCIES = {"min", "avg", "p50", "p90", "p99", "max"}
 

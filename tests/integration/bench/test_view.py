@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from bench.cli import app
+
+pytestmark = pytest.mark.quick
 
 
 def test_the_pages_are_measured_over_every_row(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ import pytest
 from console.machine.ready import free_ports
 from tests.support.recipes import to_toml
 
+pytestmark = pytest.mark.quick
+
 BARE = """
 import sys
 

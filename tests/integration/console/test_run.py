@@ -23,6 +23,8 @@ from tests.support.net import free_port
 from tests.support.own_run import write_own_run, write_policy
 from tests.support.waiting import blocks
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 120.0
 """Seconds for what takes ten on an idle machine."""
 TOOLWRIGHT = (sys.executable, "-m", "console.cli")

@@ -15,6 +15,8 @@ from tests.support.engines import running
 from tests.support.net import free_port
 from tests.support.own_run import write_own_run
 
+pytestmark = pytest.mark.quick
+
 
 async def test_an_engine_that_runs_alone_is_drained_and_serves_on(
     tmp_path: Path, policy_folder: Path

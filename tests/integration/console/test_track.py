@@ -26,6 +26,8 @@ from console.track.following import Following
 from console.track.tracker import Destination
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.quick
+
 STEPS = 4
 TOKEN = "a-token-that-nobody-may-see"
 

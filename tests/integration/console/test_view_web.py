@@ -19,7 +19,7 @@ from tests.support.viewers import chromium, page_of, served
 from tests.support.waiting import PATIENCE
 from toolwright import types as t
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 SCRIPT = "<script>window.ran = 1</script><img src=x onerror='window.ran = 1'><b>bold</b>"
 HOSTILE = f"{SCRIPT} \x1b[31mred\x1b[0m \u202eexe.gnp\u202c javascript:window.ran=1 \0 {{{{7*7}}}}"

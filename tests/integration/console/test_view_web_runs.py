@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Locator, Page, expect
 from tests.support import run_folders as written
 from tests.support.viewers import chromium, page_of, served
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 HOSTILE = "<img src=x onerror='window.ran=1'>\u202e\x1b[31m" + "long" * 40
 LONG = 10_000

@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.walkthrough import do, fits, read_walkthrough
 
-pytestmark = pytest.mark.timeout(600)  # a run of four processes in each, whatever else runs
+# A run of four processes in each, whatever else runs.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import SamplingParams, StopReason, Task, ToolErrorKind, WeightVersion
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 VOCABULARY = 320
 RANK0 = Path(__file__).resolve().parents[2] / "support" / "rank0.py"

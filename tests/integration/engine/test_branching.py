@@ -30,6 +30,8 @@ from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, Event, Group, Trajectory
 from toolwright.types import Sequence as TokenSequence
 
+pytestmark = pytest.mark.quick
+
 SURE = ((0, -1e-6),)
 TORN = tuple((token, math.log(0.25)) for token in range(4))
 BRANCHING = {"init": 1, "weight": 1000.0, "threshold": 0.0, "tokens": 3, "top_k": 4}

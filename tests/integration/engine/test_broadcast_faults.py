@@ -28,6 +28,8 @@ from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.types import WeightVersion
 
+pytestmark = pytest.mark.quick
+
 FAILED = reasons.ERROR_REASON_PUBLISH_FAILED
 
 

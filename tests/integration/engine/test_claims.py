@@ -23,6 +23,8 @@ from toolwright.rpc.channel import may_retry
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
 
+pytestmark = pytest.mark.quick
+
 Answer = TypeVar("Answer")
 
 

@@ -32,6 +32,8 @@ from tests.support.recipes import merged, recipe_tables, write_recipe
 from tests.support.tools import ToolDouble, serving
 from toolwright.trajectory_files import read_trajectories
 
+pytestmark = pytest.mark.quick
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:

@@ -23,6 +23,8 @@ from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import WeightVersion
 
+pytestmark = pytest.mark.quick
+
 RUN = {"steps": 4, "groups_per_step": 3, "group_size": 2}
 
 

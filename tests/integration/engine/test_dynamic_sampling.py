@@ -27,6 +27,8 @@ from tests.support.waiting import blocks, until
 from toolwright.recipe import DynamicSampling
 from toolwright.types import WeightVersion
 
+pytestmark = pytest.mark.quick
+
 RUN = {"steps": 4, "groups_per_step": 2, "group_size": 2}
 EVERY_THIRD = "task.metadata['number'] % 3 == 0"
 

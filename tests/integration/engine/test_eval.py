@@ -27,6 +27,8 @@ from tests.support.recipes import merged, write_recipe
 from tests.support.tools import ToolDouble, broken
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.quick
+
 
 def questions(folder: Path, name: str, n: int, *sources: str) -> dict[str, Any]:
     """A suite of its own file."""

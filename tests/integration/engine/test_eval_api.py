@@ -16,6 +16,8 @@ from tests.support.openai_api import DONE, STREAM, answer, api, event, listed, u
 from tests.support.recipes import merged, write_recipe
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.quick
+
 
 def said(text: str) -> bytes:
     """A chat completion that tells its tokens."""

@@ -18,6 +18,8 @@ from tests.support.evaluations import cut, lane, suite
 from tests.support.recipes import write_recipe
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.quick
+
 
 async def test_killed_twice_every_question_is_there_exactly_once(world: MakeWorld) -> None:
     here = await world(

@@ -22,6 +22,8 @@ from tests.support.evaluations import (
 )
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.quick
+
 
 async def test_before_after_and_in_between(world: MakeWorld) -> None:
     here = await world(

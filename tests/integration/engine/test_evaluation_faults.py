@@ -15,6 +15,8 @@ from tests.support.evaluations import NONE, evaluated, lane, lines, lost, rows, 
 from tests.support.tools import ToolDouble, serving
 from tests.support.waiting import holds_for, until
 
+pytestmark = pytest.mark.quick
+
 
 async def test_a_failed_evaluation_ends_the_engine(world: MakeWorld) -> None:
     """A learner must not wait for a result that never comes."""

@@ -25,6 +25,8 @@ from tests.support.evaluations import (
 from tests.support.recipes import write_recipe
 from tests.support.waiting import passes, until
 
+pytestmark = pytest.mark.quick
+
 
 async def test_what_was_evaluated_is_not_evaluated_again(world: MakeWorld) -> None:
     here = await world(run={**NONE, "steps": 0}, engine=lane(suite("a"), suite("b")))

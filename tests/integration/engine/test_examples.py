@@ -15,6 +15,8 @@ from tests.support.tools import PYTHON, ToolDouble
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, Trajectory
 
+pytestmark = pytest.mark.quick
+
 PAGE = "train/protocols-and-rewards.md"
 END = "<|im_end|>"
 

@@ -15,6 +15,8 @@ from tests.support.waiting import PATIENCE
 from toolwright.rpc.channel import open_channel
 from toolwright.types import floats, ids
 
+pytestmark = pytest.mark.quick
+
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 NAMES = (

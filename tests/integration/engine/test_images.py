@@ -32,6 +32,8 @@ from tests.support.shown_images import (
 from tests.support.waiting import until
 from toolwright.types import StopReason
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(
     ("protocol", "answered"),

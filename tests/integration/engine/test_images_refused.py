@@ -40,6 +40,8 @@ from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, Status, StopReason
 
+pytestmark = pytest.mark.quick
+
 
 async def test_blobs_survive_a_kill_and_go_with_their_group(
     world: MakeWorld, vision: Path, rows: dict[str, Any], noise: bytes

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import pytest
+
 from bench.scripted import ScriptRequest
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.integration.engine.test_tool_lines import ONE_IN_FLIGHT, call, rolled_out
 from tests.support.dialogue import ANSWER, by_turn
 from toolwright.types import StopReason, ToolErrorKind
+
+pytestmark = pytest.mark.quick
 
 SMALL = ("--ready", "1", "--shards", "1", "--memory-mib", "192")
 ADD = call("add", a=20, b=22)

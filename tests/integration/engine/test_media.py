@@ -7,9 +7,13 @@ import hashlib
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import start_service
 from tests.support.dialogue import ANSWER, by_turn
+
+pytestmark = pytest.mark.quick
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"

@@ -26,6 +26,8 @@ from tests.integration.engine.test_cli import Command, run, sentence, services
 from tests.support.recipes import merged
 from toolsvc.cli import app as toolsvc
 
+pytestmark = pytest.mark.quick
+
 __all__ = ["run", "services"]  # fixtures
 
 Changes = dict[str, Any]

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
+import pytest
 
 from engine.journal.journal import Journal
 from tests.integration.engine.conftest import MakeWorld, World
@@ -20,6 +21,8 @@ from tests.support.tools import ToolDouble, add_up
 from tests.support.waiting import holds_for, until
 from toolwright.rpc.channel import open_channel
 from toolwright.tool.v1 import tool_pb2 as pb
+
+pytestmark = pytest.mark.quick
 
 START_SECONDS = 60.0
 RUN = {"steps": 1, "groups_per_step": 3, "group_size": 2}

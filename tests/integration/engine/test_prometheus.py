@@ -19,6 +19,8 @@ from tests.support.docs import DOCS
 from tests.support.net import free_port
 from tests.support.waiting import PATIENCE, passes
 
+pytestmark = pytest.mark.quick
+
 SHIPPED = DOCS.parent / "deploy" / "observability"
 RUN = {"steps": 1, "groups_per_step": 2, "group_size": 2}
 

@@ -22,6 +22,8 @@ from toolwright.rpc.channel import call, may_retry, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.types import WeightVersion
 
+pytestmark = pytest.mark.quick
+
 RUN = {"steps": 9, "groups_per_step": 1, "group_size": 1}
 
 

@@ -7,9 +7,13 @@ import json
 import sys
 from asyncio.subprocess import PIPE
 
+import pytest
+
 from engine.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, CALL, by_turn
+
+pytestmark = pytest.mark.quick
 
 RUN = {"steps": 4, "groups_per_step": 3, "group_size": 2}
 

@@ -31,6 +31,8 @@ from toolwright.types import (
     Trajectory,
 )
 
+pytestmark = pytest.mark.quick
+
 
 def requests_of(world: World, trajectory: str) -> list[tuple[int, ...]]:
     return [

@@ -23,6 +23,8 @@ from tests.support.waiting import holds_for, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 
+pytestmark = pytest.mark.quick
+
 
 async def test_every_trajectory_of_every_task_is_in_the_file(world: MakeWorld) -> None:
     here = await world()

@@ -18,6 +18,8 @@ from tests.support.collected import collect, kept
 from tests.support.tools import JSON_CALL, ToolDouble, text
 from toolwright.tool.v1 import tool_pb2
 
+pytestmark = pytest.mark.quick
+
 ADD = '<tool_call>\n{"name": "add", "arguments": {"a": %d}}\n</tool_call>'
 
 

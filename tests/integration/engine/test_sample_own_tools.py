@@ -7,12 +7,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from bench.scripted import ScriptRequest
 from engine.sample.collect import Dedupe
 from engine.sample.layouts import Layout
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.chat_endpoint import chat_endpoint
 from tests.support.collected import collect, kept
+
+pytestmark = pytest.mark.quick
 
 TASKS = """
 from toolwright.types import Task

@@ -17,6 +17,8 @@ from tests.support.collected import collect, kept, progress
 from tests.support.recipes import merged, write_recipe
 from tests.support.waiting import holds_for, until
 
+pytestmark = pytest.mark.quick
+
 
 async def test_a_larger_n_goes_on_from_what_is_done(world: MakeWorld) -> None:
     here = await world()

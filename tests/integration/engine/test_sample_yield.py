@@ -21,6 +21,8 @@ from tests.support.collected import KEEPS, VARIANTS, Varied, collect, kept, prog
 from tests.support.recipes import merged, write_recipe
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.quick
+
 MANY = 200
 PER_TASK = 2
 CALLS: dict[str, Any] = {"keep": KEEPS, "dedupe": Dedupe.CALLS, "per_task": PER_TASK}

@@ -23,6 +23,8 @@ from tests.support.waiting import passes, until
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, FinishKind, Status, StopReason, WeightVersion
 
+pytestmark = pytest.mark.quick
+
 
 async def test_a_broken_stream_goes_on_from_the_tokens_that_came(world: MakeWorld) -> None:
     """Breaks of every kind, in trajectories at the same time; none of them shows in the tokens."""

@@ -30,7 +30,7 @@ from tests.support.waiting import until
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import StopReason, WeightVersion
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.quick, pytest.mark.alone]
 
 
 async def test_two_samplers_share_the_work_and_one_takes_over(world: MakeWorld) -> None:

@@ -18,6 +18,8 @@ from toolwright.recipe import RecipeError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Trajectory, WeightVersion
 
+pytestmark = pytest.mark.quick
+
 RUN = {"groups_per_step": 3, "group_size": 2, "steps": 4}
 SUMS = {
     "tools": ["python"],

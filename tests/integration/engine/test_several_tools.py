@@ -22,6 +22,8 @@ from toolwright.recipe import RecipeError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import StopReason, ToolErrorKind, Trajectory
 
+pytestmark = pytest.mark.quick
+
 SMALL = ("--ready", "1", "--shards", "1", "--memory-mib", "192")
 FILE = '''
 import asyncio

@@ -16,6 +16,8 @@ from tests.support.waiting import until
 from toolwright.recipe import load_recipe
 from toolwright.tool.v1 import tool_pb2 as pb
 
+pytestmark = pytest.mark.quick
+
 
 async def test_a_run_whose_sampler_another_run_takes_ends_and_says_so(world: MakeWorld) -> None:
     pause = asyncio.Event()

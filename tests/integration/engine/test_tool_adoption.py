@@ -33,6 +33,8 @@ from toolwright.rpc.errors import abort
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task
 
+pytestmark = pytest.mark.quick
+
 TASK = Task(id="t")
 OWNER = "one and the same owner"
 COUNT = """

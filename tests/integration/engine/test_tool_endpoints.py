@@ -36,6 +36,8 @@ from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import StopReason, Task
 
+pytestmark = pytest.mark.quick
+
 ONE_PLUS_ONE = Call(action="<python> 1+1</python>", tool="python", arguments={"code": "1+1"})
 
 

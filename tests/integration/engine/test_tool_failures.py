@@ -34,6 +34,8 @@ from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Status, StopReason, Task
 
+pytestmark = pytest.mark.quick
+
 
 async def test_a_failure_of_infrastructure_is_retried_with_the_same_call_id(
     world: MakeWorld,

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from tests.integration.engine.conftest import MakeWorld, World
@@ -17,6 +18,8 @@ from tests.support.lasting import lasting
 from tests.support.node_tool import node_tool
 from tests.support.waiting import until
 from toolwright.types import Trajectory
+
+pytestmark = pytest.mark.quick
 
 ONE_IN_FLIGHT: dict[str, Any] = {
     "run": {"steps": 1, "groups_per_step": 3, "group_size": 1},

@@ -32,6 +32,8 @@ from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task
 
+pytestmark = pytest.mark.quick
+
 TASK = Task(id="t")
 NAP = """
 import time

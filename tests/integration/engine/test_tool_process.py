@@ -22,6 +22,8 @@ from tests.support.waiting import until
 from toolwright.recipe import Tool
 from toolwright.types import StopReason
 
+pytestmark = pytest.mark.quick
+
 RUN = {"steps": 1, "groups_per_step": 2, "group_size": 1}
 FRAIL = """
 import os

@@ -23,6 +23,8 @@ from toolwright.recipe import Tool
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task
 
+pytestmark = pytest.mark.quick
+
 
 def services(double: ToolDouble, **fields: object) -> ToolServices:
     return ToolServices({"python": Tool(service=double.address, **fields)}, "an owner")

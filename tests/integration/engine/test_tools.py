@@ -20,6 +20,8 @@ from toolwright.recipe import Tool
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, StopReason, Task, ToolErrorKind
 
+pytestmark = pytest.mark.quick
+
 
 def chat(*calls: str) -> list[str]:
     return [*(f"<tool_call>{call}</tool_call>" for call in calls), "it is 2<|im_end|>"]

@@ -20,6 +20,8 @@ from tests.support.waiting import until
 from toolwright.tracing.ids import call_span, root_span, trace_id
 from toolwright.types import StopReason
 
+pytestmark = pytest.mark.quick
+
 RUN = {"steps": 1, "groups_per_step": 2, "group_size": 2}
 SHOUT = """
 from toolsvc import tool

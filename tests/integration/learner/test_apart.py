@@ -19,6 +19,8 @@ from learner.training.objective import PolicyObjective
 from learner.training.update import improve, together
 from tests.integration.learner.rows import make_rows, weighed
 
+pytestmark = pytest.mark.slow
+
 NAMES = ("a", "b", "c")
 OBJECTIVE = PolicyObjective(loss=Loss(), kl=Kl(), correction="bypass", tasks=NAMES)
 

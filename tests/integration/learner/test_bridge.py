@@ -30,6 +30,8 @@ from tests.integration.learner.models import (
 from tests.integration.learner.rows import make_rows
 from toolwright.recipe import ARCHITECTURES
 
+pytestmark = pytest.mark.slow
+
 
 def test_no_other_model_of_mbridge_is_imported() -> None:
     """They bring half of the CPU time of a learner's start."""

@@ -19,6 +19,8 @@ from tests.integration.learner.models import write_model
 from tests.integration.learner.rows import make_rows
 from toolwright.types import WeightVersion
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
     "adam": Optimizer(lr=1e-2, weight_decay=0.1, warmup_steps=4),
     "muon": Optimizer(kind="muon", lr=1e-2, muon_lr=0.02, warmup_steps=4),

@@ -26,7 +26,7 @@ from tests.support.policy import write_policy
 from tests.support.recipes import TASK_FILE, to_toml
 from toolwright.recipe import load_recipe
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parents[3]
 VOCABULARY = 320

@@ -11,6 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from learner.model import head
 from learner.model.head import Wanted, scores
 
+pytestmark = pytest.mark.slow
+
 VOCABULARY, HIDDEN, TARGETS = 97, 8, 11
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.waiting import blocks
 
+pytestmark = pytest.mark.slow
+
 MAIN = Path(__file__).with_name("ending_main.py")
 
 

@@ -33,6 +33,8 @@ from tests.integration.learner.rows import make_rows, weighed
 from tests.integration.learner.test_checkpoint import train
 from tests.integration.learner.test_plain_step import OBJECTIVE, plain_loss
 
+pytestmark = pytest.mark.slow
+
 LORA = Lora(rank=3, alpha=6.0)
 SOME = Lora(rank=2, alpha=3.0, targets=("q_proj", "v_proj", "up_proj"))
 FAST = Optimizer(lr=2e-2)

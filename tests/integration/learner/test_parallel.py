@@ -14,6 +14,8 @@ from tests.integration.learner.forked import run_ranks
 from tests.integration.learner.gradients_main import WAYS
 from tests.integration.learner.models import write_model
 
+pytestmark = pytest.mark.slow
+
 SHARED = [name for name, way in WAYS.items() if way.after]
 
 

@@ -19,6 +19,8 @@ from tests.integration.learner.test_run import ledger, metrics, recipe_for
 from tests.support.waiting import blocks
 from toolwright.recipe import Recipe
 
+pytestmark = pytest.mark.slow
+
 ASYNC = {"run.max_staleness": 1, "run.correction": '"decoupled"'}
 LEASE_S = 0.3
 

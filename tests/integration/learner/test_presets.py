@@ -6,9 +6,13 @@ import json
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from learner import run as loop
 from tests.integration.learner.fake_engine import FakeEngine, random_group
 from toolwright.recipe import load_recipe
+
+pytestmark = pytest.mark.slow
 
 RECIPE = """
 extends = ["presets/vt_search_dapo.toml", "presets/smoke.toml"]

@@ -17,6 +17,8 @@ from learner.errors import LearnerError
 from learner.ranks import device, parallel
 from tests.integration.learner.forked import ROOT, run_ranks
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_wait_is_bounded_and_renewed_by_rank_0(tmp_path: Path) -> None:
     run_ranks("ranks_main", tmp_path)

@@ -32,6 +32,8 @@ from tests.support.net import free_port
 from toolwright import types as t
 from toolwright.recipe import Recipe
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def engine() -> Iterator[FakeEngine]:

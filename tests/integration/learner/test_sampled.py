@@ -25,6 +25,8 @@ from tests.support.recipes import recipe_tables, write_recipe
 from tests.support.tools import ToolDouble, serving
 from toolwright.recipe import load_recipe
 
+pytestmark = pytest.mark.slow
+
 VOCABULARY = 320
 
 

@@ -19,6 +19,8 @@ from learner.training.step import score
 from tests.integration.learner.models import KINDS, reference_log_probs, write_model
 from tests.integration.learner.rows import make_rows
 
+pytestmark = pytest.mark.slow
+
 ROPES: dict[str, dict[str, Any]] = {
     "linear": {"rope_type": "linear", "factor": 4.0},
     "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},

@@ -29,6 +29,8 @@ from toolwright.recipe import Recipe, load_recipe
 from toolwright.trajectory_files import read_trajectories, write_trajectories
 from toolwright.types import WeightVersion
 
+pytestmark = pytest.mark.slow
+
 
 def write_recipe(folder: Path, model: Path, **changes: Any) -> Recipe:
     """A recipe with an [sft] table; `changes` are dotted overrides with _ for the dot."""

@@ -23,6 +23,8 @@ from tests.integration.learner.test_run import engine, ledger, metrics, recipe_f
 from tests.integration.learner.test_sft import losses, traces, write_recipe
 from tests.support.waiting import blocks
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["engine", "traces"]  # fixtures
 
 RARELY = {"learner.checkpoint_every": 99}

@@ -13,6 +13,8 @@ from tests.integration.learner.fake_engine import FakeEngine, random_group
 from tests.integration.learner.test_run import metrics, recipe_for
 from toolwright import types as t
 
+pytestmark = pytest.mark.slow
+
 
 def of_two_tasks(number: int, version: t.WeightVersion, folder: Path) -> list[t.Trajectory]:
     """Every third group is of `finds`, as in a batch of three with one of it."""

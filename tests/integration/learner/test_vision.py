@@ -41,6 +41,8 @@ from tests.integration.learner.test_plain_step import (
     worst,
 )
 
+pytestmark = pytest.mark.slow
+
 
 def train(policy: Policy, rows: list[Row]) -> Update:
     """One optimizer step."""

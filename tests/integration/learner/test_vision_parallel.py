@@ -10,6 +10,8 @@ from tests.integration.learner.forked import run_ranks
 from tests.integration.learner.seeing import write_seeing_model
 from tests.integration.learner.seeing_main import WAYS
 
+pytestmark = pytest.mark.slow
+
 SHARED = [name for name in WAYS if name != "alone"]
 
 

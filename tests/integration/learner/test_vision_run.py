@@ -33,6 +33,8 @@ from tests.integration.learner.seeing import (
 from tests.integration.learner.test_run import metrics, recipe_for
 from toolwright import types as t
 
+pytestmark = pytest.mark.slow
+
 PICTURES = [picture(*size, seed=seed) for seed, size in enumerate(SIZES)]
 BLOBS = {hashlib.sha256(data).hexdigest(): data for data in PICTURES}
 

@@ -26,7 +26,7 @@ from tests.support.recipes import recipe_tables, write_recipe
 from tests.support.tools import ToolDouble, serving
 from toolwright.tool.v1 import tool_pb2 as pb
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 CAMERA = pb.ToolDescriptor(
     name="camera",

@@ -21,6 +21,8 @@ from tests.integration.learner.models import weights
 from tests.integration.learner.test_run import ledger, metrics, recipe_for
 from toolwright import types as t
 
+pytestmark = pytest.mark.slow
+
 
 def silent_from(step: int, until: int = 99) -> Any:
     def write(number: int, version: t.WeightVersion, folder: Path) -> Any:

@@ -19,6 +19,8 @@ from memory.types import Tool
 from tests.integration.toolsvc.conftest import start_service
 from tests.support.tool_memory import registering, tool
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolServiceRunner]:

@@ -17,6 +17,8 @@ from memory.types import Change, Joined, NewNode
 from tests.support.memory_commands import HOSTILE, append, fill, growing, run, write_file
 from tests.support.tool_memory import tool
 
+pytestmark = pytest.mark.quick
+
 
 def test_list_show_and_find(store: str) -> None:
     fill(store, *growing())

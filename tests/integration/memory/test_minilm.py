@@ -13,6 +13,8 @@ from memory.search.embedding import Embedder, embedder
 from memory.store.volatile import VolatileLog
 from tests.support.tool_memory import registering, tool
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(scope="module")
 def minilm() -> Embedder:

@@ -24,6 +24,8 @@ from tests.support.redis import redis_server
 from tests.support.tool_memory import tool
 from toolwright.recipe import load_recipe
 
+pytestmark = pytest.mark.quick
+
 
 def test_a_store_of_another_program_stays_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -20,6 +20,8 @@ from tests.support.redis import redis_server
 from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc
 
+pytestmark = pytest.mark.quick
+
 Stub = memory_pb2_grpc.MemoryServiceStub
 
 

@@ -18,6 +18,8 @@ from tests.support.tool_memory import registering, tool
 from toolsvc.sources.loader import load_tool_file
 from toolwright.json_data import MOST_DEPTH
 
+pytestmark = pytest.mark.quick
+
 
 def test_an_exported_memory_comes_back_whole(store: str, tmp_path: Path) -> None:
     fill(store, *growing())

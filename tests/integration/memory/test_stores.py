@@ -24,6 +24,8 @@ from tests.integration.memory.writer import no_more_writers, opened, started
 from tests.support.redis import RedisServer, redis_server
 from tests.support.tool_memory import registering, tool, without_snapshots
 
+pytestmark = pytest.mark.quick
+
 WRITERS, EACH = 4, 25
 KILLS = 20
 

@@ -7,6 +7,8 @@ import pytest
 from tests.integration.packaging.conftest import Environment
 from toolwright.process.command_line import extras_with, first_sentence, missing
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = ("engine", "learner", "toolsvc", "memory", "tasks", "bench", "toolwright")
 
 

@@ -11,6 +11,8 @@ import pytest
 from tests.integration.packaging.conftest import ROOT, Environment
 from tests.support.policy import write_policy
 
+pytestmark = pytest.mark.slow
+
 TOP = {"engine", "learner", "toolsvc", "memory", "tasks", "console", "bench", "toolwright"}
 
 

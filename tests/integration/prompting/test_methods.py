@@ -16,6 +16,8 @@ from tests.support.dialogue import said
 from toolwright.recipe import load_recipe
 from toolwright.types import Author, StopReason
 
+pytestmark = pytest.mark.quick
+
 ROW = json.loads((FOLDER / "example/questions.jsonl").read_text().splitlines()[4])
 """The village in which the builder of the lighthouse was born: two passages."""
 ANSWER = "<answer> Sille </answer>"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 
 from bench.scripted import ScriptRequest
 from tests.integration.engine.conftest import MakeWorld, World
@@ -17,6 +18,8 @@ from tests.support.memory_service import group, made, memory_process
 from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc
 from toolwright.types import Author, StopReason, Trajectory
+
+pytestmark = pytest.mark.quick
 
 SMALL = ("--ready", "1", "--shards", "1", "--memory-mib", "192")
 RECIPE = Path(__file__).parents[3] / "recipes" / "searl"

@@ -26,6 +26,7 @@ from toolwright.tool.v1 import tool_pb2_grpc
 from toolwright.types import ToolErrorKind
 
 pytestmark = [
+    pytest.mark.quick,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]

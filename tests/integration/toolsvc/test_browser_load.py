@@ -12,6 +12,8 @@ import pytest
 from tests.support.site import Site, site
 from tests.support.surfer import Surfer, serving
 
+pytestmark = pytest.mark.quick
+
 TRAJECTORIES = int(os.environ.get("TOOLWRIGHT_BROWSER_TRAJECTORIES", "16"))
 """64 take minutes on two cores."""
 WAIT_SECONDS = 300.0

@@ -11,6 +11,8 @@ from tests.integration.toolsvc.conftest import Service
 from tests.support.checking import check
 from tests.support.site import site
 
+pytestmark = pytest.mark.quick
+
 CHECKS = (
     "isolation-is-told",
     "a-failure-is-an-answer",

@@ -16,6 +16,8 @@ from tests.support.redis import MEMORY, RedisServer, redis_server
 from toolsvc.backends.cache import Cache, cache_key, open_cache
 from toolsvc.errors import StartError
 
+pytestmark = pytest.mark.quick
+
 MIB = 1 << 20
 
 

@@ -12,6 +12,8 @@ from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.checking import OF_CALLS, PLUGIN, PROBES, check
 from toolsvc.check.checks import ALL
 
+pytestmark = pytest.mark.quick
+
 CALL = [sys.executable, "-c", "from toolsvc.cli import main; main()", "call"]
 
 LOOKUP = """

@@ -19,6 +19,8 @@ from toolsvc.backends.chat_model import (
 )
 from toolsvc.errors import StartError
 
+pytestmark = pytest.mark.quick
+
 QUESTION = [{"role": "user", "content": "2 + 2?"}]
 
 

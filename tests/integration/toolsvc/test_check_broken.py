@@ -18,6 +18,8 @@ from toolsvc.check.probe import load_probes
 from toolsvc.check.runner import jobs_of, look, run
 from toolsvc.check.types import CheckOutcome, Report, Rule
 
+pytestmark = pytest.mark.quick
+
 AT_ONCE = 24
 REFERENCE = "reference"
 

@@ -10,6 +10,8 @@ from tests.support.node_tool import node_tool
 from toolsvc.check.checks import ALL
 from toolsvc.check.types import Rule
 
+pytestmark = pytest.mark.quick
+
 MAY_SKIP = {
     "calls-go-to-the-endpoint",
     "a-stored-blob-comes-back",

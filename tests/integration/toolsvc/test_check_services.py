@@ -13,6 +13,8 @@ from tests.support.checking import OF_CALLS, PLUGIN, PROBES, check
 from tests.support.postgres import MOST_POLICIES, POLICIES, postgres
 from tests.support.tls import make_pem
 
+pytestmark = pytest.mark.quick
+
 POSTGRES_TABLES = f"""{POLICIES}
 CREATE TABLE counter (n int);
 GRANT SELECT, INSERT ON counter TO policy;

@@ -17,6 +17,8 @@ from toolsvc.check.checks.calls import CALLS
 from toolsvc.check.checks.service import SERVICE
 from toolsvc.check.checks.sessions import SESSIONS
 
+pytestmark = pytest.mark.quick
+
 LEAST = {
     "python": 50,
     "bash": 50,

@@ -12,6 +12,8 @@ from toolsvc.cli import app
 from toolsvc.plugin.built_in import BUILT_IN
 from toolsvc.sources.elsewhere import SOURCES
 
+pytestmark = pytest.mark.quick
+
 NOBODY = "127.0.0.1:1"
 
 

@@ -18,6 +18,8 @@ from toolsvc.tools.create.create_tool import CreateOptions, CreateTool
 from toolsvc.types import Recorded, Text
 from toolwright.types import ToolErrorKind
 
+pytestmark = pytest.mark.quick
+
 ADD = {
     "name": "add",
     "description": "Adds two numbers.",

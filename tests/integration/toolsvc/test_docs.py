@@ -11,6 +11,8 @@ from tests.support.tutorial import ADDRESS, CHECK, EXAMPLES, SERVED
 from tests.support.walkthrough import fits
 from toolsvc.cli import app
 
+pytestmark = pytest.mark.quick
+
 
 def test_the_tutorial_s_commands_print_what_it_shows(
     start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -31,6 +31,8 @@ from toolsvc.sources.loader import load_tools
 from toolsvc.tools.web_search import fetch
 from toolsvc.types import CallRequest, Recorded, Running
 
+pytestmark = pytest.mark.quick
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:

@@ -32,7 +32,7 @@ from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.types import Descriptor, Result
 from toolwright.types import ToolErrorKind
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 SMALL = SandboxConfig(shards=1, ready=2, memory_bytes=192 * MIB)
 LIMIT = 5.0

@@ -31,6 +31,7 @@ from toolsvc.tools.web_search.fetch import Fetched
 from toolsvc.tools.web_search.types import PageUnreadable
 
 pytestmark = [
+    pytest.mark.quick,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]

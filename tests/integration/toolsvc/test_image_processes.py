@@ -27,6 +27,7 @@ from toolwright.types import ToolErrorKind
 MIB = 1 << 20
 WORKER_MIB = 512
 pytestmark = [
+    pytest.mark.quick,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]

@@ -39,6 +39,7 @@ fail = {json.dumps(call("rotate_image", angle=0, target_image=2))}
 """
 WORKER_MIB = 512
 pytestmark = [
+    pytest.mark.quick,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]

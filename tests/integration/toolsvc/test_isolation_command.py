@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from toolsvc.sandbox.config import Isolation
+
+pytestmark = pytest.mark.quick
 
 
 def test_the_level_of_each_backend_is_told() -> None:

@@ -16,6 +16,8 @@ from toolsvc.plugin.built_in import make_built_in
 from toolsvc.sandbox.config import SandboxConfig
 from toolwright.types import ToolErrorKind
 
+pytestmark = pytest.mark.quick
+
 QUESTION = "Which is the highest mountain of Norway?"
 GOLD = "Galdhopiggen"
 

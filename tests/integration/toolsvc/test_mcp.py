@@ -20,6 +20,8 @@ from toolsvc.sources.loader import load_tools
 from toolsvc.types import Media
 from toolwright.types import ToolErrorKind
 
+pytestmark = pytest.mark.quick
+
 SERVERS = Path(__file__).parents[2] / "support" / "mcp"
 INSTALL = ("npm", "install", "--no-audit", "--no-fund", "--prefer-offline")
 PROBES = """

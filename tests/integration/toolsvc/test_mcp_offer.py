@@ -20,6 +20,8 @@ from tests.support.tls import Pem, make_pem
 from toolsvc.errors import StartError
 from toolwright.rpc.options import TOKEN_VARIABLE
 
+pytestmark = pytest.mark.quick
+
 TOOLSVC = [sys.executable, "-c", "from toolsvc.cli import main; main()"]
 NOTES = """
 from toolsvc import InvalidAction, Tool, tool

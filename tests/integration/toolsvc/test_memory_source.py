@@ -23,6 +23,8 @@ from toolsvc.types import ForkRequest, Recorded, Text
 from toolwright.memory.v1 import memory_pb2_grpc
 from toolwright.types import Author, ToolErrorKind
 
+pytestmark = pytest.mark.quick
+
 SECRET = Path("/etc/hostname")
 SECRET_WORDS = SECRET.read_text().strip()
 WRITTEN = Path("/tmp/by-a-tool")

@@ -12,6 +12,8 @@ from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tools.python import PythonOptions, PythonTool
 from toolwright.types import ToolErrorKind
 
+pytestmark = pytest.mark.quick
+
 SMALL = SandboxConfig(shards=1, ready=2, memory_bytes=256 * MIB)
 
 

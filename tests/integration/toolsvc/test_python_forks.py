@@ -17,7 +17,7 @@ from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tools.python import PythonTool
 from toolsvc.types import CallRequest, ForkRequest, Recorded
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

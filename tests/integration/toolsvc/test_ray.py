@@ -25,6 +25,8 @@ from toolwright.tool.v1 import tool_pb2_grpc
 
 from .conftest import Service, start_service
 
+pytestmark = pytest.mark.quick
+
 HOSTS, SESSIONS, APART = 8, 1000, 20
 PLUGIN = '''
 import asyncio, os

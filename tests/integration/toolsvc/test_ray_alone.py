@@ -16,6 +16,8 @@ from tests.support.checking import PLUGIN, PROBES, check
 
 from .conftest import Service
 
+pytestmark = pytest.mark.quick
+
 RAY = ("--backend", "ray")
 LOCAL = ("--backend", "local")
 NOT_LOCAL = "--ray-address, --hosts and --host-... are for --backend ray: say that too"

@@ -3,12 +3,16 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.integration.toolsvc.conftest import Service
 from tests.support.trajectory import Trajectory
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
 from toolwright.types import ToolErrorKind
+
+pytestmark = pytest.mark.quick
 
 PLUGIN = """
 from toolsvc import Result, Text, Tool, tool

@@ -11,7 +11,7 @@ from tests.support.waiting import passes
 from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 KEEP = 16 * 1024
 

@@ -22,7 +22,7 @@ from toolsvc.sandbox.plan import find_account
 from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 KEEP = 4096
 BORN = 1_000_000_000

@@ -27,6 +27,8 @@ from toolwright.rpc.channel import open_channel
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
+pytestmark = pytest.mark.quick
+
 SMALL: dict[str, Any] = {"shards": 1, "ready": 1, "processes": 16}
 UNSANDBOXED: dict[str, Any] = {**SMALL, "backend": Backend.NONE, "allow_unsandboxed": True}
 CALM: dict[str, Any] = {"backend": Backend.BUBBLEWRAP}

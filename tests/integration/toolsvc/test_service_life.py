@@ -17,6 +17,8 @@ from tests.support.service import Client, refused, seconds
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, TransportError
 
+pytestmark = pytest.mark.quick
+
 SMALL = ("--ready", "2", "--shards", "1")
 
 

@@ -15,6 +15,8 @@ from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import call as rpc
 from toolwright.tool.v1 import tool_pb2 as pb
 
+pytestmark = pytest.mark.quick
+
 SMALL = ("--ready", "2", "--shards", "1")
 PLUGIN = '''
 import threading, time

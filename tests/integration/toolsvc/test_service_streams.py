@@ -24,6 +24,8 @@ from toolwright.rpc.server import Server
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
+pytestmark = pytest.mark.quick
+
 
 class Counting(Tool):
     """Counts its calls; sleeps for so many seconds, or raises for what is no number."""

@@ -7,11 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.integration.toolsvc.conftest import Service
 from tests.integration.toolsvc.test_commands import run
 from tests.support.chat_endpoint import chat_endpoint
 from tests.support.checking import OF_CALLS, check
 from tests.unit.toolsvc.test_simulated_schemas import FILM
+
+pytestmark = pytest.mark.quick
 
 
 async def test_a_service_that_a_model_plays_keeps_the_contract(

@@ -17,6 +17,8 @@ from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.sql.sql_tool import SqlOptions, SqlTool
 from toolwright.types import ToolErrorKind
 
+pytestmark = pytest.mark.quick
+
 TABLES = f"""{POLICIES}
 CREATE TABLE city (id int PRIMARY KEY, name text);
 INSERT INTO city SELECT i, 'city ' || i FROM generate_series(1, 2000) AS i;

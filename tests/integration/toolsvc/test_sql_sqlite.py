@@ -30,6 +30,7 @@ UNSTOPPABLE = "SELECT instr(hex(zeroblob(8000000)), hex(zeroblob(4000000)) || '1
 
 
 pytestmark = [
+    pytest.mark.quick,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]

@@ -14,6 +14,7 @@ from toolsvc.host.host import Host
 from toolwright.types import ToolErrorKind
 
 pytestmark = [
+    pytest.mark.quick,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]

@@ -18,6 +18,7 @@ from tests.support.trajectory import Trajectory
 from toolsvc.host.host import Host
 
 pytestmark = [
+    pytest.mark.quick,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]

@@ -12,6 +12,8 @@ from tests.support.repository import FIX
 from tests.support.swe import Source, call
 from toolsvc.cli import app
 
+pytestmark = pytest.mark.quick
+
 FIXES = call("file_editor", command="str_replace", path="bill.py", old_str=FIX[0], new_str=FIX[1])
 CHEATS = call("execute_bash", command="echo 'import unittest' > tests/test_bill.py")
 HANGS = call("execute_bash", command="echo 'while True: pass' >> bill.py")

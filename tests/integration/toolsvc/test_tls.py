@@ -33,6 +33,8 @@ from toolwright.types import Task
 
 from .conftest import Service, start_service
 
+pytestmark = pytest.mark.quick
+
 PLUGIN = """
 from toolsvc import tool
 

@@ -7,6 +7,8 @@ import pytest
 
 from tests.integration.toolsvc.conftest import SERVE
 
+pytestmark = pytest.mark.quick
+
 PIPE = subprocess.PIPE
 
 

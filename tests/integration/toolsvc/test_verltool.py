@@ -19,6 +19,8 @@ from toolsvc.sources.verltool import program
 from toolsvc.sources.verltool.http import ObservationServer
 from toolsvc.tools.python import PythonTool
 
+pytestmark = pytest.mark.quick
+
 TOOLS = Path(__file__).parents[2] / "support" / "verltool"
 PROBE = """
 [basket]

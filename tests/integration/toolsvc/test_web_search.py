@@ -23,6 +23,8 @@ from toolsvc.tools.web_search import api, extract, fetch
 from toolsvc.tools.web_search.web_search_tool import WebSearchOptions, WebSearchTool
 from toolwright.types import ToolErrorKind
 
+pytestmark = pytest.mark.quick
+
 VISIT = "<visit> {} </visit>"
 
 

@@ -18,6 +18,8 @@ from toolwright.tool.v1 import tool_pb2 as pb
 
 from .conftest import Service, start_service
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:

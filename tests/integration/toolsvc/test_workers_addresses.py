@@ -15,6 +15,8 @@ from toolwright.rpc.errors import TransportError
 
 from .conftest import Service
 
+pytestmark = pytest.mark.quick
+
 
 async def test_every_worker_asks_for_the_token(
     start: Callable[..., Service], monkeypatch: pytest.MonkeyPatch

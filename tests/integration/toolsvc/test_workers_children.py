@@ -23,6 +23,8 @@ from toolsvc.fleet.local.serving import serve_locally
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.serving import ServiceConfig
 
+pytestmark = pytest.mark.quick
+
 READY = Ready(link="unix-abstract:nobody", endpoint="127.0.0.1:1", tools=("any",), isolation="")
 STARTED = Started(ready=READY).line().decode()
 BABBLER = f"""

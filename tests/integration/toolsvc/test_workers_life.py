@@ -21,6 +21,8 @@ from toolwright.rpc.errors import ServiceError, TransportError
 
 from .conftest import Service
 
+pytestmark = pytest.mark.quick
+
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 

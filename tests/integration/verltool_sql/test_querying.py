@@ -7,12 +7,16 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
+import pytest
+
 from tasks.judging.gold_rows import read_gold
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.codecs import END
 from tests.support.dialogue import in_turn
 from toolwright.imports import load_file
 from toolwright.types import Author, StopReason, Task, Trajectory
+
+pytestmark = pytest.mark.quick
 
 RECIPE = Path(__file__).parents[3] / "recipes/verltool/sql"
 LIMITS = {"turns": 3, "action": 512, "observation": 512, "response": 6000, "model": 8000}

@@ -16,6 +16,7 @@ from toolsvc.host.host import Host
 from toolsvc.types import Result
 
 pytestmark = [
+    pytest.mark.quick,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]

@@ -12,10 +12,13 @@ from tests.integration.verltool_swe.conftest import folders_of, played
 from tests.support.containers.podman import IMAGE, Podman
 from tests.support.swe import serving
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0,
-    reason="podman of an ordinary user bounds no memory without delegated control groups",
-)
+pytestmark = [
+    pytest.mark.quick,
+    pytest.mark.skipif(
+        os.geteuid() != 0,
+        reason="podman of an ordinary user bounds no memory without delegated control groups",
+    ),
+]
 
 
 async def test_agents_in_containers(

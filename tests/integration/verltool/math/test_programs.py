@@ -6,10 +6,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.codecs import END
 from tests.support.dialogue import in_turn
 from toolwright.types import StopReason, ToolErrorKind, Trajectory
+
+pytestmark = pytest.mark.quick
 
 RECIPE = Path(__file__).parents[4] / "recipes/verltool/math"
 QUESTION = "412 crates hold 37 cups each. The customs keep 86. How many go on?"
