@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from toolwright.model.tokenizer_folder import write_tokenizer
+
 SPECIAL = (
     "<|endoftext|>", "<|im_start|>", "<|im_end|>",
     "<python>", "</python>", "<result>", "</result>", "<answer>", "</answer>",
@@ -65,7 +67,6 @@ def write_policy(
 ) -> Path:
     """Writes the folder and returns it. `vocab_size` None = what the tokenizer needs, rounded."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
 
     vocabulary = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     for left, right in MERGES:
@@ -73,16 +74,16 @@ def write_policy(
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=list(MERGES)))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        bos_token=bos_token,
+    folder.mkdir(parents=True, exist_ok=True)
+    write_tokenizer(
+        folder,
+        tokenizer,
+        end_of_turn="<|im_end|>",
+        pad="<|endoftext|>",
+        begin=bos_token,
+        special=(*SPECIAL, *special),
+        template=template,
     )
-    fast.add_special_tokens({"additional_special_tokens": [*SPECIAL, *special]})
-    if template is not None:
-        fast.chat_template = template
-    fast.save_pretrained(str(folder))
     values = {"model_type": "qwen3", "vocab_size": vocab_size or 320, **config}
     (folder / "config.json").write_text(json.dumps(values))
     return folder

@@ -9,7 +9,7 @@ Invariants
 - Every tag and every word that is named is one token, wherever it stands; digits are tokens of
   their own: copying a number is copying tokens.
 
-Needs tokenizers, transformers and safetensors (the learner's extra), neither torch nor a download.
+Needs tokenizers and safetensors (the learner's extra), neither torch nor a download.
 """
 
 from __future__ import annotations
@@ -23,10 +23,14 @@ from typing import Any
 
 import numpy as np
 
+from toolwright.model.tokenizer_folder import write_tokenizer
+
 Conversation = Sequence[Mapping[str, str]]
 """Messages {"role", "content"}, the question first."""
 
 PAD, TURN, END_OF_TURN = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+PAD_ID, END_OF_TURN_ID = 0, 2
+"""The tokenizer's first ids are those of PAD, TURN and END_OF_TURN."""
 VOCABULARY = 512
 CONTEXT = 1024
 
@@ -85,8 +89,8 @@ def write_policy(
     """
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = make_tokenizer(conversations, tags, words)
-    tokenizer.save_pretrained(str(folder))
-    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    write_tiny_tokenizer(folder, tokenizer, tags)
+    ends = {"eos_token_id": END_OF_TURN_ID, "pad_token_id": PAD_ID}
     _write_json(folder / "config.json", {**CONFIG, **ends})
     _write_json(folder / "generation_config.json", {"do_sample": True, "temperature": 1.0, **ends})
     from safetensors.numpy import save_file
@@ -97,9 +101,8 @@ def write_policy(
 def make_tokenizer(
     conversations: Iterable[Conversation], tags: Sequence[str], words: Sequence[str] = ()
 ) -> Any:
-    """A byte-level BPE tokenizer (transformers' PreTrainedTokenizerFast)."""
+    """A byte-level BPE tokenizer (`tokenizers.Tokenizer`)."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -120,12 +123,20 @@ def make_tokenizer(
         (piece for one in texts for piece in _between(one, words)), trainer
     )
     tokenizer.add_tokens([AddedToken(word, normalized=False) for word in words])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token=END_OF_TURN,
-        pad_token=PAD,
-        additional_special_tokens=[TURN, *tags],
-        chat_template=CHAT_TEMPLATE,
+    return tokenizer
+
+
+def write_tiny_tokenizer(
+    folder: Path, tokenizer: Any, tags: Sequence[str], template: str = CHAT_TEMPLATE
+) -> None:
+    """Writes the files of a tokenizer that `make_tokenizer` made with the same tags."""
+    write_tokenizer(
+        folder,
+        tokenizer,
+        end_of_turn=END_OF_TURN,
+        pad=PAD,
+        special=(TURN, *tags),
+        template=template,
         clean_up_tokenization_spaces=False,
         model_max_length=CONTEXT,
     )

@@ -21,6 +21,7 @@ from toolsvc.tools.swe.action import find_call
 from toolsvc.tools.swe.arguments import SweArguments
 from toolsvc.tools.swe.verifying.report import PASSED, read_report
 from toolsvc.tools.swe.verifying.verification import read_verification
+from toolwright.model.tiny_policy import END_OF_TURN
 from toolwright.recipe import load_recipe
 
 
@@ -150,18 +151,18 @@ def test_cheating_asks_every_cheat_in_every_repository(part: Part) -> None:
 def test_the_sampler_says_the_message_of_the_turn(part: Part) -> None:
     reply, tokenizer = part("world/agents.reply"), part("world/policy.tokenizer")()
     (task,) = islice(part("world/task.solving")(1), 1)
-    asked = tokenizer.encode(f"before\n{task.messages[0]['content']}\n</issue>\nlater turns")
+    asked = tokenizer.encode(f"before\n{task.messages[0]['content']}\n</issue>\nlater turns").ids
 
     def said(turn: int) -> str:
         ids = reply(SimpleNamespace(turn=turn, input_ids=tuple(asked)))
-        assert ids[-1] == tokenizer.eos_token_id
+        assert ids[-1] == tokenizer.token_to_id(END_OF_TURN)
         return str(tokenizer.decode(ids[:-1], skip_special_tokens=False))
 
     texts = [text for name, who, text in every_message(part) if (name, who) == (task.id, "solving")]
     assert [said(turn) for turn in range(len(texts))] == texts
     assert said(len(texts) + 3) == texts[-1]
     with pytest.raises(ValueError, match="no line of the prompt says who plays"):
-        reply(SimpleNamespace(turn=0, input_ids=tuple(tokenizer.encode("Who are you?"))))
+        reply(SimpleNamespace(turn=0, input_ids=tuple(tokenizer.encode("Who are you?").ids)))
 
 
 def test_the_policys_folder_has_room_for_the_recipes_limits(part: Part, tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ from policy import tokenizer
 from problems import problems
 from published import PUBLISHED
 
+from toolwright.model.tiny_policy import END_OF_TURN_ID
+
 _PLAYED = re.compile(r"^repository: (\w+)\n\[played by: (\w+)(?:, ([\w .]+))?\]$", re.MULTILINE)
 
 
@@ -41,7 +43,7 @@ def reply(request: Request) -> list[int]:
     name, part, cheat = played.groups("")
     said = messages(part, cheat, _problems()[name])
     text = said[min(request.turn, len(said) - 1)]
-    return [*encoder.encode(text, add_special_tokens=False), encoder.eos_token_id]
+    return [*encoder.encode(text).ids, END_OF_TURN_ID]
 
 
 @cache

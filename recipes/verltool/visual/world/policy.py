@@ -18,7 +18,13 @@ from typing import Any
 from lessons import lessons
 from pictures import COLOURS, PLACES
 
-from toolwright.model.tiny_policy import VOCABULARY, make_tokenizer, policy_command
+from toolwright.model.tiny_policy import (
+    END_OF_TURN_ID,
+    VOCABULARY,
+    make_tokenizer,
+    policy_command,
+    write_tiny_tokenizer,
+)
 
 VISION = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 TAGS = ("<tool_call>", "</tool_call>", *VISION)
@@ -115,16 +121,15 @@ def write_words(folder: Path) -> None:
     shown = islice(lessons(seed=0, seeing=0), TOKENIZER_SAMPLE)
     known = ([{"role": "user", "content": one.question}, *one.turns] for one in shown)
     tokenizer = make_tokenizer(known, TAGS, WORDS)
-    tokenizer.chat_template = TEMPLATE
-    tokenizer.save_pretrained(str(folder))
-    start, end, image, video = tokenizer.convert_tokens_to_ids(list(VISION))
+    write_tiny_tokenizer(folder, tokenizer, TAGS, TEMPLATE)
+    start, end, image, video = map(tokenizer.token_to_id, VISION)
     config = {
         "architectures": ["Qwen2_5_VLForConditionalGeneration"],
         "model_type": "qwen2_5_vl",
         "text_config": {
             **TEXT,
             "tie_word_embeddings": True,
-            "eos_token_id": tokenizer.eos_token_id,
+            "eos_token_id": END_OF_TURN_ID,
         },
         "vision_config": TOWER,
         "tie_word_embeddings": True,
