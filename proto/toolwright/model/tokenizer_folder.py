@@ -43,8 +43,8 @@ def write_tokenizer(
         "tokenizer_class": "TokenizersBackend",
         "eos_token": end_of_turn,
         "pad_token": pad,
-        "extra_special_tokens": list(special),
-        **({} if begin is None else {"bos_token": begin}),
+        **({"bos_token": begin} if begin is not None else {}),
+        **({"extra_special_tokens": list(special)} if special else {}),
         **settings,
     }
     (folder / "tokenizer_config.json").write_text(
