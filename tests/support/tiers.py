@@ -1,10 +1,9 @@
 """The two tiers of tests, and the slices of the slow one.
 
 Invariants
-- Every test has exactly one tier: `quick` or `slow`. A module with a test that has none or both is
-  an error of collection, which fails the run. The message gives the file and the line to write.
-- A test of a folder in `QUICK_FOLDERS` that names no tier is quick. Elsewhere the module names it
-  (`pytestmark = pytest.mark.slow`), or each of its tests does.
+- Every test has one tier, `quick` or `slow`. A test's own mark names it, else its module's
+  (`pytestmark = pytest.mark.slow`), else a folder in `QUICK_FOLDERS`. A module with a test that has
+  none is an error of collection, which fails the run and gives the line to write.
 - A slice consists of whole files, so that their fixtures start once. The slice of a file follows
   from its path alone: a new file moves no other.
 """
@@ -22,6 +21,7 @@ SALT = "0"
 """Part of the hash, chosen so that all slices take about as long: see tests/run.py."""
 TIERS = ("quick", "slow")
 QUICK_FOLDERS = ("tests/unit/", "tests/golden/")
+TIER = pytest.StashKey[str]()
 
 
 def slice_of(file: str) -> int:
@@ -31,24 +31,24 @@ def slice_of(file: str) -> int:
     return int.from_bytes(digest[:8], "big") % SLICES
 
 
-def tier_of(test: str, marks: Iterable[str]) -> str:
-    """The tier of a test, from its node id and the names of its marks.
+def tier_of(test: str, own: Iterable[str], module: Iterable[str]) -> str:
+    """The tier of a test, from its node id, the names of its own marks (its parameters' included)
+    and of its module's marks. Its own mark comes before the module's, then the folder.
 
-    Raises ValueError if its module's folder has no tier and it names none, or if it names both.
+    Raises ValueError if nothing names a tier, or if test or module name both.
     """
     file = test.partition("::")[0]
-    named = sorted({mark for mark in marks if mark in TIERS})
-    if len(named) == 2:
-        raise ValueError(
-            f"{test} is marked quick and slow: mark each test of {file}, or the module, not both"
-        )
-    if named:
-        return named[0]
+    for marks in (own, module):
+        named = {mark for mark in marks if mark in TIERS}
+        if len(named) == 2:
+            raise ValueError(f"{test} is marked quick and slow: remove one of the two in {file}")
+        if named:
+            return named.pop()
     if file.startswith(QUICK_FOLDERS):
         return "quick"
     raise ValueError(
         f"{test} names no tier: write `pytestmark = pytest.mark.quick` or `pytest.mark.slow` below "
-        f"the imports of {file} (slow: starts SGLang, ranks with torch, or takes over 10 s of CPU)"
+        f"the imports of {file} (slow: starts SGLang, ranks with torch, or takes over 10 s)"
     )
 
 
@@ -63,13 +63,13 @@ class Tiers:
         for item in report.result or ():
             if not isinstance(item, pytest.Item):
                 continue
+            own = {mark.name for mark in item.own_markers}
+            module = {mark.name for mark in item.iter_markers()} - own
             try:
-                tier = tier_of(item.nodeid, (mark.name for mark in item.iter_markers()))
+                item.stash[TIER] = tier_of(item.nodeid, own, module)
             except ValueError as mistake:
                 report.outcome, report.longrepr, report.result = "failed", str(mistake), []
                 break
-            if item.get_closest_marker(tier) is None:
-                item.add_marker(tier)
         return report
 
     @pytest.hookimpl(tryfirst=True)
@@ -82,8 +82,7 @@ class Tiers:
         left_out = {
             item
             for item in items
-            if item.get_closest_marker("slow")
-            and slice_of(item.nodeid.partition("::")[0]) != wanted
+            if item.stash[TIER] == "slow" and slice_of(item.nodeid.partition("::")[0]) != wanted
         }
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]

@@ -19,33 +19,37 @@ MODULE = "import pytest\npytestmark = pytest.mark.{}\ndef test_one(): pass\n"
 
 
 @pytest.mark.parametrize(
-    ("test", "marks", "tier"),
+    ("test", "own", "module", "tier"),
     [
-        ("tests/unit/test_a.py::test_b", (), "quick"),
-        ("tests/golden/test_a.py::test_b[1]", ("parametrize",), "quick"),
-        ("tests/unit/test_a.py::test_b", ("slow", "alone"), "slow"),
-        ("tests/integration/test_a.py::test_b", ("quick", "timeout"), "quick"),
-        ("tests/chaos/test_a.py::test_b", ("slow", "slow"), "slow"),
+        ("tests/unit/test_a.py::test_b", (), (), "quick"),
+        ("tests/golden/test_a.py::test_b[1]", ("parametrize",), (), "quick"),
+        ("tests/unit/test_a.py::test_b", ("slow", "alone"), (), "slow"),
+        ("tests/integration/test_a.py::test_b", (), ("quick", "timeout"), "quick"),
+        ("tests/chaos/test_a.py::test_b", ("quick",), ("slow",), "quick"),
+        ("tests/integration/test_a.py::test_b[1]", ("parametrize", "slow"), ("quick",), "slow"),
     ],
 )
-def test_a_test_has_the_tier_that_it_or_its_folder_names(
-    test: str, marks: tuple[str, ...], tier: str
+def test_the_nearest_mark_names_the_tier_else_the_folder(
+    test: str, own: tuple[str, ...], module: tuple[str, ...], tier: str
 ) -> None:
-    assert tier_of(test, marks) == tier
+    assert tier_of(test, own, module) == tier
 
 
 @pytest.mark.parametrize(
-    ("test", "marks", "named"),
+    ("test", "own", "module", "named"),
     [
-        ("tests/integration/test_a.py::test_b", ("timeout",), "pytestmark = pytest.mark.quick"),
-        ("tests/new/test_a.py::test_b", (), "tests/new/test_a.py"),
-        ("tests/united/test_a.py::test_b", (), "names no tier"),
-        ("tests/unit/test_a.py::test_b", ("slow", "quick"), "quick and slow"),
+        ("tests/integration/test_a.py::test_b", ("timeout",), (), "pytestmark = pytest.mark.quick"),
+        ("tests/new/test_a.py::test_b", (), ("asyncio",), "tests/new/test_a.py"),
+        ("tests/united/test_a.py::test_b", (), (), "names no tier"),
+        ("tests/unit/test_a.py::test_b", ("slow", "quick"), (), "quick and slow"),
+        ("tests/unit/test_a.py::test_b", (), ("slow", "quick"), "quick and slow"),
     ],
 )
-def test_none_or_both_is_refused_by_name(test: str, marks: tuple[str, ...], named: str) -> None:
+def test_no_tier_and_two_tiers_are_refused(
+    test: str, own: tuple[str, ...], module: tuple[str, ...], named: str
+) -> None:
     with pytest.raises(ValueError, match="tests/") as raised:
-        tier_of(test, marks)
+        tier_of(test, own, module)
     assert named in str(raised.value)
 
 

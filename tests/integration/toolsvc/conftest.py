@@ -34,7 +34,17 @@ WALLS: dict[str, dict[str, Any]] = {
 Landlock that lacks scopes; older ones allow the jail less to lean on, not more."""
 
 
-@pytest.fixture(params=WALLS, scope="module")
+QUICK_WALLS = ("firejail-full", "bubblewrap-per-session")
+"""The others belong to the slow tier, in every module."""
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=pytest.mark.quick if name in QUICK_WALLS else pytest.mark.slow)
+        for name in WALLS
+    ],
+    scope="module",
+)
 def walls(request: pytest.FixtureRequest) -> dict[str, Any]:
     return WALLS[request.param]
 

@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from tests.integration.toolsvc.attacks import DENIALS, PRELUDE, TRIES
 from tests.integration.toolsvc.bombs import BOMBS
-from tests.integration.toolsvc.conftest import SMALL
+from tests.integration.toolsvc.conftest import QUICK_WALLS, SMALL
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.plan import find_account
 from toolsvc.sandbox.sandbox import Sandbox
@@ -226,9 +226,7 @@ async def test_it_is_refused(
     await check_untouched(bait, victim[0])
 
 
-TWO_WALLS = pytest.mark.parametrize(
-    "walls", ("firejail-full", "bubblewrap-per-session"), indirect=True, scope="module"
-)
+TWO_WALLS = pytest.mark.parametrize("walls", QUICK_WALLS, indirect=True, scope="module")
 
 
 @TWO_WALLS
