@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 NUMBERS = ("makespan_ratio", "cpu_ms_per_trajectory", "rss_mb")
 

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 BENCH = [sys.executable, "-m", "bench.cli", "tools"]
 LATENCIES = {"min", "avg", "p50", "p90", "p99", "max"}

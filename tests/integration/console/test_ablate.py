@@ -13,7 +13,7 @@ from console.record.course import read_course
 from tests.integration.console.test_run import ended, said, started, steps, wait
 from tests.support.own_run import write_own_run, write_policy
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 STEPS = 8
 

@@ -19,7 +19,7 @@ from tests.support.node_tool import node_tool
 from tests.support.waiting import until
 from toolwright.types import Trajectory
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 ONE_IN_FLIGHT: dict[str, Any] = {
     "run": {"steps": 1, "groups_per_step": 3, "group_size": 1},

@@ -19,7 +19,7 @@ from learner.training.objective import PolicyObjective
 from learner.training.update import improve, together
 from tests.integration.learner.rows import make_rows, weighed
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 NAMES = ("a", "b", "c")
 OBJECTIVE = PolicyObjective(loss=Loss(), kl=Kl(), correction="bypass", tasks=NAMES)

@@ -30,7 +30,7 @@ from tests.integration.learner.models import (
 from tests.integration.learner.rows import make_rows
 from toolwright.recipe import ARCHITECTURES
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 
 def test_no_other_model_of_mbridge_is_imported() -> None:

@@ -19,7 +19,7 @@ from tests.integration.learner.models import write_model
 from tests.integration.learner.rows import make_rows
 from toolwright.types import WeightVersion
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 SETTINGS = {
     "adam": Optimizer(lr=1e-2, weight_decay=0.1, warmup_steps=4),

@@ -13,7 +13,7 @@ from tests.integration.learner.fake_engine import FakeEngine, random_group
 from tests.integration.learner.test_run import metrics, recipe_for
 from toolwright import types as t
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 
 def with_turns(number: int, version: t.WeightVersion, folder: Path) -> Sequence[t.Trajectory]:

@@ -32,7 +32,7 @@ from tests.integration.learner.test_sft import write_recipe
 from toolwright import types as t
 from toolwright.trajectory_files import write_trajectories
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 UNSEEN = VOCABULARY - 1
 """A token that no other row holds: what is wrong with its embedding is wrong with one row."""

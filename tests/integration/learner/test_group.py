@@ -30,7 +30,7 @@ from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Recipe
 from toolwright.rpc.errors import ServiceError, not_served
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 
 @pytest.fixture

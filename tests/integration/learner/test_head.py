@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from learner.model import head
 from learner.model.head import Wanted, scores
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 VOCABULARY, HIDDEN, TARGETS = 97, 8, 11
 

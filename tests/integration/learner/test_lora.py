@@ -33,7 +33,7 @@ from tests.integration.learner.rows import make_rows, weighed
 from tests.integration.learner.test_checkpoint import train
 from tests.integration.learner.test_plain_step import OBJECTIVE, plain_loss
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 LORA = Lora(rank=3, alpha=6.0)
 SOME = Lora(rank=2, alpha=3.0, targets=("q_proj", "v_proj", "up_proj"))

@@ -26,7 +26,7 @@ from tests.integration.learner.models import KINDS, write_model
 from tests.integration.learner.named import named_gradients, named_weights
 from tests.integration.learner.rows import make_rows, weighed
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 SETTINGS = Optimizer(lr=1e-3, beta1=0.9, beta2=0.95, weight_decay=0.1, clip=0.05)
 LOSS = Loss(clip_low=0.2, clip_high=0.28, dual_clip=3.0)

@@ -12,7 +12,7 @@ from learner import run as loop
 from tests.integration.learner.fake_engine import FakeEngine, random_group
 from toolwright.recipe import load_recipe
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 RECIPE = """
 extends = ["presets/vt_search_dapo.toml", "presets/smoke.toml"]

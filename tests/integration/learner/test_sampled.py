@@ -25,7 +25,7 @@ from tests.support.recipes import recipe_tables, write_recipe
 from tests.support.tools import ToolDouble, serving
 from toolwright.recipe import load_recipe
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 VOCABULARY = 320
 

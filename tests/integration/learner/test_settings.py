@@ -19,7 +19,7 @@ from learner.training.step import score
 from tests.integration.learner.models import KINDS, reference_log_probs, write_model
 from tests.integration.learner.rows import make_rows
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 ROPES: dict[str, dict[str, Any]] = {
     "linear": {"rope_type": "linear", "factor": 4.0},

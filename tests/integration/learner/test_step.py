@@ -22,7 +22,7 @@ from learner.training.update import improve
 from tests.integration.learner.rows import make_rows, weighed
 from toolwright.recipe.shared_tables import CorrectionMode
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 BYPASS = PolicyObjective(loss=Loss(), kl=Kl(), correction="bypass")
 

@@ -41,7 +41,7 @@ from tests.integration.learner.test_plain_step import (
     worst,
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 
 def train(policy: Policy, rows: list[Row]) -> Update:

@@ -21,7 +21,7 @@ from tests.integration.learner.models import weights
 from tests.integration.learner.test_run import ledger, metrics, recipe_for
 from toolwright import types as t
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.quick
 
 
 def silent_from(step: int, until: int = 99) -> Any:

@@ -29,7 +29,7 @@ from toolwright.imports import load_file
 from toolwright.recipe import load_recipe
 from toolwright.types import StopReason, Trajectory
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 RECIPE = Path(__file__).parents[3] / "recipes" / "mtr"
 LIMITS = {"turns": 6, "action": 512, "observation": 512, "response": 6000, "model": 8000}

@@ -16,7 +16,7 @@ from tests.support.codecs import END
 from tests.support.dialogue import in_turn
 from toolwright.types import Author, StopReason, Trajectory
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 RECIPE = Path(__file__).parents[3] / "recipes" / "se_search"
 BUILD = "from toolsvc.cli import main; main()"

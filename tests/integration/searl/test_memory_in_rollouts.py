@@ -19,7 +19,7 @@ from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc
 from toolwright.types import Author, StopReason, Trajectory
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 SMALL = ("--ready", "1", "--shards", "1", "--memory-mib", "192")
 RECIPE = Path(__file__).parents[3] / "recipes" / "searl"

@@ -12,7 +12,7 @@ import pytest
 from tests.support.site import Site, site
 from tests.support.surfer import Surfer, serving
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 TRAJECTORIES = int(os.environ.get("TOOLWRIGHT_BROWSER_TRAJECTORIES", "16"))
 """64 take minutes on two cores."""

@@ -11,7 +11,7 @@ from tests.integration.toolsvc.conftest import Service
 from tests.support.checking import check
 from tests.support.site import site
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 CHECKS = (
     "isolation-is-told",

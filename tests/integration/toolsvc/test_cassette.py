@@ -12,7 +12,7 @@ from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.checking import OF_CALLS, PLUGIN, PROBES, check
 from toolsvc.check.checks import ALL
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 CALL = [sys.executable, "-c", "from toolsvc.cli import main; main()", "call"]
 

@@ -12,7 +12,7 @@ from tests.support.chat_endpoint import chat_endpoint
 from tests.support.checking import OF_CALLS, check
 from tests.support.web import hit, search_server
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 LEAST = 15
 """Checks of calls that must pass with each, without a probe."""

@@ -10,7 +10,7 @@ from tests.support.node_tool import node_tool
 from toolsvc.check.checks import ALL
 from toolsvc.check.types import Rule
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 MAY_SKIP = {
     "calls-go-to-the-endpoint",

@@ -35,6 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_sql_on_postgresql_keeps_the_contract(
     start: Callable[..., Service], tmp_path: Path
 ) -> None:
@@ -52,6 +53,7 @@ def test_sql_on_postgresql_keeps_the_contract(
     assert found["passed"] >= 60
 
 
+@pytest.mark.slow
 def test_workers_keep_the_contract(
     start: Callable[..., Service], folder: Path, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from toolsvc.check.checks.calls import CALLS
 from toolsvc.check.checks.service import SERVICE
 from toolsvc.check.checks.sessions import SESSIONS
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 LEAST = {
     "python": 50,

@@ -11,7 +11,7 @@ from tests.support.tutorial import ADDRESS, CHECK, EXAMPLES, SERVED
 from tests.support.walkthrough import fits
 from toolsvc.cli import app
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 
 def test_the_tutorial_s_commands_print_what_it_shows(

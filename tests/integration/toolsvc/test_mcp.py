@@ -134,6 +134,7 @@ async def test_what_cannot_be_listed_is_one_sentence(word: str, options: Any, sa
     assert psutil.Process().children() == []
 
 
+@pytest.mark.slow
 def test_a_server_by_others_keeps_the_contract(
     servers: Path, start: Callable[..., Service], tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ async def test_without_an_mcp_session_a_tool_with_state_refuses(notes_url: str) 
             await agent.call_tool("notes", {"text": "a"})
 
 
+@pytest.mark.slow
 def test_an_mcp_backed_service_keeps_the_contract(
     notes_url: str, start: Callable[..., Service]
 ) -> None:

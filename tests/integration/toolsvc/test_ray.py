@@ -25,7 +25,7 @@ from toolwright.tool.v1 import tool_pb2_grpc
 
 from .conftest import Service, start_service
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 HOSTS, SESSIONS, APART = 8, 1000, 20
 PLUGIN = '''

@@ -16,7 +16,7 @@ from tests.support.checking import PLUGIN, PROBES, check
 
 from .conftest import Service
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 RAY = ("--backend", "ray")
 LOCAL = ("--backend", "local")

@@ -17,7 +17,7 @@ from toolsvc.sandbox.config import Backend, Isolation, SandboxConfig
 from toolsvc.sandbox.sandbox import Sandbox
 from toolsvc.sandbox.session import SandboxSession
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 SESSIONS = int(os.environ.get("TOOLWRIGHT_LEAK_SESSIONS", "300"))
 AT_ONCE = 16

@@ -97,6 +97,7 @@ async def post(url: str, body: Any, **headers: str) -> tuple[int, Any]:
         return answer.status, await answer.json()
 
 
+@pytest.mark.slow
 async def test_meaning_is_found_where_no_word_is_shared(served: Served) -> None:
     status, answer = await post(
         served.url,
@@ -212,6 +213,7 @@ def test_what_cannot_be_served_is_one_sentence(
     assert "TOOLWRIGHT_TOKEN" in fails(index=folder, kind="bm25", http="0.0.0.0:8000")
 
 
+@pytest.mark.slow
 def test_a_killed_build_goes_on_where_it_was(tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
     write_corpus(corpus, {f"Number {n}": f"The number {n} and its {n * 7}." for n in range(240)})

@@ -18,6 +18,7 @@ from tests.unit.toolsvc.test_simulated_schemas import FILM
 pytestmark = pytest.mark.quick
 
 
+@pytest.mark.slow
 async def test_a_service_that_a_model_plays_keeps_the_contract(
     start: Callable[..., Service], tmp_path: Path
 ) -> None:

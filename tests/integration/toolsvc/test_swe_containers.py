@@ -24,7 +24,7 @@ from toolsvc.types import Result
 from toolwright.types import ToolErrorKind
 
 pytestmark = [
-    pytest.mark.quick,
+    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
 ]

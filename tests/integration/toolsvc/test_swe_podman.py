@@ -21,7 +21,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
 
 pytestmark = [
-    pytest.mark.quick,
+    pytest.mark.slow,
     pytest.mark.skipif(
         os.geteuid() != 0,
         reason="podman of an ordinary user bounds no memory without delegated control groups",

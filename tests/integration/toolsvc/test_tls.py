@@ -131,6 +131,7 @@ def run_command(*words: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, " ".join(done.stderr.split())
 
 
+@pytest.mark.slow
 def test_every_command_shows_a_certificate(service: Service, pem: Pem) -> None:
     """Also at the endpoints that it is told of."""
     trusts = ("--tls-ca", str(pem.authority))

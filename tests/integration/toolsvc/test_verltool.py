@@ -32,6 +32,7 @@ media = '{"photo": 3}'
 """
 
 
+@pytest.mark.slow
 def test_a_verltool_tool_keeps_the_contract(start: Callable[..., Service], tmp_path: Path) -> None:
     service = start(f"verltool:{TOOLS / 'basket.py'}", "--set", 'verltool.stop=["</tool_call>"]')
     probe = tmp_path / "probe.toml"

@@ -13,7 +13,7 @@ from tests.support.containers.podman import IMAGE, Podman
 from tests.support.swe import serving
 
 pytestmark = [
-    pytest.mark.quick,
+    pytest.mark.slow,
     pytest.mark.skipif(
         os.geteuid() != 0,
         reason="podman of an ordinary user bounds no memory without delegated control groups",

@@ -21,7 +21,7 @@ from tests.support.shown_images import add_tool, by_trajectory, sent_images
 from toolwright.recipe import load_recipe
 from toolwright.types import Author, StopReason, Trajectory
 
-pytestmark = pytest.mark.quick
+pytestmark = pytest.mark.slow
 
 RECIPE = Path(__file__).parents[3] / "recipes/verltool/visual"
 END = "<|im_end|>"
