@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -13,7 +14,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 
-from tests.integration.toolsvc.conftest import Service
+from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.mcp_host import call, hosting, text_of
 from tests.support.net import free_port
 from tests.support.tls import Pem, make_pem
@@ -49,18 +50,28 @@ def shout(text: str) -> str:
 """
 
 
-@pytest.fixture
-def notes(start: Callable[..., Service], tmp_path: Path) -> Service:
-    (tmp_path / "notes.py").write_text(NOTES)
-    return start(str(tmp_path / "notes.py"))
+@contextmanager
+def serving_notes(folder: Path, *more: str) -> Iterator[Service]:
+    (folder / "notes.py").write_text(NOTES, encoding="utf-8")
+    running = start_service(folder / "errors.log", str(folder / "notes.py"), *more)
+    yield running
+    running.process.terminate()
+    assert running.process.wait(20) == 0
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One service for all tests: a session of one is not seen by another."""
+    with serving_notes(tmp_path_factory.mktemp("notes")) as running:
+        yield running
 
 
 Offer = Callable[..., str]
 
 
-@pytest.fixture
-def offer() -> Iterator[Offer]:
-    """Offers a service over HTTP; returns the URL on loopback."""
+@contextmanager
+def offering() -> Iterator[Offer]:
+    """Offers services over HTTP; each offer returns its URL on loopback."""
     processes: list[subprocess.Popen[bytes]] = []
 
     def offer_one(service: Service, *more: str, host: str = "127.0.0.1") -> str:
@@ -85,9 +96,16 @@ def offer() -> Iterator[Offer]:
 
 
 @pytest.fixture
-def notes_url(notes: Service, offer: Offer) -> str:
-    """Where the same tools are offered over HTTP."""
-    return offer(notes)
+def offer() -> Iterator[Offer]:
+    with offering() as offer_one:
+        yield offer_one
+
+
+@pytest.fixture(scope="module")
+def notes_url(notes: Service) -> Iterator[str]:
+    """URL at which the same tools are offered over HTTP."""
+    with offering() as offer_one:
+        yield offer_one(notes)
 
 
 def offered(service: Service, *more: str) -> StdioServerParameters:
@@ -143,23 +161,29 @@ def test_an_mcp_backed_service_keeps_the_contract(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.fixture
-def token(monkeypatch: pytest.MonkeyPatch) -> str:
-    """What every process that is started from here on demands and sends."""
-    monkeypatch.setenv(TOKEN_VARIABLE, "a token of these tests")
-    return os.environ[TOKEN_VARIABLE]
+TOKEN = "a token of these tests"
 
 
-@pytest.fixture
-def pem(tmp_path: Path) -> Pem:
-    return make_pem(tmp_path / "tls")
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
+    return make_pem(tmp_path_factory.mktemp("tls") / "pem")
 
 
-@pytest.fixture
-def guarded(token: str, pem: Pem, start: Callable[..., Service], tmp_path: Path) -> Service:
+@pytest.fixture(scope="module")
+def guarded_service(pem: Pem, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The same tools behind TLS and the token."""
-    (tmp_path / "notes.py").write_text(NOTES)
-    return start(str(tmp_path / "notes.py"), *pem.options)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(TOKEN_VARIABLE, TOKEN)
+        with serving_notes(tmp_path_factory.mktemp("guarded"), *pem.options) as running:
+            patch.undo()
+            yield running
+
+
+@pytest.fixture
+def guarded(guarded_service: Service, monkeypatch: pytest.MonkeyPatch) -> Service:
+    """The service, whose token every process that the test starts demands and sends."""
+    monkeypatch.setenv(TOKEN_VARIABLE, TOKEN)
+    return guarded_service
 
 
 def mcp_fails(*words: str, **environment: str) -> str:
