@@ -302,6 +302,9 @@ async def test_a_later_life_goes_on_with_branches(world: MakeWorld) -> None:
     counting(here)
     async with here.engine("engine.drain_s=0") as run:
         await until(lambda: len(double.live) == 2, "the fork")
+        # The service has forked before the engine knows it; the next request comes after both.
+        asked = len(here.sampler.requests)
+        await until(lambda: len(here.sampler.requests) > asked, "the branch")
         run.engine.stop()
     ((first, branch),) = await rolled_out(here)
     assert branch.sequences[0].parent == first.sequences[0].id
