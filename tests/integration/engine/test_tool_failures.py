@@ -165,7 +165,7 @@ async def test_a_group_that_was_lost_whole_is_run_again(
     monkeypatch.setattr(group_of_train, "LONGEST_PAUSE_S", 0.01)
     monkeypatch.setattr(attempts, "LEAST_ATTEMPTS", 2)
     double = ToolDouble(faults=[broken()] * 4)
-    here = await world(tools=double, run=PAIR, engine={"patience_s": 0.01})
+    here = await world(tools=double, run=PAIR, engine={"patience_s": 1e-6})
     async with here.engine() as run:
         (group,) = await run.learner.lease(await run.learner.version())
     assert [t.stop_reason for t in group.members] == [StopReason.ANSWERED] * 2
