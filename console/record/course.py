@@ -33,7 +33,7 @@ State = Literal["started", "found", "ended"]
 class Began:
     """One start of `toolwright run`: its own process, what it was told, and in which folder.
 
-    space: where its pids mean something (`course.leftovers.pid_space`).
+    space: where its pids mean something (`machine.pids.pid_space`).
     """
 
     at: float

@@ -30,6 +30,7 @@ from engine.types import SessionRef, ToolSpec
 from toolwright import wire
 from toolwright.recipe import Tool as ToolTable
 from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.options import may_have_token
 from toolwright.rpc.tls import Certificate, TlsError, read_authority, read_certificate
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task
@@ -190,8 +191,13 @@ class Service:
         """Closes a session that may be at `address`, at any endpoint if there is none, or
         nowhere."""
         self.known.add(session_id)
-        for endpoint in [address] if address else list(self._endpoints):
+        for endpoint in [self.recorded_address(address)] if address else list(self._endpoints):
             self._closer.add(partial(self._close, session_id, endpoint, ()))
+
+    def recorded_address(self, address: str) -> str:
+        """Where a session of an earlier life is looked for. A journal may come from a stranger, so
+        an address on another machine is replaced by the service's own, which knows its workers."""
+        return address if may_have_token(address, self.address) else self.address
 
     def endpoint_at(self, address: str) -> Endpoint:
         """The service's process at `address`."""

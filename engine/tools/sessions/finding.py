@@ -119,7 +119,7 @@ class _Search:
     def __init__(self, service: Service, ref: SessionRef) -> None:
         self._service = service
         self._request = pb.GetSessionRequest(session_id=ref.session_id)
-        self.address = ref.endpoint
+        self.address = service.recorded_address(ref.endpoint)
 
     def endpoint(self) -> Endpoint:
         return self._service.endpoint_at(self.address)
