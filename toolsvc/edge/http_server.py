@@ -19,7 +19,7 @@ from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
 from toolsvc.errors import StartError
-from toolwright.rpc.auth import Tokens, tokens_here
+from toolwright.rpc.auth import Tokens, service_tokens
 from toolwright.rpc.errors import ListenError
 from toolwright.rpc.http_middleware import ruled
 from toolwright.rpc.http_rule import HttpRule, names_of
@@ -112,7 +112,7 @@ class _Full(asyncio.Protocol):
 def asked_for() -> Tokens:
     """What this process's environment says. StartError if that cannot be used."""
     try:
-        return tokens_here()
+        return service_tokens()
     except ListenError as error:
         raise StartError(str(error)) from error
 
