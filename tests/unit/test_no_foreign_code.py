@@ -1,4 +1,4 @@
-"""No folder of a model brings code along: each loader says so, and pickles are read nowhere else."""
+"""No folder of a model brings code along: loaders say so, and pickles are read in one place."""
 
 from __future__ import annotations
 

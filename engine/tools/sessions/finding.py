@@ -89,7 +89,7 @@ async def _fork(
     if fixed:
         raise ForkRefused(f"{refusal}: {', '.join(fixed)} cannot", permanent=True)
     request = pb.ForkSessionRequest(
-        session_id=parent.session_id, open=service.request(session_id, task, parent.media)
+        session_id=parent.session_id, open=await service.request(session_id, task, parent.media)
     )
 
     async def send(endpoint: Endpoint) -> pb.OpenSessionResponse:
