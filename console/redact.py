@@ -35,22 +35,27 @@ _COLUMNS = (
 _ROUNDS = ("forward", "backward", "first", "second", "one", "two", "single")
 """Before `pass`: one of several over the data."""
 _WORD = (
-    r"(?:token|secret|passwd|password|passphrase|pwd|api[_-]?keys?|access[_-]?key(?:[_-]?id)?|"
-    r"(?:secret|private|signing|account|encryption|ssh|session|tls)[_-]?key|credentials?|"
-    r"authorization|cookie|sas|dsn|signature|webhook(?:[_-]?url)?|"
-    rf"{''.join(f'(?<!{word})' for word in _COLUMNS)}[_-]key|"
+    r"(?:tokens?|secrets?|passwd|passwords?|passphrases?|pwd|api[_-]?keys?|"
+    r"access[_-]?keys?(?:[_-]?ids?)?|"
+    r"(?:secret|private|signing|account|encryption|ssh|session|tls)[_-]?keys?|credentials?|"
+    r"authorization|cookies?|sas|dsns?|signatures?|webhooks?(?:[_-]?urls?)?|headers|"
+    rf"{''.join(f'(?<!{word})' for word in _COLUMNS)}[_-]keys?|"
     rf"{''.join(f'(?<!{word}[_ -])' for word in _ROUNDS)}(?<![A-Za-z0-9])pass|"
     r"[_-]pat|(?<![A-Za-z0-9])sig)"
 )
 """What the name of a secret ends in."""
 _SECRET_NAME = re.compile(rf"(?P<before>.*?){_WORD}", re.I | re.S)
+_PLURAL = re.compile(r"(?:tokens|keys|cookies|signatures|headers)\\?[\"']?[\s:=>]{1,20}\Z", re.I)
 _FOLDERS = ("PWD", "OLDPWD")
 """Of the environment: where the shell is and was, and no passwords."""
-_INNOCENT = re.compile(r"(?:pad|eos|bos|unk|stop|sep|cls|mask|per|a|image|video)[_-]\Z", re.I)
+_INNOCENT = re.compile(
+    r"(?<![A-Za-z0-9])(?:pad|eos|bos|unk|stop|sep|cls|mask|per|a|image|video)[_-]\Z", re.I
+)
 """Before `token`: names of a tokenizer's own tokens."""
 # Both always match once a quote or another character is there, so no start is tried twice.
 _VALUE = (
-    r"(?P<value>\\\"[^\"\\\n]*(?:\\\")?|\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?"
+    r"(?P<value>\[[^\[\]]{0,4000}+\]|\{[^{}]{0,4000}+\}|"
+    r"\\\"[^\"\\\n]*(?:\\\")?|\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?"
     r"|[^\s\"']\S*)"
 )
 _ASSIGNED = re.compile(
@@ -68,6 +73,32 @@ _LOGIN = re.compile(
     r"(?P<head>(?:\A|[\s\"'])(?:-u|--user|--proxy-user)(?:[ \t]{1,4}|=))"
     r"(?P<value>[^\s:\"']{1,400}:\S+)"
 )
+_QUERY = re.compile(
+    r"(?P<head>[?&](?:key|auth|code|apikey|appid|pw)=)(?P<value>[^&#\s\"'\\]{1,4000})", re.I
+)
+_HEADER_NAMES = r"(?:set-cookie|cookie|(?:proxy-)?authorization)[ \t]{0,8}:[ \t]{0,8}"
+_HEADER_LINE = re.compile(
+    rf"(?P<head>(?<![\"'A-Za-z0-9-]){_HEADER_NAMES})(?P<value>[^\s\"'][^\n]{{0,8000}})", re.I
+)
+"""A header goes to the end of its line."""
+_HEADER_QUOTED = re.compile(
+    rf"(?P<head>[\"']{_HEADER_NAMES})(?P<value>[^\s\"'][^\n\"']{{0,8000}})", re.I
+)
+"""Or of the quotation that begins with its name."""
+_HEADER_OPTION = re.compile(
+    r"(?P<head>(?:\A|[\s\"'])(?:-H|--header)(?:[ \t]{1,4}|=)[\"']?[A-Za-z0-9-]{1,80}:[ \t]{0,8})"
+    r"(?P<value>[^\s\"'][^\n\"']{0,8000})"
+)
+_NETRC = re.compile(
+    r"(?P<head>\b(?:default|(?:machine|login)\s{1,8}\S{1,200})\s{1,8}"
+    r"(?:account\s{1,8}\S{1,200}\s{1,8})?password\s{1,8})(?P<value>\S{1,400})"
+)
+_YAML_KEY = re.compile(
+    r"(?P<indent>[ \t]{0,80}(?:- ){0,4})[\"']?(?P<name>[A-Za-z0-9_. -]{1,200}?)[\"']?[ \t]{0,8}:"
+    r"[ \t]{0,8}(?:[|>][0-9+-]{0,2})?[ \t]{0,8}\r?\n?\Z"
+)
+"""A line whose value is on the lines below it."""
+_NUMBER = re.compile(r"[-+]?[0-9][0-9_.,eE+-]{0,30}[,;)\]}]{0,3}")
 _UNBROKEN = re.compile(r"[^\s\"]+")
 _FORMS = re.compile(
     r"\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,400}"  # OpenAI, Anthropic
@@ -109,7 +140,13 @@ class Redactor:
         for value in self.values:
             text = text.replace(value, GONE)
         text = _without_pem(text)
+        text = _without_yaml(text)
         text = _UNBROKEN.sub(_without_user, text)
+        text = _HEADER_LINE.sub(_keep_head, text)
+        text = _HEADER_QUOTED.sub(_keep_head, text)
+        text = _HEADER_OPTION.sub(_keep_head, text)
+        text = _QUERY.sub(_keep_head, text)
+        text = _NETRC.sub(_keep_head, text)
         text = _SCHEME.sub(_keep_head, text)
         text = _LOGIN.sub(_keep_head, text)
         text = _ASSIGNED.sub(_keep_head, text)
@@ -175,6 +212,7 @@ def redactor(
     environment = os.environ if environment is None else environment
     values = {v for name, v in environment.items() if is_secret(name) and name not in _FOLDERS}
     values |= {value.strip() for value in (*values, *more)}
+    values = {value for value in values if not _NUMBER.fullmatch(value)}  # a limit of tokens
     return Redactor(
         values=sorted((v for v in values if len(v) >= SHORTEST), key=len, reverse=True),
         names=_names() if names else None,
@@ -191,6 +229,8 @@ def _keep_head(found: re.Match[str]) -> str:
     head, value = found["head"], found["value"]
     if value.strip("\\\"'") in ("", GONE, "null", "None", "true", "false"):
         return found[0]
+    if _PLURAL.search(head) and _NUMBER.fullmatch(value):
+        return found[0]  # a count of tokens
     if _INNOCENT.search(found.string, max(0, found.start() - 12), found.start()):
         return found[0]
     if value.startswith("\\"):
@@ -218,6 +258,29 @@ def _without_random(found: re.Match[str]) -> str:
     random = all(any(map(kind, text)) for kind in kinds) and len(set(text)) > 14
     words = text.count("/") > 4 or text.count("_") > 6 or text.count("-") > 6
     return GONE if random and not words else text
+
+
+def _without_yaml(text: str) -> str:
+    """Values on the lines below a secret's name, as YAML has them: those that are further in, and
+    the entries of a list."""
+    if ":" not in text:
+        return text
+    out: list[str] = []
+    inside = -1
+    for line in text.splitlines(keepends=True):
+        if inside >= 0:
+            bare = line.lstrip(" \t")
+            depth = len(line) - len(bare)
+            if not bare.strip() or depth > inside or (depth == inside and bare.startswith("- ")):
+                ending = line[len(line.rstrip("\r\n")) :]
+                out.append(f"{line[:depth]}{GONE}{ending}" if bare.strip() else line)
+                continue
+            inside = -1
+        found = _YAML_KEY.match(line) if line.rstrip()[-1:] in (":", "|", ">", "-", "+") else None
+        if found is not None and is_secret(found["name"]):
+            inside = len(found["indent"])
+        out.append(line)
+    return "".join(out)
 
 
 def _without_pem(text: str) -> str:

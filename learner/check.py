@@ -70,7 +70,10 @@ def check(folder: Path) -> Agreement:
                 mine.append(_log_probs(_looking(model, seen), seen.tokens))
             del model
             kind = AutoModelForCausalLM if seen is None else AutoModelForImageTextToText
-            other = kind.from_pretrained(folder, dtype=torch.float32).to(tokens.device).eval()
+            other = kind.from_pretrained(
+                folder, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
+            )
+            other = other.to(tokens.device).eval()
             theirs = [_log_probs(other(tokens).logits, tokens)]
             if seen is not None:
                 logits = other(input_ids=seen.tokens, **seen.asked).logits

@@ -35,7 +35,7 @@ from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
 from toolwright.rpc import options
-from toolwright.rpc.auth import tokens_here
+from toolwright.rpc.auth import readable_by_others, service_tokens
 from toolwright.rpc.server import Server
 from toolwright.rpc.tls import Certificate, TlsError, read_authority, read_certificate
 from toolwright.tool.v1 import tool_pb2_grpc
@@ -172,10 +172,12 @@ async def tools_of(config: ServiceConfig) -> list[Tool]:
 
 
 def make_server(config: ServiceConfig, listen: str) -> Server:
-    """A gRPC server with the service's token and certificate."""
+    """A gRPC server with the service's tokens and certificate."""
+    if remark := readable_by_others():
+        log.warning(remark)
     return Server(
         listen,
-        tokens=tokens_here(),
+        tokens=service_tokens(),
         certificate=_certificate(config),
         clients=_clients(config),
         insecure=config.insecure,

@@ -35,7 +35,7 @@ class Step:
 
 def load(folder: Path) -> Any:
     return AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float64, attn_implementation="eager"
+        folder, dtype=torch.float64, attn_implementation="eager", trust_remote_code=False
     )
 
 

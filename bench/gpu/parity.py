@@ -136,7 +136,9 @@ def log_probs(scale: Scale) -> Figures:
     folder = sized_model(name)
     rows = random_rows(name, 4096, 1024)
     scored, _ = score(load_frozen(folder, "bfloat16"), rows, 4096, "old")
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.bfloat16, trust_remote_code=False
+    )
     model.to(device.device())
     gaps = []
     for row in scored:

@@ -19,7 +19,7 @@ from learner.training.batch import Row
 def plain_loop(folder: Path, rows: list[Row]) -> Figures:
     """A row at a time, whole logits, fused AdamW on bfloat16 weights without float32 masters."""
     model: Any = AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.bfloat16, attn_implementation="sdpa"
+        folder, dtype=torch.bfloat16, trust_remote_code=False, attn_implementation="sdpa"
     )
     model.to(device.device())
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=device.has_cuda())

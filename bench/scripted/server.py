@@ -40,6 +40,9 @@ from bench.scripted.types import (
     StartError,
 )
 from bench.scripted.update_group import UpdateGroups
+from toolwright.rpc.auth import Tokens
+from toolwright.rpc.http_middleware import ruled
+from toolwright.rpc.http_rule import HttpRule, names_of
 
 MAX_BODY_BYTES = 64 * 2**20
 SHUTDOWN_S = 0.1
@@ -166,7 +169,8 @@ class ScriptedSampler:
                 "max_req_input_len": self._context_length - 1,
             },
         )
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        rule = HttpRule(Tokens(), names_of(f"{self._host}:{self._port}"))
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[ruled(rule)])
         app.add_routes(
             [
                 web.post("/generate", self._generate),

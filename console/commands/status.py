@@ -21,6 +21,13 @@ EPILOG = (
 def status(
     run: Annotated[Path, typer.Argument(help="the run's folder", show_default=False)],
     json_: Annotated[bool, typer.Option("--json", help="for machines")] = False,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="the engine's address, in place of the folder's; needed on another machine",
+        ),
+    ] = "",
 ) -> None:
     """Tell where a run is: stage, step, rewards, time left, its processes, how it ended."""
     from console.course.session import fail
@@ -29,7 +36,7 @@ def status(
     from toolwright.page.text import plain
 
     try:
-        found = state(run)
+        found = state(run, engine)
     except ConsoleError as error:
         raise typer.Exit(fail(str(error), error.status)) from None
     if json_:

@@ -13,6 +13,13 @@ def stop(
     now: Annotated[
         bool, typer.Option("--now", help="end its processes at once, without a checkpoint")
     ] = False,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="the engine's address, in place of the folder's; needed on another machine",
+        ),
+    ] = "",
 ) -> None:
     """Stop a run in order, as Ctrl-C does where it was started, and wait for its end.
 
@@ -24,6 +31,6 @@ def stop(
     from console.errors import ConsoleError
 
     try:
-        typer.echo(stop_run(run, typer.echo, now=now))
+        typer.echo(stop_run(run, typer.echo, now=now, engine_at=engine))
     except ConsoleError as error:
         raise typer.Exit(fail(str(error), error.status)) from None

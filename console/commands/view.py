@@ -35,6 +35,13 @@ def view(
     listen: Annotated[
         str, typer.Option(help="HOST:PORT of the pages; port 0 is a free one")
     ] = "127.0.0.1:8400",
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="the engine's address, in place of the folder's; needed on another machine",
+        ),
+    ] = "",
 ) -> None:
     """Watch a run that another terminal or machine runs, until it ends.
 
@@ -51,16 +58,16 @@ def view(
     elif runs is None or len(runs) != 1:
         raise typer.BadParameter("name one run folder; several are for --web", param_hint="RUN")
     else:
-        _watch(runs[0])
+        _watch(runs[0], engine)
 
 
-def _watch(run: Path) -> None:
+def _watch(run: Path, engine: str) -> None:
     from console.record.course import read_course
     from console.watch.screen import Screen
     from console.watch.watching import last_words, watch
 
     try:
-        ended = asyncio.run(watch(run, Screen()))
+        ended = asyncio.run(watch(run, Screen(), engine))
     except ConsoleError as error:
         print(f"toolwright: {error}", file=sys.stderr)
         raise typer.Exit(error.status) from None

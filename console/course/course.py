@@ -90,7 +90,7 @@ class Course:
         async with (
             _beside(self._memory.run()),
             _beside(self._note_memory()),
-            _beside(follow(self._setup.run, self._status)),
+            _beside(follow(self._setup.run, self._status, self._engine_address())),
         ):
             try:
                 return await self._processes.while_alive(self._while_there(self._train()))
@@ -103,6 +103,11 @@ class Course:
             finally:
                 self._notes.stage("stop", "stopping every process")
                 await asyncio.shield(self._processes.stop_all())
+
+    def _engine_address(self) -> str:
+        """As the recipe says it; "" if the engine chooses its port."""
+        address = self._setup.recipe.shared.run.engine
+        return "" if address.endswith(":0") else address
 
     async def _while_there(self, work: Coroutine[Any, Any, Ending]) -> Ending:
         """The result of `work`. ConsoleError soon after somebody removed the run folder."""

@@ -16,7 +16,6 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import psutil
 
@@ -31,16 +30,6 @@ INTERVAL_S = 0.25
 SAY_S = 10.0
 """Between two lines about what is waited for."""
 KILL_WAIT_S = 10.0
-
-
-def pid_space() -> str:
-    """Tells where pids mean what they meant: this boot's kernel, and the pid namespace. Empty where
-    the system does not tell."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
 
 
 def left_running(record: CourseRecord, host: str, space: str) -> tuple[ProcessRecord, ...]:

@@ -35,6 +35,7 @@ from console.course.look import Missing, look
 from console.course.memory_page import write_memory_page
 from console.course.notes import Notes
 from console.errors import ConsoleError, NothingStarted, RecordBroken, Taken
+from console.machine.pids import pid_space
 from console.machine.processes import Processes, created, die_with_us
 from console.machine.ready import free_ports
 from console.machine.signals import TOGETHER_S, heeded, leave, stopped_by
@@ -149,7 +150,7 @@ def _steps(run: Path) -> tuple[Step, ...]:
 
 
 def _end_leftovers(record: CourseRecord, screen: Screen) -> None:
-    left = leftovers.left_running(record, socket.gethostname(), leftovers.pid_space())
+    left = leftovers.left_running(record, socket.gethostname(), pid_space())
     if left:
         names = ", ".join(f"{process.name} ({process.pid})" for process in left)
         they = (
@@ -172,7 +173,7 @@ def _began(setup: Setup, words: Sequence[str]) -> Began:
         versions=versions() | sampler_versions() | machine(),
         host=socket.gethostname(),
         cwd=os.getcwd(),
-        space=leftovers.pid_space(),
+        space=pid_space(),
     )
 
 

@@ -1,9 +1,11 @@
 """`toolwright stop` and what `toolwright status` asks of others: a run's console, its engine.
 
-A console is ours to tell where pid and creation time are those of the course's last start and the
-machine is this one. Without a live one, the run's engine is drained where it answers (another run's
-at that address is left alone): it admits nothing more and finishes what is in flight. It goes on
-serving, since somebody else started it and ends it.
+A run folder may come from a stranger. Invariants
+- A process is signalled only if it is the course's last start by pid, creation time, machine, boot
+  and pid namespace, and if it has this folder's lock file open.
+- The engine is asked or drained only on this machine, or at an address that the user typed.
+- Another run's engine at that address is left alone. A drained engine goes on serving, since
+  another program started it and ends it.
 """
 
 from __future__ import annotations
@@ -11,17 +13,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 
+from console.course import lock
 from console.course.state import State, state_of
 from console.errors import ConsoleError
+from console.machine import pids
 from console.machine.processes import alive
 from console.machine.signals import TOGETHER_S
 from console.record.course import Began, CourseRecord, read_course
@@ -39,29 +43,42 @@ TELL_S = 10.0
 DRAIN_S = 60.0
 
 
-def state(run: Path) -> State:
-    """RecordBroken for a folder that is none of a run."""
+def state(run: Path, engine_at: str = "") -> State:
+    """engine_at: an address that the user typed, in place of the folder's. Raises RecordBroken if
+    the folder is not a run's."""
     files = read_run(run)
-    says = asyncio.run(engine.ask_of(run, files.resolved))
-    return state_of(files, here=_is_here(files.course), lives=alive, answers=says is not None)
+    says = asyncio.run(engine.ask_of(run, files.resolved, engine_at))
+    found = state_of(
+        files, here=_is_here(files.course), lives=_lives(files.course), answers=says is not None
+    )
+    doubt = engine.not_asked(files.resolved, engine_at)
+    return replace(found, doubts=(*found.doubts, doubt)) if doubt else found
 
 
-def stop(run: Path, say: Callable[[str], None], *, now: bool) -> str:
-    """Returns once the run is over, with a sentence. now: its processes get no time.
-    ConsoleError where nobody could be told."""
+def stop(run: Path, say: Callable[[str], None], *, now: bool, engine_at: str = "") -> str:
+    """Returns a sentence once the run is over. now: its processes get no time. engine_at: an
+    address that the user typed, in place of the folder's. Raises ConsoleError if nothing may or can
+    be stopped."""
     check_run(run)
     course = read_course(run)
     start = course.starts[-1] if course.starts else None
     if start is None or course.ended is not None:
-        return _drain(run, say)
-    if not _is_here(course):
+        return _drain(run, say, engine_at)
+    here = pids.lives(start)
+    if here is None:
         raise ConsoleError(
-            f"{run} is a run of {start.host}: say `toolwright stop {run}` on that machine"
+            f"{run} is a run of {start.host or 'an unknown machine'}, or of a container there: say "
+            f"`toolwright stop {run}` where it was started"
         )
-    if not alive(start.pid, start.created):
+    if not here:
         raise ConsoleError(
             f"toolwright run of {run} was killed and nothing of it has to be stopped: the same "
             "command goes on with it, and first ends what it left"
+        )
+    if not pids.has_open(start.pid, run / lock.FILE):
+        raise ConsoleError(
+            f"process {start.pid}, which {run} names, is not its `toolwright run`: it does not "
+            f"hold {run / lock.FILE}. Nothing was stopped"
         )
     _tell(start)
     said = told = time.monotonic()
@@ -90,10 +107,12 @@ def _tell(start: Began) -> None:
         ) from error
 
 
-def _drain(run: Path, say: Callable[[str], None]) -> str:
+def _drain(run: Path, say: Callable[[str], None], engine_at: str) -> str:
     resolved = read_resolved(run)
-    address = resolved.text("run.engine")
-    if asyncio.run(engine.ask_of(run, resolved)) is None:
+    if sentence := engine.not_asked(resolved, engine_at):
+        raise ConsoleError(f"{run} is not stopped: {sentence}")
+    address = engine.address_of(resolved, engine_at)
+    if asyncio.run(engine.ask_of(run, resolved, engine_at)) is None:
         return f"{run} does not run"
     say(f"no toolwright run works there; the engine at {address} is told to admit nothing more")
     unfinished = asyncio.run(_drained(address))
@@ -126,4 +145,11 @@ def _still(run: Path) -> list[str]:
 
 
 def _is_here(course: CourseRecord) -> bool:
-    return bool(course.starts) and course.starts[-1].host in ("", socket.gethostname())
+    return bool(course.starts) and pids.lives(course.starts[-1]) is not None
+
+
+def _lives(course: CourseRecord) -> Callable[[int, float], bool]:
+    """Whether a process of the last start lives; nothing of an earlier boot does."""
+    if course.starts and course.starts[-1].space == pids.pid_space():
+        return alive
+    return lambda _pid, _created: False

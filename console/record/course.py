@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from console.errors import RecordBroken
+from toolwright.reading.files import open_regular
 
 FOLDER = "console"
 COURSE = f"{FOLDER}/course.jsonl"
@@ -33,7 +34,7 @@ State = Literal["started", "found", "ended"]
 class Began:
     """One start of `toolwright run`: its own process, what it was told, and in which folder.
 
-    space: where its pids mean something (`course.leftovers.pid_space`).
+    space: where its pids mean something (`machine.pids.pid_space`).
     """
 
     at: float
@@ -156,7 +157,8 @@ def read_course(run: Path) -> CourseRecord:
     """The fold of all lines; an empty record where there is no file. RecordBroken."""
     path = run / COURSE
     try:
-        data = path.read_bytes()
+        with open_regular(path) as file:
+            data = file.read()
     except (FileNotFoundError, NotADirectoryError):
         return CourseRecord()
     except OSError as error:
@@ -166,7 +168,7 @@ def read_course(run: Path) -> CourseRecord:
         ) from error
     try:
         return _fold(_events(data[: _whole(data)]))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise RecordBroken(f"{path}: a line is not of toolwright's course: {error!r}") from error
 
 

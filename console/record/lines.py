@@ -7,8 +7,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from toolwright.reading.files import open_regular
+
 LONGEST_LINE = 1 << 20
 MOST_LINES = 1 << 20
+LATEST_STEP = 1 << 53
+"""Fits into a database and, exactly, into a float."""
 LARGEST = 1e300
 """No measurement is larger, and sums of such numbers still are numbers."""
 
@@ -18,7 +22,7 @@ def objects(file: Path) -> Iterator[tuple[int, dict[str, Any] | None]]:
 
     A line above LONGEST_LINE comes in pieces, none of which is an object.
     """
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         for number in range(1, MOST_LINES + 1):
             line = opened.readline(LONGEST_LINE)
             if not line:
@@ -41,7 +45,7 @@ def number(value: object) -> float | None:
 def step_of(values: Mapping[str, Any]) -> int | None:
     """The object's step, where it has one."""
     found = values.get("step")
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+    if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found <= LATEST_STEP:
         return None
     return found
 

@@ -17,6 +17,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from console.config import Words
+from console.record.lines import LATEST_STEP
+from toolwright.reading.files import open_regular
 
 RESOLVED = (
     "engine.resolved.json",
@@ -50,7 +52,8 @@ class Resolved:
     def whole(self, key: str) -> int | None:
         """The whole number of a dotted key, where there is one."""
         found = self.get(key)
-        return found if isinstance(found, int) and not isinstance(found, bool) else None
+        whole = isinstance(found, int) and not isinstance(found, bool)
+        return found if whole and abs(found) <= LATEST_STEP else None
 
     def text(self, key: str) -> str:
         """The text of a dotted key; empty where there is none."""
@@ -91,7 +94,7 @@ def read_resolved(folder: Path) -> Resolved:
     remarks = []
     for file in _oldest_first(folder):
         try:
-            with file.open("rb") as opened:
+            with open_regular(file) as opened:
                 found = json.loads(opened.read(LARGEST))
             flat |= dict(dotted(found))
         except (OSError, ValueError, RecursionError) as error:

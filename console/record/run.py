@@ -15,6 +15,7 @@ from console.record.course import COURSE, CourseRecord, read_course
 from console.record.files import IMITATION, STEPS, read_record
 from console.record.resolved import Resolved, read_resolved
 from console.record.types import Record
+from toolwright.reading.files import open_regular
 
 ENGINE_LOG = "engine.jsonl"
 SIGNS = (
@@ -150,7 +151,7 @@ def _times(log: Path) -> tuple[float | None, float | None]:
     """Unix seconds of the first and the last line of the engine's log."""
     if not log.is_file():
         return None, None
-    with log.open("rb") as file:
+    with open_regular(log) as file:
         head = file.read(_ENDS)
         file.seek(max(0, file.seek(0, 2) - _ENDS))
         tail = file.read(_ENDS)

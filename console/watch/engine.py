@@ -19,7 +19,7 @@ from console.record.resolved import Resolved
 from toolwright.rollout.v1 import rollout_pb2 as rollout
 from toolwright.rollout.v1 import rollout_pb2_grpc
 from toolwright.rpc.channel import open_channel
-from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.rpc.options import TOKEN_VARIABLE, may_have_token
 
 ANSWER_S = 3.0
 LONGEST_TEXT = 300
@@ -59,10 +59,33 @@ class EngineSays:
         return grown / (self.at - before.at) if grown >= 0 and self.at > before.at else None
 
 
-async def ask_of(run: Path, resolved: Resolved) -> EngineSays | None:
-    """The run's own engine, as `ask`; None also where what answers is another run's."""
+def address_of(resolved: Resolved, typed: str = "") -> str:
+    """Address at which the run's engine may be asked; "" if no such address is known.
+
+    A run folder may come from a stranger. So an address on another machine is used only if the user
+    typed it: this process sends its bearer token there.
+    """
+    address = typed or resolved.text("run.engine")
+    known = bool(address) and not address.endswith(":0")
+    return address if known and may_have_token(address, typed) else ""
+
+
+def not_asked(resolved: Resolved, typed: str = "") -> str:
+    """The sentence for an engine that is not asked, since the folder alone names its address."""
     address = resolved.text("run.engine")
-    if not address or address.endswith(":0"):
+    if typed or not address or may_have_token(address):
+        return ""
+    return (
+        f"the folder names an engine on another machine, {address}, which is not asked: add "
+        f"--engine {address} if it is yours"
+    )
+
+
+async def ask_of(run: Path, resolved: Resolved, typed: str = "") -> EngineSays | None:
+    """The run's own engine, as `ask`. None also if another run's engine answers, or if the engine
+    may not be asked (`address_of`)."""
+    address = address_of(resolved, typed)
+    if not address:
         return None
     says = await ask(address)
     return says if says is not None and says.serves(run, resolved) else None

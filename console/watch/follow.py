@@ -40,8 +40,10 @@ PACED = ("sft", "learn", "evaluate")
 class Follower:
     """One run. `look` brings the status up to date, again and again."""
 
-    def __init__(self, folder: Path, status: Status) -> None:
+    def __init__(self, folder: Path, status: Status, engine: str = "") -> None:
+        """engine: an address that the user typed, in place of the folder's."""
         self.status = status
+        self._engine = engine
         self.course = CourseRecord()
         self.resolved = Resolved()
         self.says: EngineSays | None = None
@@ -64,7 +66,7 @@ class Follower:
             self._seldom()
         # A run of many steps is read for a while when it is looked at first.
         await asyncio.to_thread(self._lines, now)
-        self.says = await engine.ask_of(self._folder, self.resolved)
+        self.says = await engine.ask_of(self._folder, self.resolved, self._engine)
         if self.says is not None:
             if self._heard_first is None and self.says.accepted:
                 self._heard_first = self.says
@@ -151,6 +153,8 @@ class Follower:
         if any(self._folder.glob("checkpoints/.step-*.unfinished")):
             status.doing["learner"] = "writes a checkpoint"
         status.doubts = doubts.of_steps(status.newest)
+        if sentence := engine.not_asked(self.resolved, self._engine):
+            status.doubts.append(sentence)
         if says is not None:
             status.doubts += doubts.of_engine(says.state, says.texts)
         elif heard is not None and now - heard.at > AWAY_S and status.last.step < planned:
@@ -188,9 +192,9 @@ class Follower:
         )
 
 
-async def follow(folder: Path, status: Status) -> None:
-    """Keeps `status` current, until it is cancelled."""
-    follower = Follower(folder, status)
+async def follow(folder: Path, status: Status, engine: str = "") -> None:
+    """Keeps `status` current, until it is cancelled. engine: as for `Follower`."""
+    follower = Follower(folder, status, engine)
     while True:
         await follower.look()
         await asyncio.sleep(INTERVAL_S)

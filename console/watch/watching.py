@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import socket
 import time
 from pathlib import Path
 
-from console.machine.processes import alive
+from console.machine import pids
 from console.record.course import CourseRecord, Ended
 from console.record.run import check_run
 from console.watch.follow import INTERVAL_S, Follower
@@ -26,10 +25,11 @@ QUIET_S = 60.0
 started may outlive it for a moment."""
 
 
-async def watch(folder: Path, screen: Screen) -> Ended:
-    """Shows the run until it is over. RecordBroken for a folder that is none of a run."""
+async def watch(folder: Path, screen: Screen, engine: str = "") -> Ended:
+    """Shows the run until it is over. engine: as for `Follower`. Raises RecordBroken if the folder
+    is not a run's."""
     check_run(folder)
-    follower = Follower(folder, screen.status)
+    follower = Follower(folder, screen.status, engine)
     shown = asyncio.create_task(screen.run())
     try:
         while True:
@@ -49,9 +49,9 @@ def how_it_ended(follower: Follower, folder: Path) -> Ended | None:
         if course.ended is not None:
             return course.ended
         start = course.starts[-1]
-        if start.host != socket.gethostname() or says is not None:
+        if says is not None or (here := pids.lives(start)) is None:
             return None  # another machine's process cannot be looked at from here
-        if alive(start.pid, start.created) or not _rests(folder):
+        if here or not _rests(folder):
             return None
         sentence = "toolwright run was killed: the same command goes on"
         return Ended(at=time.time(), status=1, sentence=sentence)

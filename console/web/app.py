@@ -11,7 +11,7 @@ import json
 import math
 import mimetypes
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,8 @@ _YES = ("true", "1")
 Answering = Callable[[Request], Awaitable[Response]]
 
 
-def application(runs: Sequence[Run], tokens: Tokens, names: Sequence[str] = ()) -> Door:
-    """names: by which this machine is called, see `door`."""
+def application(runs: Sequence[Run], tokens: Tokens, names: Iterable[str] = ()) -> Door:
+    """names: of this machine, see `door`."""
     keeper = Keeper(runs)
 
     @asynccontextmanager

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
+from console.web.index.sources import STRANGE
 from console.web.runs import Run
 
 INTERVAL_S = 1.0
@@ -63,6 +64,9 @@ class Keeper:
                 changed, run.fault = changed or bool(run.fault), ""
             except (sqlite3.Error, OSError) as error:
                 fault = f"the index {run.index.file} cannot be written: {error}"
+                changed, run.fault, pause = run.fault != fault, fault, AFTER_FAULT_S
+            except STRANGE as error:  # one bad run must not end the tasks of the others
+                fault = f"{run.folder} cannot be read: {error!r:.300}"
                 changed, run.fault, pause = run.fault != fault, fault, AFTER_FAULT_S
             if changed:
                 self._tell()

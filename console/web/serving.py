@@ -14,11 +14,10 @@ import uvicorn
 
 from console.errors import ConsoleError, RecordBroken
 from console.web.app import application
-from console.web.door import own_names
 from console.web.index.schema import cache_folder
 from console.web.runs import find_runs, open_runs
 from toolwright.rpc.auth import tokens_here
-from toolwright.rpc.errors import ListenError
+from toolwright.rpc.http_rule import names_of
 from toolwright.rpc.options import TOKEN_VARIABLE, is_local
 from toolwright.rpc.server import cannot_listen
 
@@ -31,10 +30,7 @@ GOODBYE_S = 1
 async def serve(named: Sequence[Path], listen: str) -> None:
     """Until SIGINT or SIGTERM. ConsoleError for what cannot be shown, or served there."""
     host, port = _address(listen)
-    try:
-        tokens = tokens_here()
-    except ListenError as error:
-        raise ConsoleError(str(error)) from error
+    tokens = tokens_here()
     if not (is_local(listen) or tokens):
         raise ConsoleError(
             f"{listen} is reachable from other machines: set a bearer token ({TOKEN_VARIABLE}), "
@@ -49,9 +45,8 @@ async def serve(named: Sequence[Path], listen: str) -> None:
         raise RecordBroken(
             f"no index can be kept ({error}): make room, or name another folder by XDG_CACHE_HOME"
         ) from error
-    names = [host, *own_names()] if not is_local(listen) else [host]
     config = uvicorn.Config(
-        application(runs, tokens, names),
+        application(runs, tokens, names_of(listen)),
         log_level="warning",
         access_log=False,
         server_header=False,

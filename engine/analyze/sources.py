@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from google.protobuf.message import DecodeError
-
 from engine.analyze.tally import Tally
 from engine.conversations.lines import conversations
 from engine.conversations.types import Conversation
@@ -23,7 +21,6 @@ from engine.journal.reader import JournalReader, reading
 from engine.journal.schema import FILE_NAME
 from engine.rollout.events import Answered, Forked, Opened
 from engine.types import ToolSpec, tools_of
-from toolwright.common.v1 import trajectory_pb2
 from toolwright.reading.refusal import RowRefused
 from toolwright.trajectory_files import (
     SUFFIX,
@@ -32,7 +29,6 @@ from toolwright.trajectory_files import (
     read_trajectories,
 )
 from toolwright.types import Trajectory
-from toolwright.wire import trajectory_from_proto
 
 _EXPORTS = (".openai.jsonl", ".hermes.jsonl", ".jsonl")
 """Endings of files in a folder of shards; those that always have tools come first."""
@@ -80,13 +76,7 @@ def _run(folder: Path, tally: Tally) -> list[str]:
             groups += 1
             shared = _Shared()
             for one in records:
-                try:
-                    message = trajectory_pb2.Trajectory.FromString(one.data)
-                    trajectory = trajectory_from_proto(message)
-                except (DecodeError, ValueError) as error:
-                    raise StartupError(
-                        f"{folder}: the record of {one.attempt} cannot be read: {error}"
-                    ) from error
+                trajectory = one.trajectory()
                 tools = _tools(reader, one.attempt) if trajectory.calls else {}
                 unreadable += tools is None
                 _add(trajectory, shared, tally, tools or {})

@@ -18,7 +18,7 @@ from engine.journal.logs import LogState, trajectory_of
 from engine.journal.reader import JournalReader, LoggedAttempt, reading
 from engine.rollout import events as log_events
 from engine.rollout.state import State, fold
-from toolwright.common.v1 import trajectory_pb2
+from toolwright.reading.files import open_regular
 from toolwright.recipe import RecipeError, read_resolved
 from toolwright.types import (
     Author,
@@ -29,7 +29,6 @@ from toolwright.types import (
     Status,
     Trajectory,
 )
-from toolwright.wire import trajectory_from_proto
 
 Decode = Callable[[Ids], str]
 """Text of token ids, where the policy's tokenizer is at hand."""
@@ -83,14 +82,13 @@ def trajectory_state(run_folder: Path, name: str, decode: Decode | None = None) 
             ],
         }
         if found is not None:
-            message = trajectory_pb2.Trajectory.FromString(found.data)
             group = {
                 "group": found.group,
                 "sequence": found.sequence,
                 "dropped": found.fate is Fate.STALE,
                 "turned_away": found.fate is Fate.TURNED_AWAY,
             }
-            return told | group | of_record(trajectory_from_proto(message), decode)
+            return told | group | of_record(found.trajectory(), decode)
         if attempts:
             state = _folded(reader, attempts[-1].name)
             return told | {"attempt": attempts[-1].name} | of_state(state, decode)
@@ -190,7 +188,7 @@ def policy_text(run_folder: Path) -> Decode | None:
 def last_errors(file: Path) -> list[dict[str, Any]]:
     """The last warnings and errors of the engine's log, oldest first."""
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL_BYTES))
             lines = stream.read().splitlines()
     except OSError:

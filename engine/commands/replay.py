@@ -20,9 +20,8 @@ from engine.rollout.events import AnyEvent, Scored
 from engine.rollout.record import Identity, is_orphan, record, with_texts
 from engine.rollout.state import State, fold
 from engine.text.codec import HuggingFaceCodec
-from toolwright.common.v1 import trajectory_pb2
 from toolwright.types import Segment, Status, Trajectory
-from toolwright.wire import serialize, trajectory_from_proto, trajectory_to_proto
+from toolwright.wire import serialize, trajectory_to_proto
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +135,7 @@ async def _replay_group(
     told: list[Scored | None] = []
     unscored: list[Trajectory] = []
     for member in group:
-        stored = trajectory_from_proto(trajectory_pb2.Trajectory.FromString(member.data))
+        stored = member.trajectory()
         told.append(None)
         unscored.append(_without_score(stored))
         try:

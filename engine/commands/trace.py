@@ -16,12 +16,10 @@ from engine.commands.inspect import unknown_trajectory
 from engine.errors import StartupError
 from engine.journal.logs import LogState
 from engine.journal.reader import JournalReader, StoredRecord, reading
-from toolwright.common.v1 import trajectory_pb2
 from toolwright.tracing import jaeger, otlp
 from toolwright.tracing.ids import trace_id
 from toolwright.tracing.spans import Span
 from toolwright.tracing.trajectory import spans_of
-from toolwright.wire import trajectory_from_proto
 
 
 class Layout(StrEnum):
@@ -71,8 +69,7 @@ def _named(reader: JournalReader, names: Sequence[str]) -> list[StoredRecord]:
 
 
 def _spans(run: str, record: StoredRecord) -> list[Span]:
-    message = trajectory_pb2.Trajectory.FromString(record.data)
-    return spans_of(run, trajectory_from_proto(message))
+    return spans_of(run, record.trajectory())
 
 
 def _write(output: Path, traces: Iterable[list[Span]], layout: Layout) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from toolwright.reading.sqlite_files import typed_rows
 from toolwright.types import WeightVersion
 
 
@@ -12,6 +13,15 @@ def fact(db: sqlite3.Connection, name: str) -> str | None:
     """None where nobody has set it."""
     row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
+
+
+def number(db: sqlite3.Connection, name: str) -> int:
+    """A fact that is a whole number; 0 if it is not set. Raises sqlite3.DatabaseError for a value
+    that no engine wrote."""
+    value = fact(db, name) or "0"
+    if not (value.isascii() and value.isdecimal() and len(value) < 20):
+        raise sqlite3.DatabaseError(f"the fact {name} is not a number: {value[:60]!r}")
+    return int(value)
 
 
 def set_fact(db: sqlite3.Connection, name: str, value: str) -> str:
@@ -37,15 +47,16 @@ def add_version(
 
 def newest_version(db: sqlite3.Connection) -> tuple[WeightVersion, Path] | None:
     """What was published last; None in a new journal."""
-    row = db.execute(
-        "SELECT lineage, step, path FROM versions ORDER BY published DESC LIMIT 1"
-    ).fetchone()
-    if row is None:
-        return None
-    return WeightVersion(lineage=row[0], step=row[1]), Path(row[2])
+    found = db.execute("SELECT lineage, step, path FROM versions ORDER BY published DESC LIMIT 1")
+    for lineage, step, path in typed_rows(found, str, int, str):
+        return WeightVersion(lineage=lineage, step=step), Path(path)
+    return None
 
 
 def forks(db: sqlite3.Connection) -> dict[str, WeightVersion]:
     """Lineage to the version that it left."""
-    rows = db.execute("SELECT lineage, parent_lineage, parent_step FROM forks")
-    return {lineage: WeightVersion(lineage=parent, step=step) for lineage, parent, step in rows}
+    found = db.execute("SELECT lineage, parent_lineage, parent_step FROM forks")
+    return {
+        lineage: WeightVersion(lineage=parent, step=step)
+        for lineage, parent, step in typed_rows(found, str, str, int)
+    }

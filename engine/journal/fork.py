@@ -27,7 +27,7 @@ def fork_from(old_run_folder: Path, run_folder: Path) -> tuple[WeightVersion, Pa
     if not old.is_file():
         raise StartupError(f"--fork: no run in {old_run_folder}: there is no {FILE_NAME}")
     try:
-        with closing(open_read_only(old)) as db:
+        with closing(open_read_only(old, versions_only=True)) as db:
             newest = facts.newest_version(db)
     except sqlite3.Error as error:
         raise StartupError(f"--fork: the journal {old} cannot be read ({error})") from error

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from toolwright.reading.sqlite_files import typed_rows
 from toolwright.types import WeightVersion
 from toolwright.wire import content_hash
 
@@ -82,17 +83,17 @@ def add(
     sequence = int(cursor.lastrowid or 0)
     if not keep_members:
         return sequence
-    rows = zip(attempts, members, strict=True)
+    named = zip(attempts, members, strict=True)
     db.executemany(
         "INSERT INTO members VALUES (?, ?, ?, ?)",
-        [(sequence, number, *row) for number, row in enumerate(rows)],
+        [(sequence, number, *row) for number, row in enumerate(named)],
     )
     return sequence
 
 
 def after(db: sqlite3.Connection, sequence: int, limit: int) -> list[StoredGroup]:
     """Groups with a higher number that were not dropped, in order, at most `limit`."""
-    rows = db.execute(
+    found = db.execute(
         "SELECT sequence, id, hash, versions FROM groups"
         " WHERE sequence > ? AND NOT dropped ORDER BY sequence LIMIT ?",
         (sequence, limit),
@@ -110,7 +111,7 @@ def after(db: sqlite3.Connection, sequence: int, limit: int) -> list[StoredGroup
                 )
             ),
         )
-        for number, identity, digest, versions in rows
+        for number, identity, digest, versions in typed_rows(found, int, str, str, str)
     ]
 
 
@@ -141,11 +142,11 @@ def waiting(db: sqlite3.Connection, *, above: int, up_to: int) -> int:
 
 def acknowledged(db: sqlite3.Connection, up_to: int, limit: int) -> list[int]:
     """The first groups up to a number that still have their members' bytes."""
-    rows = db.execute(
+    found = db.execute(
         "SELECT DISTINCT sequence FROM members WHERE sequence <= ? ORDER BY sequence LIMIT ?",
         (up_to, limit),
     )
-    return [number for (number,) in rows]
+    return [number for (number,) in found]
 
 
 def forget(db: sqlite3.Connection, sequences: Sequence[int]) -> None:
@@ -156,14 +157,15 @@ def forget(db: sqlite3.Connection, sequences: Sequence[int]) -> None:
 
 def count(db: sqlite3.Connection, durable: int) -> Counts:
     """The one scan at the start."""
-    accepted, left, stale, turned_away, last = db.execute(
+    counted = db.execute(
         "SELECT coalesce(sum(members) FILTER (WHERE NOT dropped), 0),"
         " count(*) FILTER (WHERE NOT dropped AND sequence > ?),"
         f" count(*) FILTER (WHERE dropped = {Fate.STALE:d}),"
         f" count(*) FILTER (WHERE dropped = {Fate.TURNED_AWAY:d}),"
         " coalesce(max(sequence), 0) FROM groups",
         (durable,),
-    ).fetchone()
+    )
+    ((accepted, left, stale, turned_away, last),) = typed_rows(counted, int, int, int, int, int)
     (skipped,) = db.execute("SELECT count(*) FROM skipped").fetchone()
     return Counts(
         accepted=accepted,
@@ -200,5 +202,5 @@ def positions(db: sqlite3.Connection) -> set[int]:
 
 def kept_positions(db: sqlite3.Connection) -> list[int]:
     """Source positions of the groups that fill batches, those that went stale among them."""
-    rows = db.execute("SELECT position FROM groups WHERE dropped <> ?", (Fate.TURNED_AWAY,))
-    return [position for (position,) in rows]
+    found = db.execute("SELECT position FROM groups WHERE dropped <> ?", (Fate.TURNED_AWAY,))
+    return [position for (position,) in typed_rows(found, int)]

@@ -86,7 +86,7 @@ class Journal:
         owner = facts.fact(self._db, "owner")
         self.owner = owner or facts.set_fact(self._db, "owner", uuid.uuid4().hex)
         self._learners = tuple(json.loads(facts.fact(self._db, "learners") or "[]"))
-        self._counts = groups.count(self._db, int(facts.fact(self._db, "durable") or 0))
+        self._counts = groups.count(self._db, facts.number(self._db, "durable"))
         self._logs = Logs(self._db, keep_all=self._keeps_all)
 
     @property

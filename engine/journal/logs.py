@@ -29,6 +29,7 @@ import structlog
 from engine.images.media import Media
 from engine.journal import blobs as journal_blobs
 from engine.rollout.events import AnyEvent, decode, encode
+from toolwright.reading.sqlite_files import typed_rows
 
 log = structlog.get_logger("journal")
 
@@ -316,24 +317,36 @@ def trajectory_of(attempt: str) -> str:
 def read_log(db: sqlite3.Connection, attempt: str) -> list[AnyEvent]:
     """All events of one attempt, empty for one that has no log. ValueError for one that cannot be
     read."""
-    row = db.execute(
+    found = db.execute(
         # By its trajectory, which has an index: a run's logs are read one after the other.
         "SELECT log, first, batches FROM logs WHERE trajectory = ? AND attempt = ?",
         (trajectory_of(attempt), attempt),
-    ).fetchone()
+    )
+    row = next(typed_rows(found, int, int, str | None), None)
     if row is None:
         return []
     number, first, kept = row
     if kept is None:
-        rows = db.execute(
+        logged = db.execute(
             "SELECT data FROM events WHERE batch >= ? AND log = ? ORDER BY batch", (first, number)
         ).fetchall()
     else:
-        batches = json.loads(kept)
-        rows = db.execute(
+        batches = _batches(kept)
+        logged = db.execute(
             f"SELECT data FROM events WHERE batch IN ({_marks(batches)}) ORDER BY batch", batches
         ).fetchall()
-    return [event for (data,) in rows for event in decode(data)]
+    return [event for (data,) in typed_rows(logged, bytes) for event in decode(data)]
+
+
+def _batches(text: str) -> list[int]:
+    """Numbers of rows. Raises ValueError for anything else."""
+    try:
+        found = msgspec.json.decode(text, type=list[int])
+    except msgspec.DecodeError as error:
+        raise ValueError(f"its rows are not numbers: {error}") from error
+    if any(not 0 <= number < 1 << 63 for number in found):
+        raise ValueError("its rows have numbers that no journal has")
+    return found
 
 
 def _insert(db: sqlite3.Connection, into: str, rows: Sequence[tuple[object, ...]]) -> None:

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from google.protobuf.message import DecodeError
+
 from engine.errors import StartupError
 from engine.journal import facts, groups
 from engine.journal.groups import Counts, Fate
@@ -17,12 +19,14 @@ from engine.journal.schema import (
     FILE_NAME,
     engine_lives,
     open_read_only,
-    refuse_other_schemas,
     unusable,
 )
 from engine.rollout.events import AnyEvent, Forked
 from engine.rollout.log import whole_log
-from toolwright.types import WeightVersion
+from toolwright.common.v1 import trajectory_pb2
+from toolwright.reading.sqlite_files import REAL, typed_rows
+from toolwright.types import Trajectory, WeightVersion
+from toolwright.wire import trajectory_from_proto
 
 NAMES = 100_000
 """How many names are compared with a name that is unknown, to suggest one like it."""
@@ -47,6 +51,15 @@ class StoredRecord:
     fate: Fate
     data: bytes
 
+    def trajectory(self) -> Trajectory:
+        """The record. Raises StartupError if its bytes are damaged, or no engine wrote them."""
+        try:
+            return trajectory_from_proto(trajectory_pb2.Trajectory.FromString(self.data))
+        except (DecodeError, ValueError, TypeError, LookupError, ArithmeticError) as error:
+            raise StartupError(
+                f"the journal's record of {self.attempt} cannot be read ({error}): restore the file"
+            ) from error
+
 
 @contextmanager
 def reading(run_folder: Path) -> Iterator[JournalReader]:
@@ -66,12 +79,10 @@ class JournalReader:
     def __init__(self, run_folder: Path) -> None:
         """StartupError where there is no journal that this engine can read."""
         self._file = run_folder / FILE_NAME
-        if not self._file.is_file():
+        if not self._file.exists():
             raise StartupError(f"no run in {run_folder}: there is no {FILE_NAME}")
         try:
             self._db = open_read_only(self._file)
-            self._db.execute("SELECT count(*) FROM sqlite_master")
-            refuse_other_schemas(self._db, self._file)
         except sqlite3.Error as error:
             raise unusable(self._file, error) from error
 
@@ -89,7 +100,7 @@ class JournalReader:
         return facts.fact(self._db, "owner") or ""
 
     def counts(self) -> Counts:
-        return groups.count(self._db, int(facts.fact(self._db, "durable") or 0))
+        return groups.count(self._db, facts.number(self._db, "durable"))
 
     def version(self) -> tuple[WeightVersion, Path] | None:
         """What was published last."""
@@ -97,36 +108,37 @@ class JournalReader:
 
     def skipped(self) -> list[tuple[int, str]]:
         """Positions whose task cannot be run, with the reason."""
-        rows = self._db.execute("SELECT position, reason FROM skipped ORDER BY position")
-        return [(position, reason) for position, reason in rows]
+        found = self._db.execute("SELECT position, reason FROM skipped ORDER BY position")
+        return [(position, reason) for position, reason in typed_rows(found, int, str)]
 
     def attempts(self, *states: LogState, trajectory: str | None = None) -> list[LoggedAttempt]:
         """Logs in these states, of all trajectories or one, oldest first."""
         now = time.time()
         wanted = ", ".join("?" * len(states))
-        rows = self._db.execute(
+        found = self._db.execute(
             f"SELECT attempt, state, opened_at FROM logs WHERE state IN ({wanted})"
             " AND (? IS NULL OR trajectory = ?) ORDER BY log",
             (*states, trajectory, trajectory),
         )
         return [
-            LoggedAttempt(name=name, state=LogState(state), age_s=max(0.0, now - opened))
-            for name, state, opened in rows
+            LoggedAttempt(name=name, state=state, age_s=max(0.0, now - opened))
+            for name, state, opened in typed_rows(found, str, LogState, REAL)
         ]
 
     def open_logs(self) -> list[tuple[LoggedAttempt, list[bytes]]]:
         """Attempts whose group is not complete, with their rows for `decode`: one scan for all."""
         attempts = self.attempts(LogState.OPEN)
-        rows: dict[str, list[bytes]] = {one.name: [] for one in attempts}
-        for name, data in self._db.execute(
+        logged: dict[str, list[bytes]] = {one.name: [] for one in attempts}
+        found = self._db.execute(
             "SELECT attempt, data FROM events JOIN logs USING (log)"
             " WHERE batch >= (SELECT min(first) FROM logs WHERE state = :open) AND state = :open"
             " ORDER BY batch",
             {"open": LogState.OPEN},
-        ):
-            if name in rows:
-                rows[name].append(data)
-        return [(one, rows[one.name]) for one in attempts]
+        )
+        for name, data in typed_rows(found, str, bytes):
+            if name in logged:
+                logged[name].append(data)
+        return [(one, logged[one.name]) for one in attempts]
 
     def log(self, attempt: str) -> list[AnyEvent]:
         """All events of an attempt, for a branch those of its parents before the fork too.
@@ -142,7 +154,7 @@ class JournalReader:
     def groups(self) -> Iterator[list[StoredRecord]]:
         """Groups whose records are held, in order."""
         numbers = "SELECT DISTINCT sequence FROM members ORDER BY sequence"
-        for (sequence,) in self._db.execute(numbers).fetchall():
+        for (sequence,) in typed_rows(self._db.execute(numbers).fetchall(), int):
             yield self._records("sequence = ?", sequence)
 
     def record(self, trajectory: str) -> StoredRecord | None:
@@ -157,7 +169,7 @@ class JournalReader:
 
     def was_delivered(self, trajectory: str) -> bool:
         """Its group was acknowledged: the journal may have forgotten it."""
-        durable = int(facts.fact(self._db, "durable") or 0)
+        durable = facts.number(self._db, "durable")
         row = self._db.execute(
             "SELECT 1 FROM groups WHERE id = ? AND sequence <= ?",
             (trajectory.rpartition("-")[0], durable),
@@ -174,24 +186,27 @@ class JournalReader:
 
     def trajectories(self) -> list[str]:
         """Names of the newest trajectories of which something is held."""
-        rows = self._db.execute(
+        logged = self._db.execute(
             "SELECT DISTINCT trajectory FROM logs ORDER BY log DESC LIMIT ?", (NAMES,)
         ).fetchall()
         members = self._db.execute(
             "SELECT attempt FROM members ORDER BY sequence DESC LIMIT ?", (NAMES,)
         )
-        names = [*(name for (name,) in rows), *(trajectory_of(name) for (name,) in members)]
+        names = [
+            *(name for (name,) in typed_rows(logged, str)),
+            *(trajectory_of(name) for (name,) in typed_rows(members, str)),
+        ]
         return list(dict.fromkeys(names))
 
     def _records(self, where: str, value: object) -> list[StoredRecord]:
-        rows = self._db.execute(
+        found = self._db.execute(
             "SELECT attempt, groups.id, sequence, dropped, trajectory"
             f" FROM groups JOIN members USING (sequence) WHERE {where} ORDER BY sequence, number",
             (value,),
         )
         return [
-            StoredRecord(
-                attempt=attempt, group=group, sequence=sequence, fate=Fate(dropped), data=data
+            StoredRecord(attempt=attempt, group=group, sequence=sequence, fate=fate, data=data)
+            for attempt, group, sequence, fate, data in typed_rows(
+                found, str, str, int, Fate, bytes
             )
-            for attempt, group, sequence, dropped, data in rows
         ]

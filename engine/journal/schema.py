@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from engine.errors import StartupError
+from toolwright.reading.sqlite_files import check_regular, check_tables
 
 FILE_NAME = "journal.sqlite"
 """The journal's name in a run folder."""
@@ -97,6 +98,8 @@ CREATE TABLE log_needs (
 CREATE INDEX log_needs_of_blobs ON log_needs (sha256);
 """
 
+_VERSIONS = "CREATE TABLE versions (lineage TEXT, step INTEGER, path TEXT, published INTEGER);"
+
 
 class Lock:
     """Held from its making until `release`."""
@@ -145,6 +148,7 @@ def open_database(file: Path) -> sqlite3.Connection:
     """The journal's connection, its tables made where the file is new. StartupError for a file
     that this engine cannot use."""
     try:
+        check_regular(file)
         db = sqlite3.connect(file, check_same_thread=False, isolation_level=None, timeout=10.0)
     except sqlite3.Error as error:
         raise unusable(file, error) from error
@@ -154,6 +158,7 @@ def open_database(file: Path) -> sqlite3.Connection:
             db.execute("PRAGMA auto_vacuum=INCREMENTAL")
         else:
             refuse_other_schemas(db, file)
+            check_tables(db, _TABLES)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
         # Debian's SQLite overwrites what it deletes, and undoes statements from a file.
@@ -185,9 +190,20 @@ def refuse_other_schemas(db: sqlite3.Connection, file: Path) -> None:
         )
 
 
-def open_read_only(file: Path) -> sqlite3.Connection:
-    """A connection for one who looks, also while an engine writes. sqlite3.Error."""
-    return sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+def open_read_only(file: Path, *, versions_only: bool = False) -> sqlite3.Connection:
+    """A connection for a reader, also while an engine writes. Raises StartupError for tables of
+    another version, sqlite3.Error if the file is not a journal. versions_only: the tables of the
+    weights are read and no others, also of an older engine's journal."""
+    check_regular(file)
+    db = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    try:
+        if not versions_only:
+            refuse_other_schemas(db, file)
+        check_tables(db, _VERSIONS if versions_only else _TABLES)
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def _locked(descriptor: int, kind: int) -> bool:

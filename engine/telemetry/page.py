@@ -1,5 +1,5 @@
 """The page for Prometheus: on loopback, on the engine's own event loop, so that a connection that
-says nothing costs no thread."""
+says nothing costs no thread. Other sites' pages get no answer (`toolwright.rpc.http_rule`)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+
+from toolwright.rpc.auth import Tokens
+from toolwright.rpc.http_middleware import ruled
+from toolwright.rpc.http_rule import HttpRule
 
 _IDLE_SECONDS = 60.0
 """After which a connection is closed on which no request begins."""
@@ -22,7 +26,7 @@ async def metrics_page(registry: CollectorRegistry, port: int) -> AsyncIterator[
             body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
         )
 
-    app = web.Application()
+    app = web.Application(middlewares=[ruled(HttpRule(Tokens()))])
     app.router.add_get("/metrics", show)
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=_IDLE_SECONDS)
     await runner.setup()

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 
 import structlog
+from google.protobuf.struct_pb2 import Struct
 from grpc import StatusCode
 
 from engine.errors import StartupError, TaskUnfit
@@ -28,8 +29,10 @@ from engine.tools.sessions.session import ServiceSession
 from engine.tools.spec import spec
 from engine.types import SessionRef, ToolSpec
 from toolwright import wire
+from toolwright.json_data import is_large
 from toolwright.recipe import Tool as ToolTable
 from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.options import may_have_token
 from toolwright.rpc.tls import Certificate, TlsError, read_authority, read_certificate
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task
@@ -162,7 +165,7 @@ class Service:
         ServiceFull: as the opener says. ToolServiceFailed or SessionLost when it does not open,
         TaskUnfit for a task that cannot be sent.
         """
-        request = self.request(session_id, task, media)
+        request = await self.request(session_id, task, media)
 
         async def send(endpoint: Endpoint) -> pb.OpenSessionResponse:
             opened: pb.OpenSessionResponse = await endpoint.unary(
@@ -190,8 +193,13 @@ class Service:
         """Closes a session that may be at `address`, at any endpoint if there is none, or
         nowhere."""
         self.known.add(session_id)
-        for endpoint in [address] if address else list(self._endpoints):
+        for endpoint in [self.recorded_address(address)] if address else list(self._endpoints):
             self._closer.add(partial(self._close, session_id, endpoint, ()))
+
+    def recorded_address(self, address: str) -> str:
+        """Where a session of an earlier life is looked for. A journal may come from a stranger, so
+        an address on another machine is replaced by the service's own, which knows its workers."""
+        return address if may_have_token(address, self.address) else self.address
 
     def endpoint_at(self, address: str) -> Endpoint:
         """The service's process at `address`."""
@@ -220,10 +228,16 @@ class Service:
     def _own_endpoint(self) -> Endpoint:
         return self.endpoint_at(self.address)
 
-    def request(self, session_id: str, task: Task, media: Sequence[Media]) -> pb.OpenSessionRequest:
-        """What opens a session. TaskUnfit for a task that cannot be sent."""
+    async def request(
+        self, session_id: str, task: Task, media: Sequence[Media]
+    ) -> pb.OpenSessionRequest:
+        """What opens a session. TaskUnfit for a task that cannot be sent. Large metadata are
+        converted in a thread, so that other trajectories go on meanwhile."""
         try:
-            metadata = wire.struct(task.metadata)
+            if is_large(task.metadata):
+                metadata, exact = await asyncio.to_thread(_metadata, task)
+            else:
+                metadata, exact = _metadata(task)
         except (TypeError, ValueError) as error:
             raise TaskUnfit(
                 f"task {task.id}: its metadata is not JSON-like ({error}); tools get it as it is"
@@ -234,7 +248,7 @@ class Service:
             lease=wire.duration(self.table.lease_s),
             tools=self.table.names,
             metadata=metadata,
-            metadata_json=wire.exact_json(task.metadata),
+            metadata_json=exact,
             queue_limit=wire.duration(self.table.queue_limit_s),
             blobs=[wire.blob_to_proto(one.blob) for one in media if self._takes_media],
         )
@@ -284,6 +298,10 @@ class Service:
             await endpoint.unary(endpoint.stub.CancelCall, request, timeout=CANCEL_SECONDS)
         except (ServiceError, TransportError) as error:
             log.info("cancel_failed", call=request.call_id, error=str(error))
+
+
+def _metadata(task: Task) -> tuple[Struct, str]:
+    return wire.struct(task.metadata), wire.exact_json(task.metadata)
 
 
 def _identity(table: ToolTable) -> Certificate | None:

@@ -44,6 +44,6 @@ def read_config(folder: Path) -> Any:
     write = docstrings.auto_class_docstring
     docstrings.auto_class_docstring = lambda cls, **_texts: cls
     try:
-        return AutoConfig.from_pretrained(folder)
+        return AutoConfig.from_pretrained(folder, trust_remote_code=False)
     finally:
         docstrings.auto_class_docstring = write

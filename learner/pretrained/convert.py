@@ -25,21 +25,26 @@ def convert(gguf: Path, folder: Path) -> None:
     part = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     model = AutoModelForCausalLM.from_pretrained(
-        gguf.parent, gguf_file=gguf.name, dtype=torch.float32
+        gguf.parent, gguf_file=gguf.name, dtype=torch.float32, trust_remote_code=False
     )
     # The weights are plain numbers by now. transformers still takes the model for a quantised one,
     # and those of GGUF it does not write.
     model.hf_quantizer, model.is_quantized = None, False
     del model.config.quantization_config
     model.save_pretrained(part)
-    AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(part)
+    tokenizer = AutoTokenizer.from_pretrained(
+        gguf.parent, gguf_file=gguf.name, trust_remote_code=False
+    )
+    tokenizer.save_pretrained(part)
     part.rename(folder)
 
 
 def answer(folder: Path, question: str) -> str:
     """The model's greedy answer to one user message, by transformers."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
+    ).eval()
     prompt = tokenizer.apply_chat_template(
         [{"role": "user", "content": question}],
         add_generation_prompt=True,

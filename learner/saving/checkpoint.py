@@ -18,6 +18,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ from learner.errors import CheckpointError
 from learner.intake.ledger import Ledger
 from learner.model.policy import Policy
 from learner.ranks import parallel
+from learner.saving.safe_load import CommonState, ShardedState, read_metadata
 
 LATEST = "latest"
 _METADATA = {
@@ -114,21 +116,29 @@ class Checkpoints:
     def load(self, policy: Policy, path: Path) -> None:
         """Weights, optimizer and random state into `policy`; all ranks call it.
 
-        CheckpointError when they belong to a model or optimizer of another shape.
+        Raises CheckpointError if they belong to a model or optimizer of another shape, or if the
+        files name anything that could run code (`safe_load`).
         """
         try:
             loaded = dist_checkpointing.load(
                 {**_sharded(policy, loading=True), "rng": torch.get_rng_state()},
                 str(path / "model"),
+                sharded_strategy=ShardedState(read_metadata(path / "model")),
+                common_strategy=CommonState(),
             )
             with torch.no_grad():
                 policy.bare.load_state_dict(loaded["model"], strict=policy.adapters is None)
                 policy.optimizer.load_state_dict(_with_step(loaded["optimizer"]))
                 policy.apply_settings()
+        except UnpicklingError as error:
+            raise CheckpointError(
+                f"checkpoint {path}: {error}: use a checkpoint that Toolwright wrote"
+            ) from error
         except (
             KeyError,
             ValueError,
             RuntimeError,
+            OSError,
             CheckpointException,
             CheckpointingException,
         ) as error:

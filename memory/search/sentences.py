@@ -46,7 +46,9 @@ class SentenceEmbedder:
                 "'toolwright[minilm]'"
             ) from error
         try:
-            self._model = package.SentenceTransformer(str(folder), device="cpu")
+            self._model = package.SentenceTransformer(
+                str(folder), device="cpu", trust_remote_code=False
+            )
         except (OSError, ValueError) as error:
             raise Unusable(f"{folder} cannot be loaded as an embedder: {error}") from error
         # One tokenizer serves one thread at a time.

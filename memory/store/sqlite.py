@@ -11,11 +11,13 @@ from pathlib import Path
 
 from memory.errors import Unusable
 from memory.store import PAGE
+from toolwright.reading.sqlite_files import check_regular, check_tables, typed_rows
 
 BUSY_S = 30.0
 """For another writer's transaction, which takes milliseconds."""
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+_META = "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;"
+_SCHEMA = f"""
+{_META}
 CREATE TABLE IF NOT EXISTS changes (
     version INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
@@ -38,7 +40,9 @@ class SqliteLog:
         self._read_only = read_only
         try:
             self._db = _read_only(path) if read_only else _written(path, embedder)
-            (begun,) = self._db.execute(_BEGUN).fetchone()
+            if read_only:
+                check_tables(self._db, _SCHEMA)
+            begun = next((text for (text,) in typed_rows(self._db.execute(_BEGUN), str)), None)
         except (OSError, sqlite3.Error) as error:
             raise Unusable(f"{path} cannot be used as a memory: {error}") from error
         if begun != embedder:
@@ -64,10 +68,10 @@ class SqliteLog:
 
     def read(self, after: int, most: int = PAGE) -> Sequence[bytes]:
         with self._lock, self._trouble("cannot be read"):
-            rows = self._db.execute(
+            found = self._db.execute(
                 "SELECT data FROM changes WHERE version > ? ORDER BY version LIMIT ?", (after, most)
             ).fetchall()
-        return [data for (data,) in rows]
+            return [data for (data,) in typed_rows(found, bytes)]
 
     def keep(self, version: int, snapshot: bytes) -> None:
         if self._read_only:
@@ -77,27 +81,23 @@ class SqliteLog:
 
     def snapshots(self, most: int) -> Sequence[int]:
         with self._lock, self._trouble("cannot be read"):
-            rows = self._db.execute(
+            found = self._db.execute(
                 "SELECT version FROM snapshots WHERE version <= ? ORDER BY version DESC", (most,)
             ).fetchall()
-        return [version for (version,) in rows]
+            return [version for (version,) in typed_rows(found, int)]
 
     def snapshot(self, version: int) -> bytes | None:
         with self._lock, self._trouble("cannot be read"):
-            row = self._db.execute(
-                "SELECT data FROM snapshots WHERE version = ?", (version,)
-            ).fetchone()
-        return None if row is None else bytes(row[0])
+            found = self._db.execute("SELECT data FROM snapshots WHERE version = ?", (version,))
+            return next((data for (data,) in typed_rows(found, bytes)), None)
 
     def close(self) -> None:
         with self._lock:
             self._db.close()
 
     def _find(self, group: str) -> tuple[int, bytes] | None:
-        row = self._db.execute(
-            "SELECT version, data FROM changes WHERE name = ?", (group,)
-        ).fetchone()
-        return None if row is None else (int(row[0]), bytes(row[1]))
+        found = self._db.execute("SELECT version, data FROM changes WHERE name = ?", (group,))
+        return next(((version, data) for version, data in typed_rows(found, int, bytes)), None)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -121,13 +121,15 @@ class SqliteLog:
 def begun(path: Path) -> str:
     """The embedder that a memory was begun with, "" where nothing is, or one that was killed while
     it began. Unusable."""
-    if not path.is_file():
+    if not path.exists():
         return ""
     try:
         with closing(_read_only(path)) as db:
             tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
-            if "meta" in tables and (found := db.execute(_BEGUN).fetchone()):
-                return str(found[0])
+            if "meta" in tables:
+                check_tables(db, _META)
+                for (embedder,) in typed_rows(db.execute(_BEGUN), str):
+                    return str(embedder)
     except (OSError, sqlite3.Error) as error:
         raise Unusable(f"{path} is no memory, or cannot be read: {error}") from error
     if any(name not in _TABLES for name in tables if not name.startswith("sqlite_")):
@@ -136,11 +138,13 @@ def begun(path: Path) -> str:
 
 
 def _written(path: Path, embedder: str) -> sqlite3.Connection:
+    check_regular(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     db = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.executescript(_SCHEMA)
+    check_tables(db, _SCHEMA)
     db.execute("INSERT OR IGNORE INTO meta VALUES ('embedder', ?)", (embedder,))
     return db
 
@@ -149,6 +153,7 @@ def _read_only(path: Path) -> sqlite3.Connection:
     """Of a file that is there. Its writers' write-ahead log has to be read too, so that a file is
     made beside it, and is gone with the last connection; where none can be made and none is there,
     nobody writes."""
+    check_regular(path)
     alone = not Path(f"{path}-wal").exists() and not os.access(path.absolute().parent, os.W_OK)
     where = f"{path.absolute().as_uri()}?{'mode=ro&immutable=1' if alone else 'mode=rw'}"
     db = sqlite3.connect(

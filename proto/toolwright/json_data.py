@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from typing import Any
 
 from google.protobuf.struct_pb2 import ListValue, Struct, Value
@@ -22,6 +23,15 @@ MOST_DEPTH = 28
 """Objects and lists inside of each other. Leaves the messages around a Struct 16 levels."""
 INEXACT = 2**53
 """From here on a double may stand for an integer beside it."""
+
+
+LARGE_TEXT = 1 << 18
+"""Characters: read in some 5 ms at once."""
+LARGE_DATA = 10_000
+"""Values: converted in some 10 ms."""
+_AT_ONCE = json.JSONDecoder()
+_IN_TURNS = json.JSONDecoder()
+_IN_TURNS.scan_once = py_make_scanner(_IN_TURNS)  # type: ignore[attr-defined]
 
 
 def struct(data: Mapping[str, Any]) -> Struct:
@@ -51,14 +61,32 @@ def mapping(data: Struct, exact: str = "") -> dict[str, Any]:
 
 
 def read_exact(text: str) -> Any:
-    """ValueError for what is no JSON, or nested too deeply."""
+    """ValueError for what is no JSON, or nested too deeply.
+
+    A text above LARGE_TEXT is read by Python's own code, which lets other threads run meanwhile:
+    the one in C holds the interpreter for seconds.
+    """
     try:
-        found = json.loads(text)
-        json.dumps(found, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        found = (_IN_TURNS if len(text) > LARGE_TEXT else _AT_ONCE).decode(text)
         check_depth(found)
+        _check_text(found)
     except RecursionError as error:
         raise ValueError("JSON that is nested too deeply") from error
     return found
+
+
+def is_large(data: Any) -> bool:
+    """Whether converting the data takes long enough to hold up an event loop. Looks at LARGE_DATA
+    values at most."""
+    left = LARGE_DATA
+    waiting = [data]
+    while waiting and left > 0:
+        value = waiting.pop()
+        inner = value.values() if isinstance(value, Mapping) else value
+        if isinstance(value, Mapping | list | tuple):
+            left -= len(value)
+            waiting += inner if left > 0 else ()
+    return left <= 0
 
 
 def canonical(data: Any) -> str:
@@ -77,6 +105,20 @@ def check_depth(data: Any, depth: int = 1) -> None:
         _check(depth)
         for value in data:
             check_depth(value, depth + 1)
+
+
+def _check_text(data: Any) -> None:
+    """ValueError for a text with half a surrogate pair."""
+    if isinstance(data, str):
+        data.encode()
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            key.encode()
+            _check_text(value)
+    elif isinstance(data, list):
+        for value in data:
+            if not isinstance(value, int | float):
+                _check_text(value)
 
 
 def _object(found: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from google.protobuf.proto import parse_length_prefixed, serialize_length_prefix
 
 from toolwright import types as t
 from toolwright.common.v1 import trajectory_pb2 as pb
+from toolwright.reading.files import open_regular
 from toolwright.wire import trajectory_from_proto, trajectory_to_proto
 
 SUFFIX = ".trajectories"
@@ -64,7 +65,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _of_file(path: Path) -> Iterator[t.Trajectory]:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while True:
             try:
                 message = parse_length_prefixed(pb.Trajectory, file)  # type: ignore[arg-type]

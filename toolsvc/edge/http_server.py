@@ -1,9 +1,10 @@
 """An HTTP face beside the service's gRPC: listens, and lets in who may come in.
 
-Loopback or a bearer token, as everywhere. What is answered is the business of its application.
+Loopback or a bearer token, as everywhere, and no request of another site's page
+(`toolwright.rpc.http_rule`). The answers are the business of its application.
 
 Invariants
-- Who is not let in is refused before anything of a body is read.
+- A refusal comes before anything of a body is read.
 - A connection on which no request begins for `IDLE_SECONDS` is closed, and there are at most
   `MOST_CONNECTIONS`: those who say nothing cost neither threads nor the files of sessions.
 - A body comes as it is: one that is packed would be far more memory than it was told to be.
@@ -15,11 +16,13 @@ import asyncio
 from typing import Self
 
 from aiohttp import hdrs, web
-from aiohttp.typedefs import Handler, Middleware
+from aiohttp.typedefs import Handler
 
 from toolsvc.errors import StartError
-from toolwright.rpc.auth import Tokens, tokens_here
+from toolwright.rpc.auth import Tokens, service_tokens
 from toolwright.rpc.errors import ListenError
+from toolwright.rpc.http_middleware import ruled
+from toolwright.rpc.http_rule import HttpRule, names_of
 from toolwright.rpc.options import TOKEN_VARIABLE, is_local
 
 IDLE_SECONDS = 60.0
@@ -52,7 +55,8 @@ class HttpServer:
         self._address = address_of(
             listen, bool(tokens) or insecure or public, option, insecure_option
         )
-        app.middlewares.insert(0, _door(tokens))
+        app.middlewares.insert(0, ruled(HttpRule(tokens, names_of(listen))))
+        app.middlewares.insert(1, _unpacked)
         self._option = option
         self._reuse_port = reuse_port
         self._runner = web.AppRunner(
@@ -108,7 +112,7 @@ class _Full(asyncio.Protocol):
 def asked_for() -> Tokens:
     """What this process's environment says. StartError if that cannot be used."""
     try:
-        return tokens_here()
+        return service_tokens()
     except ListenError as error:
         raise StartError(str(error)) from error
 
@@ -144,13 +148,8 @@ def refused(status: int, why: str, *, retry_after: float | None = None) -> web.R
     return response
 
 
-def _door(tokens: Tokens) -> Middleware:
-    @web.middleware
-    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if not tokens.let_in(request.headers.get(hdrs.AUTHORIZATION, "")):
-            return refused(401, "bearer token missing or wrong")
-        if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
-            return refused(415, "send the body as it is, without Content-Encoding")
-        return await handler(request)
-
-    return check
+@web.middleware
+async def _unpacked(request: web.Request, handler: Handler) -> web.StreamResponse:
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity").lower() != "identity":
+        return refused(415, "send the body as it is, without Content-Encoding")
+    return await handler(request)

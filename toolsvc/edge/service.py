@@ -11,6 +11,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 
 from toolsvc.edge.call_stream import Asked
+from toolsvc.edge.large import converted, is_large
 from toolsvc.edge.servicer import Servicer
 from toolsvc.edge.wire import (
     DEFAULT_LEASE,
@@ -53,7 +54,7 @@ class ToolServicer(Servicer):
         self, request: pb.OpenSessionRequest, context: Any
     ) -> pb.OpenSessionResponse:
         try:
-            opened = await self._host.open(open_from_proto(request))
+            opened = await self._host.open(await converted(open_from_proto, request))
         except Refused as refusal:
             raise error_of(refusal) from refusal
         return _opened_to_proto(opened)
@@ -61,7 +62,7 @@ class ToolServicer(Servicer):
     @answers_errors
     async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
         try:
-            answer = await self._host.call(call_from_proto(request))
+            answer = await self._host.call(await converted(call_from_proto, request))
         except Refused as refusal:
             raise error_of(refusal) from refusal
         response = pb.CallToolResponse()
@@ -69,7 +70,14 @@ class ToolServicer(Servicer):
         return response
 
     def begin_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        if is_large(request):
+            asked.work(self._begin_large(asked, request))
+            return
         call = call_from_proto(request)
+        asked.follow(self._host.begin(call), call.wait)
+
+    async def _begin_large(self, asked: Asked, request: pb.CallToolRequest) -> None:
+        call = await converted(call_from_proto, request)
         asked.follow(self._host.begin(call), call.wait)
 
     @answers_errors
@@ -90,7 +98,7 @@ class ToolServicer(Servicer):
         self, request: pb.ForkSessionRequest, context: Any
     ) -> pb.ForkSessionResponse:
         try:
-            opened = await self._host.fork(fork_from_proto(request))
+            opened = await self._host.fork(await converted(fork_from_proto, request))
         except Refused as refusal:
             raise error_of(refusal) from refusal
         return pb.ForkSessionResponse(session=_opened_to_proto(opened))

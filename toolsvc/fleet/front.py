@@ -19,6 +19,7 @@ from typing import Any
 
 from toolsvc.edge.call_stream import Asked
 from toolsvc.edge.client import blob_in_pieces
+from toolsvc.edge.large import converted
 from toolsvc.edge.servicer import Servicer
 from toolsvc.edge.wire import (
     DEFAULT_LEASE,
@@ -80,7 +81,7 @@ class FrontServicer(Servicer):
         wish = pb.OpenSessionRequest()
         wish.CopyFrom(request)
         with _told():
-            placed = self._placer.place(open_from_proto(wish))
+            placed = self._placer.place(await converted(open_from_proto, wish))
             response: pb.OpenSessionResponse
             response, queued = await self._open(
                 placed, "OpenSession", request, request.blobs, context
@@ -99,7 +100,7 @@ class FrontServicer(Servicer):
         wish = pb.ForkSessionRequest()
         wish.CopyFrom(request)
         with _told():
-            placed = self._placer.place_fork(fork_from_proto(wish))
+            placed = self._placer.place_fork(await converted(fork_from_proto, wish))
             answer: pb.ForkSessionResponse
             answer, _ = await self._open(
                 placed, "ForkSession", request, request.open.blobs, context

@@ -28,6 +28,8 @@ from console.record.tail import Tail
 from console.web.index import entries
 from console.web.index.types import Batch, Entry, Place
 from toolwright.common.v1 import trajectory_pb2 as pb
+from toolwright.reading.files import open_regular
+from toolwright.reading.sqlite_files import check_regular, check_tables, typed_rows
 from toolwright.trajectory_files import SUFFIX
 
 JOURNAL = "journal.sqlite"
@@ -37,6 +39,16 @@ ROWS_FOLDER = "evaluations"
 MOST_BYTES = 4 << 20
 MOST_FILES = 5000
 """Of evaluations, and of recordings: beyond, the run has another use for its folder."""
+
+STRANGE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
+"""What a record raises that no program of ours wrote: a number of 400 digits, say."""
+_TABLES = """
+CREATE TABLE facts (name TEXT, value TEXT);
+CREATE TABLE groups (sequence INTEGER, dropped INTEGER);
+CREATE TABLE members (sequence INTEGER, number INTEGER, trajectory BLOB);
+CREATE TABLE blobs (sha256 TEXT, data BLOB);
+"""
+"""Those that are read here, of the engine's."""
 
 DecoderOf = Callable[[str], entries.Decode]
 """A decoder for the tokenizer of this hash."""
@@ -73,7 +85,7 @@ class Journal:
         self._decoder = decoder
 
     def identity(self) -> str:
-        if not self._file.is_file():
+        if not self._file.exists():
             return ""
         try:
             with open_journal(self._file) as db:
@@ -85,7 +97,6 @@ class Journal:
     def read(self, place: int) -> Batch:
         try:
             with open_journal(self._file) as db:
-                refuse_other_formats(db)
                 return self._groups(db, place)
         except sqlite3.Error as error:
             return Batch(place=place, fault=f"{self._file} cannot be read: {error}")
@@ -96,30 +107,29 @@ class Journal:
             return Batch(place=0, anew=True)
         found: list[Entry] = []
         size = broken = 0
-        rows = db.execute(
+        found_rows = db.execute(
             "SELECT sequence, number, trajectory FROM members WHERE sequence > ?"
             " ORDER BY sequence, number",
             (place,),
         )
         at = place
-        for sequence, number, data in rows:
+        for sequence, number, data in typed_rows(found_rows, int, int, bytes):
             if sequence != at and size > MOST_BYTES:
                 return Batch(place=at, entries=tuple(found), broken=broken, more=True)
             at, size = sequence, size + len(data)
             try:
                 message = pb.Trajectory.FromString(data)
-            except (DecodeError, TypeError):
-                broken += 1
-                continue
-            found.append(
-                entries.of_trajectory(
+                entry = entries.of_trajectory(
                     message,
                     Place(source=self.name, at=sequence, part=number),
                     kind="training",
                     suite=entries.TRAINING,
                     decode=self._decoder(message.tokenizer_hash),
                 )
-            )
+            except (DecodeError, *STRANGE):
+                broken += 1
+                continue
+            found.append(entry)
         return Batch(place=at, entries=tuple(found), broken=broken)
 
 
@@ -141,10 +151,7 @@ class Lines:
         piece = tail.read_piece()
         if tail.place < place or size_of(self._file) < place:
             return Batch(place=0, anew=True)
-        found = [
-            self._parse(row, Place(source=self.name, at=at)) if row is not None else None
-            for at, row in piece or ()
-        ]
+        found = [self._entry(row, at) if row is not None else None for at, row in piece or ()]
         good = tuple(entry for entry in found if entry is not None)
         return Batch(
             place=tail.place,
@@ -152,6 +159,12 @@ class Lines:
             broken=len(found) - len(good),
             more=tail.place > place,
         )
+
+    def _entry(self, row: Mapping[str, Any], at: int) -> Entry | None:
+        try:
+            return self._parse(row, Place(source=self.name, at=at))
+        except STRANGE:
+            return None
 
 
 class Recording:
@@ -168,7 +181,7 @@ class Recording:
     def read(self, place: int) -> Batch:
         found: list[Entry] = []
         try:
-            with self._file.open("rb") as file:
+            with open_regular(self._file) as file:
                 if file.seek(0, 2) < place:
                     return Batch(place=0, anew=True)
                 file.seek(place)
@@ -186,7 +199,7 @@ class Recording:
                         )
                     )
                     at = file.tell()
-        except (OSError, ValueError) as error:
+        except (OSError, *STRANGE) as error:
             fault = f"{self._file} is no trajectories file or is cut behind byte {at}: {error}"
             return Batch(place=at, entries=tuple(found), fault=fault)
         return Batch(place=at, entries=tuple(found), more=True)
@@ -199,9 +212,16 @@ def open_journal(file: Path) -> _ReadOnly:
 
 class _ReadOnly:
     def __init__(self, file: Path) -> None:
+        check_regular(file)
         self._db = sqlite3.connect(
             f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None
         )
+        try:
+            _refuse_other_formats(self._db)
+            check_tables(self._db, _TABLES)
+        except BaseException:
+            self._db.close()
+            raise
 
     def __enter__(self) -> sqlite3.Connection:
         return self._db
@@ -210,7 +230,7 @@ class _ReadOnly:
         self._db.close()
 
 
-def refuse_other_formats(db: sqlite3.Connection) -> None:
+def _refuse_other_formats(db: sqlite3.Connection) -> None:
     """sqlite3.Error for the tables of another engine."""
     (found,) = db.execute("PRAGMA user_version").fetchone()
     if found != JOURNAL_FORMAT:

@@ -10,10 +10,11 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from console.record.resolved import read_resolved
-from console.web.index.sources import JOURNAL, open_journal
+from console.web.index.sources import JOURNAL, STRANGE, open_journal
 from console.web.telling.credit import Formula, Member, credit_of
 from toolwright.common.v1 import trajectory_pb2 as pb
 from toolwright.credit.turns import turn_rewards
+from toolwright.reading.sqlite_files import typed_rows
 
 MOST_BYTES = 64 << 20
 """Of a group's records: all of them are read for one page."""
@@ -27,7 +28,7 @@ def group_credit(folder: Path, sequence: int, number: int, *, trained: bool) -> 
     the group cannot be read, that is said in "why"."""
     try:
         members = _members(folder / JOURNAL, sequence)
-    except (sqlite3.Error, DecodeError, TypeError) as error:
+    except (sqlite3.Error, DecodeError, *STRANGE) as error:
         return _unknown(f"The group cannot be read, so advantages are not known: {error}")
     if number not in members:
         return _unknown("The group is too large to be read for its advantages.")
@@ -70,10 +71,13 @@ def _members(file: Path, sequence: int) -> dict[int, Member]:
         ).fetchone()
         if size > MOST_BYTES:
             return {}
-        rows = db.execute(
+        found = db.execute(
             "SELECT number, trajectory FROM members WHERE sequence = ?", (sequence,)
         ).fetchall()
-    return {number: member_of(pb.Trajectory.FromString(data)) for number, data in rows}
+    return {
+        number: member_of(pb.Trajectory.FromString(data))
+        for number, data in typed_rows(found, int, bytes)
+    }
 
 
 def _unknown(why: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.web.index.sources import JOURNAL, open_journal, refuse_other_formats
+from console.web.index.sources import JOURNAL, open_journal
 
 MOST_BYTES = 16 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -44,7 +44,6 @@ def image_of(folder: Path, sha256: str) -> Image:
         raise NoImage("an image is named by 64 hexadecimal digits")
     try:
         with open_journal(folder / JOURNAL) as db:
-            refuse_other_formats(db)
             row = db.execute(
                 "SELECT length(data), CASE WHEN length(data) <= ? THEN data END FROM blobs"
                 " WHERE sha256 = ?",

@@ -20,13 +20,15 @@ from console.web.index.labels import shown_value
 from console.web.index.sources import (
     JOURNAL,
     ROWS_FOLDER,
+    STRANGE,
     open_journal,
     read_message,
-    refuse_other_formats,
 )
 from console.web.telling.group_credit import group_credit
 from console.web.telling.tokens import Spelling, Spellings
 from toolwright.common.v1 import trajectory_pb2 as pb
+from toolwright.reading.files import open_regular
+from toolwright.reading.sqlite_files import typed_rows
 from toolwright.tracing.ids import trace_id
 from toolwright.types import Author, CallRecord, Segment, Trajectory
 from toolwright.wire import trajectory_from_proto
@@ -206,13 +208,13 @@ def _of_journal(file: Path, sequence: int, number: int) -> tuple[Trajectory, int
     """(the record, the fate of its group, the run's owner, of whom traces have their ids)."""
     try:
         with open_journal(file) as db:
-            refuse_other_formats(db)
-            row = db.execute(
+            found_rows = db.execute(
                 "SELECT trajectory, dropped, (SELECT value FROM facts WHERE name = 'owner')"
                 " FROM members JOIN groups USING (sequence)"
                 " WHERE sequence = ? AND number = ?",
                 (sequence, number),
-            ).fetchone()
+            )
+            row = next(typed_rows(found_rows, bytes, int, str | None), None)
     except sqlite3.Error as error:
         raise Gone(f"{file} cannot be read: {error}") from error
     if row is None:
@@ -222,14 +224,14 @@ def _of_journal(file: Path, sequence: int, number: int) -> tuple[Trajectory, int
         )
     try:
         found = trajectory_from_proto(pb.Trajectory.FromString(row[0]))
-    except (DecodeError, ValueError, TypeError) as error:
+    except (DecodeError, *STRANGE) as error:
         raise Gone(f"the record cannot be read: {error}") from error
     return found, row[1], row[2] or ""
 
 
 def _of_file(file: Path, at: int) -> Trajectory:
     try:
-        with file.open("rb") as opened:
+        with open_regular(file) as opened:
             opened.seek(at)
             message = read_message(opened)
         if message is not None:
@@ -277,7 +279,7 @@ def _of_sample(segments: Sequence[tuple[str, str]], cut: _Cut) -> list[dict[str,
 
 
 def _object(file: Path, at: int) -> dict[str, Any]:
-    with file.open("rb") as opened:
+    with open_regular(file) as opened:
         opened.seek(at)
         found = json_object(opened.readline(LONGEST_LINE))
     if found is None:

@@ -89,7 +89,7 @@ async def _fork(
     if fixed:
         raise ForkRefused(f"{refusal}: {', '.join(fixed)} cannot", permanent=True)
     request = pb.ForkSessionRequest(
-        session_id=parent.session_id, open=service.request(session_id, task, parent.media)
+        session_id=parent.session_id, open=await service.request(session_id, task, parent.media)
     )
 
     async def send(endpoint: Endpoint) -> pb.OpenSessionResponse:
@@ -119,7 +119,7 @@ class _Search:
     def __init__(self, service: Service, ref: SessionRef) -> None:
         self._service = service
         self._request = pb.GetSessionRequest(session_id=ref.session_id)
-        self.address = ref.endpoint
+        self.address = service.recorded_address(ref.endpoint)
 
     def endpoint(self) -> Endpoint:
         return self._service.endpoint_at(self.address)

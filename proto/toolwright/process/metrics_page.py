@@ -7,6 +7,7 @@ Invariants
 - It listens on 127.0.0.1 alone: other machines reach it by what its operator puts in front.
 - It answers `MOST_READERS` connections at once and closes a further one unread. One that says
   nothing for `IDLE_SECONDS` is closed. So whoever connects costs the process eight threads at most.
+- Other sites' pages get no answer (`toolwright.rpc.http_rule`).
 - It ends with its block, and never keeps the process alive.
 """
 
@@ -23,11 +24,14 @@ from typing import Any, ClassVar
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from toolwright.process.holder import holder_of
+from toolwright.rpc.auth import Tokens
+from toolwright.rpc.http_rule import HttpRule
 
 HOST = "127.0.0.1"
 PATH = "/metrics"
 MOST_READERS = 8
 IDLE_SECONDS = 5.0
+_RULE = HttpRule(Tokens())
 
 
 @contextlib.contextmanager
@@ -83,6 +87,10 @@ class _Reader(BaseHTTPRequestHandler):
     connection: socket.socket
 
     def do_GET(self) -> None:
+        refusal = _RULE.refusal(self.headers)
+        if refusal is not None:
+            self.send_error(refusal.status, explain=refusal.sentence)
+            return
         if self.path.partition("?")[0] != PATH:
             self.send_error(HTTPStatus.NOT_FOUND)
             return

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Mapping
 from contextvars import ContextVar
 from pathlib import Path
@@ -80,17 +81,35 @@ def caller() -> str:
 
 
 def tokens_here() -> Tokens:
-    """The token of this process's environment, and those of the file that it names. ListenError if
-    that cannot be used."""
+    """The token of this process's environment."""
+    return Tokens(os.environ.get(options.TOKEN_VARIABLE, ""))
+
+
+def service_tokens() -> Tokens:
+    """The token of this process's environment, and those of owners in the file that it names.
+
+    For tool services alone: their sessions are divided by owner. Engine, memory and viewer divide
+    nothing, so an owner's token does not open them. Raises ListenError if the file cannot be used.
+    """
     unbound = os.environ.get(options.TOKEN_VARIABLE, "")
     file = os.environ.get(options.TOKENS_VARIABLE, "")
     return Tokens(unbound, _read(Path(file), unbound) if file else None)
 
 
+def readable_by_others() -> str:
+    """The sentence for a file of tokens that every user of the machine can read; "" for none."""
+    file = os.environ.get(options.TOKENS_VARIABLE, "")
+    try:
+        others = bool(file) and bool(os.stat(file).st_mode & stat.S_IROTH)
+    except OSError:
+        return ""
+    return f"every user of this machine can read the tokens in {file}: chmod 600" if others else ""
+
+
 def _read(file: Path, unbound: str) -> dict[str, str]:
     """Owners by token, from lines of an owner and a token."""
     try:
-        lines = file.read_text().splitlines()
+        lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ListenError(f"tokens {file}: {error}; give a text file that can be read") from error
     bound: dict[str, str] = {}

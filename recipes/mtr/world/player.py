@@ -23,6 +23,9 @@ from roles import UNKNOWN, Actor, tool_set
 from task import ENCYCLOPEDIA, SHAPE
 
 from tasks.worlds.encyclopedia import Encyclopedia
+from toolwright.rpc.auth import Tokens
+from toolwright.rpc.http_middleware import ruled
+from toolwright.rpc.http_rule import HttpRule
 
 MODEL = "player"
 MOST = 1 << 20
@@ -79,7 +82,7 @@ class Player:
 def application() -> web.Application:
     """The server, over the encyclopedia that the policy is asked about."""
     player = Player(Actor(Encyclopedia(ENCYCLOPEDIA, SHAPE)))
-    app = web.Application(client_max_size=MOST)
+    app = web.Application(client_max_size=MOST, middlewares=[ruled(HttpRule(Tokens()))])
     app.add_routes(
         [
             web.post("/v1/chat/completions", player.complete),

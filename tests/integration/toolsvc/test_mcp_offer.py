@@ -248,6 +248,24 @@ async def test_off_loopback_a_token_is_needed(
         assert len((await agent.list_tools()).tools) == 2
 
 
+async def test_over_http_no_page_of_another_site_is_answered(
+    notes: Service, offer: Offer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Off loopback too, where the SDK checks neither Host nor Origin."""
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    url = offer(notes, "--insecure", host="0.0.0.0")
+    attacks = (
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+    )
+    async with httpx2.AsyncClient() as stranger:
+        for headers, status in attacks:
+            answer = await stranger.post(url, headers=headers, json={})
+            assert answer.status_code == status, headers
+
+
 async def test_with_a_token_it_listens_off_loopback(
     guarded: Service, pem: Pem, offer: Offer
 ) -> None:

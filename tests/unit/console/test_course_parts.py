@@ -26,6 +26,7 @@ from console.course.lock import only_console
 from console.course.state import State, state_of
 from console.errors import ConsoleError, NothingStarted, ProcessFailed, Taken
 from console.machine.listeners import holder, is_here, sampler_at, service_at
+from console.machine.pids import pid_space
 from console.machine.processes import created
 from console.record.course import Began, CourseRecord, Ended, ProcessRecord
 from console.record.run import RunFiles
@@ -33,7 +34,7 @@ from console.record.types import Record, Step
 from tests.support.net import free_port
 
 HERE = socket.gethostname()
-SPACE = leftovers.pid_space()
+SPACE = pid_space()
 
 
 # --- The lock

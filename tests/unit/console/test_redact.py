@@ -51,6 +51,29 @@ clean = Redactor()
         f"https://x.blob.example.org/a?sv=1&sig={SECRET}%3D",
         f"SLACK_WEBHOOK_URL={SECRET}",
         f"POST https://hooks.slack.com/services/T0/B0/{SECRET}",
+        f"api_tokens = ['one', '{SECRET}']",
+        f'tokens = [\n  "one",\n  "{SECRET}",\n]',
+        f'{{"passwords": ["one", "{SECRET}"], "n": 1}}',
+        f"SECRETS={SECRET}",
+        f"ACCESS_KEYS: {SECRET}",
+        f"service_keys = {{ a = 'one', b = '{SECRET}' }}",
+        f"GET /v1/search?q=a&key={SECRET}&n=2",
+        f"https://maps.example.org/api?key={SECRET}",
+        f"?code={SECRET}#x",
+        f"Cookie: a=1; b={SECRET}; c=2",
+        f"< Set-Cookie: id=1; Path=/; data={SECRET}",
+        f'Authorization: Digest username="u", response={SECRET}',
+        f"curl -H 'X-Custom: {SECRET} and more' http://host/",
+        f"curl --header=X-Custom:{SECRET} http://host/",
+        f"OTEL_EXPORTER_OTLP_HEADERS=a=1,b={SECRET}",
+        f"password:\n  {SECRET}\n",
+        f"db:\n  password: >-\n    two words\n    {SECRET}\n  host: x\n",
+        f"tokens:\n- one\n- {SECRET}\nhost: x",
+        f"  - 'api_key':\n      {SECRET}\r\n",
+        f"machine api.example.org login u password {SECRET}",
+        f"machine h\n  login u\n  password {SECRET}\n",
+        f"default login u password {SECRET}",
+        f"machine h login u account a password {SECRET}",
     ],
 )
 def test_a_secret_is_found_by_its_name(text: str) -> None:
@@ -116,6 +139,9 @@ def test_what_stands_around_a_private_key_stays() -> None:
         "answer_key=gold prompt_key: question tokens_per_microbatch=4096 sort_key=step",
         "forward pass: 0.31 s, first_pass=2 bypass: no pass@1: 0.5 assignment=a",
         "/models/hub/snapshots/0123456789abcdef0123456789abcdef01234567/config.json",
+        "tokens: 512, max_tokens=1024 cached_tokens => 3, prompt tokens 7 (tokens=12)",
+        "tokens per second:\n  345.6\nGET /v1?q=key&monkey=1 sort_keys=True",
+        "the password of the machine: ask\nhost:\n  name: x\n",
     ],
 )
 def test_what_a_report_needs_stays(text: str) -> None:
@@ -164,6 +190,17 @@ def test_data_loses_texts_under_a_secret_name_and_keeps_numbers() -> None:
     assert found["argv"][:2] == ["toolsvc", "--token"]
 
 
+def test_headers_go_whatever_their_names() -> None:
+    found = clean.data({"headers": {"X-Custom": SECRET}, "extra_headers": [["X-Other", SECRET]]})
+    assert SECRET not in json.dumps(found)
+    assert "host: x" in clean.text(f"db:\n  password:\n    {SECRET}\n  host: x\n")
+
+
+def test_a_limit_of_tokens_is_no_secret_of_the_environment() -> None:
+    found = redactor({"MAX_TOKENS": "1048576", "API_TOKENS": f"{SECRET},x"})
+    assert found.text(f"1048576 {SECRET},x") == f"1048576 {GONE}"
+
+
 def test_a_value_of_a_command_line_ends_with_its_word() -> None:
     words = [
         "toolwright",
@@ -198,6 +235,7 @@ def test_data_that_is_nested_without_end_ends() -> None:
         ("AWS_SECRET_ACCESS_KEY", True),
         ("PGPASSWORD", True),
         ("--api-key", True),
+        *((name, True) for name in ("extra_token", "data_token", "meta-token", "API_TOKENS")),
         ("tokens_per_s", False),
         ("eos_token", False),
         ("PATH", False),
@@ -220,6 +258,7 @@ def test_a_second_time_changes_nothing(text: str) -> None:
 PARTS = (
     *("a", "a_", "a.", "--", "://", "x://a:", "token=", 'token "', '"token":"\\', "ey.", "@a."),
     *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----\nAb1=\n", "bearer ", "/home/"),
+    *("tokens=[", "tokens={", "tokens:\n ", "machine a password ", "?key=", "Cookie: ", "-H a:"),
     *("Ab1", " ", "\n", "-u a:", "-----BEGIN ", "=\t", "'token': '"),
 )
 

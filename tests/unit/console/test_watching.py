@@ -22,6 +22,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from console.cli import app
+from console.machine.pids import pid_space
 from console.machine.signals import stopped_by
 from console.record.course import Began, CourseLog, CourseRecord, Ended
 from console.record.resolved import Resolved
@@ -189,7 +190,7 @@ async def test_a_run_by_hand_is_over_when_its_policy_is_there_and_its_engine_don
 def killed(run: Path, pid: int, created: float, host: str = "") -> None:
     began = Began(
         at=1.0, pid=pid, created=created, argv=(), recipe="", overrides=(),
-        host=host or socket.gethostname(),
+        host=host or socket.gethostname(), space=pid_space(),
     )  # fmt: skip
     with CourseLog(run) as log:
         log.began(began)

@@ -171,6 +171,23 @@ def test_foreign_code_runs_in_the_sandbox_and_its_root_is_not_the_nodes() -> Non
     assert context["capabilities"] == {"drop": ["ALL"], "add": ["KILL", "SETGID", "SETUID"]}
 
 
+@pytest.mark.parametrize("name", SERVICES)
+def test_the_root_of_a_container_is_read_only(name: str) -> None:
+    one = manifest("StatefulSet", name)
+    assert container(one)["securityContext"]["readOnlyRootFilesystem"] is True
+    mounts = {each["mountPath"]: each for each in container(one)["volumeMounts"]}
+    volumes = {each["name"]: each for each in spec(one)["volumes"]}
+    assert "emptyDir" in volumes[mounts["/tmp"]["name"]]
+    assert all(each.get("readOnly") for path, each in mounts.items() if path != "/tmp")
+
+
+def test_each_pod_has_a_rule_for_what_it_reaches() -> None:
+    services = manifest("NetworkPolicy", "services")["spec"]
+    assert "Egress" in services["policyTypes"] and "egress" not in services
+    for name in ("services", "swe-to-the-api", "no-network"):
+        assert "Egress" in manifest("NetworkPolicy", name)["spec"]["policyTypes"]
+
+
 def test_pods_are_made_where_the_role_lets_them() -> None:
     options = validated(
         built_in("swe").Options, "swe", parse_settings(parsed("swe")["settings"])["swe"]

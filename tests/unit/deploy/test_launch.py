@@ -333,6 +333,37 @@ def test_the_recipe_fits_the_pods() -> None:
         assert any(str(path).startswith(f"{mount}/") for mount in mounts)
 
 
+def reached(name: str) -> set[tuple[str, int | None]]:
+    """(namespace or pod, first port) of each rule of egress; None = every port."""
+    (policy,) = (
+        o for o in objects() if (o["kind"], o["metadata"]["name"]) == ("NetworkPolicy", name)
+    )
+    found: set[tuple[str, int | None]] = set()
+    for rule in policy["spec"].get("egress", ()):
+        for peer in rule["to"]:
+            chosen = peer.get("namespaceSelector") or peer["podSelector"]
+            (label,) = chosen["matchLabels"].values()
+            found |= {(label, port["port"]) for port in rule.get("ports", [{"port": None}])}
+    assert "Egress" in policy["spec"]["policyTypes"] or not found
+    return found
+
+
+def test_every_pod_reaches_its_peers_and_nothing_else() -> None:
+    policies = {o["metadata"]["name"]: o["spec"] for o in objects() if o["kind"] == "NetworkPolicy"}
+    assert policies["nobody"] == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    assert reached("names") == {("kube-system", 53)}
+    assert reached("samplers") == set()
+    assert reached("engine") == {("sampler", 30000), ("toolwright", 50061)}
+    assert reached("learner") == {("learner", None), ("engine", 50051)}
+
+
+def test_the_root_of_every_container_is_read_only() -> None:
+    for kind, name in WORKLOADS:
+        for one in pod(kind, name)["containers"]:
+            assert one["securityContext"]["readOnlyRootFilesystem"] is True
+            assert "/tmp" in {mount["mountPath"] for mount in one["volumeMounts"]}
+
+
 def test_the_image_is_made_of_what_there_is() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     text = (MANIFESTS / "Dockerfile").read_text()

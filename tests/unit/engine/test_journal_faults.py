@@ -253,7 +253,7 @@ def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="cannot be used"):
         Journal(tmp_path / "text.sqlite" / "journal.sqlite")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(StartupError, match="unable to open"):
+    with pytest.raises(StartupError, match="not a regular file"):
         Journal(tmp_path / "folder")
 
 

@@ -211,7 +211,9 @@ async def test_any_request_is_answered(part: Part) -> None:
     ]  # fmt: skip
     async with playing(part) as here, aiohttp.ClientSession() as session:
         for body, status in bodies:
-            async with session.post(f"{here.url}/v1/chat/completions", data=body) as answer:
+            kind = {"Content-Type": "application/json"}
+            url = f"{here.url}/v1/chat/completions"
+            async with session.post(url, data=body, headers=kind) as answer:
                 assert answer.status == status, body[:80]
         async with session.get(f"{here.url}/health") as answer:
             assert answer.status == 200

@@ -74,7 +74,10 @@ async def test_whatever_stands_in_the_header_is_a_plain_refusal(
 
 async def test_a_packed_body_is_refused_and_costs_nothing(server: HttpServer, token: str) -> None:
     packed = gzip.compress(bytes(128 * MIB), compresslevel=1)
-    given = {"Authorization": f"Bearer {token}", "Content-Encoding": "gzip"}
+    given = {
+        "Authorization": f"Bearer {token}", "Content-Encoding": "gzip",
+        "Content-Type": "application/json",
+    }  # fmt: skip
     tracemalloc.start()
     try:
         status = await post(server, packed, **given)
@@ -117,6 +120,7 @@ async def test_a_body_that_never_comes_is_given_up(
 ) -> None:
     monkeypatch.setattr(http_server, "BODY_SECONDS", 0.05)
     head = (
-        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\nAuthorization: Bearer secret\r\n\r\n"
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\nContent-Type: application/json\r\n"
+        b"Authorization: Bearer secret\r\n\r\n"
     )
     assert (await raw(server, head)).startswith(b"HTTP/1.1 408 ")

@@ -14,7 +14,7 @@ from mcp.server.stdio import stdio_server
 from toolsvc.edge.client import Client
 from toolsvc.edge.http_server import BACKLOG, MOST_CONNECTIONS, address_of, asked_for
 from toolsvc.sources.mcp.offer import IDLE_SECONDS, SESSION_HEADER, Offer
-from toolwright.rpc.auth import Tokens
+from toolwright.rpc.http_rule import HttpRule, asgi_headers, names_of
 
 
 async def serve_stdio(client: Client) -> None:
@@ -31,7 +31,7 @@ async def serve_http(client: Client, listen: str, *, insecure: bool) -> None:
     async with _offer(client, alone="") as offer:
         app = offer.server().streamable_http_app(host=host, session_idle_timeout=IDLE_SECONDS)
         config = uvicorn.Config(
-            _Door(app, offer, tokens),
+            _Door(app, offer, HttpRule(tokens, names_of(listen))),
             host=host,
             port=port,
             log_level="warning",
@@ -68,24 +68,25 @@ class _Server(uvicorn.Server):
 
 
 class _Door:
-    """An ASGI application around the SDK's: asks for the token, and ends a session with the DELETE
-    that ends its MCP session."""
+    """An ASGI application around the SDK's: refuses by the rule of all HTTP servers, and ends a
+    session with the DELETE that ends its MCP session."""
 
-    def __init__(self, app: Any, offer: Offer, tokens: Tokens) -> None:
+    def __init__(self, app: Any, offer: Offer, rule: HttpRule) -> None:
         self._app = app
         self._offer = offer
-        self._tokens = tokens
+        self._rule = rule
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = dict(scope["headers"])
-        if not self._tokens.let_in(headers.get(b"authorization", b"")):
-            await send({"type": "http.response.start", "status": 401, "headers": []})
-            await send({"type": "http.response.body", "body": b"bearer token missing or wrong"})
+        headers = asgi_headers(scope)
+        refusal = self._rule.refusal(headers)
+        if refusal is not None:
+            await send({"type": "http.response.start", "status": refusal.status, "headers": []})
+            await send({"type": "http.response.body", "body": refusal.sentence.encode()})
             return
         await self._app(scope, receive, send)
-        session = headers.get(SESSION_HEADER.encode(), b"").decode()
+        session = headers.get(SESSION_HEADER, "")
         if scope["method"] == "DELETE" and session:
             await self._offer.end(session)

@@ -337,6 +337,25 @@ class CrossedAnswers(Reference):
         return answer
 
 
+@broken(Rule.SEVERAL_CALLS, "answers-of-many-sessions-are-matched-by-id")
+class CrossedAnswersFromTwelveOn(Reference):
+    """Answers with what the call before came to while twelve calls run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running = 0
+        self.last = failed(ToolErrorKind.EXCEPTION, "nothing yet")
+
+    async def run(self, *given: Any) -> pb.CallResult:
+        self.running += 1
+        try:
+            result, before = await super().run(*given), self.last
+            self.last = result
+            return before if self.running >= 12 else result
+        finally:
+            self.running -= 1
+
+
 @broken(Rule.SEVERAL_CALLS, "parallel-calls-overlap")
 class AllInOneLine(Reference):
     """Runs calls of parallel tools one after another."""

@@ -39,6 +39,22 @@ class OpeningAgainIsAnother(Reference):
         return await super().open(request)
 
 
+@broken(Rule.SESSIONS, "a-closed-id-stays-closed")
+class ClosedSessionsReturn(Reference):
+    """Brings a closed session back two seconds later."""
+
+    def close(self, session_id: str) -> bool:
+        session = self.sessions.get(session_id)
+        closed = super().close(session_id)
+        if closed and session is not None:
+            asyncio.get_running_loop().call_later(2.0, self._bring_back, session_id, session)
+        return closed
+
+    def _bring_back(self, session_id: str, session: ReferenceSession) -> None:
+        self.closed.discard(session_id)
+        self.sessions.setdefault(session_id, session)
+
+
 @broken(Rule.DEADLINE, "an-opening-survives-its-deadline")
 class OpeningsCannotBeSentAgain(Reference):
     """Refuses to open what it has begun to open."""

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.rpc.auth import TokenOnBehalf, Tokens, caller, on_behalf, tokens_here
+from toolwright.rpc.auth import (
+    TokenOnBehalf,
+    Tokens,
+    caller,
+    on_behalf,
+    readable_by_others,
+    service_tokens,
+    tokens_here,
+)
 from toolwright.rpc.errors import ListenError
 from toolwright.rpc.options import TOKEN_VARIABLE, TOKENS_VARIABLE
 
@@ -57,13 +65,13 @@ def test_tokens_come_from_the_environment_and_from_a_file(
 ) -> None:
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     monkeypatch.delenv(TOKENS_VARIABLE, raising=False)
-    assert not tokens_here()
+    assert not service_tokens()
     file = tmp_path / "tokens"
     file.write_text("# who   what\n\nalice  one\nalice two\r\nbob three\n")
     monkeypatch.setenv(TOKENS_VARIABLE, str(file))
-    assert not tokens_here().let_in("")
+    assert not service_tokens().let_in("")
     monkeypatch.setenv(TOKEN_VARIABLE, "four")
-    tokens = tokens_here()
+    tokens = service_tokens()
     for token, owner in (("one", "alice"), ("two", "alice"), ("three", "bob"), ("four", "")):
         assert tokens.let_in(f"Bearer {token}")
         assert caller() == owner
@@ -92,6 +100,35 @@ def test_a_file_that_will_not_do_is_said_to(
     monkeypatch.setenv(TOKENS_VARIABLE, str(file))
     monkeypatch.setenv(TOKEN_VARIABLE, "free")
     with pytest.raises(ListenError, match=said) as failure:
-        tokens_here()
+        service_tokens()
     assert str(file) in str(failure.value)
     assert "one" not in str(failure.value).split()
+
+
+@pytest.mark.parametrize("free", ["", "free"])
+def test_an_owners_token_opens_the_tool_service_alone(
+    free: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("alice one\n")
+    monkeypatch.setenv(TOKENS_VARIABLE, str(file))
+    monkeypatch.setenv(TOKEN_VARIABLE, free)
+    assert service_tokens().let_in("Bearer one")
+    assert bool(tokens_here()) == bool(free), "an address of other machines is refused then"
+    assert tokens_here().let_in("Bearer one") == (not free)
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, False), (0o644, True)])
+def test_a_file_of_tokens_that_everybody_can_read_is_warned_of(
+    mode: int, warned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "tokens"
+    monkeypatch.setenv(TOKENS_VARIABLE, str(file))
+    assert readable_by_others() == "", "the server says that it is missing"
+    file.write_text("alice one\n")
+    file.chmod(mode)
+    assert bool(readable_by_others()) == warned
+    if warned:
+        assert str(file) in readable_by_others() and "chmod 600" in readable_by_others()
+    monkeypatch.delenv(TOKENS_VARIABLE)
+    assert readable_by_others() == ""

@@ -50,7 +50,9 @@ class Encoder:
                 "'toolwright[encoder]'"
             ) from error
         try:
-            self._model = package.SentenceTransformer(str(folder or facts.path))
+            self._model = package.SentenceTransformer(
+                str(folder or facts.path), trust_remote_code=False
+            )
         except (OSError, ValueError) as error:
             raise IndexFault(
                 f"{folder or facts.path} cannot be loaded as an encoder: {error}"

@@ -6,9 +6,13 @@ import asyncio
 
 from toolsvc.check.check import check
 from toolsvc.check.client import CheckClient, text_of
+from toolsvc.check.connection import Refusal
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, expect
 from toolwright.tool.v1 import tool_pb2 as pb
+
+MANY_SESSIONS = 16
+"""A service that has room for fewer is asked with those."""
 
 
 @check(Rule.SEVERAL_CALLS)
@@ -36,6 +40,29 @@ async def many_answers_are_matched_by_id(client: CheckClient) -> None:
         results = await asyncio.gather(*(session.result(request) for session, request in calls))
         for text, result in zip(texts, results, strict=True):
             expect(text in text_of(result), f"the call for {text!r} got {text_of(result)[:40]!r}")
+
+
+@check(Rule.SEVERAL_CALLS)
+async def answers_of_many_sessions_are_matched_by_id(client: CheckClient) -> None:
+    """While calls of sixteen sessions run at once, each gets the answer to its own action."""
+    subject = client.subject(Kind.ECHO)
+    sessions = [await client.open(subject)]
+    for _ in range(MANY_SESSIONS - 1):
+        try:
+            sessions.append(await client.open(subject))
+        except Refusal as refusal:
+            if refusal.reason != "TOO_MANY_SESSIONS":
+                raise
+            break
+    if Kind.SLEEP in subject.probe:  # so that they run together
+        for session in sessions:
+            await session.begin(session.calling(Kind.SLEEP, seconds=0.5))
+    texts = [f"word-{number}-" for number in range(len(sessions))]
+    results = await asyncio.gather(
+        *(session.call(Kind.ECHO, text=text) for session, text in zip(sessions, texts, strict=True))
+    )
+    for text, result in zip(texts, results, strict=True):
+        expect(text in text_of(result), f"the call for {text!r} got {text_of(result)[:40]!r}")
 
 
 @check(Rule.SEVERAL_CALLS)

@@ -12,6 +12,9 @@ from toolsvc.check.probe import Kind
 from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright.tool.v1 import tool_pb2 as pb
 
+LATER = 2.5
+"""Seconds after a close in which a sweep of sessions has come by."""
+
 
 @check(Rule.SESSIONS)
 async def closing_is_idempotent(client: CheckClient) -> None:
@@ -86,6 +89,24 @@ async def a_closed_id_brings_nothing_back(client: CheckClient) -> None:
     await session.expect_count(0, "a session under the id of one that was closed")
     await session.result(request)
     await session.expect_count(1, "a call in a session under the id of one that was closed")
+
+
+@check(Rule.SESSIONS, timed=True)
+async def a_closed_id_stays_closed(client: CheckClient) -> None:
+    """Two seconds after CloseSession its calls are still refused, and OpenSession of its id brings
+    nothing of it back."""
+    session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
+    request = session.calling(Kind.EFFECT)
+    await session.result(request)
+    await session.close()
+    await client.sleep(LATER)
+    await refused(session.send(request), *GONE, doing=f"a known call {LATER} s after the close")
+    try:
+        await client.send_opening(session.request)
+    except Refusal as refusal:
+        expect(refusal.reason in GONE, f"OpenSession of a closed id: {refusal}")
+        return
+    await session.expect_count(0, f"a session {LATER} s after one of its id was closed")
 
 
 @check(Rule.SESSIONS)

@@ -1,0 +1,54 @@
+"""Whether a process that a file names runs here, and whether it is what the file calls it.
+
+A pid means something on one machine, until its next boot, in one pid namespace. A run folder may
+have been copied from anywhere, or written by a stranger to have another process ended.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from console.machine.processes import alive
+from console.record.course import Began
+
+
+def pid_space() -> str:
+    """This boot of the kernel and this pid namespace. Empty if the system does not name them."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def lives(start: Began) -> bool | None:
+    """Whether the process of that start runs on this machine. None if that cannot be known from
+    here: another machine's, another container's, or a record without a pid space."""
+    if start.host != socket.gethostname() or not start.space:
+        return None
+    space = pid_space()
+    if start.space == space:
+        return alive(start.pid, start.created)
+    boot, ours = start.space.partition(" ")[0], space.partition(" ")[0]
+    return False if ours and boot != ours else None
+
+
+def has_open(pid: int, path: Path) -> bool:
+    """Whether the process has that file open: a regular file with no other name, no link."""
+    try:
+        wanted = path.lstat()
+    except OSError:
+        return False
+    if not stat.S_ISREG(wanted.st_mode) or wanted.st_nlink > 1:
+        return False
+    with suppress(OSError):
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                found = os.stat(entry.path)
+                if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                    return True
+    return False

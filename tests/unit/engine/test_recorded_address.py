@@ -1,0 +1,32 @@
+"""A journal may come from a stranger: its addresses on other machines get no token."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.tools.service import Service
+from toolwright.recipe import Tool
+
+pytestmark = pytest.mark.quick
+OWN = "10.0.0.5:50061"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "used"),
+    [
+        (OWN, OWN),
+        ("127.0.0.1:50071", "127.0.0.1:50071"),
+        ("unix:/tmp/worker", "unix:/tmp/worker"),
+        ("192.0.2.7:50061", OWN),
+        ("evil.example:1", OWN),
+        ("10.0.0.5:50061.evil.example:1", OWN),
+    ],
+)
+async def test_a_session_is_looked_for_where_the_recipe_says(recorded: str, used: str) -> None:
+    service = Service("python", Tool(service=OWN), "owner")
+    dialled: list[str] = []
+    service.endpoint_at = dialled.append  # type: ignore[method-assign, assignment]
+    service.close_unknown("session", recorded)
+    await service.close()
+    assert service.recorded_address(recorded) == used
+    assert dialled == [used]
