@@ -165,8 +165,10 @@ class TextAction:
             raise WireError(f"the stream ended with finish_reason {finish[:80]!r}")
         if self._calls and not self.feed(self._spelled_calls(), read_ns):
             return
-        if ending in (Ending.FILTERED, Ending.UNKNOWN):
-            self.remarks["finish"] = finish[:80]
+        if ending is Ending.FILTERED:
+            self.remarks["finish"] = finish
+        elif ending is Ending.UNKNOWN:  # any text of a stranger, so it is not recorded
+            self.remarks["finish"] = "unknown word"
         if ending is Ending.LENGTH:
             self.generated = self._made(_LENGTH, read_ns=read_ns)
         elif ending is Ending.FILTERED:

@@ -19,13 +19,16 @@ from toolwright.model_api.deltas import CallPart, joined
 from toolwright.model_api.errors import WireError
 
 MOST_CALLS = 256
+LONGEST_NAME = 1000
+"""Characters of a call's name."""
 _BRACKETS = re.compile(r'[{}\[\]"\\]')
 
 
 @dataclass(slots=True)
 class _Call:
+    index: int
     id: str
-    names: list[str] = field(default_factory=list)
+    name: str = ""
     arguments: list[str] = field(default_factory=list)
     size: int = 0
     """Characters of the arguments."""
@@ -34,10 +37,6 @@ class _Call:
     _in_string: bool = False
     _skip: bool = False
     _closed: bool = False
-
-    @property
-    def name(self) -> str:
-        return "".join(self.names)
 
     def write(self, arguments: str) -> None:
         """Adds a piece. Some servers open with an empty object: what follows replaces it."""
@@ -84,7 +83,7 @@ class _Call:
 
 
 class Calls:
-    """The tool calls of one message, in the order in which they began."""
+    """The tool calls of one message."""
 
     def __init__(self) -> None:
         self._calls: list[_Call] = []
@@ -103,14 +102,17 @@ class Calls:
             # A list without numbers is a list of whole calls.
             call = self._call_of(part, another=nameless and unnumbered and bool(part.name))
             unnumbered = unnumbered or nameless
-            if part.name and (not call.names or (part.name != call.name and not call.arguments)):
-                call.names.append(part.name)
+            if part.name != call.name and not (call.name and call.arguments):
+                call.name += part.name
+            if len(call.name) > LONGEST_NAME:
+                raise WireError(f"a tool call's name has more than {LONGEST_NAME} characters")
             if part.arguments and not call.repeats(part):
                 call.write(part.arguments)
 
     def whole(self) -> list[tuple[str, str]]:
-        """(name, arguments as JSON text) of each call."""
-        return [(joined(one.name), joined("".join(one.arguments)) or "{}") for one in self._calls]
+        """(name, arguments as JSON text) of each call, in the order of their indices."""
+        ordered = sorted(self._calls, key=lambda one: one.index)
+        return [(joined(one.name), joined("".join(one.arguments)) or "{}") for one in ordered]
 
     def _call_of(self, part: CallPart, *, another: bool) -> _Call:
         known = self._known.get((part.index, part.id)) if part.id else None
@@ -118,10 +120,10 @@ class Calls:
         if last is None or another or _begins(last, part, known=known is not None):
             if len(self._calls) == MOST_CALLS:
                 raise WireError(f"a message has more than {MOST_CALLS} tool calls")
-            last = _Call(id=part.id)
+            last = _Call(index=part.index or 0, id=part.id)
             self._calls.append(last)
-        if part.id:
-            last.id = last.id or part.id
+        last.id = last.id or part.id
+        if part.id and last.id == part.id:
             self._known[part.index, part.id] = last
         self._last[part.index] = last
         return last
@@ -129,10 +131,11 @@ class Calls:
 
 def _begins(last: _Call, part: CallPart, *, known: bool) -> bool:
     """Whether the piece begins another call than `last`. known: its id is the one of `last`."""
-    if not part.name or not last.names:
+    if not part.name or not last.name:
         return False
     if part.id and last.id and not known:
         return True
     if part.name != last.name:
         return bool(last.arguments)
-    return not known and last.is_whole
+    # What is whole cannot go on: arguments that come after it are another call's.
+    return last.is_whole and (not known or bool(part.arguments and not last.repeats(part)))
