@@ -8,6 +8,7 @@ folders that hold them, the rename, the folder of the new name.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -45,3 +46,13 @@ def write_flushed(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+
+
+def oldest_first(newest: Path, others: Iterable[Path]) -> list[Path]:
+    """`others` in the order in which they were written. `newest` gets a time of change after all of
+    theirs, so the order holds also if the machine's clock was set back between two writes."""
+    times = {path: path.stat().st_mtime_ns for path in others}
+    latest = max(times.values(), default=0)
+    if newest.stat().st_mtime_ns <= latest:
+        os.utime(newest, ns=(latest + 1, latest + 1))
+    return sorted(times, key=times.__getitem__)

@@ -141,7 +141,7 @@ class Checkpoints:
     def _forget_old(self, newest: Path) -> None:
         others = (p for p in self.folder.glob("step-*") if p.is_dir() and p != newest)
         # By age: an abandoned lineage may have reached higher steps.
-        old = sorted(others, key=lambda path: path.stat().st_mtime_ns)
+        old = disk.oldest_first(newest, others)
         for path in old[: max(0, len(old) - self._kept + 1)]:
             shutil.rmtree(path)
 

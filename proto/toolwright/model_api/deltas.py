@@ -395,8 +395,9 @@ def _count(found: Mapping[str, Any], *names: str) -> int | None:
         value = found.get(name)
         if isinstance(value, str) and value.isdecimal() and len(value) < 16:
             value = int(value)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if is_number and 0 <= value <= _MOST_TOKENS and value == int(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        if 0 <= value <= _MOST_TOKENS and value == int(value):
             return int(value)
     return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
+from urllib.request import getproxies_environment, proxy_bypass
 
 from toolwright.rpc.options import is_local
 
@@ -23,7 +23,7 @@ def proxy_for(url: str) -> str | None:
     if is_local(f"{host}:0"):
         return None
     found = getproxies_environment()
-    if proxy_bypass_environment(host, found):
+    if proxy_bypass(host):
         return None
     proxy = found.get(parts.scheme) or found.get("all")
     if not proxy:
