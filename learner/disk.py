@@ -42,7 +42,7 @@ def rename_flushed(source: Path, target: Path) -> None:
 
 def write_flushed(path: Path, text: str) -> None:
     """Writes a file; the name itself is durable once its folder is flushed."""
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -37,7 +37,7 @@ def pid_space() -> str:
     """Tells where pids mean what they meant: this boot's kernel, and the pid namespace. Empty where
     the system does not tell."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
         return ""

@@ -219,7 +219,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
 
 def _read_json(file: Path) -> Mapping[str, Any]:
     try:
-        found: Mapping[str, Any] = json.loads(file.read_text())
+        found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise StartupError(
             f"policy.model: no {file}; give a local Hugging Face folder with config.json, "

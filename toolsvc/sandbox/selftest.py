@@ -143,7 +143,7 @@ def _bait() -> Iterator[dict[str, Any]]:
         )
         os.chmod(folder, 0o755)
         canary = os.path.join(folder, "canary")
-        with open(canary, "w") as file:
+        with open(canary, "w", encoding="utf-8") as file:
             file.write("canary")
         os.chmod(canary, 0o666)
         path_socket = os.path.join(folder, "socket")

@@ -43,7 +43,11 @@ def chat_templates(folder: Path, tokenizer_config: Mapping[str, Any]) -> dict[st
     """Templates by name, most folders have one, "default". A file of its own wins over what stands
     in tokenizer_config.json."""
     file = folder / _TEMPLATE_FILE
-    found = file.read_text() if file.is_file() else tokenizer_config.get("chat_template")
+    found = (
+        file.read_text(encoding="utf-8")
+        if file.is_file()
+        else tokenizer_config.get("chat_template")
+    )
     if isinstance(found, str):
         return {"default": found}
     return {str(one["name"]): str(one["template"]) for one in found or ()}
@@ -98,7 +102,7 @@ def _header(file: Path) -> bytes:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text())
+        found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelFolderError(f"{file} cannot be read: {error}") from error
     if not isinstance(found, dict):

@@ -90,7 +90,7 @@ def tokens_here() -> Tokens:
 def _read(file: Path, unbound: str) -> dict[str, str]:
     """Owners by token, from lines of an owner and a token."""
     try:
-        lines = file.read_text().splitlines()
+        lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ListenError(f"tokens {file}: {error}; give a text file that can be read") from error
     bound: dict[str, str] = {}
