@@ -14,7 +14,7 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 import aiohttp
@@ -23,6 +23,7 @@ import orjson
 from engine.sampler.openai.answers import (
     NotThere,
     WrongAddress,
+    WrongKey,
     not_the_api,
     refusal,
     without_key,
@@ -47,7 +48,9 @@ MAX_EMPTY_EVENTS = 20_000
 _FIRST_BYTES = 4096
 """Of a response that is no stream: enough to say what it is."""
 
-_STREAM_HEADS = (b"data:", b"event:", b"id:", b":", b"\xef\xbb\xbf")
+_MARK = b"\xef\xbb\xbf"
+"""A byte-order mark."""
+_STREAM_HEADS = (b"data:", b"event:", b"error:", b"id:", b"retry:", b":")
 
 OnDelta = Callable[[Delta, int], bool]
 """(delta, ns when its bytes were read) -> go on reading."""
@@ -92,10 +95,13 @@ class ApiClient:
 
     async def models(self) -> list[Model] | None:
         """What it serves; None where it does not list that. The errors of `stream` otherwise."""
-        for where in self._address.urls("/models"):
-            if (found := await self._models_at(where)) is not None:
-                return found
-        return None
+        first, *others = self._address.urls("/models")
+        found = await self._models_at(first)
+        for where in others if found is None else ():
+            # What answers at a guessed address may be anything.
+            with suppress(ServerUnreachable, ServerRefused, WireError):
+                found = await self._models_at(where)
+        return found
 
     async def _models_at(self, where: str) -> list[Model] | None:
         limit = aiohttp.ClientTimeout(total=MODELS_SECONDS, sock_connect=CONNECT_SECONDS)
@@ -130,12 +136,14 @@ class ApiClient:
         server is busy, WireError when it is malformed or an error, ServerRefused for a request that
         it does not take.
         """
-        first: NotThere | WrongAddress | None = None
+        first: NotThere | WrongAddress | WrongKey | None = None
         for where in self._address.urls(path):
             try:
                 await self._stream_at(where, path, body, on_delta, on_quiet, linger=linger)
             except (NotThere, WrongAddress) as error:
                 first = first or error
+            except WrongKey as error:
+                raise first or error from None  # a guessed address may be anybody's
             else:
                 return
         assert first is not None  # an address has a URL at least
@@ -169,7 +177,7 @@ class ApiClient:
                         proxy=self._proxy,
                     ) as response,
                 ):
-                    if response.status not in (200, 404, 405) and not _is_page(response):
+                    if response.status not in (200, 401, 403, 404, 405) and not _is_page(response):
                         self._address.found(where, path)
                     if response.status != 200:
                         self._check(where, response, await _start(response, MAX_ERROR_BYTES))
@@ -278,7 +286,7 @@ class _Reading:
         whole = response.content_type in ("application/json", "text/html")
         begun = False
         async for data in response.content.iter_any():
-            if not begun and (head := data.lstrip()):
+            if not begun and (head := data.removeprefix(_MARK).lstrip()):
                 begun = True
                 whole = head[:1] in b"{<[" or (whole and not head.startswith(_STREAM_HEADS))
                 if whole:
@@ -292,7 +300,7 @@ class _Reading:
 
     async def _read_whole(self, where: str, response: aiohttp.ClientResponse, start: bytes) -> None:
         body = start + await _start(response, MAX_ANSWER_BYTES - len(start))
-        if not body.lstrip().startswith((b"{", b"[")):
+        if not body.removeprefix(_MARK).lstrip().startswith((b"{", b"[")):
             raise not_the_api(where, response.headers, body[:_FIRST_BYTES])
         self._take([Event(body), Event(DONE)])
 

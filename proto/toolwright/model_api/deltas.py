@@ -214,10 +214,17 @@ def said(body: bytes) -> str:
     if isinstance(found, Mapping):
         named = _named_parameter(found)
         found = found.get("message") or found.get("msg") or found
-    line = " ".join(str(found)[: 4 * MOST_SAID].split())
+    line = " ".join(_shown(found)[: 4 * MOST_SAID].split())
     if named and named.split("'")[1] not in line:
         line = f"{line[: MOST_SAID - len(named)]}{named}"
     return line[:MOST_SAID]
+
+
+def _shown(found: Any) -> str:
+    try:
+        return str(found)
+    except RecursionError:  # JSON may be nested deeper than this process may print
+        return "an answer that is nested too deeply to be shown"
 
 
 def _named_parameter(error: Mapping[str, Any]) -> str:
@@ -350,7 +357,7 @@ def _calls(message: Mapping[str, Any], payload: bytes) -> tuple[CallPart, ...]:
     parts = found if isinstance(found, list) else [found] if found else []
     if isinstance(old := message.get("function_call"), Mapping) and not parts:
         parts = [{"index": 0, "function": old}]
-    return tuple(_call(part, payload) for part in parts)
+    return tuple(_call(part, payload) for part in parts if part is not None)
 
 
 def _call(part: Any, payload: bytes) -> CallPart:
@@ -376,12 +383,12 @@ def _call(part: Any, payload: bytes) -> CallPart:
 def _finish(found: Any) -> str:
     if isinstance(found, Mapping):
         found = found.get("type")
-    return found if isinstance(found, str) else ""
+    return found if isinstance(found, str) and found.lower() not in ("null", "none") else ""
 
 
 def _hint(choice: Mapping[str, Any]) -> Hint | None:
     """SGLang's `matched_stop`, else vLLM's `stop_reason`; a number or null is a token's."""
-    if not choice.get("finish_reason"):
+    if not _finish(choice.get("finish_reason")):
         return None
     for key in ("matched_stop", "stop_reason"):
         if key in choice:
@@ -409,11 +416,11 @@ def _error_of(error: Any, outer: Mapping[str, Any] | None = None) -> WireError:
         error = error["error"]
     if not isinstance(error, Mapping):
         code = _code(outer or {})
-        return WireError(str(error)[:1000], retryable=not _blames(code, ""))
+        return WireError(_shown(error)[:1000], retryable=not _blames(code, ""))
     message = error.get("message") or error.get("detail") or dict(error)
     kind = f"{error.get('type')} {error.get('code')}".lower()
     refused = _blames(_code(error) or _code(outer or {}), kind)
-    return WireError(f"{str(message)[:1000]}{_named_parameter(error)}", retryable=not refused)
+    return WireError(f"{_shown(message)[:1000]}{_named_parameter(error)}", retryable=not refused)
 
 
 def _code(error: Mapping[str, Any]) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from engine.errors import SamplerFailed
+from engine.sampler.openai.answers import EndpointUnusable
 from tests.support.openai_api import DONE, STREAM, Play, answer, api, chat, event, listed
 from tests.support.openai_talk import END, talk
 
@@ -37,10 +38,11 @@ def sse(*payloads: object) -> bytes:
         STREAM + event(delta={"content": "Yes."}, finish_reason="stop").replace(b"\n", b"\r"),
         b"".join((STREAM, b"\xef\xbb\xbf: hello\n\nevent: ping\ndata: {}\n\n", sse(WHOLE))),
         PLAIN + json.dumps(WHOLE).encode(),
+        PLAIN + b"\xef\xbb\xbf\n" + json.dumps(WHOLE).encode(),
         AS_JSON + event(delta={"content": "Yes."}, finish_reason="stop") + DONE,
         answer(200, {"choices": [{"message": {"content": "Yes."}}]}),
     ],
-    ids=range(10),
+    ids=range(11),
 )
 async def test_a_whole_answer_is_taken_at_once(stream: bytes) -> None:
     async with api(stream) as here, talk(here) as one:
@@ -149,3 +151,19 @@ async def test_a_proxy_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) ->
             async with talk(here, endpoints=("http://models.example/v1",)):
                 pass
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "guessed",
+    [
+        answer(401, {"error": "who are you"}),
+        answer(200, b"<html>the start page</html>", Content_Type="text/html"),
+        answer(404, b"not here either"),
+    ],
+)
+async def test_what_answers_at_a_guessed_address_hides_no_sentence(guessed: bytes) -> None:
+    missing = answer(404, {"error": {"message": "no model of that name"}})
+    async with api(missing, guessed) as here, talk(here) as one:
+        with pytest.raises(EndpointUnusable, match="no model of that name"):
+            await one.act()
+    assert len(here.asked) == 2
