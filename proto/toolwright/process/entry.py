@@ -43,14 +43,16 @@ def tasks() -> None:
 
 
 def bench() -> None:
-    _enter("bench", "bench.cli")
+    _enter("bench", "bench.cli", starts=("engine", "toolsvc"))
 
 
 def toolwright() -> None:
-    _enter("toolwright", "console.cli")
+    _enter("toolwright", "console.cli", starts=("engine", "learner", "toolsvc", "memory"))
 
 
-def _enter(program: str, module: str) -> None:
+def _enter(program: str, module: str, *, starts: tuple[str, ...] = ()) -> None:
+    """starts: packages of the programs that this one starts."""
+
     def leave(_number: int, _frame: object) -> NoReturn:
         os.write(sys.stderr.fileno(), f"{program}: interrupted before it began\n".encode())
         os._exit(INTERRUPTED)  # there is nothing to tidy, and imports swallow exceptions
@@ -59,9 +61,9 @@ def _enter(program: str, module: str) -> None:
     if ours:  # and not ignored, as behind a shell's &
         signal.signal(signal.SIGINT, leave)
     spare_loopback(os.environ)
-    package = module.partition(".")[0]
-    if found := in_the_way(package):
-        sys.exit(f"{program}: {hidden(package, found)}")
+    for package in (module.partition(".")[0], *starts):
+        if found := in_the_way(package):
+            sys.exit(f"{program}: {hidden(package, found)}")
     main = import_module(module).main
     if ours:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -82,14 +82,22 @@ def test_loopback_is_added_to_no_proxy(given: dict[str, str], spared: str | None
 
 
 @pytest.mark.quick
-@pytest.mark.parametrize("name", ["engine", "tasks", "memory", "bench"])
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("engine", "engine"), ("tasks", "tasks"), ("memory", "memory"), ("bench", "bench"),
+        ("toolwright", "engine"),
+    ],
+)  # fmt: skip
 @pytest.mark.parametrize("shape", ["{}.py", "{}/__init__.py", "{}/readme.txt"])
-def test_a_users_file_that_hides_a_package_is_named(tmp_path: Path, name: str, shape: str) -> None:
+def test_a_users_file_that_hides_a_package_is_named(
+    tmp_path: Path, command: str, name: str, shape: str
+) -> None:
     hiding = tmp_path / shape.format(name)
     hiding.parent.mkdir(exist_ok=True)
     hiding.write_text("raise RuntimeError('a stranger is imported')\n", encoding="utf-8")
-    program = f"import sys; sys.argv = [{name!r}, '--version']\n"
-    program += f"from toolwright.process import entry; entry.{name}()"
+    program = f"import sys; sys.argv = [{command!r}, '--version']\n"
+    program += f"from toolwright.process import entry; entry.{command}()"
     ended = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -102,5 +110,7 @@ def test_a_users_file_that_hides_a_package_is_named(tmp_path: Path, name: str, s
         assert (ended.returncode, ended.stderr) == (0, "")
         return
     assert ended.returncode == 1
-    assert ended.stderr.startswith(f"{name}: {hiding} hides Toolwright's package {name!r}: rename")
+    assert ended.stderr.startswith(
+        f"{command}: {hiding} hides Toolwright's package {name!r}: rename"
+    )
     assert len(ended.stderr.splitlines()) == 1
