@@ -19,6 +19,8 @@ _PLACES = {"read_text": 0, "write_text": 1, "TextIOWrapper": 1}
 """Methods, and the place of `encoding` among their positional arguments."""
 _NO_TEXT = ("av", "os", "tarfile", "zipfile")
 """Modules whose `open` opens something else than text."""
+_OF_BYTES = ("_printed",)
+"""Attributes of our own classes whose `open` opens bytes."""
 _TEMPORARY = ("NamedTemporaryFile", "TemporaryFile", "SpooledTemporaryFile")
 
 
@@ -74,7 +76,9 @@ def _without_arguments(tree: ast.AST) -> Iterator[ast.AST]:
             read = [node.iter]
         for one in read:
             bare = isinstance(one, ast.Call) and not one.args and not one.keywords
-            if bare and isinstance(one.func, ast.Attribute) and one.func.attr == "open":
+            if not bare or not isinstance(one.func, ast.Attribute) or one.func.attr != "open":
+                continue
+            if getattr(one.func.value, "attr", "") not in _OF_BYTES:
                 yield one
 
 
