@@ -69,7 +69,9 @@ def step(
         raise typer.Exit(1) from error
     Console(width=None if sys.stdout.isatty() else 120).print(table(rows), trajectories(rows))
     if json_file is not None:
-        json_file.write_text(json.dumps({"rows": [asdict(row) for row in rows]}, indent=1) + "\n")
+        json_file.write_text(
+            json.dumps({"rows": [asdict(row) for row in rows]}, indent=1) + "\n", encoding="utf-8"
+        )
 
 
 def row_of(run: Run, skip: int) -> Row:

@@ -8,6 +8,7 @@ folders that hold them, the rename, the folder of the new name.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -41,7 +42,17 @@ def rename_flushed(source: Path, target: Path) -> None:
 
 def write_flushed(path: Path, text: str) -> None:
     """Writes a file; the name itself is durable once its folder is flushed."""
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
+
+
+def oldest_first(newest: Path, others: Iterable[Path]) -> list[Path]:
+    """`others` in the order in which they were written. `newest` gets a time of change after all of
+    theirs, so the order holds also if the machine's clock was set back between two writes."""
+    times = {path: path.stat().st_mtime_ns for path in others}
+    latest = max(times.values(), default=0)
+    if newest.stat().st_mtime_ns <= latest:
+        os.utime(newest, ns=(latest + 1, latest + 1))
+    return sorted(times, key=times.__getitem__)

@@ -37,7 +37,7 @@ def only_learner(folder: Path) -> Iterator[str | None]:
     path = folder / FILE_NAME
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
+        file = path.open("a+", encoding="utf-8")
     except OSError as error:
         raise FolderError(
             f"{folder} cannot be written ({error.strerror}): give this user rights and room "
@@ -72,7 +72,7 @@ def _lock(file: IO[str], path: Path) -> str | None:
 
 def _holder(path: Path) -> str:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
         return f" (process {found['pid']} on {found['host']} since {found['since']})"
     except (OSError, ValueError, KeyError, TypeError):
         return ""

@@ -43,7 +43,7 @@ class MetricsLog:
 
     def __init__(self, folder: Path, name: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._lines = (folder / f"{name}.jsonl").open("a", buffering=1)
+        self._lines = (folder / f"{name}.jsonl").open("a", buffering=1, encoding="utf-8")
 
     def __enter__(self) -> MetricsLog:
         return self

@@ -78,7 +78,7 @@ async def _measure(load: Load, jitter: float, folder: Path, processes: Processes
     stop_id = write_policy(folder / "policy")
     sampler, tools, port = free_ports(3)
     text = recipe(load, folder=folder, sampler=sampler, tools=tools, engine=port)
-    (folder / "recipe.toml").write_text(text)
+    (folder / "recipe.toml").write_text(text, encoding="utf-8")
     await processes.start(
         _command(
             "sampler", "bench", "scripted-sampler", "--port", str(sampler), "--jitter",

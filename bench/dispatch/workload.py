@@ -65,9 +65,11 @@ def write_policy(folder: Path, stop: str = STOP) -> int:
         "eos_token": END,
         "chat_template": TEMPLATE,
     }
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
     size = tokenizer.get_vocab_size()
-    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "vocab_size": size}))
+    (folder / "config.json").write_text(
+        json.dumps({"model_type": "qwen3", "vocab_size": size}), encoding="utf-8"
+    )
     return int(tokenizer.get_vocab()[stop])
 
 

@@ -132,7 +132,7 @@ def main(kind: type[BareLoop] = BareLoop) -> None:
     async def play() -> dict[str, Any]:
         return await kind(Workload.read(Path(file)), url, int(places)).play()
 
-    Path(result).write_text(json.dumps(loop.run(play())))
+    Path(result).write_text(json.dumps(loop.run(play())), encoding="utf-8")
 
 
 if __name__ == "__main__":

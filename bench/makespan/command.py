@@ -142,7 +142,7 @@ def _many(
         typer.echo(line)
     _write(json_file, report.to_json())
     if html is not None:
-        html.write_text(page(report))
+        html.write_text(page(report), encoding="utf-8")
 
 
 def _numbers(text: str) -> list[int]:
@@ -185,7 +185,7 @@ def progress(text: str) -> None:
 
 def _write(file: Path | None, report: dict[str, object]) -> None:
     if file is not None:
-        file.write_text(json.dumps(report, indent=1))
+        file.write_text(json.dumps(report, indent=1), encoding="utf-8")
 
 
 def _stop(message: str, *, code: int) -> typer.Exit:

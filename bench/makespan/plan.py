@@ -100,11 +100,11 @@ class Workload:
         return [make_plan(self, number) for number in range(self.trajectories)]
 
     def write(self, file: Path) -> None:
-        file.write_text(json.dumps(asdict(self)))
+        file.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
     def read(cls, file: Path) -> Workload:
-        data = json.loads(file.read_text())
+        data = json.loads(file.read_text(encoding="utf-8"))
         return cls(**{**data, "mix": Mix.of(data["mix"])})
 
 

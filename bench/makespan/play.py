@@ -103,7 +103,7 @@ async def run_bare(
             )
         )
     )  # fmt: skip
-    figures: dict[str, Any] = json.loads(result.read_text())
+    figures: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
     figures["sampler_cpu_s"] = cpu_seconds([sampler.pid]) - before
     await processes.stop(sampler)
     figures["stamps"] = read_stamps(folder / STAMPS.format(0))
@@ -134,7 +134,7 @@ async def run_engine(
         metrics=metrics_port,
         places=places,
     )
-    (folder / "recipe.toml").write_text(text)
+    (folder / "recipe.toml").write_text(text, encoding="utf-8")
     playing = await start_samplers(workload, samplers, ports, folder, processes)
     tools = await processes.start(
         Command(
@@ -166,7 +166,7 @@ async def run_engine(
     except TimeoutError as error:
         raise NotReady(engine.failed(f"was not done after {limit:.0f} s")) from error
     cpu, threads = cpu_seconds([engine.pid]), thread_seconds(engine.pid)
-    began_ns, start_cpu_ns = admission(engine.log.read_text(errors="replace"))
+    began_ns, start_cpu_ns = admission(engine.log.read_text(errors="replace", encoding="utf-8"))
     lag, busy_lag = watch.lag_until(await watch.buckets()), watch.lag_until(watch.half_done)
     used = [cpu_seconds(others), cpu_seconds([tools.pid]), time.process_time()]
     peak = resident_peak(engine.pid)
@@ -321,7 +321,7 @@ async def _tell(port: int, workload: Workload, say: Say) -> None:
 
 
 def _begun(sampler: Running) -> int:
-    found = _BEGAN.findall(sampler.log.read_text(errors="replace"))
+    found = _BEGAN.findall(sampler.log.read_text(errors="replace", encoding="utf-8"))
     return int(found[-1]) if found else 0
 
 

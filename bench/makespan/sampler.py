@@ -69,7 +69,7 @@ class Stamps:
 
 def read_stamps(file: Path) -> list[Stamp]:
     """What a sampler wrote when it was stopped."""
-    rows = json.loads(file.read_text())
+    rows = json.loads(file.read_text(encoding="utf-8"))
     return [(number, turn, read, written) for number, turn, read, written in rows]
 
 
@@ -97,7 +97,7 @@ async def serve(workload: Workload, port: int) -> list[Stamp]:
 def main() -> None:
     file, port, stamps_file = sys.argv[1:]
     rows = loop.run(serve(Workload.read(Path(file)), int(port)))
-    Path(stamps_file).write_text(json.dumps(rows))
+    Path(stamps_file).write_text(json.dumps(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

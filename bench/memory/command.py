@@ -54,7 +54,7 @@ def memory(
         f"version {report.old_version_s:.2f} s; {report.megabytes:.0f} MB on disk"
     )
     if json_file is not None:
-        json_file.write_text(json.dumps(report.to_json(), indent=1))
+        json_file.write_text(json.dumps(report.to_json(), indent=1), encoding="utf-8")
 
 
 def table(report: Report) -> Table:

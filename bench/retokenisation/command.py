@@ -82,7 +82,7 @@ def retokenisation(
     for line in lines(found, norms):
         typer.echo(line)
     if json_file is not None:
-        json_file.write_text(json.dumps(report(found, norms), indent=1) + "\n")
+        json_file.write_text(json.dumps(report(found, norms), indent=1) + "\n", encoding="utf-8")
 
 
 def report(found: Sequence[Retokened], norms: Gradients | None) -> dict[str, Any]:

@@ -68,6 +68,6 @@ def rollouts(
     for text in lines(report):
         typer.echo(text)
     if json_file is not None:
-        json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n")
+        json_file.write_text(json.dumps(report.to_json(), indent=1) + "\n", encoding="utf-8")
     if html is not None:
-        html.write_text(page(report))
+        html.write_text(page(report), encoding="utf-8")

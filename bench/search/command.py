@@ -70,7 +70,7 @@ def search(
             f"{report.encoder.passage_cpu_ms:.1f} ms of CPU a passage of an index"
         )
     if json_file is not None:
-        json_file.write_text(json.dumps(report.to_json(), indent=1))
+        json_file.write_text(json.dumps(report.to_json(), indent=1), encoding="utf-8")
 
 
 def _cases(only: Sequence[str]) -> list[Case]:

@@ -81,7 +81,7 @@ def passages(count: int, seed: int) -> Iterator[tuple[str, str]]:
 def write_corpus(path: Path, count: int, seed: int) -> list[str]:
     """The corpus in Search-R1's layout; returns the texts, for the queries."""
     texts = []
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         for row, (title, text) in enumerate(passages(count, seed)):
             texts.append(text)
             line = {"id": str(row), "contents": f'"{title}"\n{text}'}

@@ -40,7 +40,7 @@ async def peak_beside(work: Coroutine[Any, Any, T]) -> tuple[T, int]:
 def private(pid: int) -> int:
     """Bytes of a process that no file stands behind; 0 for one that has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
     return 0

@@ -128,7 +128,7 @@ def tools(
     for text in verdicts(changes):
         screen.say(text)
     if json_file is not None:
-        json_file.write_text(json.dumps(found, indent=1) + "\n")
+        json_file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if html is not None:
         from bench.tools.reading.report import write_report  # needs Jinja
 

@@ -42,7 +42,7 @@ def view(
             typer.echo(f"bench: {error}", err=True)
             raise typer.Exit(1) from error
     if json_file is not None:
-        json_file.write_text(json.dumps(figures, indent=1) + "\n")
+        json_file.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 def _measured(home: Path, trajectories: int) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Served:
     @property
     def peak_memory(self) -> int:
         """The most bytes that the process has held."""
-        status = Path(f"/proc/{self.pid}/status").read_text()
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
         found = re.search(r"VmHWM:\s+(\d+) kB", status)
         return int(found[1]) * 1024 if found else self.memory
 

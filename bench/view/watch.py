@@ -88,7 +88,7 @@ def _growing(run: Path, made: MadeRun) -> Iterator[None]:
             made.grow(1)
             step, rest = divmod(made.groups, GROUPS_A_STEP)
             if not rest:
-                with (run / "learner.jsonl").open("a") as file:
+                with (run / "learner.jsonl").open("a", encoding="utf-8") as file:
                     file.write(json.dumps({"step": step, "reward": 0.5, "step_s": 6.4}) + "\n")
             due += GROUP / RATE
 

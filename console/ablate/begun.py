@@ -49,7 +49,7 @@ def note(rung: Rung) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         beside = file.with_suffix(".new")
-        beside.write_text(json.dumps(rung.learning, indent=1))
+        beside.write_text(json.dumps(rung.learning, indent=1), encoding="utf-8")
         beside.replace(file)
     except OSError as error:
         raise ConsoleError(

@@ -66,7 +66,9 @@ def install_sampler(
 
 def told(folder: Path) -> Iterator[str]:
     """What is fetched, where to, how long it takes."""
-    pins = re.findall(r"^[\w.-]+\s*==\s*\S+", (packaged(PINS)).read_text(), re.MULTILINE)
+    pins = re.findall(
+        r"^[\w.-]+\s*==\s*\S+", (packaged(PINS)).read_text(encoding="utf-8"), re.MULTILINE
+    )
     sglang = next(pin for pin in pins if pin.startswith("sglang=="))
     yield f"{sglang} with {len(pins) - 1} packages, as {packaged(PINS)} pins them"
     yield f"into {folder}: {DISK}, {TIME}"

@@ -138,7 +138,7 @@ def _alone(run: Path, name: str, deadline: float) -> Iterator[bool]:
     path = run / FOLDER / f"{name}.lock"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a")
+        file = path.open("a", encoding="utf-8")
     except OSError as error:
         _say(f"{name}: {path} cannot be written ({error.strerror}): give this user rights there")
         yield False

@@ -39,7 +39,7 @@ def making(run: Path, maker: Maker) -> Iterator[None]:
         _aside(maker)
     else:
         mark.parent.mkdir(parents=True, exist_ok=True)
-        mark.write_text(str(maker.makes))
+        mark.write_text(str(maker.makes), encoding="utf-8")
     maker.makes.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield
@@ -59,7 +59,7 @@ def _mark(run: Path, maker: Maker) -> Path:
 def _marks(run: Path, maker: Maker) -> bool:
     """Whether a start was making this very path."""
     mark = _mark(run, maker)
-    return mark.is_file() and mark.read_text(errors="replace") == str(maker.makes)
+    return mark.is_file() and mark.read_text(errors="replace", encoding="utf-8") == str(maker.makes)
 
 
 def _aside(maker: Maker) -> None:

@@ -64,7 +64,7 @@ def only_console(run: Path, taken: Callable[[Path, str], str] = taken_run) -> It
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
+        file = path.open("a+", encoding="utf-8")
     except OSError as error:
         raise ConsoleError(unwritable(run, error)) from error
     with file:
@@ -101,7 +101,7 @@ def _file_above(folder: Path) -> Path | None:
 
 def _holder(path: Path) -> str:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
         return f" (process {found['pid']} on {found['host']})"
     except (OSError, ValueError, KeyError, TypeError):
         return ""

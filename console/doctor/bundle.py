@@ -126,7 +126,11 @@ def _recipe(patient: Patient, clean: Redactor) -> Iterator[tuple[str, str, str]]
     assert patient.recipe is not None, "the caller looked"
     path = patient.recipe.path
     try:
-        yield "recipe.toml", "the recipe", clean.text(path.read_text(errors="replace")[:MOST_BYTES])
+        yield (
+            "recipe.toml",
+            "the recipe",
+            clean.text(path.read_text(errors="replace", encoding="utf-8")[:MOST_BYTES]),
+        )
         tables = read_layers(path).tables
     except (OSError, LayerError):
         return

@@ -111,7 +111,7 @@ def _cgroup_limit() -> int | None:
     """Bytes that a container may take; None where there is no such bound."""
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
-            word = Path(file).read_text().strip()
+            word = Path(file).read_text(encoding="utf-8").strip()
         except OSError:
             continue
         if word.isdecimal():

@@ -123,7 +123,7 @@ def _untested(names: set[str]) -> Iterator[Finding]:
 def pins(file: Path) -> dict[str, str]:
     """Package to version of a file of NAME==VERSION lines. OSError."""
     found = {}
-    for line in file.read_text().splitlines():
+    for line in file.read_text(encoding="utf-8").splitlines():
         name, equals, version = line.partition("#")[0].strip().partition("==")
         if equals:
             found[normal(name)] = version

@@ -64,7 +64,7 @@ def _locked() -> dict[int, int]:
     """Inode to process of every file that is locked on this machine."""
     held = {}
     try:
-        lines = Path("/proc/locks").read_text().splitlines()
+        lines = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
     except OSError:
         return {}
     for line in lines:
@@ -93,7 +93,7 @@ def _system(at: Path) -> Findings:
 def _file_system(at: Path) -> str:
     """The type of the mount that holds a folder; "" where the kernel does not tell."""
     try:
-        lines = Path("/proc/self/mounts").read_text().splitlines()
+        lines = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
     except OSError:
         return ""
     best, kind = "", ""
@@ -107,7 +107,11 @@ def _file_system(at: Path) -> str:
 def _target(link: Path) -> str:
     """What `latest` names, a link or a file with a name."""
     try:
-        return link.resolve().name if link.is_symlink() else link.read_text().strip()[:100]
+        return (
+            link.resolve().name
+            if link.is_symlink()
+            else link.read_text(encoding="utf-8").strip()[:100]
+        )
     except (OSError, ValueError):
         return "its newest checkpoint"
 

@@ -54,7 +54,7 @@ def sandbox(patient: Patient) -> Findings:
 def _namespaces() -> Iterator[Finding]:
     for file, (denies, mend) in _SWITCHES.items():
         try:
-            value = Path(file).read_text().strip()
+            value = Path(file).read_text(encoding="utf-8").strip()
         except OSError:
             continue
         if value == denies:

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from console.asked.ports import address_of, memory_of
 from console.doctor.types import Check, Finding, Findings, Patient, ok, problem, warning
 from console.machine.programs import ask, module
+from toolwright.process.sockets import folder_for_sockets
 from toolwright.recipe import Recipe
 from toolwright.recipe.shared_tables import Tool
 
@@ -60,7 +61,7 @@ async def services(patient: Patient) -> Findings:
 
 def _served(recipe: Recipe, name: str, table: Tool) -> Finding:
     """Whether what the engine will start does start: it serves, and ends at once."""
-    with TemporaryDirectory(prefix="toolwright-") as private:
+    with TemporaryDirectory(prefix="toolwright-", dir=folder_for_sockets()) as private:
         words = (*table.serve, "--until-eof", "--listen", f"unix:{private}/tools.sock")
         start = module("toolsvc.cli", "serve", *words)
         said = ask(start, seconds=START_S, folder=recipe.folder)

@@ -66,13 +66,13 @@ def proportional(pid: int) -> int:
     folder = Path("/proc") / str(pid)
     with suppress(PermissionError):
         try:
-            for line in (folder / "smaps_rollup").read_text().splitlines():
+            for line in (folder / "smaps_rollup").read_text(encoding="utf-8").splitlines():
                 if line.startswith("Pss:"):
                     return int(line.split()[1]) * 1024
         except (FileNotFoundError, ProcessLookupError):
             return 0
     with suppress(FileNotFoundError, ProcessLookupError):
-        _size, resident, shared, *_rest = (folder / "statm").read_text().split()
+        _size, resident, shared, *_rest = (folder / "statm").read_text(encoding="utf-8").split()
         return max(0, int(resident) - int(shared)) * _PAGE
     return 0
 
@@ -80,7 +80,7 @@ def proportional(pid: int) -> int:
 def resident_peak(pid: int) -> int:
     """Bytes: the largest RSS that a process has had; 0 for one that has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        for line in (Path("/proc") / str(pid) / "status").read_text().splitlines():
+        for line in (Path("/proc") / str(pid) / "status").read_text(encoding="utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
         return psutil.Process(pid).memory_info().rss  # a kernel that does not keep the peak

@@ -88,11 +88,15 @@ class TensorBoard:
 
 
 class _EventFile:
-    """A new file in `folder`; TensorBoard reads all of a folder, in the order of their names."""
+    """A new file in `folder`; TensorBoard reads all of a folder, in the order of their names, and
+    never goes back: a name's time is after those of the files before it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        head = f"events.out.tfevents.{int(time.time()):010d}.{socket.gethostname()}.{os.getpid()}"
+        before = (path.name.split(".")[3] for path in folder.glob("events.out.tfevents.*"))
+        latest = max((int(word) for word in before if word.isdecimal()), default=0)
+        now = max(int(time.time()), latest + 1)
+        head = f"events.out.tfevents.{now:010d}.{socket.gethostname()}.{os.getpid()}"
         numbers = (f"{head}.{number}" for number in range(1000))
         self._path = next(folder / name for name in numbers if not (folder / name).exists())
         self._records = RecordWriter(self._path.open("xb"))

@@ -39,7 +39,7 @@ class Memory:
         self.places: dict[str, int] = {}
         self.id = ""
         try:
-            found = json.loads(self._path.read_text())
+            found = json.loads(self._path.read_text(encoding="utf-8"))
             self.places = {str(k): int(v) for k, v in found["places"].items()}
             self.id = str(found["id"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -50,5 +50,5 @@ class Memory:
         """Replaces the file whole. OSError."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         new = self._path.with_suffix(".new")
-        new.write_text(json.dumps({"places": self.places, "id": self.id}))
+        new.write_text(json.dumps({"places": self.places, "id": self.id}), encoding="utf-8")
         os.replace(new, self._path)

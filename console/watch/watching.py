@@ -72,7 +72,8 @@ def last_words(ended: Ended, course: CourseRecord) -> str:
 
 
 def _rests(folder: Path) -> bool:
-    """No file of the run was written lately."""
+    """No file of the run was written lately. A file of the future was written before the clock was
+    set back."""
     files = [*folder.glob("*.jsonl"), *folder.glob("console/*"), *folder.glob("console/logs/*")]
     newest = max((file.stat().st_mtime for file in files if file.exists()), default=0.0)
-    return time.time() - newest > QUIET_S
+    return abs(time.time() - newest) > QUIET_S

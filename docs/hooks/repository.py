@@ -106,14 +106,15 @@ def page_of(path: str) -> str:
     """The text of a page: a README as it is, a folder as a list of its files, a file as a block."""
     file = ROOT / path
     if path.endswith(".md"):
-        return file.read_text()
+        return file.read_text(encoding="utf-8")
     if file.is_dir():
         inside = sorted(entry.name for entry in file.iterdir() if entry.is_file())
         return "\n".join(
             [f"# {path}/", "", *(f"- [{name}]({file.name}/{name})" for name in inside)]
         )
     language = {".py": "python", ".toml": "toml", ".yaml": "yaml", ".proto": "protobuf"}
-    return f"# {path}\n\n`````{language.get(file.suffix, 'text')}\n{file.read_text()}\n`````\n"
+    text = file.read_text(encoding="utf-8")
+    return f"# {path}\n\n`````{language.get(file.suffix, 'text')}\n{text}\n`````\n"
 
 
 def recipe_pages() -> list[str]:

@@ -78,7 +78,7 @@ def _write(output: Path, traces: Iterable[list[Span]], layout: Layout) -> int:
     beside = output.with_name(f".{output.name}.unfinished")
     count = 0
     try:
-        with beside.open("w") as file:
+        with beside.open("w", encoding="utf-8") as file:
             file.write(f'{{"{key}": [')
             for count, spans in enumerate(traces, 1):
                 file.write(",\n" if count > 1 else "\n")

@@ -20,7 +20,7 @@ LONGEST_VALUE = 300
 def log_to(file: Path) -> None:
     """Structured logs as JSON lines to `file`, warnings also to stderr as text."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    stream = _Patient(file.open("a", buffering=1))
+    stream = _Patient(file.open("a", buffering=1, encoding="utf-8"))
     structlog.configure(
         processors=[
             _name_the_trace,

@@ -28,6 +28,7 @@ import structlog
 
 from engine.errors import StartupError
 from engine.tools.printed import Printed
+from toolwright.process.sockets import folder_for_sockets
 from toolwright.recipe import Tool
 from toolwright.rpc.channel import backoff
 from toolwright.tracing.settings import ENDPOINT
@@ -62,7 +63,7 @@ class ToolProcess:
         self._table = table
         self._folder = folder
         self._printed = Printed(output)
-        self._private = TemporaryDirectory(prefix="toolwright-")
+        self._private = TemporaryDirectory(prefix="toolwright-", dir=folder_for_sockets())
         self._process: Process | None = None
         self._serving = asyncio.Event()
         self.address = f"unix:{self._private.name}/tools.sock"

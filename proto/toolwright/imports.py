@@ -12,6 +12,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from toolwright.process.own_packages import OURS, is_ours, sentence_for
+
 _PREFIX = "_toolwright_file_"
 _beside: dict[str, dict[str, ModuleType]] = {}
 """By folder of a loaded file: the modules that its files imported from that same folder."""
@@ -55,24 +57,27 @@ def load_file(file: Path) -> ModuleType:
         raise ImportPathError(f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    try:
-        with _at_home(str(file.parent)):
+    with _at_home(str(file.parent)):
+        try:
             spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise ImportPathError(f"{file} cannot be imported: {_in_words(error)}") from error
+        except (Exception, SystemExit) as error:
+            del sys.modules[name]
+            raise ImportPathError(f"{file} cannot be imported: {_in_words(error)}") from error
     return module
 
 
 @contextmanager
 def _at_home(folder: str) -> Iterator[None]:
-    """Imports find the folder's own files where another loaded file's folder has the same names."""
+    """Imports find the folder's own files, also if another loaded file's folder or Toolwright has
+    the same names."""
     own = _beside.setdefault(folder, {})
     here = {entry.name.removesuffix(".py") for entry in os.scandir(folder)}
+    hiding = {name for name in OURS if _hides(folder, name)}
     away = {
         name: module
         for name, module in sys.modules.items()
-        if name.partition(".")[0] in here and _home(name) not in ("", folder)
+        if (top := name.partition(".")[0]) in hiding
+        or (top in here and _home(name) not in ("", folder))
     }
     for name in away:
         del sys.modules[name]
@@ -84,7 +89,18 @@ def _at_home(folder: str) -> Iterator[None]:
     finally:
         sys.path.remove(folder)
         own.update({n: m for n, m in sys.modules.items() if _home(n) == folder})
+        for name in [name for name in sys.modules if name.partition(".")[0] in hiding]:
+            del sys.modules[name]
         sys.modules.update(away)
+
+
+def _hides(folder: str, name: str) -> bool:
+    """Whether the folder has a module of one of our names. Our own folder has ours."""
+    file = os.path.join(folder, f"{name}.py")
+    package = os.path.join(folder, name, "__init__.py")
+    return os.path.isfile(file) or (
+        os.path.isfile(package) and not is_ours(os.path.join(folder, name))
+    )
 
 
 def _home(name: str) -> str:
@@ -109,4 +125,6 @@ def _in_words(error: BaseException) -> str:
     """With file and line, where it is the file's own syntax."""
     if isinstance(error, SystemExit):
         return "it calls sys.exit; leave that to `if __name__ == '__main__'`"
+    if isinstance(error, ImportError) and (sentence := sentence_for(error)):
+        return sentence
     return f"SyntaxError: {error}" if isinstance(error, SyntaxError) else repr(error)

@@ -33,7 +33,7 @@ VALUES = range(10, 10_000)
 def conversations(seed: int) -> Iterator[Messages]:
     """Endless, from the questions of training."""
     draw = random.Random(seed)
-    with (HERE / "stock.csv").open() as file:
+    with (HERE / "stock.csv").open(encoding="utf-8") as file:
         stock = {row.pop("article"): row for row in csv.DictReader(file)}
     rows = [json.loads(line) for line in (HERE / "questions.jsonl").open()]
     asked = [Asked.read(row["question"], row["answer"], stock) for row in rows]

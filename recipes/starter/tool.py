@@ -11,7 +11,7 @@ from pathlib import Path
 
 from toolsvc import tool
 
-with Path(__file__).with_name("stock.csv").open() as file:
+with Path(__file__).with_name("stock.csv").open(encoding="utf-8") as file:
     STOCK = {row.pop("article"): row for row in csv.DictReader(file)}
 
 

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -25,7 +24,12 @@ from typing import Any, Self
 import aiohttp
 
 from tasks.errors import JudgeDown
+from toolwright.model_api.address import ApiAddress
+from toolwright.model_api.deltas import read_answer, said
+from toolwright.model_api.errors import WireError
+from toolwright.model_api.refused_keys import RefusedKeys
 from toolwright.reading.answers import last_box
+from toolwright.rpc.proxies import proxy_for, shown
 
 PROMPT = """\
 Grade one answer to one question.
@@ -50,6 +54,7 @@ MOST_REPLY = 1 << 20
 FIRST_PAUSE = 0.5
 """Seconds before the second try; each pause is twice the one before, up to LONGEST_PAUSE."""
 LONGEST_PAUSE = 30.0
+METHOD = "/chat/completions"
 _AGAIN = (408, 409, 425, 429)
 """And all from 500 on."""
 _PLACES = re.compile(r"\{(question|golds|answer)\}")
@@ -87,7 +92,9 @@ class OpinionJudge:
     ) -> None:
         """JudgeDown where the key is not there."""
         self.counts: Counter[str] = Counter()
-        self._address = endpoint.rstrip("/") + "/chat/completions"
+        self._address = ApiAddress(endpoint)
+        self._refused_keys = RefusedKeys()
+        self._proxy = proxy_for(endpoint)
         self._model = model
         self._headers = {}
         if key_variable:
@@ -151,35 +158,53 @@ class OpinionJudge:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
         self.counts["down"] += 1
-        raise JudgeDown(f"{self._address}, {self._tries} tries: {found}")
+        raise JudgeDown(f"{self._address.base}, {self._tries} tries: {found}")
 
-    async def _send(self, request: Any) -> tuple[bool, str]:
-        """(False, the reply) or (True, why to try again). JudgeDown where that is no use."""
-        if self._session is None:
-            raise RuntimeError("an OpinionJudge is asked inside of its `async with`")
+    async def _send(self, request: Mapping[str, Any]) -> tuple[bool, str]:
+        """(False, the reply) or (True, why to try again). Raises JudgeDown if no retry can help."""
+        while True:
+            sent = self._refused_keys.adapted(request)
+            try:
+                status, body = await self._post(sent)
+            except TimeoutError:
+                return True, f"no answer in {self._seconds:g} s{self._through()}"
+            except aiohttp.ClientError as error:
+                return True, f"{str(error) or type(error).__name__}{self._through()}"
+            words = said(body)
+            if status in _AGAIN or status >= 500:
+                return True, f"status {status}: {words}"
+            if status == 200:
+                break
+            if self._refused_keys.learn(words, sent) is None:
+                self.counts["down"] += 1
+                raise JudgeDown(f"{self._address.base} answered {status}: {words}")
         try:
-            async with self._session.post(self._address, json=request) as got:
+            return False, read_answer(body).text
+        except WireError as error:
+            self.counts["down"] += 1
+            raise JudgeDown(
+                f"{self._address.base} gave no chat completion ({error}): correct the base URL"
+            ) from error
+
+    async def _post(self, sent: Mapping[str, Any]) -> tuple[int, bytes]:
+        """(status, body) from the first URL that is not missing."""
+        if self._session is None:
+            raise RuntimeError("an OpinionJudge answers only inside its `async with`")
+        first: tuple[int, bytes] | None = None
+        for url in self._address.urls(METHOD):
+            async with self._session.post(url, json=sent, proxy=self._proxy) as got:
                 body = await got.content.read(MOST_REPLY)
                 while not got.content.at_eof() and len(body) < MOST_REPLY:
                     body += await got.content.read(MOST_REPLY - len(body))
-        except TimeoutError:
-            return True, f"no answer in {self._seconds:g} s"
-        except aiohttp.ClientError as error:
-            return True, str(error) or type(error).__name__
-        said = body[:300].decode(errors="replace")
-        if got.status in _AGAIN or got.status >= 500:
-            return True, f"status {got.status}: {said}"
-        if got.status != 200:
-            self.counts["down"] += 1
-            raise JudgeDown(f"{self._address} answered {got.status}: {said}")
-        try:
-            content = json.loads(body)["choices"][0]["message"]["content"]
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
-            self.counts["down"] += 1
-            raise JudgeDown(
-                f"{self._address} gave no chat completion: is it the base URL? {said}"
-            ) from error
-        return False, content if isinstance(content, str) else ""
+            if got.status not in (404, 405):
+                self._address.found(url, METHOD)
+                return got.status, body
+            first = first or (got.status, body)
+        assert first is not None  # an address has a URL at least
+        return first
+
+    def _through(self) -> str:
+        return f", through the proxy {shown(self._proxy)}" if self._proxy else ""
 
 
 def asked(template: str, question: str, golds: Sequence[str], answer: str) -> str:

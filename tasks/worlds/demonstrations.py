@@ -18,7 +18,7 @@ Messages = list[dict[str, str]]
 def write_conversations(path: Path, stream: Iterable[Messages], count: int) -> None:
     """Writes the first `count` of the stream; folders that are missing are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         for messages in islice(stream, count):
             file.write(json.dumps({"messages": messages}) + "\n")
 

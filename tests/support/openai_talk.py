@@ -34,7 +34,7 @@ class Talk:
         found = await self.pool.generate(
             key="t",
             token_ids=self.ids,
-            sampling=SamplingParams(temperature=0.0, top_p=1.0, **sampling),
+            sampling=SamplingParams(**{"temperature": 0.0, "top_p": 1.0, **sampling}),
             max_new_tokens=most,
             stops=self.stops,
             on_action=lambda _generated: None,

@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass, replace
 from http import HTTPStatus
 from typing import Any, Self
 
+import httpx2
 import openai
 import structlog
-from openai.types.chat import ChatCompletion
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from toolsvc.backends.budget import Budget, BudgetSpent
@@ -33,6 +33,11 @@ from toolsvc.backends.single_flight import SingleFlight
 from toolsvc.errors import BackendDown, BackendRefuses, StartError
 from toolsvc.plugin.tool import STRICT
 from toolsvc.plugin.waiting import waiting
+from toolwright.model_api.address import ApiAddress
+from toolwright.model_api.deltas import read_answer, said
+from toolwright.model_api.errors import WireError
+from toolwright.model_api.refused_keys import RefusedKeys
+from toolwright.rpc.proxies import proxy_for, shown
 
 __all__ = [
     "BudgetSpent",
@@ -43,6 +48,7 @@ __all__ = [
     "PromptTooLong",
 ]
 
+_METHOD = "/chat/completions"
 _TRY_AGAIN = (408, 409, 429)
 """And all from 500 on; the client has tried these as often as it may."""
 _TOO_LONG = re.compile(r"context[ _]length|too long|longer than|max_new_tokens. must be <=")
@@ -129,11 +135,18 @@ class ChatModel:
         self._options = options
         self._where = f"model {options.model} at {options.endpoint}"
         self._cache = cache
+        self._address = ApiAddress(options.endpoint)
+        self._refused_keys = RefusedKeys()
+        self._proxy = proxy_for(options.endpoint)
         self._client = openai.AsyncOpenAI(
             api_key=key,
-            base_url=options.endpoint,
+            base_url=self._address.base,
             timeout=options.timeout,
             max_retries=options.retries,
+            # The client's own reading of the environment would send loopback to a proxy.
+            http_client=openai.DefaultAsyncHttpxClient(
+                proxy=self._proxy, trust_env=self._proxy is not None
+            ),
         )
         self._budget = Budget(requests=options.budget_requests, tokens=options.budget_tokens)
         self._places = asyncio.Semaphore(options.parallel)
@@ -209,7 +222,7 @@ class ChatModel:
         async with self._places:
             self._budget.reserve(reserved)
             try:
-                made = _completion(await self._send(request))
+                made = self._completion(await self._send(request))
                 used = sum(asdict(made.usage).values())
             except (ChatModelDown, ChatModelRefused):
                 self._failed += 1
@@ -218,13 +231,14 @@ class ChatModel:
                 self._budget.settle(reserved, used)
         return made
 
-    async def _send(self, request: Mapping[str, Any]) -> object:
+    async def _send(self, request: Mapping[str, Any]) -> bytes:
+        """The body of an answer of status 200. A key that the endpoint refuses is left out."""
         where, options = self._where, self._options
         # The client bounds the time between two bytes alone, which an endpoint could stretch.
         longest = (options.retries + 1) * options.timeout + options.retries * _LONGEST_PAUSE
         try:
             async with asyncio.timeout(longest):
-                return await self._client.chat.completions.create(**request)
+                return await self._post(request)
         except TimeoutError:
             raise ChatModelDown(
                 f"{where} did not end an answer in {longest:g} s: raise its `timeout`"
@@ -234,16 +248,60 @@ class ChatModel:
                 f"{where} gave no answer in {options.timeout:g} s: raise its `timeout`"
             ) from error
         except openai.APIConnectionError as error:
-            raise ChatModelDown(f"{where}: {error.__cause__ or error}") from error
+            through = f", through the proxy {shown(self._proxy)}" if self._proxy else ""
+            raise ChatModelDown(f"{where}: {error.__cause__ or error}{through}") from error
         except openai.APIStatusError as error:
-            why = f"{where} answered {error.status_code}: {error.message}"
+            why = f"{where} answered {error.status_code}: {said(error.response.content)}"
             if error.status_code in _TRY_AGAIN or error.status_code >= 500:
                 raise ChatModelDown(why) from error
-            if too_long(error.status_code, error.message):
+            if too_long(error.status_code, said(error.response.content)):
                 raise PromptTooLong(why) from error
             raise ChatModelRefused(why) from error
         except (openai.OpenAIError, ValueError) as error:
             raise ChatModelRefused(f"{where} gave no chat completion: {error}") from error
+
+    async def _post(self, request: Mapping[str, Any]) -> bytes:
+        """Raises openai.OpenAIError. Each key is refused once at most, so the loop ends."""
+        while True:
+            sent = self._refused_keys.adapted(request)
+            try:
+                return await self._post_somewhere(sent)
+            except openai.APIStatusError as error:
+                key = self._refused_keys.learn(said(error.response.content), sent)
+                if error.status_code >= 500 or key is None:
+                    raise
+                log.warning("request_without", model=self._where, key=key)
+
+    async def _post_somewhere(self, sent: Mapping[str, Any]) -> bytes:
+        """From the first URL that is not missing."""
+        missing: openai.APIStatusError | None = None
+        for url in self._address.urls(_METHOD):
+            try:
+                got = await self._client.post(url, body=sent, cast_to=httpx2.Response)
+            except openai.APIStatusError as error:
+                if error.status_code not in (404, 405):
+                    self._address.found(url, _METHOD)
+                    raise
+                missing = missing or error
+            else:
+                self._address.found(url, _METHOD)
+                return got.content
+        assert missing is not None  # an address has a URL at least
+        raise missing
+
+    def _completion(self, body: bytes) -> Completion:
+        try:
+            found = read_answer(body)
+        except WireError as error:
+            raise ChatModelRefused(
+                f"{self._where} gave no chat completion ({error}): is its base URL right?"
+            ) from error
+        usage = found.usage
+        return Completion(
+            text=found.text,
+            cut=found.cut,
+            usage=Usage(prompt=usage.prompt_tokens or 0, completion=usage.completion_tokens or 0),
+        )
 
 
 def too_long(status: int, message: str) -> bool:
@@ -251,19 +309,4 @@ def too_long(status: int, message: str) -> bool:
     return status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or (
         status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
         and _TOO_LONG.search(message) is not None
-    )
-
-
-def _completion(answer: object) -> Completion:
-    """An endpoint that is none may answer anything, and the client checks nothing."""
-    if not (isinstance(answer, ChatCompletion) and answer.choices):
-        raise ChatModelRefused("the endpoint gave no chat completion: is its base URL right?")
-    usage = answer.usage
-    return Completion(
-        text=answer.choices[0].message.content or "",
-        cut=answer.choices[0].finish_reason == "length",
-        usage=Usage(
-            prompt=0 if usage is None else usage.prompt_tokens,
-            completion=0 if usage is None else usage.completion_tokens,
-        ),
     )

@@ -104,7 +104,7 @@ def _in_container() -> bool:
     if "container" in os.environ or os.path.exists("/run/.containerenv"):
         return True
     try:
-        with open("/proc/2/comm") as file:
+        with open("/proc/2/comm", encoding="utf-8") as file:
             return file.read().strip() != "kthreadd"
     except OSError:
         return True

@@ -27,6 +27,7 @@ from toolsvc.sandbox.jailed.walls import kernel, syscalls
 from toolsvc.sandbox.jailed.walls.confine import ENVIRONMENT
 from toolsvc.sandbox.pool import SandboxPool
 from toolsvc.sandbox.session import Ending, SandboxSession
+from toolwright.process.sockets import folder_for_sockets
 
 _LIMIT_SECONDS = 20.0
 _KEEP_BYTES = 256 * 1024
@@ -137,10 +138,12 @@ def _bait() -> Iterator[dict[str, Any]]:
     abstract = f"toolsvc-{secrets.token_hex(8)}"
     with contextlib.ExitStack() as stack:
         _sweep_old_bait()
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=_BAIT))
+        folder = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix=_BAIT, dir=folder_for_sockets())
+        )
         os.chmod(folder, 0o755)
         canary = os.path.join(folder, "canary")
-        with open(canary, "w") as file:
+        with open(canary, "w", encoding="utf-8") as file:
             file.write("canary")
         os.chmod(canary, 0o666)
         path_socket = os.path.join(folder, "socket")
@@ -166,7 +169,7 @@ def _bait() -> Iterator[dict[str, Any]]:
 
 def _sweep_old_bait() -> None:
     """What a service left that was killed during its self-test."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_BAIT}*"):
+    for path in Path(folder_for_sockets()).glob(f"{_BAIT}*"):
         with contextlib.suppress(OSError):
             status = path.lstat()
             if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _BAIT_SECONDS:

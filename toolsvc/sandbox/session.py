@@ -120,7 +120,7 @@ class SandboxSession:
     @property
     def pid_namespaces(self) -> int:
         """How many lie between the session's process and this one; 0 = it shares ours."""
-        with open(f"/proc/self/fdinfo/{self._pidfd}") as file:
+        with open(f"/proc/self/fdinfo/{self._pidfd}", encoding="utf-8") as file:
             for line in file:
                 if line.startswith("NSpid:"):
                     return len(line.split()) - 2

@@ -134,7 +134,7 @@ async def _announced(processes: Processes, running: Running) -> Server:
 
     async def look() -> None:
         while not found:
-            line = _SERVING.search(running.log.read_text(errors="replace"))
+            line = _SERVING.search(running.log.read_text(errors="replace", encoding="utf-8"))
             if line is not None:
                 found.append(Server(address=line[1], roots=(running.pid,)))
             else:

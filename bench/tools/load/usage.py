@@ -47,7 +47,9 @@ def thread_seconds(pid: int) -> list[float]:
     found: dict[int, float] = {}
     with suppress(FileNotFoundError, ProcessLookupError):
         for name in os.listdir(_PROC / str(pid) / "task"):
-            text = (_PROC / str(pid) / "task" / name / "stat").read_text(errors="replace")
+            text = (_PROC / str(pid) / "task" / name / "stat").read_text(
+                errors="replace", encoding="utf-8"
+            )
             fields = text.rpartition(")")[2].split()
             found[int(name)] = (int(fields[11]) + int(fields[12])) * _TICK_S
     main = found.pop(pid, None)
@@ -83,7 +85,7 @@ def _processes() -> Iterable[_Process]:
     for name in os.listdir(_PROC):
         if name.isdigit():
             with suppress(FileNotFoundError, ProcessLookupError):
-                text = (_PROC / name / "stat").read_text(errors="replace")
+                text = (_PROC / name / "stat").read_text(errors="replace", encoding="utf-8")
                 # The name of the program stands in brackets and may hold anything.
                 fields = text.rpartition(")")[2].split()
                 yield _Process(
@@ -102,5 +104,5 @@ def _cpu_clock(pid: int) -> float:
 
 def _resident(pid: int) -> int:
     with suppress(FileNotFoundError, ProcessLookupError):
-        return int((_PROC / str(pid) / "statm").read_text().split()[1]) * _PAGE
+        return int((_PROC / str(pid) / "statm").read_text(encoding="utf-8").split()[1]) * _PAGE
     return 0

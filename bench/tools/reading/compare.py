@@ -57,7 +57,7 @@ class Change:
 def read_report(file: Path) -> dict[str, Any]:
     """PlanError if the file is none of ours."""
     try:
-        report = json.loads(file.read_text())
+        report = json.loads(file.read_text(encoding="utf-8"))
         for row in report["rows"]:
             _key(row)
             row["rounds"][0]["floor"]

@@ -20,7 +20,7 @@ HEADROOM = 1.08  # of a plot, above its highest point
 
 
 def write_report(report: Report, changes: Sequence[Change], path: Path, *, published: bool) -> None:
-    path.write_text(render(report, changes, published=published))
+    path.write_text(render(report, changes, published=published), encoding="utf-8")
 
 
 def render(report: Report, changes: Sequence[Change], *, published: bool) -> str:

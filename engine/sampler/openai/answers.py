@@ -10,13 +10,11 @@ import email.utils
 import time
 from collections.abc import Mapping
 
-import orjson
-
 from engine.errors import EngineError
 from engine.sampler.wire.client import ServerRefused, ServerUnreachable
 from engine.sampler.wire.events import WireError
+from toolwright.model_api.deltas import MOST_SAID, said
 
-MOST_SAID = 300
 LEAST_OF_A_KEY = 8
 """Characters of a key that are worth hiding, where a sentence was cut inside it."""
 _MOST_BACKSLASHES = 4
@@ -63,8 +61,8 @@ def refusal(
     where: str, status: int, headers: Mapping[str, str], body: bytes, *, key_env: str, model: str
 ) -> Refusal:
     """The error for a response of another status than 200."""
-    said = _said(body)
-    told = f"{where} answered {status}{f': {said}' if said else ''}"
+    words = said(body)
+    told = f"{where} answered {status}{f': {words}' if words else ''}"
     if status == 402 or (status == 429 and b"insufficient_quota" in body):
         return NoCredit(
             f"{told}; top the account up: the same command goes on where this one ended"
@@ -89,8 +87,9 @@ def refusal(
         return WrongKey(f"{told}; {mend}")
     if status in (404, 405):
         return NotThere(
-            f"{told}; correct sampler.model (now {model!r}), sampler.api or sampler.endpoints: an "
-            "API's address ends in /v1, which the engine adds where it is missing"
+            f"{told}; correct sampler.model (now {model!r}), sampler.api or sampler.endpoints: the "
+            "engine adds /v1 to a path without a version, and uses an address that ends in "
+            "/chat/completions as it is"
         )
     return ServerRefused(told)
 
@@ -135,7 +134,7 @@ def not_the_api(where: str, headers: Mapping[str, str], body: bytes) -> WrongAdd
     if is_page(headers, body):
         return WrongAddress(_page(where))
     return WrongAddress(
-        f"{where} answers, and not as an OpenAI-compatible API does: {_said(body)!r}; correct "
+        f"{where} answers, and not as an OpenAI-compatible API does: {said(body)!r}; correct "
         "sampler.endpoints"
     )
 
@@ -145,21 +144,6 @@ def _page(where: str) -> str:
         f"{where} answers with a web page, not as an API: correct sampler.endpoints (an API's "
         "address often begins with api. and ends in /v1)"
     )
-
-
-def _said(body: bytes) -> str:
-    """The message in an answer, in one line."""
-    try:
-        found = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        found = body.decode(errors="replace")
-    if isinstance(found, list) and found:
-        found = found[0]
-    if isinstance(found, dict):
-        found = found.get("error") or found.get("message") or found.get("detail") or found
-    if isinstance(found, dict):
-        found = found.get("message") or found
-    return " ".join(str(found)[: 4 * MOST_SAID].split())[:MOST_SAID]
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

@@ -7,18 +7,16 @@ where it is; that is exact, so they are.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
 from engine.sampler.openai.messages import Conversation
+from toolwright.model_api.refused_keys import Body
 from toolwright.types import SamplingParams
 
 MOST_STOPS = 4
 """That OpenAI's API takes; the engine finds every stop itself."""
-
-Body = dict[str, Any]
 
 
 class Kind(StrEnum):
@@ -56,11 +54,6 @@ _CONTINUING: dict[Kind, Body] = {
     Kind.SGLANG: {"continue_final_message": True},
     Kind.VLLM: {"continue_final_message": True, "add_generation_prompt": False},
 }
-REPLACED = {"max_tokens": "max_completion_tokens"}
-"""Keys that some models take in chat under another name alone."""
-SPARED = ("stream_options", "seed")
-"""Keys that a server may refuse and that change nothing of what is measured; without a seed the
-same request may bring another text."""
 
 
 def completions_body(
@@ -100,6 +93,8 @@ def chat_body(
 
 
 def _common(sampling: SamplingParams, max_tokens: int, stop: Sequence[str], kind: Kind) -> Body:
+    """A temperature and a top_p of 1 are the API's defaults, and whole model families refuse them.
+    A server of one's own has other defaults, by its model's generation_config.json."""
     body: Body = {
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -108,9 +103,10 @@ def _common(sampling: SamplingParams, max_tokens: int, stop: Sequence[str], kind
     }
     if stop:
         body["stop"] = list(stop[:MOST_STOPS])
+    says = kind is not Kind.OTHER
     chosen = {
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
+        "temperature": sampling.temperature if says or sampling.temperature != 1 else None,
+        "top_p": sampling.top_p if says or sampling.top_p != 1 else None,
         "seed": sampling.seed,
         # Keys that the API does not name are sent only where they say something.
         "top_k": sampling.top_k if (sampling.top_k or -1) > 0 else None,
@@ -120,35 +116,3 @@ def _common(sampling: SamplingParams, max_tokens: int, stop: Sequence[str], kind
         else sampling.repetition_penalty,
     }
     return body | {name: value for name, value in chosen.items() if value is not None}
-
-
-def without(body: Body, refused: Sequence[str]) -> Body:
-    """The body for a server that has refused these of `REPLACED` and `SPARED`."""
-    left = {key: value for key, value in body.items() if key not in refused}
-    return left | {REPLACED[key]: body[key] for key in refused if key in REPLACED and key in body}
-
-
-def refused_key(told: str, body: Body) -> str | None:
-    """The key of `REPLACED` or `SPARED` that a refusal says the server does not take.
-
-    A refusal of a number names keys too: vLLM's of a prompt that is too long names `max_tokens`
-    and the other name. So a key is replaced only where it is said to be unsupported.
-    """
-    low = told.lower()
-    for key, other in REPLACED.items():
-        takes_other = "messages" in body and _names(told, other)
-        if key in body and takes_other and _names(told, key) and _UNSUPPORTED.search(low):
-            return key
-    return next((key for key in SPARED if key in body and _names(told, key)), None)
-
-
-_UNSUPPORTED = re.compile(r"unsupported|not supported|isn't supported")
-
-
-def _names(told: str, key: str) -> bool:
-    """`key` stands there as a word. One that is also English counts only in quotes: a model's name
-    may have it."""
-    word = re.escape(key)
-    if "_" in key:
-        return re.search(rf"(?<![\w-]){word}(?![\w-])", told) is not None
-    return re.search(rf"(?P<quote>['\"`]){word}(?P=quote)", told) is not None

@@ -14,19 +14,28 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from urllib.parse import urlsplit
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 
 import aiohttp
 import orjson
 
-from engine.sampler.openai.answers import not_the_api, refusal, without_key
-from engine.sampler.openai.body import Body
-from engine.sampler.openai.events import Delta, SseReader, read_delta
+from engine.sampler.openai.answers import (
+    NotThere,
+    WrongAddress,
+    WrongKey,
+    not_the_api,
+    refusal,
+    without_key,
+)
 from engine.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
-from engine.sampler.wire.events import DONE, WireError
+from engine.sampler.wire.events import WireError
 from engine.sampler.wire.stream import QUIET_SECONDS
+from toolwright.model_api.address import ApiAddress
+from toolwright.model_api.deltas import Delta, Halves, read_event
+from toolwright.model_api.event_stream import DONE, Event, EventReader
+from toolwright.model_api.refused_keys import Body
+from toolwright.rpc.proxies import proxy_for, shown
 
 CONNECT_SECONDS = 10.0
 MODELS_SECONDS = 20.0
@@ -38,6 +47,10 @@ MAX_EMPTY_EVENTS = 20_000
 """Events in a row without text; a server that queues sends comments, not events."""
 _FIRST_BYTES = 4096
 """Of a response that is no stream: enough to say what it is."""
+
+_MARK = b"\xef\xbb\xbf"
+"""A byte-order mark."""
+_STREAM_HEADS = (b"data:", b"event:", b"error:", b"id:", b"retry:", b":")
 
 OnDelta = Callable[[Delta, int], bool]
 """(delta, ns when its bytes were read) -> go on reading."""
@@ -54,15 +67,6 @@ class Model:
     longest: int | None
 
 
-def base_of(url: str) -> str:
-    """The address with the API's version, which most people leave out or write down as they like:
-    a path that names a version is taken as it is."""
-    url = url.rstrip("/")
-    parts = urlsplit(url).path.split("/")
-    versioned = any(part[:1] == "v" and part[1:2].isdigit() for part in parts)
-    return url if versioned else f"{url}/v1"
-
-
 class ApiClient:
     """HTTP to one endpoint. `session` is shared and closed by its owner; it must not decompress."""
 
@@ -76,7 +80,10 @@ class ApiClient:
         model: str,
         silence: float,
     ) -> None:
-        self.url = base_of(url)
+        self._address = ApiAddress(url)
+        self.url = self._address.base
+        """Name of the endpoint, as the recipe spells it with the API's version."""
+        self._proxy = proxy_for(url)
         self._session = session
         self._key = key
         self._key_env = key_env
@@ -88,11 +95,23 @@ class ApiClient:
 
     async def models(self) -> list[Model] | None:
         """What it serves; None where it does not list that. The errors of `stream` otherwise."""
-        where = f"{self.url}/models"
+        first, *others = self._address.urls("/models")
+        found = await self._models_at(first)
+        for where in others if found is None else ():
+            # What answers at a guessed address may be anything.
+            with suppress(ServerUnreachable, ServerRefused, WireError):
+                found = await self._models_at(where)
+        return found
+
+    async def _models_at(self, where: str) -> list[Model] | None:
         limit = aiohttp.ClientTimeout(total=MODELS_SECONDS, sock_connect=CONNECT_SECONDS)
         async with self._told(where):
             async with self._session.get(
-                where, headers=self._headers, timeout=limit, allow_redirects=False
+                where,
+                headers=self._headers,
+                timeout=limit,
+                allow_redirects=False,
+                proxy=self._proxy,
             ) as response:
                 body = await _start(response, MAX_ANSWER_BYTES)
                 if response.status in (404, 405, 501) and not _is_page(response):
@@ -117,7 +136,29 @@ class ApiClient:
         server is busy, WireError when it is malformed or an error, ServerRefused for a request that
         it does not take.
         """
-        where = f"{self.url}{path}"
+        first: NotThere | WrongAddress | WrongKey | None = None
+        for where in self._address.urls(path):
+            try:
+                await self._stream_at(where, path, body, on_delta, on_quiet, linger=linger)
+            except (NotThere, WrongAddress) as error:
+                first = first or error
+            except WrongKey as error:
+                raise first or error from None  # a guessed address may be anybody's
+            else:
+                return
+        assert first is not None  # an address has a URL at least
+        raise first
+
+    async def _stream_at(
+        self,
+        where: str,
+        path: str,
+        body: Body,
+        on_delta: OnDelta,
+        on_quiet: OnQuiet | None,
+        *,
+        linger: bool,
+    ) -> None:
         reading = _Reading(on_delta, on_quiet, self._silence, linger=linger)
         limit = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
         headers = {
@@ -133,14 +174,14 @@ class ApiClient:
                         headers=headers,
                         timeout=limit,
                         allow_redirects=False,
+                        proxy=self._proxy,
                     ) as response,
                 ):
+                    if response.status not in (200, 401, 403, 404, 405) and not _is_page(response):
+                        self._address.found(where, path)
                     if response.status != 200:
                         self._check(where, response, await _start(response, MAX_ERROR_BYTES))
-                    if response.content_type in ("application/json", "text/html"):
-                        await reading.read_whole(where, response)
-                    else:
-                        await reading.read(response)
+                    await reading.read(where, response)
             except TimeoutError as error:
                 if isinstance(error, aiohttp.ServerTimeoutError):  # of connecting, not of silence
                     raise
@@ -149,6 +190,7 @@ class ApiClient:
                 raise ServerSilent(f"{where}: silent for {self._silence:g} s") from error
             if not reading.over:
                 raise ServerUnreachable(f"{where}: the stream ended without a finish reason")
+            self._address.found(where, path)
 
     def _check(self, where: str, response: aiohttp.ClientResponse, body: bytes) -> None:
         if response.status != 200:
@@ -167,9 +209,9 @@ class ApiClient:
         try:
             yield
         except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
-            raise ServerUnreachable(self._clean(f"{where}: {_plainly(error)}")) from None
+            raise ServerUnreachable(self._clean(f"{where}: {self._plainly(error)}")) from None
         except TimeoutError:
-            raise ServerUnreachable(f"{where}: no answer in time") from None
+            raise ServerUnreachable(f"{where}: no answer in time{self._through()}") from None
         except (ServerUnreachable, ServerRefused, WireError) as error:
             told = str(error)
             named = told if told.startswith(where) else f"{where}: {told}"
@@ -178,6 +220,19 @@ class ApiClient:
             raise error from None
         except ValueError as error:  # what aiohttp says of a URL or header that cannot be sent
             raise ServerRefused(self._clean(f"{where}: {error}")) from None
+
+    def _plainly(self, error: Exception) -> str:
+        if isinstance(error, aiohttp.ClientHttpProxyError):
+            return f"the proxy answered {error.status}{self._through()}"
+        return f"{_plainly(error)}{self._through()}"
+
+    def _through(self) -> str:
+        if self._proxy is None:
+            return ""
+        return (
+            f", through the proxy {shown(self._proxy)} of the environment; add the host to "
+            "no_proxy if it is reached directly"
+        )
 
     def _clean(self, text: str) -> str:
         return without_key(text, self._key)
@@ -195,6 +250,8 @@ class _Reading:
         self._on_quiet = on_quiet
         self._silence = silence
         self._linger = linger
+        self._halves = Halves()
+        self._brought = False
         self._usage = False
         self._empty = 0
         self._loop = asyncio.get_running_loop()
@@ -222,27 +279,47 @@ class _Reading:
                 self._on_quiet(self._heard)
         self._look_at = self._loop.call_later(QUIET_SECONDS, self._look)
 
-    async def read(self, response: aiohttp.ClientResponse) -> None:
-        lines = SseReader()
+    async def read(self, where: str, response: aiohttp.ClientResponse) -> None:
+        """A stream of events, or one JSON object of a server that does not stream; the body decides
+        which, since some servers name another type. WrongAddress for anything else."""
+        events = EventReader()
+        whole = response.content_type in ("application/json", "text/html")
+        begun = False
         async for data in response.content.iter_any():
-            if self._take(lines.feed(data)):
+            if not begun and (head := data.removeprefix(_MARK).lstrip()):
+                begun = True
+                whole = head[:1] in b"{<[" or (whole and not head.startswith(_STREAM_HEADS))
+                if whole:
+                    await self._read_whole(where, response, data)
+                    return
+            if self._take(events.feed(data)):
                 return
-        self._take(lines.end())
+        if whole:
+            raise not_the_api(where, response.headers, b"")
+        self._take(events.end())
 
-    async def read_whole(self, where: str, response: aiohttp.ClientResponse) -> None:
-        """Of a server that does not stream: one JSON object. WrongAddress for anything else."""
-        body = await _start(response, MAX_ANSWER_BYTES)
-        if not body.lstrip().startswith(b"{"):
+    async def _read_whole(self, where: str, response: aiohttp.ClientResponse, start: bytes) -> None:
+        body = start + await _start(response, MAX_ANSWER_BYTES - len(start))
+        if not body.removeprefix(_MARK).lstrip().startswith((b"{", b"[")):
             raise not_the_api(where, response.headers, body[:_FIRST_BYTES])
-        self._take([body])
+        self._take([Event(body), Event(DONE)])
 
-    def _take(self, payloads: list[bytes]) -> bool:
+    def _take(self, events: list[Event]) -> bool:
         """True when nothing more is waited for."""
         read_ns = time.monotonic_ns()
-        for payload in payloads:
-            if payload == DONE:
+        for event in events:
+            if event.data == DONE:
+                if not self.over and self._brought:
+                    # The server says that the answer is whole, without a finish reason.
+                    self.over = True
+                    self._on_delta(
+                        Delta(text=self._halves.join("", last=True), finish="stop"), read_ns
+                    )
                 return self.over
-            delta = read_delta(payload)
+            delta = read_event(event)
+            text = self._halves.join(delta.text, last=bool(delta.finish))
+            delta = delta if text is delta.text else replace(delta, text=text)
+            self._brought |= delta.brings
             self._hear(delta)
             self._usage |= delta.usage is not None and bool(delta.finish or self.over)
             wanted = self._on_delta(delta, read_ns)
@@ -302,7 +379,7 @@ def _plainly(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return "no such host is known here"
     if isinstance(error, aiohttp.ClientConnectorSSLError):
-        return "it does not speak TLS; write http:// in sampler.endpoints"
+        return "it does not speak TLS (write http:// in sampler.endpoints)"
     if isinstance(error, aiohttp.ServerTimeoutError):
         return f"no connection within {CONNECT_SECONDS:g} s"
     if isinstance(error, aiohttp.ClientResponseError):

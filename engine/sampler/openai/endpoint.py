@@ -10,9 +10,10 @@ from typing import Any
 from engine.errors import StartupError
 from engine.sampler.openai.body import Kind
 from engine.sampler.openai.client import ApiClient, Model
-from engine.sampler.openai.events import Usage
 from engine.sampler.retry import Fault
 from engine.sampler.routing import FIRST_SUSPICION, LONGEST_SUSPICION
+from toolwright.model_api.deltas import Usage
+from toolwright.model_api.refused_keys import RefusedKeys
 
 MOST_ALIKE = 8
 """Refusals in the same words before anything succeeded. So many rows are lost at most; fewer would
@@ -36,8 +37,7 @@ class Endpoint:
         self.in_flight = 0
         self.served = False
         """A request succeeded: what it refuses later is no wrong address and no wrong key."""
-        self.refused_keys: set[str] = set()
-        """Keys of a body that it does not take."""
+        self.refused_keys = RefusedKeys()
         self.faults: Counter[Fault] = Counter()
         self.usage: Counter[str] = Counter()
         """Tokens as it told them, over requests whose usage came."""
@@ -113,7 +113,7 @@ class Endpoint:
         told = {
             name: value
             for name in ("prompt_tokens", "completion_tokens", "cached_tokens")
-            if usage is not None and (value := getattr(usage, name)) is not None and value >= 0
+            if usage is not None and (value := getattr(usage, name)) is not None
         }
         self.usage.update(told)
         self.usage["requests_told"] += bool(told)

@@ -36,10 +36,8 @@ from engine.sampler.openai.answers import (
     WrongAddress,
     WrongKey,
 )
-from engine.sampler.openai.body import refused_key, without
 from engine.sampler.openai.client import ApiClient
 from engine.sampler.openai.endpoint import MOST_ALIKE, Endpoint
-from engine.sampler.openai.events import Delta, Usage
 from engine.sampler.openai.messages import Span
 from engine.sampler.openai.request import Request, Requests
 from engine.sampler.openai.text import TextAction
@@ -50,6 +48,8 @@ from engine.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreac
 from engine.sampler.wire.events import WireError
 from engine.text.turns import CALL_TAGS, TurnCodec
 from engine.types import Codec, Generated, Images
+from toolwright.model_api.deltas import Delta, Usage
+from toolwright.model_api.refused_keys import Body
 from toolwright.recipe import Sampler as SamplerTable
 from toolwright.types import SamplingParams, WeightVersion
 
@@ -76,6 +76,8 @@ class _Asked:
     stops: StopTable
     waiting: Waiting
     retry: Retry
+    sent: Body = field(default_factory=dict)
+    """Body of the latest request, as it was sent."""
     refused: set[str] = field(default_factory=set)
 
 
@@ -137,7 +139,7 @@ class OpenAIPool:
         """Asks every endpoint what it serves. StartupError when one cannot be asked, or serves
         another model."""
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0), auto_decompress=False, trust_env=True
+            connector=aiohttp.TCPConnector(limit=0), auto_decompress=False
         )
         for url in self._table.endpoints:
             client = ApiClient(
@@ -284,10 +286,13 @@ class OpenAIPool:
             return wanted
 
         endpoint.in_flight += 1
+        asked.sent = endpoint.refused_keys.adapted(request.body)
+        if endpoint.refused_keys.keys:
+            action.remarks["left_out"] = sorted(endpoint.refused_keys.keys)
         try:
             await endpoint.client.stream(
                 request.path,
-                without(request.body, tuple(endpoint.refused_keys)),
+                asked.sent,
                 on_delta,
                 lambda since: asked.waiting.begin(Cause.QUIET, since),
                 linger=bool(request.stops),
@@ -333,8 +338,7 @@ class OpenAIPool:
             raise EndpointUnusable(cause) from error
         if misled:
             fault = Fault.MALFORMED  # it worked before: a gateway's moment
-        if fault is Fault.REFUSED and (key := self._spared(endpoint, asked, action, cause)):
-            endpoint.refused_keys.add(key)
+        if fault is Fault.REFUSED and (key := endpoint.refused_keys.learn(cause, asked.sent)):
             log.warning("request_without", endpoint=endpoint.name, key=key, error=cause)
             return 0.0
         news = fault is Fault.REFUSED or endpoint.failed()
@@ -363,12 +367,6 @@ class OpenAIPool:
         left = min((one.wait for one in self._able(asked)), default=0.0)
         asked.retry.waited(left)
         return left + decision.after
-
-    def _spared(
-        self, endpoint: Endpoint, asked: _Asked, action: TextAction, cause: str
-    ) -> str | None:
-        key = refused_key(cause, self._request_of(endpoint, action, asked).body)
-        return key if key not in endpoint.refused_keys else None
 
     def _able(self, asked: _Asked) -> list[Endpoint]:
         """Endpoints that have not refused it; all of them where each has."""

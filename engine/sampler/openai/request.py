@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import SamplerFailed
-from engine.sampler.openai.body import Body, chat_body, completions_body
+from engine.sampler.openai.body import chat_body, completions_body
 from engine.sampler.openai.endpoint import Endpoint
 from engine.sampler.openai.messages import Span, conversation, plain_text
 from engine.sampler.openai.text import TextAction
 from engine.sampler.stops import StopTable
 from engine.text.turns import TurnCodec
 from engine.types import Codec
+from toolwright.model_api.refused_keys import Body
 from toolwright.recipe import Sampler as SamplerTable
 from toolwright.types import SamplingParams
 

@@ -18,11 +18,12 @@ from math import nan
 from typing import Any, NamedTuple
 
 from engine.sampler.action import OnMark
-from engine.sampler.openai.events import CallPart, Hint
 from engine.sampler.stops import StopTable
 from engine.sampler.wire.events import WireError
 from engine.text.turn_end import foreign_end
 from engine.types import Generated, StopHit
+from toolwright.model_api.calls import Calls
+from toolwright.model_api.deltas import CallPart, Ending, Hint, ending_of
 from toolwright.reading.action_ends import Ends
 from toolwright.types import FinishKind, FinishReason, WeightVersion
 
@@ -78,8 +79,7 @@ class TextAction:
         self._marks = stops.marks if on_mark is not None else ()
         self._passing = (*self._marks, *stops.inner)
         self._window = max((len(one) for one in (*self._texts, *self._passing)), default=1) - 1
-        self._calls: dict[int, tuple[list[str], list[str]]] = {}
-        """By index: pieces of the name and of the arguments."""
+        self._calls = Calls()
         self._begin(text)
 
     def _begin(self, text: str) -> None:
@@ -128,7 +128,7 @@ class TextAction:
 
     def forget(self) -> None:
         """The action begins anew: the server cannot go on from what came."""
-        self._calls.clear()
+        self._calls = Calls()
         self._begin("")
 
     def feed(self, text: str, read_ns: int, *, unseen: int = 0) -> bool:
@@ -152,31 +152,30 @@ class TextAction:
         return True
 
     def add_calls(self, parts: Sequence[CallPart]) -> None:
-        """Pieces of tool calls that the server tells beside the text."""
-        for part in parts:
-            names, arguments = self._calls.setdefault(part.index, ([], []))
-            if part.name:
-                names.append(part.name)
-            if part.arguments:
-                arguments.append(part.arguments)
-            self._bytes += len(part.arguments) + len(part.name)
+        """Pieces of tool calls that the server sends beside the text. WireError for too many."""
+        self._calls.add(parts)
+        self._bytes += sum(len(part.arguments) + len(part.name) for part in parts)
 
     def end(self, finish: str, hint: Hint | None, read_ns: int, *, sent: Sequence[str]) -> None:
         """The server ended it with this word. sent: stops that it knew; one that it cut away is put
-        back. WireError for a word that no API has."""
+        back. WireError for a word that says that the answer is not whole."""
         if self.generated is not None:
             return
+        ending = ending_of(finish)
+        if ending is Ending.FAILED:
+            raise WireError(f"the stream ended with finish_reason {finish[:80]!r}")
         if self._calls and not self.feed(self._spelled_calls(), read_ns):
             return
-        if finish == "length":
-            self.generated = self._made(_LENGTH, read_ns=read_ns)
-        elif finish in ("stop", "tool_calls", "function_call", "eos_token", "stop_sequence"):
-            self._put_back(hint, sent, read_ns)
-        elif finish == "content_filter":
+        if ending is Ending.FILTERED:
             self.remarks["finish"] = finish
+        elif ending is Ending.UNKNOWN:  # any text of a stranger, so it is not recorded
+            self.remarks["finish"] = "unknown word"
+        if ending is Ending.LENGTH:
+            self.generated = self._made(_LENGTH, read_ns=read_ns)
+        elif ending is Ending.FILTERED:
             self.generated = self._made(FinishReason(kind=FinishKind.STOP), read_ns=read_ns)
         else:
-            raise WireError(f"the stream ended with finish_reason {finish[:80]!r}")
+            self._put_back(hint, sent, read_ns)
 
     def _put_back(self, hint: Hint | None, sent: Sequence[str], read_ns: int) -> None:
         """The stop that ended it and is not in the text: OpenAI's API cuts it away."""
@@ -283,10 +282,9 @@ class TextAction:
         """The calls as text, as a policy without a parser in its server writes them."""
         opened, closed = self._tags
         texts = []
-        for _, (names, arguments) in sorted(self._calls.items()):
-            spelled = json.dumps("".join(names), ensure_ascii=False)
-            given = "".join(arguments) or "{}"
-            texts.append(f'{opened}\n{{"name": {spelled}, "arguments": {given}}}\n{closed}')
+        for name, arguments in self._calls.whole():
+            spelled = json.dumps(name, ensure_ascii=False)
+            texts.append(f'{opened}\n{{"name": {spelled}, "arguments": {arguments}}}\n{closed}')
         return "".join(texts)
 
 

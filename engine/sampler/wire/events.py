@@ -22,9 +22,10 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from toolwright.model_api.errors import WireError as WireError
+from toolwright.model_api.event_stream import DONE as DONE
 from toolwright.types import FinishKind, FinishReason
 
-DONE = b"[DONE]"
 MAX_EVENT_BYTES = 16 * 2**20
 """The largest true event repeats a whole action with its log-probs, about 45 bytes a token: room
 for 370,000 tokens, more than any context that the engine serves."""
@@ -35,14 +36,6 @@ LOGPROB_TOLERANCE = 1e-3
 """Rounding lets a log-probability of 0 come out a little above it."""
 LEAST_LOGPROB = -1e4
 """A token drawn by its float32 probability has at least -104, by logits some hundred less."""
-
-
-class WireError(Exception):
-    """The server's answer is not what the wire promises, or is an error event."""
-
-    def __init__(self, message: str, *, retryable: bool = True) -> None:
-        super().__init__(message)
-        self.retryable = retryable
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -18,7 +18,7 @@ def first_policy(recipe: Recipe) -> Path:
     """The Hugging Face folder of step 0. RecipeError where a fork's file cannot be read."""
     file = recipe.run_folder / FILE_NAME
     try:
-        return Path(json.loads(file.read_text())["weights"])
+        return Path(json.loads(file.read_text(encoding="utf-8"))["weights"])
     except FileNotFoundError:
         return recipe.resolve(recipe.shared.policy.model)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -31,4 +31,4 @@ def leave_fork(recipe: Recipe, *, run: Path, version: str, weights: Path) -> Non
     """Writes down that the run begins with `weights`, version `version` of the run in `run`."""
     recipe.run_folder.mkdir(parents=True, exist_ok=True)
     said = {"run": str(run), "version": version, "weights": str(weights)}
-    (recipe.run_folder / FILE_NAME).write_text(json.dumps(said, indent=1) + "\n")
+    (recipe.run_folder / FILE_NAME).write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")

@@ -203,4 +203,4 @@ def _between(text: str, words: Sequence[str]) -> list[str]:
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(content, indent=2) + "\n")
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -19,6 +19,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from toolwright.process.own_packages import OURS, sentence_for
+
 PACKAGE = "toolwright"
 IMPORTED_AS = {
     "av": "av",
@@ -31,7 +33,6 @@ IMPORTED_AS = {
     "psycopg": "psycopg",
 }
 """Packages that are imported by another name than the one they are installed by."""
-OURS = ("toolwright", "engine", "learner", "toolsvc", "memory", "tasks", "console", "bench")
 
 
 class WholeDescriptions(TyperGroup):
@@ -89,8 +90,11 @@ def start(app: typer.Typer, program: str, extra: str) -> None:
     """Runs the command line. extra: the one that holds most of what the program imports."""
     try:
         app(prog_name=program)
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] in OURS:
+    except ImportError as error:
+        if sentence := sentence_for(error):
+            _end(f"{program}: {sentence}")
+        ours = (error.name or "").partition(".")[0] in OURS
+        if ours or not isinstance(error, ModuleNotFoundError):
             raise
         _end(f"{program}: {missing(error.name or '', extra)}")
 

@@ -31,7 +31,7 @@ def _sockets(port: int) -> Iterator[str]:
     """ "socket:[INODE]" of each that listens there, as /proc/PID/fd names it."""
     for table in ("tcp", "tcp6"):
         with suppress(OSError, IndexError, ValueError):
-            for line in (PROC / "net" / table).read_text().splitlines()[1:]:
+            for line in (PROC / "net" / table).read_text(encoding="utf-8").splitlines()[1:]:
                 _, local, _, state, *rest = line.split()
                 if state == LISTENS and int(local.rpartition(":")[2], 16) == port:
                     yield f"socket:[{rest[5]}]"

@@ -96,13 +96,13 @@ class Recipe:
         path, fragments = json.dumps(str(self.path)), json.dumps([*map(str, self.fragments)])
         head = f'{{"recipe": {path},\n"{EXTENDS}": {fragments},\n'
         text = f'{head}"shared": {both},\n"{process}": {own}}}\n'
-        (self.run_folder / f"{process}.resolved.json").write_text(text)
+        (self.run_folder / f"{process}.resolved.json").write_text(text, encoding="utf-8")
 
 
 def read_resolved(file: Path) -> Recipe:
     """The recipe that `write_resolved` left; the process's own table is in `raw`. RecipeError."""
     try:
-        found = json.loads(file.read_text())
+        found = json.loads(file.read_text(encoding="utf-8"))
         path, shared = Path(found["recipe"]), found["shared"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecipeError(

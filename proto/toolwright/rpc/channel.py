@@ -33,17 +33,16 @@ def open_channel(
     socket needs none. `identity`: the certificate that this client shows. `expected`: the name that
     the server's certificate must be for; "" = the address's host.
     """
+    chosen = options.channel_options(address)
     interceptors: Any = [kind(token) for kind in _BEARERS] if token else None
     if authority is None or options.is_unix(address):
-        return grpc.aio.insecure_channel(
-            address, options=options.CHANNEL, interceptors=interceptors
-        )
+        return grpc.aio.insecure_channel(address, options=chosen, interceptors=interceptors)
     named = (("grpc.ssl_target_name_override", expected),) if expected else ()
     shown = (None, None) if identity is None else (identity.key, identity.chain)
     return grpc.aio.secure_channel(
         address,
         grpc.ssl_channel_credentials(authority, *shown),
-        options=(*options.CHANNEL, *named),
+        options=(*chosen, *named),
         interceptors=interceptors,
     )
 

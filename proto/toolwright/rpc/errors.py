@@ -24,6 +24,7 @@ from grpc_status import rpc_status
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.options import TOKEN_VARIABLE
+from toolwright.rpc.proxies import grpc_hint
 
 Code = grpc.StatusCode
 
@@ -169,6 +170,8 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError
     except DecodeError:
         found = None
     details = readable(error.details() or "no details")
+    if error.code() is Code.UNAVAILABLE:
+        details += grpc_hint(details)
     if error.code() is Code.UNAUTHENTICATED:
         details += f"; give this process the {TOKEN_VARIABLE} that the server was started with"
     return found or TransportError(error.code(), details)
@@ -205,8 +208,12 @@ def readable(details: str) -> str:
     for pattern, sentence in _UNCONNECTED:
         if found := pattern.match(details[:LONGEST_DETAILS]):
             where, why = found.groups()
-            return sentence.format(where=_plain(where), why=why[0].lower() + why[1:])
+            return sentence.format(where=_plain(where), why=_uncapitalised(why))
     return details
+
+
+def _uncapitalised(why: str) -> str:
+    return why if why[:2].isupper() else why[0].lower() + why[1:]
 
 
 def _plain(where: str) -> str:

@@ -35,6 +35,8 @@ CHANNEL = (
 SERVER = (
     *CHANNEL[:2],
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    # CHANNEL pings an idle connection too. By default a server ends it after the third such ping.
+    ("grpc.keepalive_permit_without_calls", 1),
     # gRPC cancels requests once about a thousand wait to be handed on. Bursts of thousands of calls
     # are what these servers are for, and each call has a queue limit of its own.
     ("grpc.server.max_pending_requests", MOST_PENDING),
@@ -46,6 +48,11 @@ SERVER = (
 
 PROBED = (("grpc.max_receive_message_length", 4096), *SERVER[2:])
 """Where everybody may ask for health: a request holds the name of a service."""
+
+
+def channel_options(address: str) -> tuple[tuple[str, int], ...]:
+    """CHANNEL, and for an address on this machine no proxy of the environment."""
+    return (*CHANNEL, ("grpc.enable_http_proxy", 0)) if is_local(address) else CHANNEL
 
 
 def is_unix(address: str) -> bool:

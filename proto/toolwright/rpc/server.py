@@ -17,6 +17,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from toolwright.process.holder import holder_of
+from toolwright.process.sockets import path_fault
 from toolwright.rpc import options
 from toolwright.rpc.auth import Tokens
 from toolwright.rpc.errors import ListenError
@@ -114,6 +115,8 @@ def _bind_plain(server: Any, address: str) -> int:
 def cannot_listen(address: str) -> ListenError:
     port = address.rpartition(":")[2]
     who = holder_of(int(port)) if port.isdecimal() and not options.is_unix(address) else ""
+    if options.is_unix(address) and (fault := path_fault(address.partition(":")[2])):
+        return ListenError(f"cannot listen on {address}: {fault}")
     held = f"is in use by {who}" if who else "is in use or the address is not this machine's"
     return ListenError(
         f"cannot listen on {address}: the port {held}; stop what holds it or choose another address"

@@ -229,7 +229,7 @@ def _spec(tool: Json) -> ToolSpec:
 
 def _options() -> Json:
     """How the recipe's agent is spoken to."""
-    task = tomllib.loads((FOLDER / "recipe.toml").read_text())["task"]
+    task = tomllib.loads((FOLDER / "recipe.toml").read_text(encoding="utf-8"))["task"]
     options: Json = task["protocol_options"]
     return options
 

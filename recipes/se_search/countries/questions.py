@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     path = parser.parse_args(arguments).output
     lines = [json.dumps(one) + "\n" for one in atlas.passages(SPLIT)]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(lines))
+    path.write_text("".join(lines), encoding="utf-8")
     print(f"{len(lines)} passages: {path}")
 
 

@@ -157,3 +157,34 @@ async def test_the_budget_bounds_requests_and_tokens() -> None:
                 await ask(asked, max_tokens=30)
             await ask(asked, max_tokens=25)
         assert len(endpoint.requests) == 3
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("key", "message", "instead"),
+    [
+        ("max_tokens", "Unsupported parameter: 'max_tokens'", "max_completion_tokens"),
+        ("temperature", "Unsupported value: 'temperature' does not support 0", ""),
+    ],
+)
+async def test_a_key_that_the_endpoint_refuses_is_left_out(
+    key: str, message: str, instead: str
+) -> None:
+    async with chat_endpoint(lambda _: "4") as endpoint, model(endpoint) as asked:
+        endpoint.faults.append(fault(400, message))
+        assert await ask(asked) == "4"
+        assert await ask(asked) == "4"
+    assert [key in request for request in endpoint.requests] == [True, False, False]
+    assert not instead or endpoint.requests[-1][instead] == 20
+
+
+@pytest.mark.quick
+async def test_no_proxy_for_an_endpoint_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "localhost")
+    async with chat_endpoint(lambda _: "4") as endpoint, model(endpoint) as asked:
+        assert await ask(asked) == "4"
+    gone = ChatModelOptions(endpoint="http://models.example/v1", model="m", retries=0)
+    async with ChatModel(gone) as asked:
+        with pytest.raises(ChatModelDown, match=r"through the proxy http://127\.0\.0\.1:9"):
+            await ask(asked)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,22 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / COURSE).mkdir(parents=True)
     with pytest.raises(RecordBroken, match=r"course\.jsonl cannot be read \(.*rights"):
         read_course(tmp_path)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("boot", ["this", "another"])
+def test_a_process_is_known_although_the_clock_was_set_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, boot: str
+) -> None:
+    """psutil computes both times from the clock: an hour back, a process is an hour younger."""
+    course = "console.record.course"
+    monkeypatch.setattr(f"{course}._boot_id", lambda: "this")
+    monkeypatch.setattr(f"{course}.psutil.boot_time", lambda: 10_000.0)
+    with CourseLog(tmp_path) as log:
+        log.began(_began(space=f"{boot} pid:[1]"))
+        log.process(replace(ENGINE, created=10_500.0))
+    monkeypatch.setattr(f"{course}.psutil.boot_time", lambda: 6_400.0)
+    record = read_course(tmp_path)
+    shift = 3600.0 if boot == "this" else 0.0
+    assert record.starts[0].created == 1.5 - shift
+    assert record.processes[0].created == 10_500.0 - shift

@@ -197,21 +197,22 @@ def killed(run: Path, pid: int, created: float, host: str = "") -> None:
         log.stage("learn", "training")
 
 
-def rests(folder: Path) -> None:
+def rests(folder: Path, ago: float = 2 * watching.QUIET_S) -> None:
     """Nothing was written lately."""
-    then = time.time() - 2 * watching.QUIET_S
+    then = time.time() - ago
     for file in folder.rglob("*"):
         os.utime(file, (then, then))
 
 
+@pytest.mark.parametrize("ago", [2 * watching.QUIET_S, -3600.0])  # the clock was set back
 async def test_a_start_that_was_killed_is_over_once_its_files_rest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, until: Any
+    tmp_path: Path, until: Any, ago: float
 ) -> None:
     killed(tmp_path, os.getpid(), psutil.Process().create_time() - 100)  # the pid is another's now
     view = asyncio.create_task(watch(tmp_path, screen := quiet()))
     await until(lambda: screen.status.stage == "training")
     assert not view.done()
-    rests(tmp_path)
+    rests(tmp_path, ago)
     ended = await view
     assert ended.status == 1 and "killed" in ended.sentence
 

@@ -50,3 +50,16 @@ def test_a_file_that_is_written_flushed_is_on_the_disk_before_anything_follows(
     disk.write_flushed(tmp_path / "pointer", "step-1\n")
     assert order == ["pointer"]
     assert (tmp_path / "pointer").read_text() == "step-1\n"
+
+
+@pytest.mark.quick
+def test_age_is_the_order_of_writing_although_the_clock_was_set_back(tmp_path: Path) -> None:
+    """Folders are written one after the other, each by a clock that was set back once more."""
+    written: list[Path] = []
+    for number in range(4):
+        newest = tmp_path / str(number)
+        newest.mkdir()
+        past = (5 - number) * 10**18 // 4
+        os.utime(newest, ns=(past, past))
+        assert disk.oldest_first(newest, reversed(written)) == written
+        written.append(newest)

@@ -159,3 +159,43 @@ def test_a_key_that_is_not_there_is_told_of_at_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("JUDGE_KEY", raising=False)
     with pytest.raises(JudgeDown, match="JUDGE_KEY"):
         OpinionJudge("http://127.0.0.1:9", "judge", key_variable="JUDGE_KEY")
+
+
+def refuses(key: str, message: str) -> Callable[[int], web.Response]:
+    return lambda number: (
+        said("1")
+        if number
+        else web.json_response({"error": {"message": message, "param": key}}, status=400)
+    )
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("key", "message", "instead"),
+    [
+        ("max_tokens", "Unsupported parameter: 'max_tokens'", "max_completion_tokens"),
+        ("temperature", "'temperature' does not support 0 with this model", ""),
+    ],
+)
+async def test_a_key_that_the_judge_refuses_is_left_out(
+    key: str, message: str, instead: str
+) -> None:
+    async with (
+        endpoint(refuses(key, message)) as (address, got),
+        OpinionJudge(address, "judge") as judge,
+    ):
+        for _ in range(2):
+            assert (await judge.opinion("q", ["a"], "b")).score == 1
+    assert [key in request for request in got] == [True, False, False]
+    assert not instead or instead in got[-1]
+    assert judge.counts == {"asked": 2}
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("end", ["", "/v1", "/v1/chat/completions"])
+async def test_a_judge_is_found_by_any_spelling(end: str) -> None:
+    content = [{"type": "thinking", "thinking": "0?"}, {"type": "text", "text": "1"}]
+    async with endpoint(lambda _: said(content)) as (address, _):
+        base = address.removesuffix("/v1/")
+        async with OpinionJudge(base + end, "judge") as judge:
+            assert (await judge.opinion("q", ["a"], "b")).score == 1

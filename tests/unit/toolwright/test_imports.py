@@ -104,3 +104,38 @@ def test_a_file_that_failed_is_tried_again(tmp_path: Path) -> None:
         load_file(file)
     file.write_text("value = 1\n")
     assert load_file(file).value == 1
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("shape", ["tasks.py", "tasks/__init__.py"])
+def test_a_neighbour_with_the_name_of_our_package_wins(tmp_path: Path, shape: str) -> None:
+    import tasks.errors
+
+    file = tmp_path / shape
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("def grade():\n    return 7\n", encoding="utf-8")
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.py").write_text("import tasks\nvalue = tasks.grade()\n", "utf-8")
+    first, second = (load_file(tmp_path / f"{name}.py") for name in ("first", "second"))
+    assert (first.value, second.value) == (7, 7)
+    assert first.tasks is second.tasks
+    assert sys.modules["tasks"] is tasks
+    assert load_object("tasks.errors:TaskFault", tmp_path) is tasks.errors.TaskFault
+
+
+@pytest.mark.quick
+def test_a_folder_of_data_with_that_name_hides_nothing(tmp_path: Path) -> None:
+    import tasks
+
+    (tmp_path / "tasks").mkdir()
+    (tmp_path / "r.py").write_text("import tasks\n", encoding="utf-8")
+    assert load_file(tmp_path / "r.py").tasks is tasks
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("line", ["import tasks.errors", "from tasks import errors"])
+def test_a_neighbour_that_is_in_the_way_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "tasks.py").write_text("", encoding="utf-8")
+    (tmp_path / "r.py").write_text(f"{line}\n", encoding="utf-8")
+    with pytest.raises(ImportPathError, match=r"tasks\.py hides Toolwright's package 'tasks'"):
+        load_file(tmp_path / "r.py")

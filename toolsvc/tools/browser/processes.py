@@ -50,7 +50,7 @@ def effort(pid: int) -> Effort:
 def read_status(pid: int) -> dict[str, str]:
     """The fields of /proc/PID/status; {} once it is gone."""
     try:
-        text = Path(f"/proc/{pid}/status").read_text()
+        text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):
         return {}
     return {

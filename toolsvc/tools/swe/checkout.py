@@ -83,7 +83,7 @@ class Checkouts:
     async def _make(self, source: Path, name: str, commit: str) -> list[Entry]:
         with TemporaryDirectory(prefix="checkout-") as folder:
             work = Path(folder)
-            (work / "config").write_text(_CONFIG)
+            (work / "config").write_text(_CONFIG, encoding="utf-8")
             try:
                 async with asyncio.timeout(_SECONDS):
                     tree = await _check_out(source, commit, work)

@@ -207,7 +207,7 @@ def write_corpus(path: Path) -> int:
     """Writes the passages as JSON lines; returns how many there are."""
     lines = [json.dumps(one) + "\n" for one in passages(lands())]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(lines))
+    path.write_text("".join(lines), encoding="utf-8")
     return len(lines)
 
 

@@ -60,7 +60,7 @@ def write_verification(folder: Path, problem: Problem, more: Iterable[File] = ()
         "pass_to_pass": problem.pass_to_pass,
     }
     lines = [f"{key} = {json.dumps(value)}\n" for key, value in settings.items()]
-    (folder / "verification.toml").write_text("".join(lines))
+    (folder / "verification.toml").write_text("".join(lines), encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

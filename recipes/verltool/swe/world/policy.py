@@ -42,8 +42,10 @@ def write(folder: Path, *, seed: int) -> None:
         ("config.json", "max_position_embeddings"),
         ("tokenizer_config.json", "model_max_length"),
     ):
-        settings = json.loads((folder / file).read_text())
-        (folder / file).write_text(json.dumps({**settings, key: CONTEXT}, indent=2) + "\n")
+        settings = json.loads((folder / file).read_text(encoding="utf-8"))
+        (folder / file).write_text(
+            json.dumps({**settings, key: CONTEXT}, indent=2) + "\n", encoding="utf-8"
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

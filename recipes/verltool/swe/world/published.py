@@ -43,7 +43,7 @@ def fetch(folder: Path) -> None:
     """The wheels, into `folder`. CannotFetch."""
     wanted = folder / "wanted.txt"
     for one, sha in WHEELS.items():  # one by one: no resolver takes two versions of a project
-        wanted.write_text(f"{one} --hash=sha256:{sha}\n")
+        wanted.write_text(f"{one} --hash=sha256:{sha}\n", encoding="utf-8")
         words = ("download", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes")
         command = [sys.executable, "-m", "pip", *words, "--dest", str(folder), "-r", str(wanted)]
         try:

@@ -139,7 +139,7 @@ def write_words(folder: Path) -> None:
         "video_token_id": video,
     }
     for name, content in (("config", config), ("preprocessor_config", PROCESSOR)):
-        (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n")
+        (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

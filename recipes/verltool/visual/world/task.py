@@ -100,7 +100,7 @@ def write(file: Path, split: Split, *, seed: int, count: int) -> None:
     """Writes rows and pictures."""
     pictures = file.with_suffix("")
     pictures.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as rows:
+    with file.open("w", encoding="utf-8") as rows:
         for number, question in enumerate(islice(questions(split, seed), count)):
             picture = pictures / f"{number}.png"
             picture.write_bytes(draw(question.scene))

@@ -17,8 +17,6 @@ from engine.sampler.openai.answers import (
     WrongKey,
     refusal,
 )
-from engine.sampler.openai.body import refused_key, without
-from engine.sampler.openai.client import base_of
 from engine.sampler.wire.client import ServerRefused
 from engine.sampler.wire.events import WireError
 
@@ -88,60 +86,3 @@ def test_retry_after_may_be_a_date() -> None:
     assert 20 < found.seconds <= 30
     assert isinstance(refused(429), Later)
     assert not isinstance(refused(503), Later)
-
-
-@pytest.mark.parametrize(
-    ("url", "base"),
-    [
-        ("http://h:1", "http://h:1/v1"),
-        ("http://h:1/", "http://h:1/v1"),
-        ("http://h/v1/", "http://h/v1"),
-        ("https://h/api", "https://h/api/v1"),
-        ("https://h/v1beta/openai/", "https://h/v1beta/openai"),
-        ("https://vllm.h/vault", "https://vllm.h/vault/v1"),
-    ],
-)
-def test_the_version_of_an_address(url: str, base: str) -> None:
-    assert base_of(url) == base
-
-
-def test_a_key_that_changes_nothing_is_left_out_once_it_is_refused() -> None:
-    body = {"model": "m", "messages": [], "max_tokens": 7, "seed": 1, "temperature": 0.5}
-    told = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
-    assert refused_key(told, body) == "max_tokens"
-    mended = without(body, ["max_tokens"])
-    assert mended == {
-        "model": "m", "messages": [], "max_completion_tokens": 7, "seed": 1, "temperature": 0.5,
-    }  # fmt: skip
-    assert refused_key("'temperature' does not support 0.5", body) is None
-    assert refused_key("no such key: stream_options", body) is None
-
-
-TOO_LONG = (
-    "'max_tokens' or 'max_completion_tokens' is too large: 512. This model's maximum context "
-    "length is 8192 tokens and your request has 7900 input tokens (512 > 8192 - 7900)."
-)
-
-
-@pytest.mark.parametrize(
-    ("told", "key"),
-    [
-        (TOO_LONG, None),
-        ("max_tokens is too large: 512", None),
-        ("model my-seed-7b is overloaded", None),
-        ("the model bytedance/seed-oss takes no images", None),
-        ("my_stream_options is unknown", None),
-        ("Unknown parameter: 'seed'.", "seed"),
-        ('json: unknown field "seed"', "seed"),
-        ("unknown field stream_options", "stream_options"),
-        ("'max_tokens' is not supported; use 'max_completion_tokens'", "max_tokens"),
-    ],
-)
-def test_only_a_key_that_is_not_taken_is_given_up(told: str, key: str | None) -> None:
-    body = {"messages": [], "max_tokens": 512, "seed": 1, "stream_options": {}}
-    assert refused_key(told, body) == key
-
-
-def test_completions_have_one_name_for_the_length() -> None:
-    told = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
-    assert refused_key(told, {"prompt": "x", "max_tokens": 7}) is None

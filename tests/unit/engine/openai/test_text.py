@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.sampler.openai.events import CallPart, Hint
 from engine.sampler.openai.text import (
     LEAST_BYTES,
     MOST_BYTES_A_TOKEN,
@@ -21,6 +20,7 @@ from engine.sampler.stops import StopTable
 from engine.sampler.wire.events import WireError
 from engine.text.turns import PackedBytes, TurnCodec
 from engine.types import Generated, StopHit
+from toolwright.model_api.deltas import CallPart, Hint
 from toolwright.types import FinishKind, WeightVersion
 
 CODEC = TurnCodec(PackedBytes())
@@ -183,16 +183,16 @@ def test_a_server_that_never_ends_is_left() -> None:
 def test_calls_beside_the_text_become_text() -> None:
     one = action()
     one.feed("Let me look.", 1)
-    one.add_calls([CallPart(index=1, name="b", arguments="{}")])
-    one.add_calls([CallPart(index=0, name='a"', arguments='{"x"')])
-    one.add_calls([CallPart(index=0, name="", arguments=": 1}")])
+    one.add_calls([CallPart(index=1, id="", name="b", arguments="{}")])
+    one.add_calls([CallPart(index=0, id="", name='a"', arguments='{"x"')])
+    one.add_calls([CallPart(index=0, id="", name="", arguments=": 1}")])
     one.end("tool_calls", None, 1, sent=())
     assert said(one) == (
         'Let me look.<tool_call>\n{"name": "a\\"", "arguments": {"x": 1}}\n</tool_call>'
         f'<tool_call>\n{{"name": "b", "arguments": {{}}}}\n</tool_call>{END}'
     )
     first = action("</tool_call>")
-    first.add_calls([CallPart(index=0, name="a", arguments="")])
+    first.add_calls([CallPart(index=0, id="", name="a", arguments="")])
     first.end("tool_calls", None, 1, sent=())
     assert made(first).stop == "</tool_call>"
     assert said(first) == '<tool_call>\n{"name": "a", "arguments": {}}\n</tool_call>'
@@ -224,14 +224,6 @@ def test_marks_of_an_action_are_bounded() -> None:
         one.feed("a</m>", 1)
     assert len(told) == MOST_MARKS
     assert one.text == "a</m>" * (2 * MOST_MARKS)
-
-
-def test_a_name_in_many_pieces_is_joined_once() -> None:
-    one = action(most=100_000)
-    for _ in range(1000):
-        one.add_calls([CallPart(index=0, name="ab", arguments="")])
-    one.end("tool_calls", None, 1, sent=())
-    assert f'"name": "{"ab" * 1000}", "arguments": {{}}' in said(one)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,169 @@
+"""The pool against servers that are OpenAI-compatible in their own way."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from engine.errors import SamplerFailed
+from engine.sampler.openai.answers import EndpointUnusable
+from tests.support.openai_api import DONE, STREAM, Play, answer, api, chat, event, listed
+from tests.support.openai_talk import END, talk
+
+pytestmark = pytest.mark.quick
+PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+AS_JSON = PLAIN.replace(b"text/plain", b"application/json")
+WHOLE = {"choices": [{"message": {"content": "Yes."}, "finish_reason": "stop"}]}
+CALL = {"id": "a", "function": {"name": "one", "arguments": "{}"}}
+
+
+def error(message: str, **more: Any) -> bytes:
+    return answer(400, {"error": {"message": message, **more}})
+
+
+def sse(*payloads: object) -> bytes:
+    return b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in payloads)
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        STREAM + sse({"choices": [{"delta": {"content": "Yes."}}]}) + DONE,
+        STREAM + event(delta={"content": "Yes."}, finish_reason="a word of next year") + DONE,
+        STREAM + event(delta={"content": "Yes."}, finish_reason="end_turn"),
+        STREAM + event(delta={"content": [{"type": "text", "text": "Yes."}]}, finish_reason="stop"),
+        STREAM + sse({**WHOLE, "usage": {"prompt_tokens": "many"}}),
+        STREAM + event(delta={"content": "Yes."}, finish_reason="stop").replace(b"\n", b"\r"),
+        b"".join((STREAM, b"\xef\xbb\xbf: hello\n\nevent: ping\ndata: {}\n\n", sse(WHOLE))),
+        PLAIN + json.dumps(WHOLE).encode(),
+        PLAIN + b"\xef\xbb\xbf\n" + json.dumps(WHOLE).encode(),
+        AS_JSON + event(delta={"content": "Yes."}, finish_reason="stop") + DONE,
+        answer(200, {"choices": [{"message": {"content": "Yes."}}]}),
+    ],
+    ids=range(11),
+)
+async def test_a_whole_answer_is_taken_at_once(stream: bytes) -> None:
+    async with api(stream) as here, talk(here) as one:
+        assert await one.say() == "Yes." + END
+    assert len(here.asked) == 1, "a second request is billed again"
+
+
+async def test_halves_of_a_character_in_two_events() -> None:
+    halves = (event(delta={"content": half}) for half in ("a\ud83d", "\ude00"))
+    stream = STREAM + b"".join(halves) + event(delta={}, finish_reason="stop")
+    async with api(stream) as here, talk(here) as one:
+        assert await one.say() == "a\U0001f600" + END
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [[{**CALL, "index": 0}], [{**CALL, "index": 0, "id": "b"}]],
+        [[CALL], [{**CALL, "id": "b"}]],
+        [[CALL, {**CALL, "id": "b"}]],
+        [CALL, {**CALL, "id": "b"}],
+    ],
+)
+async def test_two_calls_stay_two(calls: list[Any]) -> None:
+    stream = b"".join(event(delta={"tool_calls": one}) for one in calls)
+    ended = event(delta={}, finish_reason="tool_calls")
+    async with api(STREAM + stream + ended + DONE) as here, talk(here) as one:
+        assert (await one.say()).count('{"name": "one", "arguments": {}}') == 2
+
+
+async def test_an_error_in_a_field_of_its_own_is_quoted_and_not_retried() -> None:
+    stream = STREAM + b'error: {"code": 400, "message": "larger than the slot"}\n\n' + DONE
+    async with api(stream) as here, talk(here) as one:
+        with pytest.raises(SamplerFailed, match="larger than the slot") as raised:
+            await one.act()
+    assert raised.value.permanent
+    assert len(here.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("refusals", "left"),
+    [
+        ([error("`temperature` and `top_p` cannot both be specified")], {"temperature"}),
+        ([error("not taken", param="top_p", code="unsupported_parameter")], {"temperature"}),
+        ([error("'temperature' does not support 0.5 with this model")], {"top_p"}),
+        ([error("'top_p' is not supported"), error("'temperature' is not supported")], set()),
+    ],
+)
+async def test_a_key_that_a_server_refuses_is_left_out(
+    refusals: list[bytes], left: set[str]
+) -> None:
+    async with api(*refusals, chat("Yes.")) as here, talk(here) as one:
+        found = await one.act(temperature=0.5, top_p=0.9)
+        one.observe("after the end of a turn")
+        await one.act(temperature=0.5, top_p=0.9)
+    assert len(here.asked) == len(refusals) + 2
+    for asked in here.asked[-2:]:
+        assert {"temperature", "top_p"} & set(asked.body) == left
+    assert found.remarks["left_out"] == sorted({"temperature", "top_p"} - left)
+
+
+@pytest.mark.parametrize(
+    ("owned_by", "sent"), [("someone", set()), ("vllm", {"temperature", "top_p"})]
+)
+async def test_defaults_are_sent_where_the_model_may_have_others(
+    owned_by: str, sent: set[str]
+) -> None:
+    models = listed("tiny", owned_by=owned_by)
+    async with api(chat("Yes."), models=models) as here, talk(here) as one:
+        await one.act(temperature=1.0)
+    assert {"temperature", "top_p"} & set(here.asked[0].body) == sent
+
+
+@pytest.mark.parametrize(
+    ("given", "paths"),
+    [
+        ("/serving", ["/serving/v1/chat/completions", "/serving/chat/completions"]),
+        ("/inference/chat/completions", ["/inference/chat/completions"]),
+        ("/openai/deployments/d/chat/completions/", ["/openai/deployments/d/chat/completions"]),
+    ],
+)
+async def test_an_address_without_a_version(given: str, paths: list[str]) -> None:
+    missing = answer(404, {"error": {"message": "no such path"}})
+    plays: list[bytes | Play] = [*[missing] * (len(paths) - 1), chat("Yes.")]
+    async with api(*plays) as here, talk(here, endpoints=(here.url + given,)) as one:
+        assert await one.say() == "Yes." + END
+        one.observe("after the end of a turn")
+        await one.act()
+    assert [asked.path for asked in here.asked] == [*paths, paths[-1]]
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTP_PROXY", "all_proxy"])
+async def test_no_proxy_for_loopback(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "localhost")
+    async with api(chat("Yes.")) as here, talk(here) as one:
+        assert await one.say() == "Yes." + END
+
+
+async def test_a_proxy_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://me:secret@127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setattr("engine.sampler.openai.pool.START_SECONDS", 0.0)
+    async with api(chat("Yes.")) as here:
+        with pytest.raises(Exception, match=r"through the proxy http://127\.0\.0\.1:9") as raised:
+            async with talk(here, endpoints=("http://models.example/v1",)):
+                pass
+    assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "guessed",
+    [
+        answer(401, {"error": "who are you"}),
+        answer(200, b"<html>the start page</html>", Content_Type="text/html"),
+        answer(404, b"not here either"),
+    ],
+)
+async def test_what_answers_at_a_guessed_address_hides_no_sentence(guessed: bytes) -> None:
+    missing = answer(404, {"error": {"message": "no model of that name"}})
+    async with api(missing, guessed) as here, talk(here) as one:
+        with pytest.raises(EndpointUnusable, match="no model of that name"):
+            await one.act()
+    assert len(here.asked) == 2
