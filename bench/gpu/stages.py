@@ -23,7 +23,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """function: module and name. seconds: expected on one H100. says: what it shows."""
+    """function: module and name. seconds: as measured on one H100. says: what it shows."""
 
     function: str
     seconds: int
@@ -39,50 +39,50 @@ STAGES: dict[str, Stage] = {
     "machine": Stage(function="machine:machine", seconds=1, says="versions and device"),
     "parity": Stage(
         function="parity:parity",
-        seconds=5,
+        seconds=14,
         says="a float32 step beside float64 transformers: Qwen2, Qwen3, Llama",
     ),
     "bfloat16": Stage(
         function="parity:bfloat16",
-        seconds=8,
+        seconds=6,
         says="Adam, Muon and LoRA in bfloat16; micro-batches of any size; resume to the bit",
     ),
     "attention": Stage(
         function="attention:attention",
-        seconds=12,
+        seconds=8,
         says="attention of a packed row: kernels beside float64, time at lengths never seen",
     ),
     "head": Stage(
         function="head:head",
-        seconds=20,
+        seconds=19,
         says="the output layer: chunks and joined passes beside float64, time and memory",
     ),
     "log-probs": Stage(
         function="parity:log_probs",
-        seconds=8,
+        seconds=3,
         says="the learner's log-probs beside transformers', the same weights, bfloat16",
     ),
     "nccl": Stage(
         function="collectives:collectives",
-        seconds=3,
+        seconds=1,
         says="NCCL with one rank; publishing by NCCL needs two devices and is not tested here",
     ),
     "train-0.6B": Stage(
         function="training:train_600m",
-        seconds=50,
+        seconds=26,
         says="tokens/s, MFU, memory, kernels, host waits, export, checkpoint, a plain loop beside",
     ),
-    "train-1.7B": Stage(function="training:train_1700m", seconds=20, says="the same, briefly"),
+    "train-1.7B": Stage(function="training:train_1700m", seconds=17, says="the same, briefly"),
     "train-1.7B-recompute": Stage(
-        function="training:train_1700m_recompute", seconds=17, says="with full recompute"
+        function="training:train_1700m_recompute", seconds=27, says="with full recompute"
     ),
-    "train-4B-lora": Stage(function="training:train_4b_lora", seconds=43, says="LoRA of rank 16"),
+    "train-4B-lora": Stage(function="training:train_4b_lora", seconds=34, says="LoRA of rank 16"),
     "train-4B": Stage(
         function="training:train_4b", seconds=100, says="all weights, above 100 GB of memory only"
     ),
     "whole-loop": Stage(
         function="whole_loop:whole_loop",
-        seconds=60,
+        seconds=35,
         says="real engine, scripted sampler and tool, with the learner on the device",
     ),
 }
