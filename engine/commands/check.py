@@ -16,6 +16,7 @@ from engine.build import (
     refuse_api,
     task_recipes,
 )
+from engine.commands.budgets import budget_lines
 from engine.commands.template_report import template_report
 from engine.config import EngineTable
 from engine.errors import AttemptFailed, StartupError, TaskUnfit
@@ -138,7 +139,7 @@ async def _training(
     """Of the questions to train on. name: of the task, "" for the only one."""
     whose = f" of tasks.{name}" if name else ""
     source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
-    lines = []
+    lines, tokens = [], 0
     if codec is None:
         task = (await anext(source.first(1))).task
     else:
@@ -152,6 +153,8 @@ async def _training(
                 f"{task_key(name)}.limits.model is {room}: "
                 "no token is left for an answer"
             )
+    key = f"{task_key(name)}.limits"
+    lines += budget_lines(recipe.shared.task.limits, tokens, key)
     lines.append(f"first task{whose}: {task.id}: {(task.prompt or str(task.messages[-1]))[:120]}")
     lines += _of_rows(f"task source{whose}", source)
     source.close()

@@ -175,7 +175,10 @@ class Evaluator:
             "reward": short([task.reward, task.reward_options, task.reward_per_group]),
             "sampler": short([sampler.api, served.kind, sampler.observations, sampler.send_stops]),
             "tools": short(
-                [(n, tools[n].names, tools[n].serve) for n in task.tools or list(tools)]
+                [
+                    (n, tools[n].names, tools[n].serve, *filter(None, [tools[n].observation_keep]))
+                    for n in task.tools or list(tools)
+                ]
             ),
             "suites": ", ".join(one.suite.name for one in asked),
             **({"template": short(shared.policy.template)} if shared.policy.template else {}),

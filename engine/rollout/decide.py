@@ -131,6 +131,21 @@ def spoken_of(state: State, turn: int, protocol: Protocol, codec: Codec) -> str:
     return spoken(text, state.before_action(turn), state.tools, protocol, codec)
 
 
+def action_room(state: State, limits: Limits) -> int:
+    """Tokens that the policy may still write. `limits.policy` counts actions alone; without it,
+    observations take from the same budget."""
+    if limits.policy:
+        return limits.policy - sum(action.tokens for action in state.actions)
+    return response_room(state, limits)
+
+
+def observation_room(state: State, limits: Limits) -> int:
+    """Tokens that the environment may still say. Under `limits.policy` the context alone bounds
+    them."""
+    model = model_room(state, limits)
+    return model if limits.policy else min(model, response_room(state, limits))
+
+
 def response_room(state: State, limits: Limits) -> int:
     """Response tokens that may still come; below 0 where images took more than was set aside."""
     images = (slot for slot in state.images if slot.in_response)
@@ -149,7 +164,7 @@ def extra_tokens(images: Iterable[ImageSlot], limits: Limits) -> int:
 
 def _before_action(state: State, rules: Rules) -> Step:
     limits = rules.limits
-    response, model = response_room(state, limits), model_room(state, limits)
+    response, model = action_room(state, limits), model_room(state, limits)
     if state.observed:
         told = [call.outcome for call in state.calls_of(state.observed - 1)]
         if any(outcome.session_lost for outcome in told):
@@ -157,7 +172,8 @@ def _before_action(state: State, rules: Rules) -> Step:
         if any(outcome.done for outcome in told):
             return Finish(reason=StopReason.TOOL_SIGNALED_DONE)
         if not state.fitted:
-            return Finish(reason=_full(response, model))
+            full = StopReason.MAX_MODEL_LENGTH if limits.policy else _full(response, model)
+            return Finish(reason=full)
     if response <= 0:
         return Finish(reason=StopReason.MAX_RESPONSE_LENGTH)
     if model <= 1:
@@ -229,7 +245,7 @@ def _unstopped(state: State, action: Action, limits: Limits) -> StopReason:
         return StopReason.EMPTY_OUTPUT
     if action.finish.kind is FinishKind.STOP:
         return StopReason.NO_ACTION_IN_OUTPUT
-    response, model = response_room(state, limits), model_room(state, limits)
+    response, model = action_room(state, limits), model_room(state, limits)
     if response > 0 and model > 1:
         return StopReason.MAX_ACTION_LENGTH
     return _full(response, model)

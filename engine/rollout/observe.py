@@ -17,13 +17,14 @@ from engine.images.media import Media
 from engine.images.picture import UnfitImage, check_picture
 from engine.images.places import ImagesUnplaced, check_places
 from engine.rollout.assignment import Assignment
-from engine.rollout.decide import Rules, model_room, response_room
+from engine.rollout.decide import Rules, observation_room
 from engine.rollout.events import Appended, Noted
 from engine.rollout.log import AttemptLog
 from engine.rollout.view import Observation, fitting, images_of, observation
 from engine.tools.blobs import fetch
 from engine.tools.environment import Environment
 from engine.types import Say
+from toolwright.text.truncation import Keep
 from toolwright.types import Author, CallOutcome, CallRecord, Event, StopReason, ids
 
 
@@ -144,8 +145,15 @@ class Observer:
             rules.protocol,
             rules.codec,
             limit=limit,
-            keep=rules.observation_keep,
+            keep=self._keep_of(outcomes),
         )
+
+    def _keep_of(self, outcomes: Sequence[CallOutcome]) -> Keep:
+        """What stays of a long observation: what [tools.NAME] says, if one rule holds for all of
+        its calls, else `engine.observation_keep`."""
+        own = {self._environment.keep_of(one.tool) for one in outcomes if one.tool}
+        rule = own.pop() if len(own) == 1 else ""
+        return rule or self._rules.observation_keep
 
     def _append_run(
         self,
@@ -159,7 +167,7 @@ class Observer:
         """True when it fitted whole."""
         state, limits = self._log.state, self._rules.limits
         mark = self._rules.codec.image_mark
-        room = max(0, min(response_room(state, limits), model_room(state, limits)))
+        room = max(0, observation_room(state, limits))
         kept = fitting(token_ids, room, mark, limits.image_tokens)
         fitted = len(kept) == len(token_ids)
         shown = images[: kept.count(mark.placeholder)] if mark else []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
+from typing import Literal
 
 from google.protobuf.message import Error as MessageError
 
@@ -19,6 +20,7 @@ from engine.tools.calls import PendingCall, request_of
 from engine.tools.replies import Reply, refused
 from engine.tools.sessions.session import ServiceSession
 from engine.types import Call, SessionRef, ToolSpec, tools_of
+from toolwright.text.truncation import Keep
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
 
@@ -68,6 +70,11 @@ class Environment:
         if found is None:
             raise SessionLost(f"no session has a tool {tool!r}")
         return found
+
+    def keep_of(self, tool: str) -> Keep | Literal[""]:
+        """`observation_keep` of the tool's service; "" for an unknown tool or no rule."""
+        found = self._holder(tool)
+        return found.table.observation_keep if found else ""
 
     def dispatch(
         self, call: Call, *, call_id: str, turn: int, turns_left: int

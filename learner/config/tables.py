@@ -137,9 +137,10 @@ class LearnerTable(Table):
 
 def longest_response(shared: Shared) -> tuple[int, str]:
     """Of all tasks, with the key that allows it."""
-    limits = {name: task.limits.response for name, task in shared.each_task.items()}
-    name = max(limits, key=limits.__getitem__)
-    return limits[name], f"{task_key(name)}.limits.response"
+    limits = {name: task.limits.longest for name, task in shared.each_task.items()}
+    name = max(limits, key=lambda one: limits[one][1])
+    key, longest = limits[name]
+    return longest, f"{task_key(name)}.limits.{key}"
 
 
 class Heldout(Table):

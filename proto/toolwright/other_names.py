@@ -41,6 +41,7 @@ TOOL: Names = {
     "service": ("address", "endpoint", "url", "tool_server_url"),
     "serve": ("command",),
     "run_limit_s": ("timeout", "timeout_s", "tool_call_timeout"),
+    "observation_keep": ("truncate_obs_side",),
 }
 ENGINE: Names = {
     "max_concurrent": ("max_concurrent_trajectories",),

@@ -251,10 +251,13 @@ class EvaluationLane:
 
 
 def limits_of(suite: Suite, limits: Limits) -> Limits:
-    """The task's limits, those that the suite names replaced."""
+    """The task's limits, those that the suite names replaced. A suite that names `response` counts
+    by it, whatever the task's `policy`."""
     if suite.limits is None:
         return limits
     named = {name: getattr(suite.limits, name) for name in suite.limits.model_fields_set}
+    if "response" in named:
+        named.setdefault("policy", 0)
     return limits.model_copy(update=named)
 
 

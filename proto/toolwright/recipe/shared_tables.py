@@ -25,6 +25,7 @@ from toolwright.recipe.tasks import (
     laid_out,
     task_key,
 )
+from toolwright.text.truncation import Keep
 from toolwright.tracing.settings import endpoint_fault
 
 ARCHITECTURES = ("qwen2", "qwen3", "llama", "qwen3_moe")
@@ -223,6 +224,10 @@ class Tool(Table):
     queue_limit_s: float = Field(default=60.0, gt=0)
     run_limit_s: float | None = Field(
         default=None, gt=0, description="longest run of a call; unset = each tool's own"
+    )
+    observation_keep: Keep | Literal[""] = Field(
+        default="",
+        description="which part of a long observation stays; empty = engine.observation_keep",
     )
     lease_s: float = Field(default=60.0, gt=0)
     patience_s: float = Field(

@@ -39,6 +39,11 @@ class Limits(Table):
     action: int = Field(default=1024, ge=1)
     observation: int = Field(default=1024, ge=1)
     response: int = Field(default=4096, ge=1, description="actions and observations together")
+    policy: int = Field(
+        default=0,
+        ge=0,
+        description="all actions, observations not counted; above 0 it replaces `response`",
+    )
     model: int = Field(default=32768, ge=2, description="the sampler's context")
     seconds: float = Field(default=600.0, gt=0, description="wall clock of one trajectory")
     image_tokens: int = Field(
@@ -49,6 +54,11 @@ class Limits(Table):
     )
 
     other_keys: ClassVar = other_names.LIMITS
+
+    @property
+    def longest(self) -> tuple[str, int]:
+        """The key that bounds a response, `policy` or `response`, and its tokens."""
+        return ("policy", self.policy) if self.policy else ("response", self.response)
 
 
 class DynamicSampling(Table):
@@ -165,10 +175,13 @@ class TaskTable(Table):
                 "mask_overlong = false or leave [task.overlong] out"
             )
         begins = self.overlong.max - self.overlong.buffer
-        if begins >= self.limits.response:
+        key, longest = self.limits.longest
+        if self.limits.policy and self.overlong.count == "all":
+            key, longest = "model", self.limits.model
+        if begins >= longest:
             raise ValueError(
                 f"overlong.max - overlong.buffer = {begins} is never passed: no response is longer "
-                f"than limits.response = {self.limits.response}; lower overlong.max"
+                f"than limits.{key} = {longest}; lower overlong.max"
             )
         return self
 

@@ -228,3 +228,30 @@ def test_a_protocol_is_asked_once_a_turn_and_again_where_it_would_see_more() -> 
     act(log, CALL, "</python>")
     assert isinstance(next_step(log.state, told, TASK, decided), Dispatch)
     assert len(asked) == 3
+
+
+def test_a_budget_of_the_policy_does_not_count_observations() -> None:
+    log = after_a_call(opened(tools=[PYTHON]))
+    assert next_step(log.state, rules(policy=10, response=3), TASK) == Generate(room=8)
+    act(log, CALL, "</python>", token_ids=(3,) * 7)
+    answer(log, call(log))
+    append(log, (5,) * 50)
+    assert next_step(log.state, rules(policy=10, response=3), TASK) == Generate(room=1)
+    assert ends(log, policy=9) is StopReason.MAX_RESPONSE_LENGTH
+    assert ends(log, policy=10, model=20) is StopReason.MAX_MODEL_LENGTH
+    assert ends(log, response=12) is StopReason.MAX_RESPONSE_LENGTH
+
+
+def test_an_action_without_a_stop_names_the_budget_that_it_used_up() -> None:
+    log = opened()
+    act(log, "hm", None, finish=LENGTH, token_ids=(3,) * 10)
+    assert ends(log, policy=10) is StopReason.MAX_RESPONSE_LENGTH
+    assert ends(log, policy=11) is StopReason.MAX_ACTION_LENGTH
+
+
+def test_an_observation_that_was_cut_ends_it_by_the_context() -> None:
+    log = opened(tools=[PYTHON])
+    act(log, CALL, "</python>")
+    answer(log, call(log))
+    append(log, fitted=False)
+    assert ends(log, policy=10) is StopReason.MAX_MODEL_LENGTH

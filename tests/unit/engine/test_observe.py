@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -24,7 +26,12 @@ IMAGE = 50
 
 
 def observer(
-    log: AttemptLog, *, withhold: bool = False, protocol: Any = None, **limits: int
+    log: AttemptLog,
+    *,
+    withhold: bool = False,
+    protocol: Any = None,
+    keeps: Mapping[str, str] | None = None,
+    **limits: int,
 ) -> Observer:
     rules = Rules(
         protocol=protocol or Tagged(observation="[{text}]"),
@@ -37,14 +44,16 @@ def observer(
         sampling=SamplingParams(), withhold_observations=withhold,
     )  # fmt: skip
     media: dict[str, Media] = {}
-    return Observer(rules, assignment, log, media, cast("Any", None))
+    environment = SimpleNamespace(keep_of=lambda tool: (keeps or {}).get(tool, ""))
+    return Observer(rules, assignment, log, media, cast("Any", environment))
 
 
-def answered(*outcomes: dict[str, Any]) -> AttemptLog:
+def answered(*outcomes: dict[str, Any], tools: Sequence[str] = ()) -> AttemptLog:
     """A turn whose calls were answered in the reverse order of the calls."""
     log = opened()
     act(log, "act", "</python>")
-    ids = [call(log, index) for index in range(len(outcomes))]
+    names = tools or ["python"] * len(outcomes)
+    ids = [call(log, index, tool=name) for index, name in enumerate(names)]
     for call_id, outcome in reversed(list(zip(ids, outcomes, strict=True))):
         answer(log, call_id, **outcome)
     return log
@@ -135,3 +144,24 @@ def test_an_images_mark_is_never_cut(room: int, kept: list[int]) -> None:
     mark = ImageMark(text="([i])", token_ids=(40, IMAGE, 41), placeholder=IMAGE, reserved=())
     assert fitting([2, 40, IMAGE, 41, 3], room, mark, 5) == kept
     assert fitting([2, 40, IMAGE, 41, 3], 9, mark, 5) == [2, 40, IMAGE, 41, 3]
+
+
+@pytest.mark.parametrize(
+    ("keeps", "tools", "words"),
+    [
+        ({}, ("python",), "[abcd ... ]"),
+        ({"python": "tail"}, ("python",), "[ ... ghij]"),
+        ({"python": "middle"}, ("python",), "[ab ... ij]"),
+        ({"search": "tail"}, ("python",), "[abcd ... ]"),
+        ({"python": "tail", "search": "tail"}, ("python", "search"), "[ ... ghij]"),
+        ({"python": "tail", "search": "middle"}, ("python", "search"), "[abcd ... ]"),
+        ({"python": "tail"}, ("python", "search"), "[abcd ... ]"),
+    ],
+)
+async def test_a_tool_says_which_part_of_its_observation_stays(
+    keeps: Mapping[str, str], tools: tuple[str, ...], words: str
+) -> None:
+    texts = ["abcdefghij"] if len(tools) == 1 else ["abcde", "efghij"]
+    log = answered(*({"observation": one} for one in texts), tools=tools)
+    await observer(log, keeps=keeps, observation=9).observe(0.0)
+    assert said(log) == [(Author.TOOL, words)]

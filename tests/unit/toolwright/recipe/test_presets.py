@@ -110,7 +110,7 @@ SEARL: dict[str, Any] = {
     "sampler.top_p": 0.98,
     "sampler.repetition_penalty": 1.05,
     "task.limits.turns": 5,  # six actions
-    "task.limits.response": 2048,
+    "task.limits.policy": 2048,
     "learner.optimizer.lr": 1e-6,
     "learner.kl.coefficient": 0.0,
 }
