@@ -4,10 +4,14 @@ Parts, each with its turn: `plan` (turn 0), `format`, `create`, `execute`, `redu
 belongs to the whole. A creation and its first run are two events: created and run +0.2,
 created and the first run failed 0, refused -0.1 with the default weights. That a made tool is one
 that was recommended is found out by the group hook, which has the memory's canonical names.
+
+An evaluation's reward is plain accuracy (tasks.judging.accuracy), whatever the training options
+say. `em` and `f1` stand beside it.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -16,15 +20,18 @@ from rewards import RIGHT, STRICT, STRICT_WRONG, WEIGHTS, outcome_released, step
 from steps import final_answer
 
 from engine.rewards import Score as EngineScore
+from tasks.judging.accuracy import Accuracy
 from tasks.judging.answer_judge import AnswerJudge, Kind
-from toolwright.types import RewardPart, ToolErrorKind, Trajectory
+from toolwright.types import Purpose, RewardPart, ToolErrorKind, Trajectory
 
 
 class Score:
     """Options: `weights` (by event, over the defaults), `strict` (the mostly negative preset),
     `right` and `wrong` (of the answer), `step_rewards` = false for the ablation without them,
     `mode` = "released" for what the released code computes; `judge` = "words", "math" or "auto",
-    which compares answers (tasks.judging.answer_judge); the protocol's `tags`, `max_subtasks`,
+    which compares answers (tasks.judging.answer_judge); `opinion`, the model that judges
+    evaluations in its place: `endpoint`, `model` and what else tasks.judging.opinion.OpinionJudge
+    takes; the protocol's `tags`, `max_subtasks`,
     `strict_sections` and `plan_tool` where the recipe changes them."""
 
     def __init__(
@@ -37,6 +44,7 @@ class Score:
         step_rewards: bool = True,
         mode: Literal["paper", "released"] = "paper",
         judge: Kind = "auto",
+        opinion: Mapping[str, Any] | None = None,
         **words: Any,
     ) -> None:
         self._weights = {**(STRICT if strict else WEIGHTS), **(weights or {})}
@@ -50,22 +58,32 @@ class Score:
         self._step_rewards = step_rewards
         self._released = mode == "released"
         self._judge = AnswerJudge(judge)
+        self._accuracy = Accuracy(self._judge.right, opinion)
         self._words = Words.of(words)
 
-    def __call__(self, trajectory: Trajectory) -> EngineScore:
+    async def __call__(self, trajectory: Trajectory) -> EngineScore:
         course = read(trajectory, self._words)
         texts = [str(text) for text in trajectory.metadata.get("texts", ())]
         last = texts[-1] if texts else ""
         answer = final_answer(last, self._words.tags)
+        if trajectory.task.purpose is not Purpose.TRAIN:
+            found = await self._accuracy.parts(trajectory.task, answer)
+            parts = [RewardPart(name=name, value=value) for name, value in found.items()]
+            return EngineScore(reward=found["answer"], parts=parts)
         if self._released:
-            return EngineScore(parts=list(self._released_parts(trajectory, course, answer)))
-        outcome = self._right if self._judge.right(answer, trajectory.task) else self._wrong
-        parts = [RewardPart(name="answer", value=outcome)]
+            f1 = await asyncio.to_thread(self._judge.f1, answer, trajectory.task)
+            return EngineScore(parts=list(self._released_parts(trajectory, course, f1)))
+        right = await asyncio.to_thread(self._judge.right, answer, trajectory.task)
+        parts = [RewardPart(name="answer", value=self._right if right else self._wrong)]
         if self._step_rewards and texts:
-            parts += self._plan(course)
-            parts += (part for step in course.steps for part in self._step(step))
-            parts += self._redundant(course)
+            parts += self._steps(course)
         return EngineScore(parts=parts)
+
+    def _steps(self, course: Course) -> Iterator[RewardPart]:
+        yield from self._plan(course)
+        for step in course.steps:
+            yield from self._step(step)
+        yield from self._redundant(course)
 
     def _plan(self, course: Course) -> Iterator[RewardPart]:
         event = "plan_fail" if course.plan is None else "plan_ok"
@@ -96,11 +114,11 @@ class Score:
             seen.add(step.pair)
 
     def _released_parts(
-        self, trajectory: Trajectory, course: Course, answer: str | None
+        self, trajectory: Trajectory, course: Course, f1: float
     ) -> Iterator[RewardPart]:
         expected = trajectory.task.metadata.get("expected_calls")
         outcome = outcome_released(
-            self._judge.f1(answer, trajectory.task),
+            f1,
             format_ok=not any(step.wrong for step in course.steps),
             n_calls=sum(step.call is not None for step in course.steps),
             expected_calls=expected if isinstance(expected, int) else None,

@@ -1,7 +1,7 @@
 """A language model says whether an answer is right: 0 or 1, behind an OpenAI-compatible endpoint.
 
 Invariants
-- A reply that says neither 0 nor 1, or both, is worth 0 and is counted.
+- A reply without a verdict (toolwright.reading.verdicts) is worth 0 and is counted.
 - An endpoint that cannot be had is JudgeDown and no verdict: an answer is not wrong because a judge
   is away.
 - Every request is bounded: in time, in tries, in the bytes of its reply, in how many are under way.
@@ -25,10 +25,11 @@ import aiohttp
 
 from tasks.errors import JudgeDown
 from toolwright.model_api.address import ApiAddress
-from toolwright.model_api.deltas import read_answer, said
+from toolwright.model_api.deltas import Answer, read_answer, said
 from toolwright.model_api.errors import WireError
 from toolwright.model_api.refused_keys import RefusedKeys
 from toolwright.reading.answers import last_box
+from toolwright.reading.verdicts import verdict
 from toolwright.rpc.proxies import proxy_for, shown
 
 PROMPT = """\
@@ -58,7 +59,10 @@ METHOD = "/chat/completions"
 _AGAIN = (408, 409, 425, 429)
 """And all from 500 on."""
 _PLACES = re.compile(r"\{(question|golds|answer)\}")
-_VERDICT = re.compile(r"(?<![\w.])[01](?!\w)(?!\.\d)")
+REPLY_TOKENS = 4096
+"""A judge that thinks needs room before its verdict."""
+_OURS = ("model", "messages", "stream", "n")
+"""Keys of a request that its reader depends on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +78,10 @@ class OpinionJudge:
     """Async context manager; one for all questions of a run.
 
     endpoint: base URL, such as http://127.0.0.1:30000/v1. key_variable: the environment variable
-    that holds the API key, if it wants one. seconds: of a try; tries: all in all. counts: `asked`,
-    `unparsable`, `tried_again`, `down`.
+    that holds the API key, if it wants one. seconds: of a try; tries: all in all. request: keys of
+    the request's body, over `temperature` = 0 and `max_tokens` = reply_tokens; None leaves a key
+    out. Example: {"chat_template_kwargs": {"enable_thinking": False}, "temperature": None}. counts:
+    `asked`, `unparsable`, `tried_again`, `down`.
     """
 
     def __init__(
@@ -87,10 +93,14 @@ class OpinionJudge:
         seconds: float = 60.0,
         tries: int = 4,
         parallel: int = 32,
-        reply_tokens: int = 512,
+        reply_tokens: int = REPLY_TOKENS,
+        request: Mapping[str, Any] | None = None,
         prompt: str = PROMPT,
     ) -> None:
-        """JudgeDown where the key is not there."""
+        """Raises JudgeDown if the key is missing, and ValueError for a `request` that names a key
+        which the judge sets itself."""
+        if fixed := sorted(set(request or {}) & set(_OURS)):
+            raise ValueError(f"judge.request names {', '.join(fixed)}: the judge sets it itself")
         self.counts: Counter[str] = Counter()
         self._address = ApiAddress(endpoint)
         self._refused_keys = RefusedKeys()
@@ -107,7 +117,8 @@ class OpinionJudge:
         self._seconds = seconds
         self._tries = tries
         self._places = asyncio.Semaphore(parallel)
-        self._reply_tokens = reply_tokens
+        body = {"temperature": 0, "max_tokens": reply_tokens, **(request or {})}
+        self._body = {key: value for key, value in body.items() if value is not None}
         self._prompt = prompt
         self._session: aiohttp.ClientSession | None = None
 
@@ -135,22 +146,21 @@ class OpinionJudge:
         self.counts["asked"] += 1
         async with self._places:
             reply = await self._ask(asked(self._prompt, question, golds, answer))
-        score = verdict(reply)
+        score = verdict(reply.text, cut=reply.cut)
         if score is None:
             self.counts["unparsable"] += 1
-        return Opinion(score=score or 0, parsed=score is not None, reply=reply)
+        return Opinion(score=score or 0, parsed=score is not None, reply=reply.text)
 
-    async def _ask(self, prompt: str) -> str:
+    async def _ask(self, prompt: str) -> Answer:
         request = {
             "model": self._model,
             "messages": [{"role": "user", "content": prompt}],
-            "temperature": 0,
-            "max_tokens": self._reply_tokens,
+            **self._body,
         }
         pause = FIRST_PAUSE
         for left in reversed(range(self._tries)):
-            again, found = await self._send(request)
-            if not again:
+            found = await self._send(request)
+            if not isinstance(found, str):
                 return found
             if not left:
                 break
@@ -160,26 +170,26 @@ class OpinionJudge:
         self.counts["down"] += 1
         raise JudgeDown(f"{self._address.base}, {self._tries} tries: {found}")
 
-    async def _send(self, request: Mapping[str, Any]) -> tuple[bool, str]:
-        """(False, the reply) or (True, why to try again). Raises JudgeDown if no retry can help."""
+    async def _send(self, request: Mapping[str, Any]) -> Answer | str:
+        """The reply, or why to try again. Raises JudgeDown if no retry can help."""
         while True:
             sent = self._refused_keys.adapted(request)
             try:
                 status, body = await self._post(sent)
             except TimeoutError:
-                return True, f"no answer in {self._seconds:g} s{self._through()}"
+                return f"no answer in {self._seconds:g} s{self._through()}"
             except aiohttp.ClientError as error:
-                return True, f"{str(error) or type(error).__name__}{self._through()}"
+                return f"{str(error) or type(error).__name__}{self._through()}"
             words = said(body)
             if status in _AGAIN or status >= 500:
-                return True, f"status {status}: {words}"
+                return f"status {status}: {words}"
             if status == 200:
                 break
             if self._refused_keys.learn(words, sent) is None:
                 self.counts["down"] += 1
                 raise JudgeDown(f"{self._address.base} answered {status}: {words}")
         try:
-            return False, read_answer(body).text
+            return read_answer(body)
         except WireError as error:
             self.counts["down"] += 1
             raise JudgeDown(
@@ -218,11 +228,3 @@ def asked(template: str, question: str, golds: Sequence[str], answer: str) -> st
         "answer": f"[{mark}\n{short}\n{mark}]",
     }
     return _PLACES.sub(lambda place: filled[place[1]], template)
-
-
-def verdict(reply: str) -> int | None:
-    """0 or 1, by the last line of a reply behind its thoughts; None where it says neither, or more
-    than one. Pure."""
-    lines = reply.rpartition("</think>")[2].strip().splitlines() or [""]
-    found = _VERDICT.findall(lines[-1])
-    return int(found[0]) if len(found) == 1 else None

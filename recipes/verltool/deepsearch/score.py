@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from engine.rewards import Score as EngineScore
-from tasks.errors import JudgeDown
-from tasks.judging import extract, words
+from tasks.judging import extract
+from tasks.judging.accuracy import Accuracy
 from tasks.judging.numbers import same_number_or_words
-from tasks.judging.opinion import OpinionJudge
 from tasks.judging.outcomes import TOOL_BONUS, deep_search
 from toolwright.types import Event, Purpose, RewardPart, StopReason, Task, Trajectory
 
@@ -30,7 +29,7 @@ PYTHON = "python"
 class Score:
     """Options: `wrong`, of a wrong answer or none (0 in the released code, -1 by equation 6), the
     `bonus` for a tool, and the `judge` of evaluations: `endpoint`, `model`, and what else
-    tasks.judging.opinion.OpinionJudge takes (`key_variable`, `seconds`, `tries`, ...)."""
+    tasks.judging.opinion.OpinionJudge takes (`key_variable`, `seconds`, `request`, ...)."""
 
     def __init__(
         self,
@@ -46,20 +45,16 @@ class Score:
         if not _is_number(bonus) or bonus < 0:
             raise ValueError(f"bonus = {bonus!r}: write a number from 0 on")
         self._wrong, self._bonus = wrong, bonus
-        self._judge = dict(judge or {})
-        if self._judge:
-            try:
-                OpinionJudge(**self._judge)
-            except JudgeDown as error:
-                raise ValueError(f"judge: {error}") from error
+        self._accuracy = Accuracy(_right, judge)
 
     async def __call__(self, trajectory: Trajectory) -> EngineScore:
         answer = final_answer(trajectory)
         searches, programs = calls_made(trajectory)
         if trajectory.task.purpose is not Purpose.TRAIN:
             made = {"searches": float(searches), "programs": float(programs)}
-            return await self._evaluated(trajectory.task, answer, made)
-        correct = same_number_or_words(answer, trajectory.task.answers)
+            found = await self._accuracy.parts(trajectory.task, answer) | made
+            return EngineScore(reward=found["answer"], parts=_parts(found))
+        correct = _right(answer, trajectory.task)
         parts = deep_search(
             correct,
             tool_called=searches + programs > 0,
@@ -73,22 +68,6 @@ class Score:
             "both_tools": float(searches > 0 and programs > 0),
         }
         return EngineScore(parts=_parts(parts), events=(Event(kind="measured", turn=0, data=seen),))
-
-    async def _evaluated(
-        self, task: Task, answer: str | None, made: Mapping[str, float]
-    ) -> EngineScore:
-        said, golds = answer or "", task.answers
-        parts = {
-            "answer": float(same_number_or_words(answer, golds)),
-            "em": float(answer is not None and words.exact_match(said, golds)),
-            "f1": words.f1(said, golds),
-            **made,
-        }
-        if self._judge:
-            async with OpinionJudge(**self._judge) as judge:
-                opinion = await judge.opinion(_question(task), golds, answer)
-            parts |= {"answer": float(opinion.score), "unparsable": float(not opinion.parsed)}
-        return EngineScore(reward=parts["answer"], parts=_parts(parts))
 
 
 def final_answer(trajectory: Trajectory) -> str | None:
@@ -108,9 +87,8 @@ def calls_made(trajectory: Trajectory) -> tuple[int, int]:
     return len(understood) - programs, programs
 
 
-def _question(task: Task) -> str:
-    asked = [str(one.get("content", "")) for one in task.messages if one.get("role") == "user"]
-    return asked[-1] if asked else task.prompt
+def _right(answer: str | None, task: Task) -> bool:
+    return same_number_or_words(answer, task.answers)
 
 
 def _is_number(value: object) -> bool:

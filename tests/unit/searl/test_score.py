@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.chat_endpoint import chat_endpoint
 from tests.support.recipes import Part
 from tests.unit.searl.conftest import PLAN, answering, making, ran, step
-from toolwright.types import ToolErrorKind, Trajectory
+from toolwright.types import Purpose, Task, ToolErrorKind, Trajectory
 
 FAILED = ToolErrorKind.EXCEPTION
 
@@ -21,7 +23,7 @@ INVALID = ToolErrorKind.INVALID_ACTION
 
 
 def parts(part: Part, trajectory: Trajectory, **options: Any) -> Parts:
-    scored = part("score.Score")(**options)(trajectory)
+    scored = asyncio.run(part("score.Score")(**options)(trajectory))
     found = [((one.name, one.turn), one.value) for one in scored.parts]
     assert len(dict(found)) == len(found)
     return dict(found)
@@ -130,7 +132,7 @@ TEXTS = st.lists(
 def test_whatever_a_policy_writes_has_a_score(part: Part, texts: list[str]) -> None:
     score = part("score.Score")()
     trajectory = ran(*(text for text in texts if text == making("f") or "<tool_call>" not in text))
-    scored = score(trajectory)
+    scored = asyncio.run(score(trajectory))
     assert all(-2 < one.value < 2 for one in scored.parts)
     assert all(one.turn is None or one.turn < max(1, trajectory.turns) for one in scored.parts)
 
@@ -157,3 +159,53 @@ def test_an_answer_is_compared_by_its_judge(
     trajectory = ran(PLAN, answering(answer), gold=gold)
     found = parts(part, trajectory, mode=mode, **options)
     assert (found[("answer", None)] > 0) is right
+
+
+def evaluated(answer: str, gold: str, **metadata: object) -> Trajectory:
+    question = ({"role": "user", "content": [{"type": "text", "text": "How large?"}]},)
+    task = Task(id="t", answers=(gold,), purpose=Purpose.EVAL, messages=question, metadata=metadata)
+    return ran(PLAN, answering(answer), task=task)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"strict": True}, {"mode": "released"}, {"right": 5.0, "wrong": -2.0}]
+)
+@pytest.mark.parametrize(
+    ("answer", "gold", "worth", "beside"),
+    [
+        ("4", "4", 1.0, (1.0, 1.0)),
+        ("5", "4", 0.0, (0.0, 0.0)),
+        ("the lake of Chad", "Lake Chad", 0.0, (0.0, 0.8)),
+        (r"\frac12", "0.5", 1.0, (0.0, 0.0)),
+    ],
+)
+async def test_an_evaluation_is_plain_accuracy_whatever_the_training_reward(
+    part: Part,
+    options: dict[str, Any],
+    answer: str,
+    gold: str,
+    worth: float,
+    beside: tuple[float, float],
+) -> None:
+    scored = await part("score.Score")(**options)(evaluated(answer, gold))
+    assert scored.total == worth
+    found = {one.name: one.value for one in scored.parts}
+    assert found == {"answer": worth, "em": beside[0], "f1": pytest.approx(beside[1])}
+
+
+@pytest.mark.parametrize(
+    ("reply", "worth", "unparsable"), [("1", 1.0, 0.0), ("0", 0.0, 0.0), ("<think>1", 0.0, 1.0)]
+)
+async def test_a_model_judges_evaluations_alone(
+    part: Part, reply: str, worth: float, unparsable: float
+) -> None:
+    async with chat_endpoint(lambda _: reply) as endpoint:
+        opinion = {"endpoint": endpoint.url, "model": "judge", "tries": 1}
+        score = part("score.Score")(opinion=opinion)
+        trained = await score(ran(PLAN, answering(4)))
+        assert (trained.parts[0].value, endpoint.requests) == (1.0, [])
+        scored = await score(evaluated("5", "4"))
+    found = {one.name: one.value for one in scored.parts}
+    assert found == {"answer": worth, "em": 0.0, "f1": 0.0, "unparsable": unparsable}
+    (request,) = endpoint.requests
+    assert "How large?\n" in request["messages"][0]["content"]

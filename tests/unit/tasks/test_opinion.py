@@ -12,29 +12,7 @@ from aiohttp import web
 
 from tasks.errors import JudgeDown
 from tasks.judging import opinion
-from tasks.judging.opinion import LONGEST, PROMPT, OpinionJudge, asked, verdict
-
-
-@pytest.mark.parametrize(
-    ("reply", "found"),
-    [
-        ("1", 1),
-        ("0\n", 0),
-        ("It is the same.\n\n1.", 1),
-        ("<think>0 or 1? 0</think>\n1", 1),
-        ("Verdict: **0**", 0),
-        ("1\nbecause it is", None),
-        ("0 or 1", None),
-        ("10", None),
-        ("0.5", None),
-        ("1.0", None),
-        ("yes", None),
-        ("", None),
-        ("</think>", None),
-    ],
-)
-def test_a_verdict_is_one_number_in_the_last_line(reply: str, found: int | None) -> None:
-    assert verdict(reply) == found
+from tasks.judging.opinion import LONGEST, PROMPT, OpinionJudge, asked
 
 
 def test_what_a_policy_writes_fills_its_place_and_no_other() -> None:
@@ -120,6 +98,7 @@ async def test_an_endpoint_is_asked_again_a_bounded_number_of_times(
         (web.Response(text="<html>"), "no chat completion"),
         (web.json_response({"choices": []}), "no chat completion"),
         (web.json_response([]), "no chat completion"),
+        (web.json_response({"choices": [1]}), "no chat completion"),
         (web.Response(text="[" * 2_000_000), "no chat completion"),
     ],
 )
@@ -199,3 +178,46 @@ async def test_a_judge_is_found_by_any_spelling(end: str) -> None:
         base = address.removesuffix("/v1/")
         async with OpinionJudge(base + end, "judge") as judge:
             assert (await judge.opinion("q", ["a"], "b")).score == 1
+
+
+async def test_a_request_has_the_options_of_its_user() -> None:
+    request = {"chat_template_kwargs": {"enable_thinking": False}, "temperature": None}
+    async with (
+        endpoint(lambda n: said("1")) as (address, got),
+        OpinionJudge(address, "judge", request=request, reply_tokens=7) as judge,
+        OpinionJudge(address, "judge") as plain,
+    ):
+        await judge.opinion("q", ["a"], "b")
+        await plain.opinion("q", ["a"], "b")
+    assert got[0]["chat_template_kwargs"] == {"enable_thinking": False}
+    assert "temperature" not in got[0]
+    assert got[0]["max_tokens"] == 7
+    assert (got[1]["temperature"], got[1]["max_tokens"]) == (0, 4096)
+
+
+@pytest.mark.parametrize("key", ["messages", "model", "stream", "n"])
+def test_a_request_keeps_what_the_judge_reads(key: str) -> None:
+    with pytest.raises(ValueError, match=f"judge.request names {key}"):
+        OpinionJudge("http://127.0.0.1:9/v1", "judge", request={key: 1})
+
+
+@pytest.mark.parametrize(
+    ("content", "finish", "score", "unparsable"),
+    [
+        ("1", "stop", 1, 0),
+        ("Step 1", "length", 0, 1),
+        ("thinking about\n1", "length", 0, 1),
+        ("<think>It may be 1", "stop", 0, 1),
+        ("1", None, 1, 0),
+    ],
+)
+async def test_a_reply_that_was_cut_is_unparsable(
+    content: str, finish: str | None, score: int, unparsable: int
+) -> None:
+    choice = {"message": {"content": content}, "finish_reason": finish}
+    async with (
+        endpoint(lambda n: web.json_response({"choices": [choice]})) as (address, _),
+        OpinionJudge(address, "judge") as judge,
+    ):
+        found = await judge.opinion("q", ["a"], "b")
+    assert (found.score, judge.counts["unparsable"]) == (score, unparsable)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.tools.judge.prompt import DEFAULT, boxed_or_whole, fenced, judge_prompt, verdict
+from toolsvc.tools.judge.prompt import DEFAULT, boxed_or_whole, fenced, judge_prompt
 from toolsvc.tools.judge.references import Reference, References
 
 
@@ -13,25 +13,6 @@ def references(folder: Path, *rows: object) -> References:
     path = folder / "references.jsonl"
     path.write_text("\n".join(json.dumps(row) for row in rows))
     return References(path, key="question_id")
-
-
-@pytest.mark.parametrize(
-    ("reply", "says"),
-    [
-        ("1", 1),
-        ("0", 0),
-        ("It is 1 of 2, but wrong.\n\n**0**\n", 0),
-        ("<think>0 or 1?\n0</think>\nScore: 1.", 1),
-        ("", None),
-        ("right", None),
-        ("1 or 0", None),
-        ("0.5", None),
-        ("10", None),
-        ("1\nso I think", None),
-    ],
-)
-def test_the_last_line_is_the_verdict(reply: str, says: int | None) -> None:
-    assert verdict(reply) == says
 
 
 @pytest.mark.parametrize(

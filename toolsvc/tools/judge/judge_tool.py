@@ -24,9 +24,10 @@ from toolsvc.errors import StartError
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.tools.final import AnswerOptions
-from toolsvc.tools.judge.prompt import DEFAULT, PLACES, judge_prompt, verdict
+from toolsvc.tools.judge.prompt import DEFAULT, PLACES, judge_prompt
 from toolsvc.tools.judge.references import Reference, References
 from toolsvc.types import Call, Result, SessionInfo
+from toolwright.reading.verdicts import verdict
 
 HANDED_IN = "The answer was handed in."
 
@@ -41,7 +42,7 @@ class JudgeOptions(AnswerOptions, ChatModelOptions):
     prompt: Path | None = Field(
         default=None, description=f"a prompt of yours, with {', '.join(PLACES)}"
     )
-    reply_tokens: int = Field(default=512, ge=1, description="of the judge's reply, at most")
+    reply_tokens: int = Field(default=4096, ge=1, description="of the judge's reply, at most")
 
 
 class JudgeTool(BuiltIn):
@@ -93,10 +94,10 @@ class JudgeTool(BuiltIn):
         except PromptTooLong as error:
             log.warning("an answer is too long for the judge", why=error.message)
             raise InvalidAction("the answer is too long: write a shorter one") from error
-        score = verdict(reply.text)
+        score = verdict(reply.text, cut=reply.cut)
         if score is None:
             self._unparsable += 1
-            log.warning("the judge says neither 0 nor 1", reply=reply.text[-200:])
+            log.warning("the judge's reply has no verdict", cut=reply.cut, reply=reply.text[-200:])
         return Result.of(
             HANDED_IN,
             done=True,

@@ -1,4 +1,4 @@
-"""What the judge is asked, and what its reply says; pure.
+"""The judge's prompt; pure. toolwright.reading.verdicts reads the reply.
 
 The verdict is 0 or 1 (SEARL, section 3.2 and appendix: question, gold, prediction -> 0/1; the
 prediction is the last box of the answer, where it has one).
@@ -31,7 +31,6 @@ equal ways to write a number make no difference; a missing, additional or hedged
 End with a line that holds 1 if it is right, or 0 if it is not, and nothing else."""
 
 _PLACE = re.compile("|".join(map(re.escape, PLACES)))
-_VERDICT = re.compile(r"(?<![\w.])[01](?![\w])(?!\.\d)")
 
 
 def judge_prompt(template: str, reference: Reference, answer: str) -> str:
@@ -61,11 +60,3 @@ def fenced(answer: str) -> str:
     a text that seems to end before it does. Equal answers have equal marks, for the cache."""
     mark = hashlib.sha256(answer.encode(errors="replace")).hexdigest()[:12]
     return f"<answer {mark}>\n{answer}\n</answer {mark}>"
-
-
-def verdict(reply: str) -> int | None:
-    """0 or 1, by the last line of the reply, its thoughts left out; None where it says neither, or
-    both."""
-    lines = reply.rpartition("</think>")[2].strip().splitlines() or [""]
-    found = _VERDICT.findall(lines[-1])
-    return int(found[0]) if len(found) == 1 else None
