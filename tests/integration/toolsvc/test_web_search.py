@@ -231,6 +231,31 @@ async def test_pages_are_read_with_the_search_and_summed_up() -> None:
             assert (refused.reason, refused.retry_after) == (Reason.BACKEND_DOWN, 1.0)
 
 
+async def test_a_session_says_whether_pages_are_read() -> None:
+    """An evaluation reads pages with the service that shows snippets in training."""
+
+    async def article(request: web.Request) -> web.Response:
+        text = f"Page {request.match_info['name']} tells of many things. " * 10
+        return web.Response(text=page(text), content_type="text/html")
+
+    async with search_server() as server, serving(web.get("/{name}", article)) as port:
+        server.organic = [hit(f"http://127.0.0.1:{port}/{name}", name) for name in "abc"]
+        options = {"session_pages": 2, "page_chars": 200, "allow_hosts": ("127.0.0.1",)}
+        given = WebSearchOptions.model_validate({"base_url": server.url, **options})
+        async with Host([WebSearchTool.make(given, SandboxConfig())]) as host:
+            for asked, read in ((None, 0), (0, 0), (1, 1), (2.0, 2)):
+                metadata = {} if asked is None else {"web_search_pages": asked}
+                one = Trajectory(host, "web_search", metadata)
+                result = await one.act("<search>q</search>")
+                assert result.metrics == {"hits": 3, "pages": read}
+                assert said(result).count("tells of many things") >= read
+            for wrong in (3, -1, 1.5, True, "2", [1], 1e308):
+                with pytest.raises(Refused) as caught:
+                    await Trajectory(host, "web_search", {"web_search_pages": wrong}).open()
+                assert caught.value.reason is Reason.INVALID_REQUEST
+                assert "raise web_search.session_pages" in str(caught.value)
+
+
 async def endless(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/html"})
     await response.prepare(request)

@@ -13,7 +13,7 @@ from engine.config import EngineTable, RenderTable
 from learner.config.tables import SftTable
 from tests.unit.deepsearch.conftest import FOLDER
 from toolsvc.tools.search import SearchOptions
-from toolsvc.tools.web_search.web_search_tool import WebSearchOptions
+from toolsvc.tools.web_search.web_search_tool import SESSION_PAGES, WebSearchOptions
 from toolwright.imports import load_file, load_object
 from toolwright.recipe import Recipe, check_all, load_recipe
 from toolwright.recipe.assignments import assign
@@ -72,14 +72,18 @@ def settings(recipe: Recipe) -> tuple[str, dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    ("name", "pages", "summed_up"), [("", 3, True), ("snippets", 0, False), ("pages", 3, False)]
+    ("name", "pages", "summed_up"),
+    [("", 0, True), ("pages", 3, True), ("page-texts", 3, False)],
 )
-def test_what_a_web_search_shows(name: str, pages: int, summed_up: bool) -> None:
+def test_training_shows_snippets_and_evaluations_may_ask_for_pages(
+    name: str, pages: int, summed_up: bool
+) -> None:
     tool, options = settings(of("chat", *variants("chat").get(name, ())))
     assert tool == "web_search"
     read = WebSearchOptions.model_validate(options)
     assert (read.pages, read.summariser is not None, read.visit) == (pages, summed_up, False)
     assert read.key_variable == "SERPER_API_KEY"
+    assert read.session_pages == 3
 
 
 def test_a_local_index_takes_the_place_of_the_web() -> None:
@@ -91,11 +95,11 @@ def test_a_local_index_takes_the_place_of_the_web() -> None:
 def test_evaluations_are_those_of_table_14() -> None:
     recipe = of("chat")
     suites = recipe.table("engine", EngineTable).evaluation.suites
-    assert {suite.name: suite.n for suite in suites} == {
-        "gaia-sampled": 103,
-        "hle-sampled": 100,
-        "webwalker-sampled": 200,
-        "xbench-sampled": 99,
+    asked = {"gaia": 103, "hle": 100, "webwalker": 200, "xbench": 99}
+    assert {suite.name: (suite.n, suite.metadata) for suite in suites} == {
+        f"{name}{kind}-sampled": (n, metadata)
+        for name, n in asked.items()
+        for kind, metadata in (("", {}), ("-pages", {SESSION_PAGES: 3}))
     }
     for suite in suites:
         assert (suite.temperature, suite.top_p) == (0.6, 0.95)

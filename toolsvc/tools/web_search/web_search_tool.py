@@ -23,7 +23,7 @@ from toolsvc.backends.budget import Budget
 from toolsvc.backends.cache import Cache, CacheOptions
 from toolsvc.backends.chat_model import EndpointOptions
 from toolsvc.confined.errors import CannotStart
-from toolsvc.errors import StartError
+from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.web_search.action import SEARCH, VISIT, find_request, request
@@ -31,9 +31,11 @@ from toolsvc.tools.web_search.api import SearchApi
 from toolsvc.tools.web_search.pages import Pages
 from toolsvc.tools.web_search.results import as_text, distinct, page_as_text
 from toolsvc.tools.web_search.types import PageUnreadable, WebHit
-from toolsvc.types import ActionFormat, Call, RawFormat, Result, TagFormat
+from toolsvc.types import ActionFormat, Call, RawFormat, Result, SessionInfo, TagFormat
 
 MOST_HITS = 20
+SESSION_PAGES = "web_search_pages"
+"""Key of a session's metadata: `pages` of its searches, at most `session_pages`."""
 
 
 class WebSearchOptions(CacheOptions):
@@ -56,6 +58,12 @@ class WebSearchOptions(CacheOptions):
     visit: bool = Field(default=False, description="lets the policy open pages: <visit> URL")
     pages: int = Field(
         default=0, ge=0, le=MOST_HITS, description="results whose pages are read with each search"
+    )
+    session_pages: int = Field(
+        default=0,
+        ge=0,
+        le=MOST_HITS,
+        description=f"largest {SESSION_PAGES} that a session's metadata may ask for",
     )
     page_chars: int = Field(default=4000, ge=1, description="characters shown of one page")
     allow_hosts: tuple[str, ...] = Field(
@@ -115,7 +123,7 @@ class WebSearchTool(BuiltIn):
             cache=self._cache,
         )
         self._stack.push_async_callback(self._api.close)
-        if options.visit or options.pages:
+        if options.visit or options.pages or options.session_pages:
             pages = Pages(
                 self._cache,
                 allowed_hosts=options.allow_hosts,
@@ -130,6 +138,21 @@ class WebSearchTool(BuiltIn):
 
     async def stop(self) -> None:
         await self._stack.aclose()
+
+    async def open(self, session: SessionInfo) -> int:
+        """The pages that are read with each search of the session. Refuses a wrong number."""
+        asked = session.metadata.get(SESSION_PAGES)
+        if asked is None:
+            return self._options.pages
+        most = self._options.session_pages
+        whole = isinstance(asked, int | float) and not isinstance(asked, bool) and asked % 1 == 0
+        if not whole or not 0 <= asked <= most:
+            raise Refused(
+                Reason.INVALID_REQUEST,
+                f"{SESSION_PAGES} = {asked!r} of the session's metadata is not a whole number from "
+                f"0 to {most}; raise web_search.session_pages",
+            )
+        return int(asked)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         found = super().check(arguments)
@@ -147,16 +170,18 @@ class WebSearchTool(BuiltIn):
                 found.update(part.figures())
         return found
 
-    async def call(self, state: object, call: Call) -> Result:
+    async def call(self, pages: int, call: Call) -> Result:
         text, caller = call.arguments["text"], call.session.session_id
-        work = self._visit if call.arguments["visit"] else self._search
-        return await work(text, caller)
+        if call.arguments["visit"]:
+            return await self._visit(text, caller)
+        return await self._search(text, caller, pages)
 
-    async def _search(self, query: str, caller: str) -> Result:
+    async def _search(self, query: str, caller: str, pages: int) -> Result:
         api, options = _started(self._api), self._options
         # More than are shown: some will be of one page.
         hits = distinct(await api.search(query, 2 * options.topk), options.topk)
-        gists = await self._gists(query, hits, caller)
+        gists = await self._gists(query, hits[:pages], caller)
+        gists += [""] * (len(hits) - len(gists))
         return Result.of(
             as_text(hits, gists, options.snippet_chars),
             metrics={"hits": len(hits), "pages": sum(map(bool, gists))},
@@ -167,16 +192,13 @@ class WebSearchTool(BuiltIn):
         return Result.of(page_as_text(page, self._options.page_chars), metrics={"pages": 1})
 
     async def _gists(self, query: str, hits: list[WebHit], caller: str) -> list[str]:
-        """Of each hit's page; "" beyond the first `pages`."""
+        """What each hit's page says about the query."""
         try:
             async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(self._gist(query, hit, caller))
-                    for hit in hits[: self._options.pages]
-                ]
+                tasks = [group.create_task(self._gist(query, hit, caller)) for hit in hits]
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from failed
-        return [*(task.result() for task in tasks), *[""] * (len(hits) - len(tasks))]
+        return [task.result() for task in tasks]
 
     async def _gist(self, query: str, hit: WebHit, caller: str) -> str:
         """ "" where the page cannot be read, which is no fault of the search."""
