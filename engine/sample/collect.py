@@ -32,7 +32,7 @@ from engine.sample.calls import canonical_calls, mark_of_calls
 from engine.sample.choice import Candidate, Verdict, choose, mark_of
 from engine.sample.keep import Criteria
 from engine.sample.layouts import Layout, Row, Unsayable, row_in
-from engine.sample.messages import Untellable, conversation_of, functions_of, tools_of
+from engine.sample.messages import Untellable, conversation_of, functions_of, tools_of, with_tools
 from engine.sample.store import Decided, Store
 from engine.tasks import BadRow, BadRows, TaskSource
 from engine.tasks.source import SourceEnded
@@ -245,7 +245,9 @@ class Collector:
         criteria = self._plan.criteria
         refused_by: tuple[str, ...] = ()
         if criteria is not None and not errored and not trajectory.masked:
-            refused_by = await criteria.refused_by(with_texts(trajectory, member.log.state))
+            state = member.log.state
+            shown = with_tools(with_texts(trajectory, state), state)
+            refused_by = await criteria.refused_by(shown)
         return Candidate(
             errored=errored,
             masked=trajectory.masked,

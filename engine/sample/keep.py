@@ -1,8 +1,8 @@
 """The user's criteria: functions of the scored trajectory that say whether it stays.
 
-`trajectory.metadata["texts"]` holds the texts of its actions, as reward functions see them. A
-function that raises or answers neither True nor False ends the command: what it would have kept is
-nobody else's guess.
+`trajectory.metadata["texts"]` holds the texts of its actions, as reward functions see them, and
+`trajectory.metadata["tools"]` the schemas of its session's tools. A function that raises or answers
+neither True nor False ends the command: what it would have kept is nobody else's guess.
 """
 
 from __future__ import annotations

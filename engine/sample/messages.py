@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +21,7 @@ from engine.sample.calls import decision_of
 from engine.text.thoughts import begins_inside
 from engine.types import Call, Calls, Codec, Say, ToolSpec
 from toolwright.reading.actions import Tags, calls_in, last_block
-from toolwright.types import Author, Task, ids
+from toolwright.types import Author, Task, Trajectory, ids
 
 
 class Untellable(ValueError):
@@ -54,6 +55,13 @@ def conversation_of(
 def tools_of(state: State, task: Task, protocol: Chat | Tagged) -> Sequence[ToolSpec]:
     """The session's tools that the policy was told of, be it by the template or in the prompt."""
     return protocol.offered(task, state.tools) if isinstance(protocol, Chat) else state.tools
+
+
+def with_tools(trajectory: Trajectory, state: State) -> Trajectory:
+    """The trajectory as criteria see it: its metadata hold the function-calling schemas of all
+    tools of its session, `tools`."""
+    tools = functions_of(state.tools)
+    return replace(trajectory, metadata={**trajectory.metadata, "tools": tools})
 
 
 def functions_of(tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:

@@ -12,13 +12,13 @@ from itertools import islice
 from typing import Any
 
 from toolsvc.schemas.functions import FunctionTool
+from toolsvc.schemas.ordinary import DEEPEST
 from toolsvc.schemas.validation import Matcher
 
 MOST_TOOLS = 8
 MOST_CHARACTERS = 8000
 """Of one tool's JSON: it is a part of every prompt."""
 LONGEST_PATTERN = 200
-DEEPEST = 12
 
 MOST_SCHEMAS = 200
 """That one schema holds: each is compiled while others wait."""
@@ -26,6 +26,7 @@ MOST_SCHEMAS = 200
 _KEYWORDS = frozenset(
     (
         *("type", "enum", "const", "minLength", "maxLength", "minimum", "maximum"),
+        *("exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
         *("minItems", "maxItems", "items", "required", "properties", "additionalProperties"),
         *("description", "title", "default"),
     )

@@ -20,6 +20,7 @@ from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.lint import MOST_TOOLS
 from toolsvc.sources.simulated.cast import Cast
 from toolsvc.sources.simulated.options import SimulatedOptions
+from toolsvc.sources.simulated.simulated_tool import MadeTools
 from toolsvc.sources.simulated.source import HybridSource, SimulatedSource
 from toolsvc.types import Recorded, Text
 from toolwright.types import ToolErrorKind
@@ -389,3 +390,44 @@ async def test_a_file_without_tools_is_one_sentence(tmp_path: Path) -> None:
             await SimulatedSource.tools(str(tmp_path / "t.json"), options, SandboxConfig())
         with pytest.raises(StartError):
             await HybridSource.tools(str(tmp_path / "t.json"), options, SandboxConfig())
+
+
+async def test_ordinary_schemas_are_changed_and_counted() -> None:
+    member = {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}
+    ours = film(parameters={"type": "object", "properties": {"title": member}})
+    async with chat_endpoint(lambda _: json.dumps([ours])) as endpoint:
+        given = {"endpoint": endpoint.url, "model": "tiny", "retries": 0}
+        cast = Cast(SimulatedOptions.model_validate(given))
+        async with Host([MadeTools(cast)]) as host:
+            (tool,) = (await host.open(opening(metadata=TASK))).tools
+            assert cast.figures()["schema_changes_total"] == 2
+    title = tool.arguments_schema["properties"]["title"]
+    assert title == {"type": ["string", "null"], "description": "(format: date)"}
+    assert len(endpoint.requests) == 1, "nothing was asked for again"
+
+
+async def test_prompts_are_options(tmp_path: Path) -> None:
+    maker, actor = tmp_path / "maker.txt", tmp_path / "actor.txt"
+    maker.write_text("Make {most_tools} tools with {keywords} and {braces}.\n", encoding="utf-8")
+    actor.write_text("Be a tool: {tool}.", encoding="utf-8")
+
+    def says(request: dict[str, Any]) -> str:
+        return year(0) if "Be a tool" in request["messages"][0]["content"] else makes(request)
+
+    options = {"maker_prompt": maker, "actor_prompt": actor}
+    async with simulated(says, **options) as (host, endpoint):
+        await host.open(opening(metadata=TASK))
+        await told(host, asking("a"))
+    made, played = (request["messages"][0]["content"] for request in endpoint.requests)
+    assert made.startswith(f"Make {MOST_TOOLS} tools with type, enum, ")
+    assert made.endswith(" and {braces}.")
+    assert played.startswith("Be a tool: {tool}. Answer with one JSON value")
+
+
+@pytest.mark.parametrize("option", ["maker_prompt", "actor_prompt"])
+def test_a_prompt_that_cannot_be_read_is_named(tmp_path: Path, option: str) -> None:
+    (tmp_path / "empty.txt").write_text(" \n", encoding="utf-8")
+    for name, words in (("none.txt", "No such file"), ("empty.txt", "write a system prompt")):
+        given = {"endpoint": "http://127.0.0.1:9/v1", "model": "m", option: tmp_path / name}
+        with pytest.raises(StartError, match=f"simulated.{option}=.*{words}"):
+            Cast(SimulatedOptions.model_validate(given))

@@ -1,6 +1,7 @@
 """Schemas of tools that a model plays: reading, checking, linting."""
 
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -181,12 +182,12 @@ def test_what_fits_the_form_passes() -> None:
 
 
 def test_what_fits_the_form_requires_every_member() -> None:
-    (tool,) = checked(json.dumps([plain()]), (), constrained=True)
+    (tool,) = checked(json.dumps([plain()]), (), Counter(), constrained=True)
     assert tool.returns is not None
     assert (tool.parameters["required"], tool.returns["required"]) == (["title"], ["years"])
     said = plain(parameters={"type": "object", "properties": {"a": {}}, "required": []})
     assert completed([said])[0]["function"]["parameters"]["required"] == []
-    (tool,) = checked(json.dumps([plain()]), ())
+    (tool,) = checked(json.dumps([plain()]), (), Counter())
     assert "required" not in tool.parameters
 
 

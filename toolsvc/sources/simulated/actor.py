@@ -16,7 +16,7 @@ from toolsvc.schemas.functions import FunctionTool, json_in
 from toolsvc.schemas.validation import violations
 from toolsvc.sources.simulated.asking import Manner, Unfit, ask
 
-_ROLE = """You play a tool. You are given its description, its schemas and the arguments of a \
+ROLE = """You play a tool. You are given its description, its schemas and the arguments of a \
 call. Answer with what the tool would return, and with nothing else: no greeting, no explanation, \
 no remark that you are a model. Use what you know; where you know nothing, answer as a tool does \
 that has found nothing. Agree with the earlier calls that you are shown."""
@@ -31,9 +31,13 @@ class EarlierCall(NamedTuple):
 
 
 def messages(
-    tool: FunctionTool, arguments: Mapping[str, Any], earlier: Sequence[EarlierCall]
+    tool: FunctionTool,
+    arguments: Mapping[str, Any],
+    earlier: Sequence[EarlierCall],
+    role: str = ROLE,
 ) -> list[dict[str, str]]:
-    """What the model is asked; pure."""
+    """The request's messages; pure. role: the system prompt, which a sentence about the answer's
+    form follows."""
     form = _AS_TEXT if tool.returns is None else _AS_JSON
     told = [f"Tool:\n{_json(tool.as_json())}"]
     if earlier:
@@ -41,7 +45,7 @@ def messages(
         told.append("Earlier calls:\n" + "\n".join(lines))
     told.append(f"Arguments:\n{_json(arguments)}")
     return [
-        {"role": "system", "content": f"{_ROLE} {form}"},
+        {"role": "system", "content": f"{role} {form}"},
         {"role": "user", "content": "\n\n".join(told)},
     ]
 
@@ -72,6 +76,7 @@ async def observe(
     earlier: Sequence[EarlierCall],
     manner: Manner,
     *,
+    role: str,
     post_check: bool,
     constrained: bool,
 ) -> str:
@@ -79,7 +84,7 @@ async def observe(
     `constrained`: the endpoint is told the schema too."""
     return await ask(
         model,
-        messages(tool, arguments, earlier),
+        messages(tool, arguments, earlier, role),
         lambda answer: checked(tool, answer, post_check=post_check),
         manner,
         json_schema=tool.returns if constrained else None,

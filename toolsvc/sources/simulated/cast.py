@@ -4,11 +4,14 @@ share."""
 from __future__ import annotations
 
 import itertools
-from collections import deque
+from collections import Counter, deque
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 from toolsvc.backends.chat_model import ChatModel
+from toolsvc.errors import StartError
 from toolsvc.sources.shared import Shared
+from toolsvc.sources.simulated import actor, maker
 from toolsvc.sources.simulated.actor import EarlierCall
 from toolsvc.sources.simulated.asking import Manner
 from toolsvc.sources.simulated.options import SimulatedOptions
@@ -22,8 +25,12 @@ class Cast:
     """Started by the first of its tools, stopped by the first that is."""
 
     def __init__(self, options: SimulatedOptions) -> None:
-        """StartError if an API key is not there."""
+        """StartError if an API key or a prompt is not there."""
         self.options = options
+        self.actor_role = _prompt("actor_prompt", options.actor_prompt, actor.ROLE)
+        self.maker_role = _prompt("maker_prompt", options.maker_prompt, maker.ROLE)
+        self.schema_changes: Counter[str] = Counter()
+        """Keywords that were changed in the schemas of made tools."""
         self.actor = ChatModel(options)
         self.maker = self.actor if options.maker is None else ChatModel(options.maker)
         self.manner = Manner(
@@ -59,4 +66,17 @@ class Cast:
         """Those of a ToolMaker of its own have its name before them."""
         own = {} if self.maker is self.actor else self.maker.figures()
         of_maker = {f"maker_{name}": value for name, value in own.items()}
-        return {**self.actor.figures(), **of_maker, **self.world.figures()}
+        changes = {"schema_changes_total": float(self.schema_changes.total())}
+        return {**self.actor.figures(), **of_maker, **self.world.figures(), **changes}
+
+
+def _prompt(option: str, path: Path | None, default: str) -> str:
+    if path is None:
+        return default
+    try:
+        text = path.expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise StartError(f"simulated.{option}={path}: {error}") from error
+    if not text:
+        raise StartError(f"simulated.{option}={path} is empty: write a system prompt")
+    return text

@@ -6,29 +6,35 @@ It is told the question and nothing else of the task.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection
 
 from toolsvc.backends.chat_model import ChatModel
 from toolsvc.schemas.functions import FunctionTool, NotTools, function_tools, json_in
 from toolsvc.schemas.lint import MOST_TOOLS, lint
+from toolsvc.schemas.ordinary import ordinary_tools
 from toolsvc.sources.simulated import form
 from toolsvc.sources.simulated.asking import Manner, Unfit, ask
+from toolwright.text.filling import filled
 
-_ROLE = f"""You design tools for an agent that has to answer a question. Write 1 to {MOST_TOOLS} \
+PLACES = ("{most_tools}", "{keywords}")
+ROLE = """You design tools for an agent that has to answer a question. Write 1 to {most_tools} \
 tools that look up or compute what the answer needs, each a small step that would serve other \
 questions too. Do not answer the question, and do not hint at the answer. Write a JSON list, and \
-nothing else, of objects with "type": "function", "function": {{"name", "description", \
-"parameters": JSON schema of an object}}, "returns": JSON schema of the output. Schemas may use \
-{{keywords}}. Names have letters, digits and _ only."""
+nothing else, of objects with "type": "function", "function": {"name", "description", \
+"parameters": JSON schema of an object}, "returns": JSON schema of the output. Schemas may use \
+{keywords}. Names have letters, digits and _ only."""
 _KEYWORDS = (
     "type, enum, pattern, minLength, maxLength, minimum, maximum, minItems, maxItems, items, "
     "required, properties and description"
 )
 
 
-def messages(question: str, *, constrained: bool = False) -> list[dict[str, str]]:
-    """What the model is asked; pure. `constrained`: it is held to `form.FORM`."""
-    said = _ROLE.replace("{keywords}", form.KEYWORDS if constrained else _KEYWORDS)
+def messages(question: str, *, role: str = ROLE, constrained: bool = False) -> list[dict[str, str]]:
+    """The request's messages; pure. role: the system prompt, whose PLACES are filled.
+    `constrained`: the answer is held to `form.FORM`."""
+    keywords = form.KEYWORDS if constrained else _KEYWORDS
+    said = filled(role, {"most_tools": str(MOST_TOOLS), "keywords": keywords})
     return [
         {"role": "system", "content": said},
         {"role": "user", "content": f"Question:\n{question}"},
@@ -36,18 +42,20 @@ def messages(question: str, *, constrained: bool = False) -> list[dict[str, str]
 
 
 def checked(
-    answer: str, taken: Collection[str], *, constrained: bool = False
+    answer: str, taken: Collection[str], changes: Counter[str], *, constrained: bool = False
 ) -> list[FunctionTool]:
-    """The tools that the answer holds. Unfit says what is wrong with them. `constrained`: as in
-    `make`."""
+    """The tools that the answer holds, their schemas made ordinary. Unfit says what is wrong with
+    them. `changes` counts what was changed in tools that pass. `constrained`: as in `make`."""
     try:
         written = json_in(answer)
-        tools = function_tools(form.completed(written) if constrained else written)
+        written, changed = ordinary_tools(form.completed(written) if constrained else written)
+        tools = function_tools(written)
     except (NotTools, ValueError) as error:
         raise Unfit([str(error)]) from error
     faults = lint(tools, taken)
     if faults:
         raise Unfit(faults)
+    changes.update(changed)
     return tools
 
 
@@ -56,16 +64,18 @@ async def make(
     question: str,
     taken: Collection[str],
     manner: Manner,
+    changes: Counter[str],
     *,
+    role: str,
     constrained: bool,
 ) -> str:
     """The tools, as JSON. Unfit where none came that may be given to a policy; raises what
-    `ChatModel.complete` raises. `taken`: names that the session has. `constrained`: the endpoint is
-    told `form.FORM` too."""
+    `ChatModel.complete` raises. `taken`: names that the session has. `changes`, `role`: as in
+    `checked` and `messages`. `constrained`: the endpoint gets `form.FORM` too."""
     tools = await ask(
         model,
-        messages(question, constrained=constrained),
-        lambda answer: checked(answer, taken, constrained=constrained),
+        messages(question, role=role, constrained=constrained),
+        lambda answer: checked(answer, taken, changes, constrained=constrained),
         manner,
         json_schema=form.FORM if constrained else None,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pydantic import Field
 
 from toolsvc.backends.chat_model import ChatModelOptions, EndpointOptions
@@ -12,6 +14,12 @@ class SimulatedOptions(ChatModelOptions):
 
     maker: EndpointOptions | None = Field(
         default=None, description="another model that makes tools: simulated.maker.endpoint=..."
+    )
+    maker_prompt: Path | None = Field(
+        default=None, description="a file with ToolMaker's system prompt"
+    )
+    actor_prompt: Path | None = Field(
+        default=None, description="a file with ToolActor's system prompt"
     )
     question: str = Field(
         default="question", description="key of the task's metadata that tools are made from"

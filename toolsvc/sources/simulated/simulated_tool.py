@@ -100,6 +100,7 @@ class SimulatedTool(SchemaTool):
                 arguments,
                 tuple(state),
                 manner,
+                role=cast.actor_role,
                 post_check=options.post_check,
                 constrained=options.constrained,
             )
@@ -112,7 +113,8 @@ class SimulatedTool(SchemaTool):
                 return await ask(manner)
         schema = self._function.as_json()
         how = (options.seed, options.post_check, options.constrained)
-        key = cache_key("toolactor", options.model, schema, dict(arguments), *how)
+        own = _own(cast.actor_role, actor.ROLE)
+        key = cache_key("toolactor", options.model, schema, dict(arguments), *how, *own)
         with waiting(model):  # Or for an equal call, which is asking already.
             return await cast.world.fact(key, lambda: ask(cast.manner))
 
@@ -150,9 +152,9 @@ class MadeTools(Tool):
             )
         taken = sorted(session.names)
         model = (options.maker or options).model
-        key = cache_key(
-            "toolmaker", model, question, taken, options.seed, options.constrained_tools
-        )
+        how = (options.seed, options.constrained_tools)
+        own = _own(cast.maker_role, maker.ROLE)
+        key = cache_key("toolmaker", model, question, taken, *how, *own)
         try:
             with waiting(f"model {model}"):  # Or for an equal question, which is asked already.
                 made = await cast.world.fact(
@@ -162,6 +164,8 @@ class MadeTools(Tool):
                         question,
                         taken,
                         cast.manner,
+                        cast.schema_changes,
+                        role=cast.maker_role,
                         constrained=options.constrained_tools,
                     ),
                 )
@@ -175,6 +179,11 @@ class MadeTools(Tool):
 
     def session_tools(self, state: list[Tool]) -> Sequence[Tool]:
         return state
+
+
+def _own(role: str, default: str) -> tuple[str, ...]:
+    """The part of a fact's key that a prompt of the operator's adds."""
+    return () if role == default else (role,)
 
 
 def _validation_error(stage: str, tool: str, found: Sequence[Mapping[str, str]]) -> str:
