@@ -72,18 +72,24 @@ def measured(trace: Trace, golds: tuple[str, ...]) -> dict[str, float]:
 
 
 def _evaluated(trace: Trace, golds: tuple[str, ...]) -> EngineScore:
-    """Every part of every trace, for a mean over all: counts in place of shares."""
+    """Parts are means over all traces. Each rate has a denominator of its own: calls, traces with
+    both answers, traces with an error."""
     right = float(_right(trace, golds))
+    disagreement = measured(trace, golds).get("disagreement")
+    erred = trace.errors > 0
     parts = {
         "answer": right,
         "f1": 0.0 if trace.final is None else words.f1(trace.final, golds),
         "calls": float(len(trace.calls)),
-        "malformed": float(sum(call.malformed for call in trace.calls)),
-        "disagreement": measured(trace, golds).get("disagreement", 0.0),
-        "erred": float(trace.errors > 0),
-        "recovered": float(trace.errors > 0 and not trace.unrecovered),
+        "erred": float(erred),
     }
-    return EngineScore(reward=right, parts=_parts(parts))
+    rates = {
+        "malformed": [sum(call.malformed for call in trace.calls), len(trace.calls)],
+        "disagreement": [disagreement or 0.0, int(disagreement is not None)],
+        "recovered": [int(erred and not trace.unrecovered), int(erred)],
+    }
+    event = Event(kind="rates", turn=0, data=rates)
+    return EngineScore(reward=right, parts=_parts(parts), events=(event,))
 
 
 def _right(trace: Trace, golds: tuple[str, ...]) -> bool:

@@ -123,6 +123,10 @@ def _figures(own: SetScores, by: str, reading: Reading) -> dict[str, Any]:
         "standard_error": _error(score),
         "n": own.questions,
         "parts": {name: _score(own.score(name)) for name in own.names},
+        "rates": {
+            name: {"rate": _digits(one["rate"]), "of": one["of"]}
+            for name, one in own.rates.shown().items()
+        },
         "pass_at": {str(k): _score(found) for k, found in own.passes(by).items()},
         "stops": dict(own.stops.most_common()),
         "masked": own.masked,

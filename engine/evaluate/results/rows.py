@@ -13,11 +13,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from engine.errors import StartupError
 from engine.evaluate.folder import AskedOf, Begun
+from engine.lanes.evaluation.rates import RATES
 from engine.lanes.evaluation.results import earlier_rows, rows_file
 from engine.lanes.evaluation.tally import BAD, ERRORED
 from engine.lines import Lines
@@ -31,14 +33,16 @@ _OPEN, _MEASURED, _BAD, _ERRORED = range(4)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """A measured row. question: its number in the suite. position: in the suite's source. parts: of
-    the reward, which is one of them. input_tokens, output_tokens: see the docs' page. seconds: wall
-    clock."""
+    the reward, which is one of them. rates: (numerator, denominator) by name. input_tokens,
+    output_tokens: see the docs' page. seconds: wall clock.
+    """
 
     question: int
     position: int
     task_id: str
     data_source: str
     parts: Mapping[str, float]
+    rates: Mapping[str, tuple[float, float]]
     stop_reason: str
     calls: int
     input_tokens: int
@@ -102,6 +106,10 @@ class SuiteRows:
                 task_id=str(line["task_id"]),
                 data_source=str(line.get("data_source", "")),
                 parts=parts,
+                rates={
+                    str(name): (float(part), float(whole))
+                    for name, (part, whole) in line.get(RATES, {}).items()
+                },
                 stop_reason=str(line["stop_reason"]),
                 calls=int(line["calls"]),
                 input_tokens=int(line.get("input_tokens", 0)),
@@ -111,7 +119,8 @@ class SuiteRows:
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self._refused(line, repr(error)) from error
-        if not all(math.isfinite(value) for value in (*parts.values(), row.seconds)):
+        numbers = (*parts.values(), *chain.from_iterable(row.rates.values()), row.seconds)
+        if not all(map(math.isfinite, numbers)):
             raise self._refused(line, "a number of it is not finite")
         return row
 

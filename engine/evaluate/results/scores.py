@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.evaluate.results.rows import Row
+from engine.lanes.evaluation.rates import Rates
 from toolwright.statistics import Moments, mean_of, pass_at, share_error
 
 MOST_SOURCES = 32
@@ -45,6 +46,7 @@ class SetScores:
         self.seconds = 0.0
         self.masked = 0
         self.stops: Counter[str] = Counter()
+        self.rates = Rates()
 
     def add(self, row: Row) -> None:
         self.rows += 1
@@ -55,6 +57,7 @@ class SetScores:
         self.seconds += row.seconds
         self.masked += row.masked
         self.stops[row.stop_reason] += 1
+        self.rates.add(row.rates)
         if self._clustered:
             self._counts[row.question] = self._counts.get(row.question, 0) + 1
         for name, value in row.parts.items():

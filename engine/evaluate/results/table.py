@@ -113,6 +113,9 @@ def _parts(found: Mapping[str, Any]) -> Iterator[str]:
         if others:
             said = (f"{name} {score(p['mean'], p['standard_error'])}" for name, p in others.items())
             yield f"{one['name']}: {', '.join(said)}"
+        if one["rates"]:
+            said = (f"{name} {r['rate']:.1%} of {r['of']:,g}" for name, r in one["rates"].items())
+            yield f"{one['name']}, rates: {', '.join(said)}"
 
 
 def _passes(found: Mapping[str, Any]) -> Iterator[str]:

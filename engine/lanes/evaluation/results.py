@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from engine.lanes.evaluation.rates import RATES, rates_of
 from engine.lanes.evaluation.tally import BAD, ERRORED
 from engine.lines import Lines
 from engine.rollout.loop import SAMPLED
@@ -95,6 +96,7 @@ def row_of(
         "data_source": trajectory.task.data_source,
         "reward": trajectory.reward,
         "parts": {part.name: part.value for part in trajectory.reward_parts if part.turn is None},
+        **({RATES: rates} if (rates := rates_of(trajectory.events)) else {}),
         "stop_reason": trajectory.stop_reason.name.lower(),
         "calls": len(trajectory.calls),
         "response_tokens": trajectory.response_tokens,

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.lanes.evaluation.rates import RATES, Rates
 from toolwright.types import StopReason
 
 ERRORED = "errored"
@@ -39,6 +40,7 @@ class Tally:
     bad: int = 0
     stops: Counter[str] = field(default_factory=Counter)
     parts: dict[str, float] = field(default_factory=dict)
+    rates: Rates = field(default_factory=Rates)
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Counts a row of the results file."""
@@ -65,6 +67,7 @@ class Tally:
         self.stops[str(row["stop_reason"])] += 1
         for name, value in row["parts"].items():
             self.parts[name] = self.parts.get(name, 0.0) + float(value)
+        self.rates.add(row.get(RATES, {}))
 
     @property
     def stderr(self) -> float:
@@ -91,4 +94,5 @@ class Tally:
             "bad_rows": self.bad,
             "stops": dict(self.stops.most_common()),
             "parts": {name: total / self.n for name, total in self.parts.items()},
+            **({RATES: rates} if (rates := self.rates.shown()) else {}),
         }

@@ -54,9 +54,23 @@ def plays(body: dict[str, Any]) -> str:
     return "Ada <tool_call>"
 
 
+KEEP = """
+def named(trajectory):
+    (tool,) = trajectory.metadata["tools"]
+    number = trajectory.task.id.removeprefix("t")
+    function = tool["function"]
+    return function["name"] == f"author_{number}" and function["parameters"]["required"] != []
+
+
+def second(trajectory):
+    return trajectory.metadata["tools"][0]["function"]["name"] == "author_1"
+"""
+
+
 async def test_a_row_has_the_tools_of_its_own_session(world: MakeWorld) -> None:
     here = await world(task={"protocol": "engine.protocols.chat:Chat"})
     (here.folder / "task.py").write_text(TASKS)
+    (here.folder / "criteria.py").write_text(KEEP)
 
     def script(request: ScriptRequest) -> Sequence[int]:
         number = str(int(request.conversation.partition("-")[0].removeprefix("s")))
@@ -71,9 +85,18 @@ async def test_a_row_has_the_tools_of_its_own_session(world: MakeWorld) -> None:
         words = [word for one in options for word in ("--set", one)]
         here.tables["tools"] = {"world": {"serve": ["simulated:", *words]}}
         told = await collect(
-            here, n=3, per_task=2, dedupe=Dedupe.CALLS, export=(Layout.OPENAI, Layout.HERMES)
+            here,
+            n=3,
+            per_task=2,
+            keep=("./criteria.py:named",),
+            dedupe=Dedupe.CALLS,
+            export=(Layout.OPENAI, Layout.HERMES),
+        )
+        one = await collect(
+            here, n=3, keep=("./criteria.py:second",), output=here.folder / "second"
         )
     assert told.startswith("3 of 3 tasks: 3 kept, 3 duplicate")
+    assert one.startswith("3 of 3 tasks: 1 kept")
     for layout in (Layout.OPENAI, Layout.HERMES):
         rows = [
             json.loads(line)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.lanes.evaluation.rates import rates_of
 from tests.support.recipes import Part
 from tests.unit.mtr.conftest import FAILED, REFUSED, answer, call, ran
 from toolwright.types import Purpose, StopReason, Trajectory
@@ -126,11 +127,14 @@ def test_an_evaluation_is_exact_match_with_figures_beside_it(part: Part) -> None
     score = part("score.Score")()(trajectory)
     assert score.reward == 1.0
     assert {one.name: one.value for one in score.parts} == {
-        "answer": 1.0, "f1": 1.0, "calls": 2.0, "malformed": 1.0, "disagreement": 1.0,
-        "erred": 1.0, "recovered": 1.0,
+        "answer": 1.0, "f1": 1.0, "calls": 2.0, "erred": 1.0,
+    }  # fmt: skip
+    assert rates_of(score.events) == {
+        "malformed": [1, 2], "disagreement": [1, 1], "recovered": [1, 1],
     }  # fmt: skip
     nothing = part("score.Score")()(ran(purpose=Purpose.EVAL, stop=StopReason.EMPTY_OUTPUT))
     assert {one.value for one in nothing.parts} == {0.0}
+    assert set(map(tuple, rates_of(nothing.events).values())) == {(0, 0)}
 
 
 def test_figures_that_mean_nothing_are_left_out(part: Part) -> None:

@@ -143,7 +143,7 @@ class WebSearchTool(BuiltIn):
         """The pages that are read with each search of the session. Refuses a wrong number."""
         asked = session.metadata.get(SESSION_PAGES)
         if asked is None:
-            return self._options.pages
+            return int(self._options.pages)
         most = self._options.session_pages
         whole = isinstance(asked, int | float) and not isinstance(asked, bool) and asked % 1 == 0
         if not whole or not 0 <= asked <= most:

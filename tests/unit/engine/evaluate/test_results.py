@@ -234,3 +234,20 @@ def test_answers_that_are_all_worth_0_are_doubted(
     said = f"all {len(rows)} rows answered and every score is 0"
     assert any(f"warning: qa: {said}" in line for line in table(found)) == warns
     assert (said in (folder / "page.html").read_text(encoding="utf-8")) == warns
+
+
+def test_rates_have_their_own_denominators(tmp_path: Path) -> None:
+    pairs = [[1, 4], [0, 0], [1, 1]]
+    rows = [row(n, 1.0, rates={"malformed": pair}) for n, pair in enumerate(pairs)]
+    folder = evaluation(tmp_path, {"nq": rows})
+    found = write_results(folder, Reading())
+    (one,) = found["sets"]
+    assert one["rates"] == {"malformed": {"rate": 0.4, "of": 5.0}}
+    assert "nq, rates: malformed 40.0% of 5" in "\n".join(table(found))
+    assert "40.0% of 5" in (folder / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("rates", [[1], {"a": 3}, {"a": [1]}, {"a": ["x", 1]}])
+def test_a_line_with_other_rates_is_refused(tmp_path: Path, rates: Any) -> None:
+    with pytest.raises(StartupError, match="not what `engine eval` wrote"):
+        figures(evaluation(tmp_path, {"nq": [row(0, 1.0, rates=rates)]}))
