@@ -21,7 +21,7 @@ from engine.commands.template_report import template_report
 from engine.config import EngineTable
 from engine.errors import AttemptFailed, StartupError, TaskUnfit
 from engine.journal.identity import policy_identity
-from engine.lanes.evaluation.lane import check_suites, check_tasks
+from engine.lanes.evaluation.lane import check_suites, check_tasks, limits_of
 from engine.lanes.evaluation.tasks import SuiteTasks
 from engine.protocols import Protocol
 from engine.rehearsal import first_that_fits
@@ -123,6 +123,9 @@ async def _sources(
         tasks = SuiteTasks(suite, recipe.folder, max_bad_rows=table.max_bad_rows)
         await tasks.open()
         lines.append(f"evaluation {suite.name}: {suite.n} tasks")
+        if suite.limits is not None:
+            limits = limits_of(suite, recipe.shared.each_task[suite.task].limits)
+            lines += budget_lines(limits, 0, f"evaluation {suite.name}, limits")
         if tasks.file is not None:
             lines += _of_rows(f"evaluation {suite.name}", tasks.file)
         tasks.close()

@@ -7,6 +7,8 @@ import re
 import pytest
 
 from engine.commands.budgets import budget_lines
+from engine.config import Suite
+from engine.lanes.evaluation.lane import limits_of
 from toolwright.recipe import Limits
 
 pytestmark = pytest.mark.quick
@@ -34,3 +36,10 @@ def test_observations_are_laid_beside_the_budgets(
         assert said == ""
     else:
         assert re.search(words, said), said
+
+
+def test_a_suite_that_names_a_response_counts_by_it() -> None:
+    suite = Suite(name="s", source="s.jsonl", n=1, limits=Limits(response=200, observation=100))
+    found = limits_of(suite, Limits(turns=2, policy=50))
+    assert (found.policy, found.response) == (0, 200)
+    assert "full after 1 of" in "\n".join(budget_lines(found, 0, "k"))
