@@ -38,7 +38,7 @@ class Size:
 
     @property
     def parameters(self) -> int:
-        """Weights, norms apart; embedding and output layer are one matrix."""
+        """Weights without norms; embedding and output layer are one matrix."""
         attention = self.hidden * self.head * (2 * self.heads + 2 * self.groups)
         feed_forward = 3 * self.hidden * self.feed_forward
         return self.vocabulary * self.hidden + self.layers * (attention + feed_forward)

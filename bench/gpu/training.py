@@ -21,7 +21,7 @@ from learner.saving.checkpoint import Checkpoints
 from learner.training.memory import CHUNKS, token_bytes
 
 PEAK_OPERATIONS = 790e12
-"""Of bfloat16 products a second, measured on H100 and H200 alike."""
+"""Operations of bfloat16 products a second, measured on H100 and H200 alike."""
 STATE_BYTES = 18
 """A trained weight: bfloat16 and float32 copies, float32 gradient, two moments."""
 STEPS = 3

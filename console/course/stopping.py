@@ -3,7 +3,7 @@
 A run folder may come from a stranger. Invariants
 - A process is signalled only if it is the course's last start by pid, creation time, machine, boot
   and pid namespace, and if it has this folder's lock file open.
-- The engine is asked or drained only on this machine, or at an address that the user typed.
+- The engine is queried or drained only on this machine, or at an address that the user typed.
 - Another run's engine at that address is left alone. A drained engine goes on serving, since
   another program started it and ends it.
 """

@@ -38,7 +38,7 @@ def lives(start: Began) -> bool | None:
 
 
 def has_open(pid: int, path: Path) -> bool:
-    """Whether the process has that file open: a regular file with no other name, no link."""
+    """Whether the process has that file open. False for a link, and for a file with two names."""
     try:
         wanted = path.lstat()
     except OSError:

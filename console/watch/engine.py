@@ -60,7 +60,7 @@ class EngineSays:
 
 
 def address_of(resolved: Resolved, typed: str = "") -> str:
-    """Address at which the run's engine may be asked; "" if no such address is known.
+    """Address at which the run's engine may be queried; "" if no such address is known.
 
     A run folder may come from a stranger. So an address on another machine is used only if the user
     typed it: this process sends its bearer token there.
@@ -71,19 +71,19 @@ def address_of(resolved: Resolved, typed: str = "") -> str:
 
 
 def not_asked(resolved: Resolved, typed: str = "") -> str:
-    """The sentence for an engine that is not asked, since the folder alone names its address."""
+    """The sentence for an engine that is not queried: the folder alone names its address."""
     address = resolved.text("run.engine")
     if typed or not address or may_have_token(address):
         return ""
     return (
-        f"the folder names an engine on another machine, {address}, which is not asked: add "
+        f"the folder names an engine on another machine, {address}, which is not queried: add "
         f"--engine {address} if it is yours"
     )
 
 
 async def ask_of(run: Path, resolved: Resolved, typed: str = "") -> EngineSays | None:
     """The run's own engine, as `ask`. None also if another run's engine answers, or if the engine
-    may not be asked (`address_of`)."""
+    may not be queried (`address_of`)."""
     address = address_of(resolved, typed)
     if not address:
         return None

@@ -160,7 +160,7 @@ def _conversations(files: Sequence[Path], tally: Tally) -> list[str]:
         for number, found in conversations(file):
             if isinstance(found, RowRefused):
                 raise StartupError(
-                    f"{file}:{number}: {found}; mend the line or take it out, every line is counted"
+                    f"{file}:{number}: {found}; fix the line or remove it: every line is counted"
                 ) from found
             tally.trajectories += 1
             unasked += _unasked(found)

@@ -4,7 +4,7 @@ How blocks and calls are read is `toolwright.reading.actions`; this decides whos
 session's tools may come from several services. An action belongs to the tools that have its stop
 among theirs; of those the first that accepts it takes it, in the order of the recipe's services. A
 tag accepts what stands between its marks, a JSON call what names the tool. A raw format comes last,
-for only its service can tell what it accepts.
+since only its service knows what it accepts.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A reward function takes a Trajectory (or, with `reward_per_group`, the list of a
 returns a number, a dictionary of named parts whose sum is the reward, (number, parts), or a Score;
 it may be async. With `reward_options`, and where the path names a class, the object is called with
 them first and gives the function. `trajectory.metadata["final_text"]` is the text of the last
-action, special tokens kept. A function that raises, takes too long or returns nonsense leaves a
-Score that says so: reward 0, out of the loss and out of the baseline, with the event
+action, without the end of its turn. A function that raises, takes too long or returns nonsense
+leaves a Score that says so: reward 0, out of the loss and out of the baseline, with the event
 `reward_failed`.
 """
 

@@ -141,7 +141,7 @@ def _before_calls(
     the action begins inside a thought."""
     open_tag, close_tag = protocol.call_tags if isinstance(protocol, Chat) else ("", "")
     body = action.text.removesuffix(codec.end_of_turn)
-    # Under Chat a tool with a tag can be called by its name as well: the stop tells which it was.
+    # Under Chat a tool with a tag can be called by its name as well: the stop shows which it was.
     if not close_tag or action.stop not in (close_tag, codec.end_of_turn):
         mark = tools[calls[0].tool].open_tag
         begin, _ = last_block(body, mark, action.stop or "") if mark else (-1, -1)

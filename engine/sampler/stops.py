@@ -210,7 +210,7 @@ class StopDetector:
 
     def _ends_at(self, window: Sequence[int], keep: int) -> StopHit | None:
         """The stop that counts and whose last character the window's last token holds. Marks there
-        are told."""
+        are reported."""
         window = window[max(0, len(window) - 1 - self._table.window) :]
         text = self._decode(window)
         if not any(map(text.__contains__, self._searched)):
@@ -260,7 +260,7 @@ class StopDetector:
         return text[: max(0, len(text) - rest)]
 
     def _told(self, hits: Sequence[StopHit]) -> StopHit | None:
-        """Marks among the hits are told; the first stop is returned."""
+        """Reports the marks among the hits. Returns the first stop."""
         for hit in hits:
             if hit.matched_text not in self._marks:
                 return hit

@@ -182,7 +182,7 @@ class _Scores(torch.autograd.Function):
 def _sums(
     logits: torch.Tensor, local: torch.Tensor, here: torch.Tensor, entropy: bool
 ) -> list[torch.Tensor]:
-    """Of [n, v] logits z, [n] each: largest z, z of the target (0 where another rank holds it),
+    """[n] each, from [n, v] logits z: largest z, z of the target (0 where another rank holds it),
     sum of e^(z - largest), and with `entropy` the sum of z e^(z - largest)."""
     largest = logits.amax(-1)
     weights = (logits - largest.unsqueeze(-1)).exp_()

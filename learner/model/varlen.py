@@ -56,8 +56,8 @@ def attend(
 ) -> torch.Tensor:
     """Query [s, heads, d], key and value [s, groups, d] -> context [s, heads, d].
 
-    ends: [sequences + 1] int32 on the device, cumulative lengths from 0. longest: of them, in
-    tokens.
+    ends: [sequences + 1] int32 on the device, cumulative lengths from 0. longest: tokens of
+    the longest sequence.
     """
     options: dict[str, Any] = {"scale": scale, "window_size": CAUSAL}
     if _NAMES_GROUPS:

@@ -6,6 +6,7 @@ recipe/             the file that every process reads
 credit/             from rewards to advantages
 process/, model/    running on a machine; a run's policy
 text/               what several read or cut in the same way
+reading/            how outside input is read: rows, actions, answers, pixels
 model_api/          OpenAI-compatible endpoints: addresses, refused keys, streams, answers
 page/, reference/   what people look at; what papers print
 tracing/            spans of a trajectory

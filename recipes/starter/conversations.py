@@ -35,7 +35,8 @@ def conversations(seed: int) -> Iterator[Messages]:
     draw = random.Random(seed)
     with (HERE / "stock.csv").open(encoding="utf-8") as file:
         stock = {row.pop("article"): row for row in csv.DictReader(file)}
-    rows = [json.loads(line) for line in (HERE / "questions.jsonl").open()]
+    with (HERE / "questions.jsonl").open(encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
     asked = [Asked.read(row["question"], row["answer"], stock) for row in rows]
     habits = habits_of(asked)
     while True:

@@ -67,7 +67,7 @@ EVALUATION = (
                 "answer",
                 "Answer",
                 "final_answer",
-                *(("solution",) if name != "olympiad" else ()),
+                *_solution(name),
             ),
             id=("id", "ID", "unique_id"),
             extra={"level": ("level",), "subject": ("subject",)},

@@ -76,8 +76,8 @@ class Layout:
 def record_of(
     layout: Layout, row: Mapping[str, Any], *, number: int, where: str, split: str = ""
 ) -> Record:
-    """The row's record. RowRefused if the row makes no question, of the kind "layout" if it is a
-    row of another set.
+    """The row's record. Raises RowRefused if the row makes no question, of the kind LAYOUT if it is
+    a row of another set.
 
     number: of the row in the whole set, from 0; where: its place, for people.
     """
@@ -119,7 +119,7 @@ def with_mark(question: str) -> str:
 
 
 def _check(layout: Layout, row: Mapping[str, Any], where: str) -> None:
-    """RowRefused where the row lacks columns."""
+    """Raises RowRefused if the row lacks columns."""
     sought = [
         ("question", (*layout.question, *layout.messages)),
         ("image", layout.images),

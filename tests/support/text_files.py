@@ -72,7 +72,7 @@ def _without_arguments(tree: ast.AST) -> Iterator[ast.AST]:
         read: list[ast.expr] = []
         if isinstance(node, ast.With):
             read = [item.context_expr for item in node.items]
-        elif isinstance(node, ast.For):
+        elif isinstance(node, ast.For | ast.comprehension):
             read = [node.iter]
         for one in read:
             bare = isinstance(one, ast.Call) and not one.args and not one.keywords

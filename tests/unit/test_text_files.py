@@ -32,6 +32,7 @@ FOLDERS = (
         ("path.open('r')", 1),
         ("with path.open() as file: pass", 1),
         ("for line in path.open(): pass", 1),
+        ("[line for line in path.open()]", 1),
         ("gzip.open(path, 'rt')", 1),
         ("os.fdopen(handle, 'w')", 1),
         ("tempfile.NamedTemporaryFile('w')", 1),
@@ -70,7 +71,7 @@ def test_every_text_file_has_an_encoding(folder: str) -> None:
 
 TEMPLATE = "你是助手{{ '▁é' }}"
 READS = {
-    "template": 'ascii(model_folder.chat_templates(folder, {})["default"])',
+    "template": 'ascii(model_folder.chat_templates(folder)["default"])',
     "tokenizer": "model_folder.tokenizer_hash(folder)",
     "shape": "model_folder.shape_hash(folder)",
 }

@@ -184,7 +184,7 @@ def read_answer(body: bytes) -> Answer:
 
 
 def read_usage(found: Any) -> Usage | None:
-    """Counts under the names that servers use; None where there are none."""
+    """Counts under the names that servers use; None if the server sends no counts."""
     if not isinstance(found, Mapping):
         return None
     details = found.get("prompt_tokens_details") or found.get("input_tokens_details")
@@ -267,15 +267,15 @@ def _is_empty_chunk(found: Mapping[str, Any]) -> bool:
 def _delta(found: dict[str, Any], payload: bytes) -> Delta:
     if found.get("error"):
         raise _error_of(found["error"], found)
-    choices, told = found.get("choices"), found.get("usage")
-    if told is None and isinstance(other := found.get("x_groq"), Mapping):
-        told = other.get("usage")
-    if choices is None and told is None:
+    choices, counts = found.get("choices"), found.get("usage")
+    if counts is None and isinstance(other := found.get("x_groq"), Mapping):
+        counts = other.get("usage")
+    if choices is None and counts is None:
         if found.get("object") == "error" or found.get("detail") or found.get("message"):
             raise _error_of(found)
         raise WireError(f"an event has neither choices nor usage: {payload[:MOST_SAID]!r}")
     model = found.get("model")
-    usage, model = read_usage(told), model if isinstance(model, str) else ""
+    usage, model = read_usage(counts), model if isinstance(model, str) else ""
     if not choices:
         if choices not in (None, []):
             raise WireError(f"choices are not a list: {payload[:MOST_SAID]!r}")
@@ -288,7 +288,7 @@ def _delta(found: dict[str, Any], payload: bytes) -> Delta:
         message = choice.get("message") or {}
     if not isinstance(message, Mapping):
         raise WireError(f"a delta is not an object: {payload[:MOST_SAID]!r}")
-    plain, thought = _text(choice.get("text"), payload), 0
+    plain = _text(choice.get("text"), payload)
     content, thought = _content(message.get("content"), payload)
     for key in ("reasoning_content", "reasoning"):
         if isinstance(reasoning := message.get(key), str) and reasoning:

@@ -6,7 +6,7 @@ for a token where other machines may see it.)
 Invariants
 - It listens on 127.0.0.1 alone: other machines reach it by what its operator puts in front.
 - It answers `MOST_READERS` connections at once and closes a further one unread. One that says
-  nothing for `IDLE_SECONDS` is closed. So whoever connects costs the process eight threads at most.
+  nothing for `IDLE_SECONDS` is closed. So connections cost the process eight threads at most.
 - Other sites' pages get no answer (`toolwright.rpc.http_rule`).
 - It ends with its block, and never keeps the process alive.
 """

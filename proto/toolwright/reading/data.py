@@ -49,8 +49,8 @@ def data_in(text: str) -> Any:
 
 
 def texts_in(text: str) -> list[Any] | None:
-    """What a list of texts holds that stands in a text itself, such as `['a', "it's"]`. None if the
-    text is anything else, a list of numbers alone included: that may be an answer as it is."""
+    """Members of a list of texts that is written as one text, such as `['a', "it's"]`. None for any
+    other text, a list of numbers alone included: that may be an answer as it is."""
     text = text.strip()
     if not (text.startswith("[") and text.endswith("]")):
         return None

@@ -19,7 +19,7 @@ FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 MOST_PIXELS = (1 << 30) // 4 // 3
 """Pixels of one image above which `plain_file` decodes nothing: Pillow's own limit."""
 QUALITY = 92
-"""Of a JPEG that is written anew, with whole chroma: else small coloured letters are lost."""
+"""Quality of a rewritten JPEG. Its chroma stays whole, or small coloured letters would be lost."""
 _SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
 _ORIENTATION_MARKS = (b"eXIf", b"exif", b"Exif", b"EXIF", b"XML:com.adobe.xmp", b"tiff:Orientation")
 """One of these stands in every file with an orientation."""

@@ -1,11 +1,11 @@
-"""One row of a file as a question with its answers, whoever reads it. Pure.
+"""One row of a file as a question with its answers. Pure.
 
-The engine reads its own format and verl's, `tasks` reads published sets: both name columns, and
-what stands in a column is read here alone.
+The engine reads its own format and verl's, `tasks` reads published sets. Both name columns; this
+module alone reads what stands in a column.
 
-A column is named by its path: `reward_model.ground_truth` is inside of the column `reward_model`.
-Of several names for one thing the first that holds something counts: a file that was mixed of two
-sets has both columns, one of them null.
+A column is named by its path: `reward_model.ground_truth` is inside the column `reward_model`. If
+several columns name one thing, the first that holds something counts: a file that was mixed from
+two sets has both columns, one of them null.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def first(row: Mapping[str, Any], paths: Iterable[str]) -> Any:
 
 
 def at(row: Any, path: str) -> Any:
-    """The value under a path, MISSING if there is none. An object that stands in a text is opened:
-    so tables keep it that went through CSV."""
+    """The value under a path, or MISSING. An object inside a text is opened: a table that went
+    through CSV holds objects so."""
     if isinstance(row, Mapping) and path in row:
         return row[path]
     for name in path.split("."):
@@ -140,7 +140,7 @@ def holds(value: Any) -> bool:
 
 
 def question_of(value: Any) -> str:
-    """The text of a question; "" for everything that is none."""
+    """The text of a question; "" for a value that is not a question."""
     if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     return text_of(value) if isinstance(value, str | bytes | int | float) else ""
@@ -252,7 +252,7 @@ def _answers_of(value: Any, depth: int) -> tuple[str, ...]:
     if isinstance(value, Mapping):
         if "target" not in value:
             names = ", ".join(str(name)[:40] for name in list(value)[:8]) or "nothing"
-            raise RowRefused("answer", f'an answer is an object without "target", but {names}')
+            raise RowRefused("answer", f'an answer is an object with {names}: it needs "target"')
         return _answers_of(value["target"], depth + 1)
     if hasattr(value, "tolist"):  # NumPy's arrays and scalars
         return _answers_of(value.tolist(), depth + 1)

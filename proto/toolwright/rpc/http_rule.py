@@ -9,7 +9,7 @@ Invariants
   numbers. A stranger's name that was made to lead here (DNS rebinding) is refused.
 - Another site's page gets nothing.
 - Where a token is required, no data leave without it. It travels in a header, in no address and no
-  cookie. Its digest is looked up, so that the time of a refusal tells nothing about it.
+  cookie. Its digest is looked up, so that the time of a refusal reveals nothing about it.
 - A body is JSON and says so. Pages may send forms, text and unnamed bytes to any site.
 - A request is judged by its head. Nothing of a refused body is read.
 """
@@ -52,8 +52,8 @@ class HttpRule:
     """The rule of one server."""
 
     def __init__(self, tokens: Tokens, names: Iterable[str] = ()) -> None:
-        """tokens: of which each request must carry one; false = no token is required. names: of the
-        server's machine, beside localhost and addresses in numbers (`names_of`)."""
+        """tokens: each request must carry one of them; false = no token is required. names: those
+        of the server's machine, beside localhost and addresses in numbers (`names_of`)."""
         self._tokens = tokens
         self._names = {"localhost", *(name.lower() for name in names if name)}
 

@@ -71,8 +71,8 @@ def test_the_token_leaves_for_no_address_of_the_folder(
 ) -> None:
     names(run, address)
     found = state(run)
-    assert any("is not asked: add --engine" in doubt for doubt in found.doubts)
-    with pytest.raises(ConsoleError, match="is not asked: add --engine"):
+    assert any("is not queried: add --engine" in doubt for doubt in found.doubts)
+    with pytest.raises(ConsoleError, match="is not queried: add --engine"):
         stop(run, print, now=False)
     assert dialled == []
     state(run, address)

@@ -22,7 +22,7 @@ VERSION = 2
 name no version."""
 
 _ENDING = re.compile(r"(?<=\w)['\u2019][sStTdDmM]\b")
-"""Of "dog's" and "don't": no word."""
+"""Ending of "dog's" and "don't", which is not a word."""
 _LETTER_A = re.compile(r"(?<=[^\W_][ -])A\b")
 _NAME_A = "a_"
 """The word for an upper-case A behind another word, as in "vitamin A": the article is left out."""

@@ -12,7 +12,7 @@ from toolsvc.check.types import Rule, expect
 from toolwright.tool.v1 import tool_pb2 as pb
 
 MANY_SESSIONS = 16
-"""A service that has room for fewer is asked with those."""
+"""Sessions opened at once. A service with room for fewer gets fewer."""
 
 
 @check(Rule.SEVERAL_CALLS)
