@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from console.engine_option import EngineAddress
+
 if TYPE_CHECKING:
     from console.course.state import State
 
@@ -21,13 +23,7 @@ EPILOG = (
 def status(
     run: Annotated[Path, typer.Argument(help="the run's folder", show_default=False)],
     json_: Annotated[bool, typer.Option("--json", help="for machines")] = False,
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="the engine's address, in place of the folder's; needed on another machine",
-        ),
-    ] = "",
+    engine: EngineAddress = "",
 ) -> None:
     """Tell where a run is: stage, step, rewards, time left, its processes, how it ended."""
     from console.course.session import fail

@@ -7,19 +7,15 @@ from typing import Annotated
 
 import typer
 
+from console.engine_option import EngineAddress
+
 
 def stop(
     run: Annotated[Path, typer.Argument(help="the run's folder", show_default=False)],
     now: Annotated[
         bool, typer.Option("--now", help="end its processes at once, without a checkpoint")
     ] = False,
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="the engine's address, in place of the folder's; needed on another machine",
-        ),
-    ] = "",
+    engine: EngineAddress = "",
 ) -> None:
     """Stop a run in order, as Ctrl-C does where it was started, and wait for its end.
 

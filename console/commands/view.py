@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from console.engine_option import EngineAddress
 from console.errors import ConsoleError
 
 EPILOG = (
@@ -35,13 +36,7 @@ def view(
     listen: Annotated[
         str, typer.Option(help="HOST:PORT of the pages; port 0 is a free one")
     ] = "127.0.0.1:8400",
-    engine: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT",
-            help="the engine's address, in place of the folder's; needed on another machine",
-        ),
-    ] = "",
+    engine: EngineAddress = "",
 ) -> None:
     """Watch a run that another terminal or machine runs, until it ends.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -14,13 +13,14 @@ from console.asked.ports import settle
 from console.doctor.types import Check, Findings, Patient, ok, problem, warning
 from console.errors import ConsoleError
 from console.machine.programs import ask, module
+from toolwright.model.model_folder import ModelFolderError
+from toolwright.model.weights import read_tensors
 
 RECIPE, POLICY, ESTIMATE = "recipe", "policy", "memory of a run"
 LEFT_OUT = "left out: "
 """As `engine check` says it."""
 LOOK_LATER = "`toolwright run` makes it and checks it before it trains"
 GIB = 1 << 30
-LONGEST_HEADER = 100 << 20
 LEARNER_BYTES = 16
 """Of a parameter in float32: weights, gradients, two moments of Adam."""
 SAMPLER_BYTES = 4
@@ -81,15 +81,10 @@ def count_parameters(folder: Path) -> int:
     count = 0
     for path in sorted(folder.glob("*.safetensors")):
         try:
-            with path.open("rb") as file:
-                length = int.from_bytes(file.read(8), "little")
-                if length > LONGEST_HEADER:
-                    return 0
-                header = json.loads(file.read(length))
-            shapes = [one["shape"] for name, one in header.items() if name != "__metadata__"]
-            count += sum(math.prod(map(int, shape)) for shape in shapes)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            tensors = read_tensors(path, whole=False)
+        except ModelFolderError:
             return 0
+        count += sum(math.prod(tensor.shape) for tensor in tensors.values())
     return count
 
 

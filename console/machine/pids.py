@@ -13,14 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from console.machine.processes import alive
-from console.record.course import Began
+from console.record.course import Began, boot_id
 
 
 def pid_space() -> str:
     """This boot of the kernel and this pid namespace. Empty if the system does not name them."""
+    boot = boot_id()
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}" if boot else ""
     except OSError:
         return ""
 

@@ -230,12 +230,13 @@ def _by_this_clock(created: float, booted: object, space: str) -> float:
     """A process's time of creation by the clock as it is set now. booted: the time of the boot when
     the line was written; both are computed from the clock, and move with it. A line of another boot
     stays as it is."""
-    if not isinstance(booted, int | float) or not space or space.split(" ")[0] != _boot_id():
+    if not isinstance(booted, int | float) or not space or space.split(" ")[0] != boot_id():
         return created
     return created + psutil.boot_time() - booted
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
+    """This boot of the kernel; "" if the system does not name it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

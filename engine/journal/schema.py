@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from engine.errors import StartupError
+from toolwright.reading import sqlite_files
 from toolwright.reading.sqlite_files import check_regular, check_tables
 
 FILE_NAME = "journal.sqlite"
@@ -194,16 +195,13 @@ def open_read_only(file: Path, *, versions_only: bool = False) -> sqlite3.Connec
     """A connection for a reader, also while an engine writes. Raises StartupError for tables of
     another version, sqlite3.Error if the file is not a journal. versions_only: the tables of the
     weights are read and no others, also of an older engine's journal."""
-    check_regular(file)
-    db = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
-    try:
+
+    def check(db: sqlite3.Connection) -> None:
         if not versions_only:
             refuse_other_schemas(db, file)
         check_tables(db, _VERSIONS if versions_only else _TABLES)
-    except BaseException:
-        db.close()
-        raise
-    return db
+
+    return sqlite_files.open_read_only(file, check)
 
 
 def _locked(descriptor: int, kind: int) -> bool:

@@ -18,7 +18,7 @@ a replacement character has part of another character, and may hold the last byt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from weakref import WeakKeyDictionary, ref
 
@@ -216,14 +216,7 @@ class StopDetector:
         if not any(map(text.__contains__, self._searched)):
             return None
         old = len(self._decode(window[:-1]).rstrip(REPLACEMENT))
-        stops = set(self._table.texts)
-        last: dict[bool, int] = {}
-        found = [*_ends(text, old, self._passing), *_ends(text, old, self._table.texts)]
-        # Of those that end together the longest mark counts, and then the longest stop.
-        for end, _, tag in sorted(found, key=lambda one: (one[0], one[2] in stops, one[1])):
-            if last.get(tag in stops) == end:
-                continue
-            last[tag in stops] = end
+        for end, tag in tags_in(text, old, self._passing, self._table.texts):
             hit = self._told(self._tag(tag, StopHit(keep=keep, matched_text=tag), text, end))
             if hit is not None:
                 return hit
@@ -279,12 +272,29 @@ class StopDetector:
         self._tail = [*self._tail, *token_ids][-size:] if size else []
 
 
-def _ends(text: str, old: int, wanted: Sequence[str]) -> list[tuple[int, int, str]]:
-    """(end, -length, text) of each of `wanted` that ends beyond character `old`."""
-    found = []
-    for one in wanted:
-        start = text.find(one, max(0, old - len(one) + 1))
-        while start >= 0:
-            found.append((start + len(one), -len(one), one))
-            start = text.find(one, start + 1)
-    return found
+def tags_in(
+    text: str, old: int, passing: Sequence[str], stops: Sequence[str]
+) -> Iterator[tuple[int, str]]:
+    """(end, tag) of each tag that ends beyond character `old`, in order.
+
+    passing: tags that end no action. If several end together, the longest of them comes first, and
+    then the longest of the stops.
+    """
+    found = [
+        (end, number, -len(tag), tag)
+        for number, tags in enumerate((passing, stops))
+        for tag in tags
+        for end in _ends(text, old, tag)
+    ]
+    last = (-1, -1)
+    for end, number, _, tag in sorted(found):
+        if last != (end, number):
+            yield end, tag
+        last = end, number
+
+
+def _ends(text: str, old: int, tag: str) -> Iterator[int]:
+    start = text.find(tag, max(0, old - len(tag) + 1))
+    while start >= 0:
+        yield start + len(tag)
+        start = text.find(tag, start + 1)

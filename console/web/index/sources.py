@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -29,7 +30,7 @@ from console.web.index import entries
 from console.web.index.types import Batch, Entry, Place
 from toolwright.common.v1 import trajectory_pb2 as pb
 from toolwright.reading.files import open_regular
-from toolwright.reading.sqlite_files import check_regular, check_tables, typed_rows
+from toolwright.reading.sqlite_files import check_tables, open_read_only, typed_rows
 from toolwright.trajectory_files import SUFFIX
 
 JOURNAL = "journal.sqlite"
@@ -205,39 +206,20 @@ class Recording:
         return Batch(place=at, entries=tuple(found), more=True)
 
 
-def open_journal(file: Path) -> _ReadOnly:
-    """A connection for a `with`, closed behind it. sqlite3.Error."""
-    return _ReadOnly(file)
+def open_journal(file: Path) -> closing[sqlite3.Connection]:
+    """A connection for a `with`, which closes it. Raises sqlite3.Error."""
+    return closing(open_read_only(file, _check_journal))
 
 
-class _ReadOnly:
-    def __init__(self, file: Path) -> None:
-        check_regular(file)
-        self._db = sqlite3.connect(
-            f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None
-        )
-        try:
-            _refuse_other_formats(self._db)
-            check_tables(self._db, _TABLES)
-        except BaseException:
-            self._db.close()
-            raise
-
-    def __enter__(self) -> sqlite3.Connection:
-        return self._db
-
-    def __exit__(self, *_: object) -> None:
-        self._db.close()
-
-
-def _refuse_other_formats(db: sqlite3.Connection) -> None:
-    """sqlite3.Error for the tables of another engine."""
+def _check_journal(db: sqlite3.Connection) -> None:
+    """Raises sqlite3.Error for the tables of another engine."""
     (found,) = db.execute("PRAGMA user_version").fetchone()
     if found != JOURNAL_FORMAT:
         raise sqlite3.DatabaseError(
             f"it has format {found}, this program reads {JOURNAL_FORMAT}: take the version of "
             "Toolwright that made the run"
         )
+    check_tables(db, _TABLES)
 
 
 def read_message(file: BinaryIO) -> pb.Trajectory | None:

@@ -18,7 +18,7 @@ from math import nan
 from typing import Any, NamedTuple
 
 from engine.sampler.action import OnMark
-from engine.sampler.stops import StopTable
+from engine.sampler.stops import StopTable, tags_in
 from engine.sampler.wire.events import WireError
 from engine.text.turn_end import foreign_end
 from engine.types import Generated, StopHit
@@ -211,16 +211,9 @@ class TextAction:
         """Reads the window's text from `before` on, which ends the text. Returns the stops and
         marks that count now, in order."""
         base = self._length - len(window)
-        stops = set(self._texts)
-        places = [*_ends(window, before, self._passing), *_ends(window, before, self._texts)]
         found: list[_End] = []
         at = before
-        last: dict[bool, int] = {}
-        # Of those that end together the longest mark counts, and then the longest stop.
-        for end, _, tag in sorted(places, key=lambda one: (one[0], one[2] in stops, one[1])):
-            if last.get(tag in stops) == end:
-                continue
-            last[tag in stops] = end
+        for end, tag in tags_in(window, before, self._passing, self._texts):
             if self._ends.reads:
                 text = self._unread + window[at:end]
                 found += self._ends.text(text[: max(0, len(text) - len(tag))])
@@ -310,14 +303,3 @@ def open_stop(text: str, stops: Sequence[str]) -> str | None:
         if opened and (found is None or start > found[0]):
             found = start, stop
     return found[1] if found else None
-
-
-def _ends(text: str, old: int, wanted: Sequence[str]) -> list[tuple[int, int, str]]:
-    """(end, -length, text) of each of `wanted` that ends beyond character `old`."""
-    found = []
-    for one in wanted:
-        start = text.find(one, max(0, old - len(one) + 1))
-        while start >= 0:
-            found.append((start + len(one), -len(one), one))
-            start = text.find(one, start + 1)
-    return found

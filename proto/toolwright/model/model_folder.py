@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-LONGEST_HEADER = 100 << 20
-"""Bytes; safetensors itself refuses longer ones."""
+LONGEST_HEADER = 100_000_000
+"""Longest header of a safetensors file, in bytes; the format's own limit."""
 TEMPLATE_FILE = "chat_template.jinja"
 TEMPLATE_FOLDER = "additional_chat_templates"
 """Folder inside a policy folder that holds the other templates, NAME.jinja each."""
@@ -97,6 +97,22 @@ def read_json(file: Path) -> dict[str, Any]:
     return found
 
 
+def read_header(file: Path) -> tuple[bytes, int]:
+    """JSON header of a safetensors file without its length, and the file's size in bytes. Raises
+    ModelFolderError."""
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            if not 2 <= length <= min(LONGEST_HEADER, size - 8):
+                raise ModelFolderError(
+                    f"{file} cannot be read: it has {size} bytes and no safetensors header"
+                )
+            return stream.read(length), size
+    except OSError as error:
+        raise ModelFolderError(f"{file} cannot be read ({error.strerror})") from error
+
+
 def shape_hash(folder: Path) -> str:
     """SHA-256 hex over config.json and the headers of the safetensors files, by name.
 
@@ -107,8 +123,11 @@ def shape_hash(folder: Path) -> str:
     digest = hashlib.sha256()
     for file in (folder / "config.json", *sorted(folder.glob("*.safetensors"))):
         try:
-            content = _header(file) if file.suffix == ".safetensors" else file.read_bytes()
-        except (OSError, ValueError) as error:
+            if file.suffix == ".safetensors":
+                content, _ = read_header(file)
+            else:
+                content = file.read_bytes()
+        except OSError as error:
             raise ModelFolderError(f"{file} cannot be read: {error}") from error
         digest.update(f"{file.name} {len(content)}\n".encode())
         digest.update(content)
@@ -133,15 +152,6 @@ def _what_it_does(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
             on["merges"] = [m.split(" ", 1) if isinstance(m, str) else m for m in merges]
         parts["model"] = on
     return parts
-
-
-def _header(file: Path) -> bytes:
-    with file.open("rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        header = stream.read(min(length, LONGEST_HEADER + 1))
-    if len(header) != length:
-        raise ValueError(f"no safetensors file: its header would have {length} bytes")
-    return header
 
 
 def _is_named_template(one: object) -> bool:

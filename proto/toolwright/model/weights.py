@@ -1,22 +1,19 @@
 """Safetensors files of a policy folder: their headers, and whether they fit config.json.
 
 Reads headers, and of a tied model also the two tensors that must be equal. No tensor library.
-Parsers here are bounded: a header has at most `HEADER_BYTES`, tensors are compared in pieces.
+A header is bounded (`model_folder.read_header`), and tensors are compared in pieces.
 """
 
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolwright.model.model_folder import ModelFolderError, read_json
+from toolwright.model.model_folder import ModelFolderError, read_header, read_json
 
-HEADER_BYTES = 100_000_000
-"""Longest header of a safetensors file; the format's own limit."""
 EMBEDDING, HEAD = "embed_tokens.weight", "lm_head.weight"
 """Ends of the names of a policy's input and output embedding."""
 _PIECE = 16 << 20
@@ -39,20 +36,12 @@ def read_tensors(file: Path, *, whole: bool = True) -> dict[str, StoredTensor]:
     Header length (8 bytes, little-endian), JSON header, then exactly the tensors' bytes. whole:
     the file must have all of them. Raises ModelFolderError.
     """
+    text, size = read_header(file)
     try:
-        size = file.stat().st_size
-        with file.open("rb") as stream:
-            start = stream.read(8)
-            length = struct.unpack("<Q", start)[0] if len(start) == 8 else 0
-            if not 2 <= length <= min(HEADER_BYTES, size - 8):
-                raise ModelFolderError(f"{file} has {size} bytes and no safetensors header")
-            header = json.loads(stream.read(length))
-    except OSError as error:
-        raise ModelFolderError(f"{file} cannot be read ({error.strerror})") from error
+        header = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, ModelFolderError):
-            raise
         raise ModelFolderError(f"the header of {file} is not JSON: the file is damaged") from error
+    length = len(text)
     found = _tensors(file, header, 8 + length)
     if not found:
         raise ModelFolderError(f"the header of {file} names no tensors: the file is damaged")

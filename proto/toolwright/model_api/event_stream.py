@@ -82,8 +82,8 @@ class EventReader:
         if name == b"event":
             self._name = value
         elif name in (b"data", b"error"):
-            self._size += len(value)
-            self._check(self._size)
+            self._size += len(value) + 1  # the line break that joins it: empty lines take room too
+            self._check(self._size - 1)
             (self._data if name == b"data" else self._errors).append(value)
 
     def _dispatch(self, events: list[Event]) -> None:

@@ -27,18 +27,12 @@ _NUMPY = re.compile(
 """NumPy writes the kind of an array beside it, and blanks alone between its members."""
 
 
-def json_in(text: str) -> Any:
-    """The JSON in a text. ValueError if it is not JSON, is nested too deeply, or holds half of a
-    surrogate pair."""
-    return read_exact(text)
-
-
 def data_in(text: str) -> Any:
     """JSON, or the same data as Python or NumPy prints them. ValueError for anything else; it says
     what is wrong with the text as JSON."""
     text = text.strip()
     try:
-        return json_in(text)
+        return read_exact(text)
     except ValueError as error:
         if (texts := _texts(text)) is not None:
             return texts

@@ -12,7 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolwright.reading.data import data_in, json_in
+from toolwright.json_data import read_exact
+from toolwright.reading.data import data_in
 from toolwright.reading.nulls import arguments_without_nulls
 from toolwright.reading.refusal import RowRefused
 
@@ -55,7 +56,7 @@ def arguments_in(name: str, found: Any) -> Mapping[str, Any]:
     """Arguments of a call: an object, or the JSON text of an object. RowRefused for others."""
     if isinstance(found, str):
         try:
-            found = json_in(found) if found.strip() else {}
+            found = read_exact(found) if found.strip() else {}
         except ValueError as error:
             raise _refused(f"the arguments of {name!r:.80}: no JSON ({error})") from error
     if found is None:

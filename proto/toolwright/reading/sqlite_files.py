@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import EnumType
 from functools import cache
 from pathlib import Path
@@ -35,6 +35,19 @@ def check_regular(file: Path) -> None:
             continue
         if not stat.S_ISREG(mode):
             raise sqlite3.OperationalError(f"{path} is not a regular file")
+
+
+def open_read_only(file: Path, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+    """A connection for a reader, also while another process writes. check: raises an error for a
+    file of the wrong kind; the connection is closed then. Raises sqlite3.Error."""
+    check_regular(file)
+    db = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None)
+    try:
+        check(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
 
 
 def check_tables(db: sqlite3.Connection, tables: str) -> None:

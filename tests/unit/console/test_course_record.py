@@ -144,7 +144,7 @@ def test_a_process_is_known_although_the_clock_was_set_back(
 ) -> None:
     """psutil computes both times from the clock: an hour back, a process is an hour younger."""
     course = "console.record.course"
-    monkeypatch.setattr(f"{course}._boot_id", lambda: "this")
+    monkeypatch.setattr(f"{course}.boot_id", lambda: "this")
     monkeypatch.setattr(f"{course}.psutil.boot_time", lambda: 10_000.0)
     with CourseLog(tmp_path) as log:
         log.began(_began(space=f"{boot} pid:[1]"))

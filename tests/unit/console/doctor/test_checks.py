@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import resource
 import struct
@@ -338,7 +339,11 @@ def write_weights(file: Path, shapes: dict[str, list[int]]) -> None:
     """Headers alone: nobody reads the weights."""
     file.parent.mkdir(parents=True, exist_ok=True)
     (file.parent / "config.json").write_text("{}")
-    header = json.dumps({name: {"dtype": "F32", "shape": s} for name, s in shapes.items()}).encode()
+    tensors = {
+        name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * math.prod(shape)]}
+        for name, shape in shapes.items()
+    }
+    header = json.dumps(tensors).encode()
     file.write_bytes(struct.pack("<Q", len(header)) + header)
 
 

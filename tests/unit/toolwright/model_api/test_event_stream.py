@@ -77,3 +77,17 @@ def test_an_event_of_endless_lines_is_refused(field: bytes) -> None:
     with pytest.raises(WireError, match="more than"):
         for _ in range(1000):
             reader.feed(field + b": 0123456789\n")
+
+
+@pytest.mark.parametrize("field", [b"data", b"error"])
+def test_an_event_of_endless_empty_lines_is_refused(field: bytes) -> None:
+    reader = EventReader(limit=1000)
+    with pytest.raises(WireError, match="more than"):
+        for _ in range(2000):
+            reader.feed(field + b":\n")
+
+
+def test_an_event_may_have_as_many_bytes_as_the_limit() -> None:
+    reader = EventReader(limit=100)
+    (event,) = reader.feed(b"data:" + b"x" * 50 + b"\ndata:" + b"x" * 49 + b"\n\n")
+    assert len(event.data) == 100
