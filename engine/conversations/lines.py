@@ -13,9 +13,7 @@ from engine.errors import StartupError
 from engine.types import ToolSpec
 from toolwright.json_data import read_exact
 from toolwright.reading.refusal import RowRefused
-
-LONGEST_LINE = 64 << 20
-"""Bytes. Nothing that fits into a model's context is so long, a file without line breaks is."""
+from toolwright.reading.row_files import MOST_ROW_BYTES, lines_of
 
 
 def conversations(
@@ -27,13 +25,11 @@ def conversations(
 
     tools: those of rows that carry none."""
     seen: set[str] = set()
-    with file.open("rb") as lines:
-        number = 0
-        while line := lines.readline(LONGEST_LINE + 1):
-            number += 1
-            if len(line) > LONGEST_LINE:
+    with file.open("rb") as opened:
+        for number, (line, _) in enumerate(lines_of(opened), 1):
+            if line is None:
                 raise StartupError(
-                    f"{file}:{number} is longer than {LONGEST_LINE >> 20} MiB: write a "
+                    f"{file}:{number} is longer than {MOST_ROW_BYTES >> 20} MiB: write a "
                     f"conversation a line, as `jq -c '.[]' {file.name}` does"
                 )
             if number == 1:

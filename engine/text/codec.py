@@ -10,7 +10,6 @@ becomes a control token, unless the recipe says `policy.foreign_text = "as_is"`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,11 @@ from engine.types import ImageMark
 from toolwright.model.model_folder import (
     ModelFolderError,
     chat_templates,
+    read_json,
     special_tokens,
     tokenizer_hash,
 )
+from toolwright.model.weights import text_setting
 from toolwright.recipe import ARCHITECTURES, VISION_ARCHITECTURES, ForeignText
 
 _COPY = "copy tokenizer.json and tokenizer_config.json beside the weights"
@@ -48,7 +49,7 @@ class HuggingFaceCodec:
         """template: variables of the chat template. Raises StartupError if the folder is not a
         policy of a supported kind, or does not fit together."""
         config = read_config(folder)
-        vocab_size = config.get("vocab_size") or config.get("text_config", {}).get("vocab_size")
+        vocab_size = text_setting(config, "vocab_size")
         if not isinstance(vocab_size, int):
             raise StartupError(f"policy.model: {folder / 'config.json'} names no vocab_size")
         self.vocab_size = vocab_size
@@ -276,13 +277,12 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
 
 
 def _read_json(file: Path) -> Mapping[str, Any]:
-    try:
-        found: Mapping[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError) as error:
+    if not file.exists():
         raise StartupError(
             f"policy.model: no {file}; give a local Hugging Face folder with config.json, "
             "weights and tokenizer"
-        ) from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise StartupError(f"policy.model: {file} is not JSON: {error}") from error
-    return found
+        )
+    try:
+        return read_json(file)
+    except ModelFolderError as error:
+        raise StartupError(f"policy.model: {error}") from error

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 from engine.types import Codec
 from toolwright.reading.action_ends import Tags
+from toolwright.reading.thoughts import KNOWN
 
-_KNOWN = (Tags("<think>", "</think>"), Tags("[THINK]", "[/THINK]"))
 _TAIL = 16
 """Tokens before an action that are looked at: a tag and the white space behind it."""
 
 
 def thought_of(template: str) -> Tags | None:
     """Tags of the thoughts that a template's source knows."""
-    return next((tags for tags in _KNOWN if tags.close in template), None)
+    return next((tags for tags in KNOWN if tags.close in template), None)
 
 
 def begins_inside(codec: Codec, before: Sequence[int]) -> bool:

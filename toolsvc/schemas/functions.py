@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from toolsvc.schemas.validation import BadSchema, check_schema, closed
+from toolwright.reading.thoughts import after_thoughts
 
 NAME = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$"
 
@@ -79,7 +80,7 @@ def _function_tool(number: int, entry: Any) -> FunctionTool:
 def json_in(text: str) -> Any:
     """The JSON value of a model's answer, which may stand between fences or words. ValueError if
     there is none."""
-    body = text.rpartition("</think>")[2].strip()
+    body = after_thoughts(text)
     decoder = json.JSONDecoder(parse_constant=_no_constant)
     with suppress(ValueError, RecursionError):
         return decoder.decode(body)

@@ -33,7 +33,7 @@ from engine.sampler.wire.events import WireError
 from engine.sampler.wire.stream import QUIET_SECONDS
 from toolwright.model_api.address import ApiAddress
 from toolwright.model_api.deltas import Delta, Halves, read_event
-from toolwright.model_api.event_stream import DONE, Event, EventReader
+from toolwright.model_api.event_stream import BYTE_ORDER_MARK, DONE, Event, EventReader
 from toolwright.model_api.refused_keys import Body
 from toolwright.rpc.proxies import proxy_for, shown
 
@@ -48,8 +48,6 @@ MAX_EMPTY_EVENTS = 20_000
 _FIRST_BYTES = 4096
 """Of a response that is no stream: enough to say what it is."""
 
-_MARK = b"\xef\xbb\xbf"
-"""A byte-order mark."""
 _STREAM_HEADS = (b"data:", b"event:", b"error:", b"id:", b"retry:", b":")
 
 OnDelta = Callable[[Delta, int], bool]
@@ -286,7 +284,7 @@ class _Reading:
         whole = response.content_type in ("application/json", "text/html")
         begun = False
         async for data in response.content.iter_any():
-            if not begun and (head := data.removeprefix(_MARK).lstrip()):
+            if not begun and (head := data.removeprefix(BYTE_ORDER_MARK).lstrip()):
                 begun = True
                 whole = head[:1] in b"{<[" or (whole and not head.startswith(_STREAM_HEADS))
                 if whole:
@@ -300,7 +298,7 @@ class _Reading:
 
     async def _read_whole(self, where: str, response: aiohttp.ClientResponse, start: bytes) -> None:
         body = start + await _start(response, MAX_ANSWER_BYTES - len(start))
-        if not body.removeprefix(_MARK).lstrip().startswith((b"{", b"[")):
+        if not body.removeprefix(BYTE_ORDER_MARK).lstrip().startswith((b"{", b"[")):
             raise not_the_api(where, response.headers, body[:_FIRST_BYTES])
         self._take([Event(body), Event(DONE)])
 

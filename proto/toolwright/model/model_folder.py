@@ -90,8 +90,10 @@ def read_json(file: Path) -> dict[str, Any]:
     """A file's JSON object. Raises ModelFolderError."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
         raise ModelFolderError(f"{file} cannot be read: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelFolderError(f"{file} cannot be read: it is not JSON: {error}") from error
     if not isinstance(found, dict):
         raise ModelFolderError(f"{file} cannot be read: it holds no JSON object")
     return found

@@ -64,7 +64,8 @@ def check_weights(folder: Path) -> None:
     for file in sorted(folder.glob("*.safetensors")):
         tensors |= read_tensors(file, whole=False)
     config = read_json(folder / "config.json")
-    rows, tied = _of_text(config, "vocab_size"), _of_text(config, "tie_word_embeddings") is True
+    rows = text_setting(config, "vocab_size")
+    tied = text_setting(config, "tie_word_embeddings") is True
     for name, tensor in tensors.items():
         if not name.endswith((EMBEDDING, HEAD)) or name.startswith(("visual.", "model.visual.")):
             continue
@@ -103,8 +104,8 @@ def _equal(one: StoredTensor, other: StoredTensor) -> bool:
     return True
 
 
-def _of_text(config: Mapping[str, Any], key: str) -> Any:
-    """A setting of the language model: at the top, or in `text_config`."""
+def text_setting(config: Mapping[str, Any], key: str) -> Any:
+    """A setting of the language model in config.json: at the top, or in `text_config`."""
     nested = config.get("text_config")
     found = config.get(key)
     return nested.get(key) if found is None and isinstance(nested, dict) else found

@@ -15,7 +15,7 @@ from toolwright.model_api.errors import WireError
 
 DONE = b"[DONE]"
 MAX_EVENT_BYTES = 4 * 2**20
-_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _KEEP_ALIVES = (b"ping", b"keepalive", b"keep-alive", b"heartbeat")
 """Names of events that servers send only to keep a connection open."""
 
@@ -73,7 +73,7 @@ class EventReader:
     def _line(self, line: bytes, events: list[Event]) -> None:
         self._check(len(line))
         if self._first:
-            line, self._first = line.removeprefix(_MARK), False
+            line, self._first = line.removeprefix(BYTE_ORDER_MARK), False
         if not line:
             self._dispatch(events)
             return

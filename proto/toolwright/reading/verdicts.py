@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from toolwright.reading.thoughts import after_thoughts, ends_in_thought
+
 LONGEST_LINE = 200
 """Longest last line that can be a verdict, in characters."""
 
-_THOUGHT = re.compile(r"<(/?)think(?:ing)?>|\[(/?)THINK\]", re.IGNORECASE)
 _VERDICT = re.compile(
     r"[\s*_`\"'#>(\[]*"
     r"(?:(?:final |my |the )?(?:verdict|score|grade|rating|judge?ment|answer|result)"
@@ -24,12 +25,8 @@ def verdict(reply: str, *, cut: bool = False) -> int | None:
     may stand around it. Returns None for any other line, for a thought without an end, and for a
     reply that was `cut` at its token limit: its last line is not the judge's last.
     """
-    if cut:
+    if cut or ends_in_thought(reply):
         return None
-    marks = list(_THOUGHT.finditer(reply))
-    if marks and not (marks[-1][1] or marks[-1][2]):
-        return None
-    said = reply[marks[-1].end() :] if marks else reply
-    last = said.rstrip().rpartition("\n")[2].strip()
+    last = after_thoughts(reply).rpartition("\n")[2].strip()
     found = _VERDICT.fullmatch(last) if len(last) <= LONGEST_LINE else None
     return int(found[1] or found[2]) if found else None

@@ -170,7 +170,12 @@ MISTAKES: list[tuple[str, Prepare, str, str]] = [
     ("no config.json", policy("config.json"), "config.json", "give a local Hugging Face folder"),
     ("no tokenizer", policy("tokenizer.json"), "no tokenizer in", "copy tokenizer.json"),
     ("no template", policy("chat_template.jinja"), "chat template", "policy.model"),
-    ("a broken config.json", policy(config="{"), "config.json is not JSON", "line 1"),
+    (
+        "a broken config.json",
+        policy(config="{"),
+        "config.json cannot be read: it is not JSON",
+        "line 1",
+    ),
     ("a broken tokenizer", policy(tokenizer="{"), "tokenizer.json is no tokenizer", "line 1"),
     (
         "a file for the policy's folder",

@@ -71,6 +71,13 @@ def test_folders_that_are_no_policies(tmp_path: Path, policy_folder: Path) -> No
     (folder / "config.json").write_text("{")
     with pytest.raises(StartupError, match="is not JSON"):
         HuggingFaceCodec(folder)
+    for strange in ("[1]", "[" * 100_000, '"qwen3"'):
+        (folder / "config.json").write_text(strange)
+        with pytest.raises(StartupError, match=r"config\.json cannot be read"):
+            HuggingFaceCodec(folder)
+    (folder / "config.json").write_text('{"model_type": "qwen3", "text_config": [1]}')
+    with pytest.raises(StartupError, match="names no vocab_size"):
+        HuggingFaceCodec(folder)
     (folder / "config.json").write_text(json.dumps({"model_type": "mistral", "vocab_size": 9}))
     with pytest.raises(StartupError, match="a 'mistral' model; supported are qwen2, qwen3"):
         HuggingFaceCodec(folder)

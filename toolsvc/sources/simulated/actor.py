@@ -15,6 +15,7 @@ from toolsvc.backends.chat_model import ChatModel
 from toolsvc.schemas.functions import FunctionTool, json_in
 from toolsvc.schemas.validation import violations
 from toolsvc.sources.simulated.asking import Manner, Unfit, ask
+from toolwright.reading.thoughts import after_thoughts
 
 ROLE = """You play a tool. You are given its description, its schemas and the arguments of a \
 call. Answer with what the tool would return, and with nothing else: no greeting, no explanation, \
@@ -53,7 +54,7 @@ def messages(
 def checked(tool: FunctionTool, answer: str, *, post_check: bool) -> str:
     """The observation that the answer holds. Unfit names what its schema does not allow."""
     if tool.returns is None:
-        text = answer.rpartition("</think>")[2].strip()
+        text = after_thoughts(answer)
         if not text:
             raise Unfit([_fault("$", "minLength", "some text")])
         return text

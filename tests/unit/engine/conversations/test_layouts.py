@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from engine.conversations.layouts import conversation
-from engine.conversations.lines import LONGEST_LINE, conversations
+from engine.conversations.lines import conversations
 from engine.conversations.types import Conversation
 from engine.errors import StartupError
 from tests.support.linear import WORST, assert_linear
 from toolwright.reading.refusal import RowRefused
+from toolwright.reading.row_files import MOST_ROW_BYTES
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {
@@ -420,7 +421,7 @@ def test_files_of_other_kinds_name_the_mend(tmp_path: Path) -> None:
     file.write_text(f"\n[\n{json.dumps(OPENAI)}\n]".strip())
     with pytest.raises(StartupError, match=r"is one JSON list.*jq"):
         read(file)
-    file.write_bytes(b"\n" + b"x" * (LONGEST_LINE + 1))
+    file.write_bytes(b"\n" + b"x" * (MOST_ROW_BYTES + 1))
     with pytest.raises(StartupError, match=r"x\.jsonl:2 is longer than 64 MiB"):
         read(file)
 
