@@ -1,8 +1,8 @@
 """Runs the stages in worker processes and passes their lines on.
 
 Invariants
-- A failure stops no other stage: after one the rest goes on in a new process, because a stage that
-  ran out of memory or broke the CUDA context takes its process with it.
+- A failure stops no other stage. After one the rest goes on in a new process: a stage that ran out
+  of memory or broke the CUDA context takes its process with it.
 - Every chosen stage has exactly one line, also if its process died or ran out of time.
 """
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.types import Call, ToolSpec
-from toolwright.reading.actions import JsonCall, Tags, last_block, last_call, no_block
+from toolwright.reading.actions import JsonCall, Tags, last_call, last_span, no_block
 
 
 def read_call(text: str, stop: str, tools: Sequence[ToolSpec]) -> Call:
@@ -59,7 +59,7 @@ def _read_by(tool: ToolSpec, text: str, stop: str) -> tuple[bool, Call]:
     if tool.json_call:
         call = read_json_call(text, tool.open_tag, stop)
         return not call.invalid_reason and call.tool == tool.name, call
-    begin, end = last_block(text, tool.open_tag, stop)
+    begin, end = last_span(text, tool.open_tag, stop)
     if begin < 0:
         reason = no_block(end, tool.open_tag, stop)
         return False, Call(action=text, tool=tool.name, invalid_reason=reason)

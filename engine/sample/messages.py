@@ -20,7 +20,7 @@ from engine.rollout.state import Action, State
 from engine.sample.calls import decision_of
 from engine.text.thoughts import begins_inside
 from engine.types import Call, Calls, Codec, Say, ToolSpec
-from toolwright.reading.actions import Tags, calls_in, last_block
+from toolwright.reading.actions import Tags, calls_in, last_span
 from toolwright.types import Author, Task, Trajectory, ids
 
 
@@ -144,7 +144,7 @@ def _before_calls(
     # Under Chat a tool with a tag can be called by its name as well: the stop shows which it was.
     if not close_tag or action.stop not in (close_tag, codec.end_of_turn):
         mark = tools[calls[0].tool].open_tag
-        begin, _ = last_block(body, mark, action.stop or "") if mark else (-1, -1)
+        begin, _ = last_span(body, mark, action.stop or "") if mark else (-1, -1)
         if begin < 0:
             raise Untellable("a call whose beginning is not marked")
         return body[: begin - len(mark)].rstrip()

@@ -1,8 +1,9 @@
 """What a chat template writes around observations, and whether rollouts agree with it. Pure.
 
 A rollout never renders a conversation again: it appends the frame of an observation, which is found
-once by rendering a sentinel. This module finds frames, the way in which a template writes a tool's
-text (as it is, trimmed, as JSON), and what would differ if the conversation were rendered anew.
+once by rendering a sentinel. This module finds frames and the way in which a template writes a
+tool's text: as it is, trimmed, or as JSON. It also finds what would differ if the conversation were
+rendered anew.
 """
 
 from __future__ import annotations
@@ -56,15 +57,17 @@ TemplateClass = Literal["append-only", "strips thinking", "not splittable"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Texts before an observation, between two of one turn, and after the last, up to the next
-    generation prompt. write: turns an observation into what the template writes. read: the inverse;
-    raises ValueError for a text that was cut inside an escape."""
+    """Texts around the observations of one turn."""
 
     before: str
     between: str
+    """Text between two observations."""
     after: str
+    """Text after the last one, up to the next generation prompt."""
     write: Write
+    """Turns an observation into what the template writes."""
     read: Write
+    """The inverse of `write`. Raises ValueError for a text that was cut inside an escape."""
 
 
 def find_frame(codec: Codec, role: str) -> Frame:

@@ -105,7 +105,7 @@ class SearchO1(Prompting):
         if stop == SEARCH_CLOSE:
             if made >= self._searches:
                 return Say(text=prompts.SEARCH_O1_ENOUGH)
-            begin, end = actions.last_block(text, SEARCH_OPEN, SEARCH_CLOSE)
+            begin, end = actions.last_span(text, SEARCH_OPEN, SEARCH_CLOSE)
             query = text[begin:end].strip() if begin >= 0 else ""
             return self.search(text, query) if query else Say(text=prompts.SEARCH_O1_GO_ON)
         if stop == "</notes>":

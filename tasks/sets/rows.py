@@ -139,10 +139,12 @@ def _object(text: bytes | str) -> Row | RowRefused:
 def _csv(file: Path) -> Iterator[Found]:
     csv.field_size_limit(MOST_ROW_CHARS)  # of the whole process: patches do not fit in 128 KiB
     with file.open(encoding="utf-8-sig", newline="") as opened:
-        reader = csv.DictReader(opened, delimiter="\t" if file.suffix == ".tsv" else ",")
+        bounded = _RowLines(opened, file)
+        reader = csv.DictReader(bounded, delimiter="\t" if file.suffix == ".tsv" else ",")
         number = 0
         while True:
             number += 1
+            bounded.begin_row()
             found: Row | RowRefused
             try:
                 found = dict(next(reader))
@@ -154,6 +156,28 @@ def _csv(file: Path) -> Iterator[Found]:
                 if None in found:
                     found = RowRefused("cells", "more cells than the header has names")
             yield f"{file.name}, row {number}", found
+
+
+class _RowLines:
+    """Lines of a CSV file. Raises UnreadableFile if those of one row have more than MOST_ROW_CHARS:
+    a quotation mark that never ends would take the whole file for one row."""
+
+    def __init__(self, opened: TextIO, file: Path) -> None:
+        self._opened = opened
+        self._file = file
+        self._left = MOST_ROW_CHARS
+
+    def begin_row(self) -> None:
+        self._left = MOST_ROW_CHARS
+
+    def __iter__(self) -> Iterator[str]:
+        while line := self._opened.readline(self._left + 1):
+            self._left -= len(line)
+            if self._left < 0:
+                raise UnreadableFile(
+                    f"{self._file}: a row is longer than {MOST_ROW_CHARS} characters"
+                )
+            yield line
 
 
 def _opened_parquet(file: Path) -> Any:

@@ -106,7 +106,7 @@ def _closing(form: ActionFormat) -> str | None:
 
 def last_block(action: str, opening: str, closing: str) -> str:
     """What stands between the marks that end last. InvalidAction if there are none."""
-    begin, end = reading.last_block(action, opening, closing)
+    begin, end = reading.last_span(action, opening, closing)
     if begin < 0:
         raise InvalidAction(reading.no_block(end, opening, closing))
     return action[begin:end]

@@ -1,8 +1,8 @@
 """Pieces of a message's tool calls to whole calls. Pure.
 
 Servers agree neither on the index nor on the id nor on how often a name comes. So a piece belongs
-to the call of its index with its id, and a piece with a name begins another call if its id is
-another one, or if the arguments of the call before are whole.
+to the call of its index with its id. A piece with a name begins another call if its id is another
+one. It also does so if the arguments of the call before are whole.
 
 Invariants
 - A message has at most `MOST_CALLS` calls.

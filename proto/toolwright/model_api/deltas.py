@@ -98,14 +98,16 @@ class Hint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """What one event added. thought: bytes of reasoning that are not part of the text. finish: the
-    server's word, "" before the end. hint: None where the server does not say."""
+    """What one event added."""
 
     text: str = ""
     thought: int = 0
+    """Bytes of reasoning that are not part of the text."""
     calls: tuple[CallPart, ...] = ()
     finish: str = ""
+    """The server's word for the end; "" before it."""
     hint: Hint | None = None
+    """Where the server stopped; None if it does not say."""
     usage: Usage | None = None
     model: str = ""
 

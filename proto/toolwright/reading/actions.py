@@ -28,8 +28,8 @@ __all__ = [
     "call_in",
     "call_of",
     "calls_in",
-    "last_block",
     "last_call",
+    "last_span",
     "no_block",
     "python_blocks",
 ]
@@ -62,7 +62,7 @@ class CallBlock(NamedTuple):
     call: JsonCall
 
 
-def last_block(text: str, opening: str, closing: str) -> tuple[int, int]:
+def last_span(text: str, opening: str, closing: str) -> tuple[int, int]:
     """Where the body of the block that ends last begins and ends. (-1, end) if nothing opens it,
     (-1, -1) if nothing closes it."""
     end = text.rfind(closing)
@@ -74,7 +74,7 @@ def last_block(text: str, opening: str, closing: str) -> tuple[int, int]:
 
 
 def no_block(end: int, opening: str, closing: str) -> str:
-    """Why `last_block` found none, for the policy."""
+    """Why `last_span` found none, for the policy."""
     if end >= 0:
         return f"{closing} without {opening}"
     return f"the action has no {opening}...{closing} block"

@@ -1,7 +1,7 @@
 """Chat messages of a row, as a published file holds them, in one form. Pure.
 
 Invariants of what is returned
-- A message has a role, and its content is a text, or a list of parts if one of them is no text.
+- A message has a role. Its content is a text, or a list of parts if one of them is not a text.
 - Structured calls have a name, and an object of arguments.
 - A null that a table put in place of a missing key is gone.
 """

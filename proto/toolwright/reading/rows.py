@@ -45,14 +45,17 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a row asks. question: a text, "" if the row has messages alone. answers: each once, in
-    their order. id: "" if the row has none. images: paths or contents."""
+    """A row's question with what belongs to it."""
 
     question: str
+    """Text of the question; "" if the row has messages alone."""
     messages: tuple[Mapping[str, Any], ...]
     answers: tuple[str, ...]
+    """Right answers, each once, in their order."""
     id: str
+    """Name of the row; "" if it has none."""
     images: tuple[str | bytes, ...]
+    """Paths or contents."""
 
 
 def read_json(line: bytes | str) -> Any:

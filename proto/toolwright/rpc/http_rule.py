@@ -36,10 +36,11 @@ _PORTS = {"http": ":80", "https": ":443"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """status: of the answer. sentence: its text, for people."""
+    """The answer to a request that is refused."""
 
     status: HTTPStatus
     sentence: str
+    """Text of the answer, for people."""
 
 
 class Headers(Protocol):

@@ -438,6 +438,19 @@ def test_lists_are_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.Monke
     assert [record.answer for record in Reading("hotpotqa", tmp_path / "x.json")] == [("b",)]
 
 
+@pytest.mark.parametrize(
+    "row",
+    ["q" * 2000 + ",a\n", "q," * 1000 + "a\n", '"q\n",' * 1000 + "a\n", '"' + "q\n" * 1000],
+)
+def test_a_row_of_csv_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str) -> None:
+    monkeypatch.setattr("tasks.sets.rows.MOST_ROW_CHARS", 1000)
+    (tmp_path / "x.csv").write_text("question,answer\n" + "q,a\n" * 500)
+    assert len(list(Reading("hotpotqa", tmp_path / "x.csv"))) == 500
+    (tmp_path / "x.csv").write_text("question,answer\nq,a\n" + row)
+    with pytest.raises(UnreadableFile, match="a row is longer than 1000 characters"):
+        list(Reading("hotpotqa", tmp_path / "x.csv"))
+
+
 def test_csv_and_a_folder_of_files_in_order(tmp_path: Path) -> None:
     (tmp_path / "2.csv").write_bytes(b'question,answer\r\n"c, ""d""?\nx","3"\r\n')
     (tmp_path / "1.tsv").write_text("question\tanswer\na?\t1\n")

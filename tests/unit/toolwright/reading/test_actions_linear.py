@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.linear import assert_linear
 from toolwright.reading.action_ends import Grammar, Tags, counted, spoken
-from toolwright.reading.actions import calls_in, last_block, last_call, python_blocks
+from toolwright.reading.actions import calls_in, last_call, last_span, python_blocks
 from toolwright.reading.json_prefix import JsonPrefix
 
 pytestmark = [pytest.mark.quick, pytest.mark.alone]
@@ -24,7 +24,7 @@ HOSTILE = [
     [
         lambda text: calls_in(text, CALL, 256),
         lambda text: last_call(text, CALL),
-        lambda text: last_block(text, *CALL),
+        lambda text: last_span(text, *CALL),
         lambda text: counted(text, GRAMMAR),
         lambda text: spoken(text, GRAMMAR, thinking=True),
         lambda text: list(python_blocks(text)),

@@ -1,8 +1,8 @@
 """What a terminal shows of what a program printed: of a progress bar, its last state.
 
 Invariants
-- A carriage return goes back to the start of its line, a backspace deletes the character before
-  it, and "erase in line" (`ESC [ K`) removes what stood there before. Nothing else changes.
+- A carriage return goes back to the start of its line. A backspace deletes the character before it.
+  "Erase in line" (`ESC [ K`) removes what stood there before. Nothing else changes.
 - Time is linear in the length of the text.
 """
 
