@@ -99,11 +99,13 @@ def test_mathematics_and_words(text: str, mathematical: bool) -> None:
 
 
 @given(st.text(alphabet="0123456789.,eE+-*/^_{}\\ $xcirbasetwo%\u00b0\u00b2\u2082\u0301"))
-def test_whatever_is_written_has_one_form(text: str) -> None:
-    for read in (expression, quantity, is_expression):
-        read(text)
-    in_base_ten(expression(text))
-    bases(expression(text))
+def test_whatever_is_written_is_read(text: str) -> None:
+    form = expression(text)
+    assert isinstance(is_expression(text), bool)
+    assert all(2 <= base <= 36 and base != 10 for _, base in bases(form))
+    assert isinstance(in_base_ten(form), str)
+    number = quantity(text)
+    assert number is None or number.number in form
 
 
 def test_hostile_texts_take_linear_time() -> None:
