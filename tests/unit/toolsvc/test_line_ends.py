@@ -85,6 +85,14 @@ def test_what_follows_a_long_progress_bar_is_kept() -> None:
     assert output.dropped == 0
 
 
+def test_a_long_line_ends_nothing_while_there_is_room() -> None:
+    output = Output(20_000)
+    output.add(b"50%\r" * 3000 + b"done\n")
+    output.add(b"x" * 8000)
+    output.add(b"\nend\n")
+    assert (bytes(output.kept), output.dropped) == (b"done\n" + b"x" * 8000 + b"\nend\n", 0)
+
+
 def test_output_beyond_the_room_is_counted() -> None:
     output = Output(10)
     output.add(b"0123456789")

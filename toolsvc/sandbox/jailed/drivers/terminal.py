@@ -16,7 +16,7 @@ _MOST_BACKSPACES = 10_000
 """Backspaces of one text that take effect: each costs a step in Python."""
 
 _LONGEST_LINE = 4096
-"""Bytes of a line that still waits for what may overwrite it."""
+"""Bytes of a line that is read again however little room is left."""
 
 
 class Output:
@@ -52,8 +52,9 @@ class Output:
         text = self.kept[self._whole_lines :].decode("utf-8", "surrogateescape")
         self.kept[self._whole_lines :] = compacted(text).encode("utf-8", "surrogateescape")
         self._whole_lines = self.kept.rfind(b"\n") + 1
-        # A long line is not looked at again for each byte that follows.
-        self._full = len(self.kept) - self._whole_lines > _LONGEST_LINE
+        # A line that is longer than the room left would be read again for each byte that follows.
+        room_left = self._room - len(self.kept)
+        self._full = len(self.kept) - self._whole_lines > max(_LONGEST_LINE, room_left)
 
 
 def as_shown(text: str) -> str:
