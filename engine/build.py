@@ -144,6 +144,7 @@ def build_lane(
         stored=journal.blob,
         branching=recipe.shared.task.branching,
         seed=recipe.shared.run.seed,
+        metadata=recipe.shared.task.metadata,
     )
 
 

@@ -42,7 +42,7 @@ class Suite(Table):
     metadata: dict[str, Any] = Field(
         default_factory=dict,
         description="laid over the metadata of every task, for its tools; in texts {version} "
-        "names the weights",
+        "names the weights, {iteration} the iteration of the run",
     )
     withhold_observations: bool = Field(
         default=False, description="tools run but their answers come back empty: an ablation"

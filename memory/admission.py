@@ -7,6 +7,7 @@ cannot be registered is left out with a sentence, and the rest goes on.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -23,6 +24,7 @@ LONGEST_ID = 512
 """Characters of a group's or a trajectory's id."""
 MOST_CANDIDATES, MOST_NAMES, MOST_EDGES = 1024, 4096, 16_384
 """Of a group: candidates of all its rollouts, names that they called, edges."""
+_ITERATION = re.compile(r"/iteration [0-9]+\Z")
 LARGEST = (1 << 53) - 1
 """Of a count: beyond it JSON readers lose the last digits."""
 
@@ -35,6 +37,8 @@ def check_work(work: GroupWork) -> None:
     ]:
         if not name or len(name) > LONGEST_ID or not _encodes(name):
             raise BadWork(f"{shown(name)} is no id of a {what}: 1 to {LONGEST_ID} characters")
+    if _ITERATION.search(work.group):
+        raise BadWork(f"{shown(work.group)} is the name of an iteration: name the group otherwise")
     trajectories = [rollout.trajectory for rollout in work.rollouts]
     if len(set(trajectories)) < len(trajectories):
         raise BadWork(f"group {work.group} has a trajectory twice")

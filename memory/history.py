@@ -78,8 +78,9 @@ class History:
         self._builder.apply(change)
         self._since += len(data)
         self._tip = data
-        for made in change.made:
-            each(made)
+        for part in change.merged:
+            for made in part.made:
+                each(made)
 
     def _published(self, before: int) -> bool:
         if self._builder.version == before:

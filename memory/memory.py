@@ -4,6 +4,7 @@ Invariants
 - The graph of version n is the fold of the first n changes, in this process and in any other one.
 - A change is decided against the version that it follows, and is durable before anybody sees it.
   A group that comes again changes nothing and gets the answer of the first time.
+- An iteration sees one version for ever: the one that its first question made, or was given.
 - A question may name the version that it is asked of; else it is the newest that is known here.
 - No tool is ever run here.
 
@@ -30,15 +31,26 @@ from memory.checks.runner import Runner
 from memory.checks.verdicts import Verdicts
 from memory.errors import BadWork, GroupReused, NoChecks, Unusable
 from memory.graph.changes import asked, from_bytes, to_bytes
-from memory.graph.decide import decide
+from memory.graph.decide import Alike, decide
 from memory.graph.graph import ToolGraph
+from memory.graph.iterations import begun, due, waiting
 from memory.history import History
 from memory.search import ranking, traversal
 from memory.search.embedding import Embedder
 from memory.search.retrieval import Version
 from memory.search.text import Texts
 from memory.store import Log, pages
-from memory.types import Change, Found, GroupMerged, GroupWork, NewNode, Scoring, Tool, lineage_of
+from memory.types import (
+    Change,
+    Found,
+    GroupMerged,
+    GroupWork,
+    Iteration,
+    NewNode,
+    Scoring,
+    Tool,
+    lineage_of,
+)
 
 KEPT = 8
 """Versions that stay ready; others are folded again when they are asked for."""
@@ -74,6 +86,7 @@ class Memory:
         self._texts = Texts("" if node is None else self._text_of(node.tool) for node in nodes)
         self._newest = Version(graph, self._texts)
         self._ready: OrderedDict[int, Version] = OrderedDict()
+        self._shelf = threading.Lock()
         self._looked = 0.0
         self._looking = threading.Lock()
         self._steps: list[tuple[str, int]] = []
@@ -118,26 +131,67 @@ class Memory:
         later one; the newest where there is none. What came from elsewhere, by a copy say, is
         there from the beginning. Unusable."""
         newest = self.newest()
+        if (seen := self.graph.begun.get(lineage, {}).get(step)) is not None:
+            return seen
         with self._looking:
             for data in pages(self._log, len(self._steps), newest - len(self._steps)):
                 change = from_bytes(data)
-                self._steps.append((lineage_of(change.group), change.step))
+                # An iteration begins with what groups of earlier steps did.
+                own = "" if change.begins is not None else lineage_of(change.group)
+                self._steps.append((own, change.step))
         known = enumerate(islice(self._steps, newest))
         return next((at for at, (own, one) in known if own == lineage and one >= step), newest)
 
+    def begin(self, iteration: Iteration) -> tuple[int, int]:
+        """(the version that an iteration sees, tools that its beginning registered just now). The
+        first question of an iteration merges the groups that wait for it; afterwards its version
+        stays the same, in every process. NoChecks, ChecksDown, Unusable."""
+        if (seen := self.graph.seen_by(iteration)) is not None:
+            return seen, 0
+        self.refresh()
+        alike = None
+        if any(one.work.check for one in due(self.graph, iteration)):
+            alike = self._verdicts()
+            begun(self.graph, iteration, alike)  # runs tools while others merge
+        with self._lock:
+            while True:
+                self.refresh()
+                graph = self.graph
+                if (seen := graph.seen_by(iteration)) is not None:
+                    return seen, 0
+                change = begun(graph, iteration, alike)
+                data = to_bytes(change)
+                stood = self._log.append(change.group, data, graph.version)
+                if stood != (graph.version + 1, data):
+                    continue  # another process was there first; the next look shows what it did
+                self._history.follow(change, data, self._read)
+                self._show()
+                self._keep(self._newest)
+                return self.graph.version, sum(len(part.registered) for part in change.parts)
+
     def merge_group(self, work: GroupWork) -> GroupMerged:
         """Registers one rollout's candidates and tells the canonical names of all; the same answer
-        when the same work comes again. BadWork, NoChecks, ChecksDown, GroupReused, Unusable."""
+        when the same work comes again. With an iteration, the names are decided against the version
+        that the iteration sees, and the candidates wait. BadWork, NoChecks, ChecksDown,
+        GroupReused, Unusable."""
         check_work(work)
         if (stood := self._log.find(work.group)) is not None:
             return self._answered(work, *stood)
-        if work.check and self._runner is None:
-            raise NoChecks(
-                "tools shall be merged only where they behave alike, and nobody can run them: give "
-                "`memory serve` the address of a tool service as [memory] checks"
-            )
+        alike = self._verdicts() if work.check else None
         candidates, refused = admitted(work, self._vectors, self._runner)
-        alike = Verdicts(self._runner).alike if work.check and self._runner is not None else None
+        if work.iteration is not None:
+            seen = self.at(self.begin(work.iteration)[0])
+            told = decide(work, seen, candidates, refused, alike)
+            change = Change(
+                group=work.group,
+                step=work.step,
+                counts=work.counts,
+                canonical=told.canonical,
+                refused=told.refused,
+                waits=waiting(work, candidates),
+            )
+            with self._lock:
+                return self._merged(work, lambda _graph: change)
         if alike is not None:  # runs tools, while others merge; what it finds out is kept
             decide(work, self.graph, candidates, refused, alike)
         with self._lock:
@@ -179,6 +233,14 @@ class Memory:
             scoring=scoring,
             step=step,
         )
+
+    def _verdicts(self) -> Alike:
+        if self._runner is None:
+            raise NoChecks(
+                "tools shall be merged only where they behave alike, and nobody can run them: give "
+                "`memory serve` the address of a tool service as [memory] checks"
+            )
+        return Verdicts(self._runner).alike
 
     def _merged(self, work: GroupWork, decided: Callable[[ToolGraph], Change]) -> GroupMerged:
         """Decides and appends, again where another process was there first: then that one's change
@@ -231,27 +293,40 @@ class Memory:
 
     def _show(self) -> None:
         """The newest version is what is asked from now on."""
-        self._newest = Version(self._history.newest, self._texts)
+        graph = self._history.newest
+        if graph.content == self._newest.graph.content:
+            self._newest = self._newest.again(graph)
+            return
+        self._newest = Version(graph, self._texts)
         self._keep(self._newest)
 
     def _version(self, version: int | None) -> Version:
         newest = self._newest
         if version is None or version == newest.graph.version:
             return newest
+        if (ready := self._kept(version)) is not None:
+            return ready
         with self._lock:
             if version > newest.graph.version:
                 self.refresh()
-            if (ready := self._ready.get(version)) is None:
+            if (ready := self._kept(version)) is None:
                 graph = self._history.at(version)
                 ready = Version(graph, self._texts_of(graph))
             self._keep(ready)
             return ready
 
+    def _kept(self, version: int) -> Version | None:
+        with self._shelf:
+            if (ready := self._ready.get(version)) is not None:
+                self._ready.move_to_end(version)
+            return ready
+
     def _keep(self, ready: Version) -> None:
-        self._ready[ready.graph.version] = ready
-        self._ready.move_to_end(ready.graph.version)
-        while len(self._ready) > KEPT:
-            self._ready.popitem(last=False)
+        with self._shelf:
+            self._ready[ready.graph.version] = ready
+            self._ready.move_to_end(ready.graph.version)
+            while len(self._ready) > KEPT:
+                self._ready.popitem(last=False)
 
     def _texts_of(self, graph: ToolGraph) -> Texts:
         """Those of all versions, unless this one has a node that was gone before they were read."""

@@ -101,13 +101,30 @@ class RolloutWork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Iteration:
+    """One iteration of a training run. step: training step of the weights that roll it out."""
+
+    run: str
+    step: int
+
+    def __str__(self) -> str:
+        return f"{self.run}.{self.step}"
+
+    @property
+    def group(self) -> str:
+        """Name of the change that begins the iteration."""
+        return f"{self.run}/iteration {self.step}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWork:
     """What the rollouts of a group did to the memory.
 
     group: unlike any other's. step: training step. registers: the trajectory whose candidates
     become nodes, "" = none. prefer: whose code a node keeps. check: tools are merged only where
     both give the same on each other's inputs. reserved: names that no node may have. counts: what
-    a report shall count beside the graph.
+    a report shall count beside the graph. iteration: the one that the group began in; its tools
+    wait for a later iteration. None: they are merged at once.
     """
 
     group: str
@@ -120,6 +137,20 @@ class GroupWork:
     check: bool = False
     reserved: frozenset[str] = frozenset()
     counts: Mapping[str, int] = field(default_factory=dict)
+    iteration: Iteration | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """What is left to merge of a group that waits for a later iteration.
+
+    work: the registering rollout with the candidates that may become nodes; of other rollouts only
+    what they called. vectors: of those candidates, in their order; float32 [d], of length 1 or 0,
+    as bytes.
+    """
+
+    work: GroupWork
+    vectors: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +168,8 @@ class GroupMerged:
 
     version: of the memory with it. canonical: of each rollout in its order, name of a tool that it
     made or called -> one name for all tools that are one, over the memory before and all
-    candidates of the group. registered: name of a registered tool -> the name of its node.
+    candidates of the group. registered: name of a registered tool -> the name of its node; empty
+    for a group that waits.
     """
 
     version: int
@@ -176,7 +208,9 @@ class Change:
     asked: SHA-256 of what the group did, in hex. unions: (gone, into) ids of nodes that became one.
     made: new nodes in the order of their ids. joined: into any node, new ones included. replaced:
     id -> the tool whose code the node has from now on. edges: (from, to, count) by ids. used: by
-    id. canonical, refused, registered: what the group was told.
+    id. canonical, refused, registered: what the group was told. waits: what is merged later; such a
+    change leaves nodes and edges as they are. begins: an iteration, for which the groups in `parts`
+    are merged in this order; they waited under these names.
     """
 
     group: str
@@ -193,3 +227,11 @@ class Change:
     canonical: tuple[Mapping[str, str], ...] = ()
     refused: tuple[Refused, ...] = ()
     registered: Mapping[str, str] = field(default_factory=dict)
+    waits: Waiting | None = None
+    begins: Iteration | None = None
+    parts: tuple[Change, ...] = ()
+
+    @property
+    def merged(self) -> tuple[Change, ...]:
+        """The changes of nodes and edges in it: its parts, or itself."""
+        return self.parts if self.begins is not None else (self,)

@@ -155,6 +155,7 @@ async def _sample(
             keeper=keep_nothing,
             forget=lambda _attempt: None,
             stored=stored_nowhere,
+            metadata=shared.task.metadata,
         )
         plan = Plan(
             n=options.n,

@@ -134,6 +134,7 @@ class Publisher:
         self._given = await self._journal.given()
         self._version, self._folder = version, newest
         self._changed(version.step)
+        self._evaluation.of_run(await self._journal.first_lineage())
         self._evaluation.start(version)
 
     async def publish(

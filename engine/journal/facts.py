@@ -53,6 +53,12 @@ def newest_version(db: sqlite3.Connection) -> tuple[WeightVersion, Path] | None:
     return None
 
 
+def first_lineage(db: sqlite3.Connection) -> str:
+    """The lineage that the run began with, whatever resumes followed; "" in a new journal."""
+    row = db.execute("SELECT lineage FROM versions ORDER BY published LIMIT 1").fetchone()
+    return "" if row is None else str(row[0])
+
+
 def forks(db: sqlite3.Connection) -> dict[str, WeightVersion]:
     """Lineage to the version that it left."""
     found = db.execute("SELECT lineage, parent_lineage, parent_step FROM forks")

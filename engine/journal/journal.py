@@ -324,6 +324,10 @@ class Journal:
         """What was published last, None in a new journal."""
         return await self._writer.read(lambda: facts.newest_version(self._db))
 
+    async def first_lineage(self) -> str:
+        """The lineage that the run began with, "" in a new journal."""
+        return await self._writer.read(lambda: facts.first_lineage(self._db))
+
     async def forks(self) -> dict[str, WeightVersion]:
         """Lineage to the version that it left."""
         return await self._writer.read(lambda: facts.forks(self._db))

@@ -4,6 +4,7 @@ Invariants
 - A member's place is free as soon as its log has ended; scoring holds none.
 - What an earlier life finished or scored is not done again; what it began goes on.
 - The group is whole when all members are scored and the group hook has run.
+- All members, in all lives of the engine, belong to the iteration that the group began in.
 - Where trajectories branch, members that are no starters wait for a branch (`branching/budget.py`),
   and a group has its size all the same.
 """
@@ -13,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 import structlog
 from msgspec import structs
@@ -34,6 +36,7 @@ from engine.rollout.log import AttemptLog, Keeper
 from engine.rollout.record import Identity, is_orphan, record, with_texts
 from engine.tasks import DrawnTask
 from toolwright.recipe import Branching
+from toolwright.text.filling import filled_texts
 from toolwright.types import SamplingParams, Trajectory
 
 LONGEST_PAUSE_S = 30.0
@@ -47,7 +50,8 @@ class Lane:
     """What all groups of a lane share.
 
     life: begins the names of attempts, another in each life of the engine. patience: seconds.
-    branching: where trajectories may part on the way, by draws of `seed`.
+    branching: where trajectories may part on the way, by draws of `seed`. metadata: laid over the
+    metadata of each task.
     """
 
     surroundings: Surroundings
@@ -61,6 +65,7 @@ class Lane:
     stored: Callable[[str], Awaitable[bytes | None]]
     branching: Branching | None = None
     seed: int = 0
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,15 +110,21 @@ class GroupRun:
         size: int,
         earlier: dict[str, AttemptLog],
         drained: asyncio.Event,
+        iteration: str = "",
     ) -> None:
+        """iteration: RUN.STEP of the weights at admission. A log of an earlier life that names
+        another iteration wins, because that is the one that the group began in."""
         self._lane = lane
         self._group_id = group_id
-        self.drawn = drawn
         self.queued = asyncio.Event()
         """All members are done, have a place or wait for one."""
         self._sampling = sampling
         self._size = size
         self._earlier = earlier
+        logs = (earlier.get(self._id_of(index)) for index in range(size))
+        begun = (one.state.iteration for one in logs if one is not None)
+        self._iteration = next(filter(None, begun), iteration)
+        self.drawn = _laid_over(drawn, lane.metadata, self._iteration)
         self._drained = drained
         self._prompts = Prompts()
 
@@ -194,6 +205,7 @@ class GroupRun:
             stored=self._lane.stored,
             prompts=self._prompts,
             branches=branches,
+            iteration=self._iteration,
         )
         earlier = self._earlier.pop(trajectory_id, None)
         number = 0
@@ -257,6 +269,14 @@ class GroupRun:
                 if score is not None:
                     before = member.rewarded
                     _append(member, before, scored(before, score), seconds, hooked=True)
+
+
+def _laid_over(drawn: DrawnTask, metadata: Mapping[str, Any], iteration: str) -> DrawnTask:
+    """The task with the recipe's metadata over its own."""
+    if not metadata:
+        return drawn
+    laid = filled_texts(metadata, {"iteration": iteration})
+    return replace(drawn, task=replace(drawn.task, metadata={**drawn.task.metadata, **laid}))
 
 
 def with_parents(members: list[Member]) -> list[Member]:

@@ -99,6 +99,8 @@ class TrainLane:
         self._held = 0
         """Groups that wait for their place in a batch."""
         self._moved = asyncio.Event()
+        self._run_name = ""
+        """The run's first lineage."""
         self.step = 0
         self._lane.places.on_free = self._wake.set
 
@@ -144,6 +146,7 @@ class TrainLane:
     async def run(self) -> None:
         """Admits until drained; returns when the last admitted group is journaled."""
         positions = await self._open_positions()
+        self._run_name = await self._journal.first_lineage()
         if self._sieve is not None:
             kept, turned_away = await self._journal.filling(self._run.groups_per_step)
             self._sieve.resume(kept=kept, turned_away=turned_away)
@@ -238,6 +241,7 @@ class TrainLane:
             size=self._run.group_size,
             earlier=self._earlier,
             drained=self._drained,
+            iteration=f"{self._run_name}.{self.step}" if self._run_name else "",
         )
 
     async def _finish(self, position: int, group: GroupRun) -> None:

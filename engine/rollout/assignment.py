@@ -53,7 +53,7 @@ class Assignment:
     """Which trajectory to roll out, and how to sample it.
 
     media: what `task.media` refers to. stored: bytes of an image that an earlier life showed.
-    branches: of the group, where trajectories may part.
+    branches: of the group, where trajectories may part. iteration: the one that the group began in.
     """
 
     trajectory_id: str
@@ -66,3 +66,4 @@ class Assignment:
     stored: Callable[[str], Awaitable[bytes | None]] = stored_nowhere
     prompts: Prompts = field(default_factory=Prompts)
     branches: BranchBudget | None = None
+    iteration: str = ""

@@ -41,7 +41,8 @@ class Opened(Event, frozen=True, kw_only=True):
     """The sessions are open and the prompt is rendered.
 
     prompt: ids of the first request; images: one for each placeholder in it, in order. clock_s:
-    unix time at which the monotonic clock stood at zero.
+    unix time at which the monotonic clock stood at zero. iteration: the one that the group began
+    in, RUN.STEP; "" where none is known, and in logs of older engines.
     """
 
     sessions: tuple[SessionRef, ...]
@@ -50,6 +51,7 @@ class Opened(Event, frozen=True, kw_only=True):
     images: tuple[BlobRef, ...] = ()
     seconds: float = 0.0
     clock_s: float = 0.0
+    iteration: str = ""
 
 
 class Forked(Event, frozen=True, kw_only=True):

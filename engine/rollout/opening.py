@@ -77,6 +77,7 @@ def opened(
         images=tuple(image.blob for image in images),
         seconds=seconds,
         clock_s=time.time() - time.monotonic(),
+        iteration=assignment.iteration,
     )
     return event, images
 

@@ -119,6 +119,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     hooked: Scored | None = None
     """By the group hook, on top of `rewarded`."""
     action_timings: tuple[ActionTimings, ...] = ()
+    iteration: str = ""
+    """The iteration that the group began in, RUN.STEP."""
     clock_s: float = 0.0
     open_s: float = 0.0
     generate_s: float = 0.0
@@ -200,6 +202,7 @@ def _opened(state: State, event: Opened) -> State:
         token_ids=event.prompt,
         segments=(Segment(author=Author.PROMPT, token_ids=event.prompt),),
         images=tuple(ImageSlot(blob=blob, in_response=False) for blob in event.images),
+        iteration=event.iteration,
         clock_s=event.clock_s,
         open_s=event.seconds,
     )

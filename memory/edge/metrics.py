@@ -66,8 +66,12 @@ class MemoryMetrics:
             raise
         self._seconds.labels(method).observe(time.perf_counter() - began)
 
+    def registered(self, count: int) -> None:
+        """Tools that got under a node."""
+        self._registered.inc(count)
+
     def merged(self, merged: GroupMerged) -> None:
         """What became of a group's work."""
         self._groups.inc()
-        self._registered.inc(len(merged.registered))
+        self.registered(len(merged.registered))
         self._refused.inc(len(merged.refused))

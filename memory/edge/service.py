@@ -125,6 +125,7 @@ class MemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
             embedder=self._table.embedder,
             store=self._store,
             checks=self._memory.checks,
+            waiting=len(graph.waiting),
         )
 
     def _retrieved(self, request: pb.RetrieveRequest) -> pb.RetrieveResponse:
@@ -157,9 +158,15 @@ class MemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
         )
 
     def _version(self, request: pb.RetrieveRequest) -> int:
-        if request.HasField("before_weights"):
-            if request.HasField("version"):
-                raise BadWork("version and before_weights are both given: give one of them")
+        ways = ("version", "before_weights", "iteration")
+        given = [name for name in ways if request.HasField(name)]  # type: ignore[arg-type]
+        if len(given) > 1:
+            raise BadWork(f"{' and '.join(given)} are both given: give one of them")
+        if given == ["iteration"]:
+            version, registered = self._memory.begin(wire.iteration(request.iteration))
+            self._metrics.registered(registered)
+            return version
+        if given == ["before_weights"]:
             return self._memory.before(*wire.weights(request.before_weights))
         return request.version if request.HasField("version") else self._memory.newest()
 

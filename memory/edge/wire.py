@@ -11,6 +11,7 @@ from memory.graph.merging import Mode
 from memory.types import (
     GroupMerged,
     GroupWork,
+    Iteration,
     Node,
     Prefer,
     RolloutWork,
@@ -93,6 +94,7 @@ def work_from_proto(
         check=request.merge_check,
         reserved=frozenset(request.reserved),
         counts={name: _count(name, count) for name, count in sorted(request.counts.items())},
+        iteration=iteration(request.iteration) if request.HasField("iteration") else None,
     )
 
 
@@ -167,10 +169,21 @@ LONGEST_WEIGHTS = 200
 
 def weights(text: str) -> tuple[str, int]:
     """(lineage, step) of LINEAGE.STEP. BadWork."""
-    lineage, dot, step = text[:LONGEST_WEIGHTS].rpartition(".")
-    if not dot or not lineage or not step.isascii() or not step.isdigit():
-        raise BadWork(f"before_weights = {text[:LONGEST_WEIGHTS]!r}: write LINEAGE.STEP")
-    return lineage, int(step)
+    return _numbered("before_weights", text, "LINEAGE.STEP")
+
+
+def iteration(text: str) -> Iteration:
+    """The iteration RUN.STEP. BadWork."""
+    run, step = _numbered("iteration", text, "RUN.STEP")
+    return Iteration(run=run, step=_count("the step of an iteration", step))
+
+
+def _numbered(field: str, text: str, form: str) -> tuple[str, int]:
+    name, dot, step = text[:LONGEST_WEIGHTS].rpartition(".")
+    known = name and len(text) <= LONGEST_WEIGHTS and step.isascii() and step.isdigit()
+    if not dot or not known or "/" in name:
+        raise BadWork(f"{field} = {text[:LONGEST_WEIGHTS]!r}: write {form}")
+    return name, int(step)
 
 
 def share(name: str, value: float) -> float:

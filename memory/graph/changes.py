@@ -10,43 +10,66 @@ from hashlib import sha256
 from typing import Any
 
 from memory.errors import Unusable
-from memory.types import Change, GroupWork, Joined, NewNode, Refused, Stats, Tool
+from memory.types import (
+    Change,
+    GroupWork,
+    Iteration,
+    Joined,
+    NewNode,
+    Refused,
+    RolloutWork,
+    Stats,
+    Tool,
+    Waiting,
+)
 
 Json = Any
 
 
 def to_bytes(change: Change) -> bytes:
     """Keys sorted, embeddings as base64 of float32, ids as text where they are keys."""
-    return _dumped(
-        {
-            "group": change.group,
-            "step": change.step,
-            "asked": change.asked,
-            "delta": change.delta,
-            "unions": change.unions,
-            "made": [
-                {
-                    "tool": tool_to_json(made.tool),
-                    "vector": base64.b64encode(made.vector).decode(),
-                    "source": made.source,
-                }
-                for made in change.made
-            ],
-            "joined": [[one.name, one.into, one.inputs] for one in change.joined],
-            "replaced": {key: tool_to_json(tool) for key, tool in change.replaced.items()},
-            "edges": change.edges,
-            "used": {key: stats_to_json(stats) for key, stats in change.used.items()},
-            "counts": dict(change.counts),
-            "canonical": [dict(names) for names in change.canonical],
-            "refused": [[one.trajectory, one.name, one.reason] for one in change.refused],
-            "registered": dict(change.registered),
-        }
-    )
+    return _dumped(_to_json(change))
+
+
+def _to_json(change: Change) -> Json:
+    data: dict[str, Json] = {
+        "group": change.group,
+        "step": change.step,
+        "asked": change.asked,
+        "delta": change.delta,
+        "unions": change.unions,
+        "made": [
+            {
+                "tool": tool_to_json(made.tool),
+                "vector": base64.b64encode(made.vector).decode(),
+                "source": made.source,
+            }
+            for made in change.made
+        ],
+        "joined": [[one.name, one.into, one.inputs] for one in change.joined],
+        "replaced": {key: tool_to_json(tool) for key, tool in change.replaced.items()},
+        "edges": change.edges,
+        "used": {key: stats_to_json(stats) for key, stats in change.used.items()},
+        "counts": dict(change.counts),
+        "canonical": [dict(names) for names in change.canonical],
+        "refused": [[one.trajectory, one.name, one.reason] for one in change.refused],
+        "registered": dict(change.registered),
+    }
+    # Absent where they say nothing: a change without them has the bytes that it always had.
+    if change.waits is not None:
+        data["waits"] = waiting_to_json(change.waits)
+    if change.begins is not None:
+        data["begins"] = iteration_to_json(change.begins)
+        data["parts"] = [_to_json(part) for part in change.parts]
+    return data
 
 
 def from_bytes(data: bytes) -> Change:
     """What `to_bytes` made. ValueError, KeyError or TypeError for anything else."""
-    read: dict[str, Json] = json.loads(data)
+    return _from_json(json.loads(data))
+
+
+def _from_json(read: Mapping[str, Json]) -> Change:
     return Change(
         group=read["group"],
         step=read["step"],
@@ -75,6 +98,9 @@ def from_bytes(data: bytes) -> Change:
             for trajectory, name, reason in read["refused"]
         ),
         registered=read["registered"],
+        waits=waiting_from_json(read["waits"]) if "waits" in read else None,
+        begins=iteration_from_json(read["begins"]) if "begins" in read else None,
+        parts=tuple(map(_from_json, read.get("parts", ()))),
     )
 
 
@@ -93,7 +119,11 @@ def read_as(version: int) -> Iterator[None]:
 def asked(work: GroupWork) -> str:
     """SHA-256 of what the group did: its rollouts, and which of them registers. Neither the step
     nor the rules of merging are in it: who was started again meanwhile still knows the group."""
-    data = {
+    return sha256(_dumped(_done(work))).hexdigest()
+
+
+def _done(work: GroupWork) -> dict[str, Json]:
+    return {
         "group": work.group,
         "registers": work.registers,
         "rollouts": [
@@ -106,7 +136,56 @@ def asked(work: GroupWork) -> str:
             for one in work.rollouts
         ],
     }
-    return sha256(_dumped(data)).hexdigest()
+
+
+def waiting_to_json(waiting: Waiting) -> Json:
+    work = waiting.work
+    return {
+        **_done(work),
+        "step": work.step,
+        "iteration": None if work.iteration is None else iteration_to_json(work.iteration),
+        "delta": work.delta,
+        "mode": work.mode,
+        "prefer": work.prefer,
+        "check": work.check,
+        "reserved": sorted(work.reserved),
+        "vectors": [base64.b64encode(vector).decode() for vector in waiting.vectors],
+    }
+
+
+def waiting_from_json(read: Mapping[str, Json]) -> Waiting:
+    rollouts = tuple(
+        RolloutWork(
+            trajectory=one["trajectory"],
+            candidates=tuple(map(tool_from_json, one["candidates"])),
+            used={name: stats_from_json(stats) for name, stats in one["used"].items()},
+            edges=tuple((first, second, count) for first, second, count in one["edges"]),
+        )
+        for one in read["rollouts"]
+    )
+    work = GroupWork(
+        group=read["group"],
+        step=read["step"],
+        rollouts=rollouts,
+        registers=read["registers"],
+        delta=read["delta"],
+        mode=read["mode"],
+        prefer=read["prefer"],
+        check=read["check"],
+        reserved=frozenset(read["reserved"]),
+        iteration=iteration_from_json(read["iteration"]) if read["iteration"] else None,
+    )
+    vectors = tuple(base64.b64decode(text, validate=True) for text in read["vectors"])
+    return Waiting(work=work, vectors=vectors)
+
+
+def iteration_to_json(iteration: Iteration) -> Json:
+    return [iteration.run, iteration.step]
+
+
+def iteration_from_json(data: Json) -> Iteration:
+    run, step = data
+    return Iteration(run=run, step=step)
 
 
 def tool_to_json(tool: Tool) -> Json:

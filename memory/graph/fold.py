@@ -32,6 +32,9 @@ class Builder:
         self._edges = dict(graph.edges)
         self._neighbours = dict(graph.neighbours)
         self._apart = graph.apart
+        self._content = graph.content
+        self._waiting = dict(graph.waiting)
+        self._begun = {run: dict(steps) for run, steps in graph.begun.items()}
         self.version = graph.version
 
     def graph(self) -> ToolGraph:
@@ -46,11 +49,28 @@ class Builder:
             neighbours=dict(self._neighbours),
             apart=self._apart,
             version=self.version,
+            content=self._content,
+            waiting=dict(self._waiting),
+            begun={run: dict(steps) for run, steps in self._begun.items()},
         )
 
     def apply(self, change: Change) -> None:
         """The next version. KeyError or ValueError for a change that was decided against another
         memory, which leaves this builder spoilt."""
+        version = self.version + 1
+        if change.waits is not None:
+            self._waiting[change.group] = change.waits
+        else:
+            for part in change.merged:
+                self._merge(part)
+                self._content = version
+        if (begun := change.begins) is not None:
+            for part in change.parts:
+                del self._waiting[part.group]
+            self._begun.setdefault(begun.run, {})[begun.step] = version
+        self.version = version
+
+    def _merge(self, change: Change) -> None:
         for gone, into in change.unions:
             self._unite(gone, into)
         for made in change.made:
@@ -65,7 +85,6 @@ class Builder:
         for one, other, count in change.edges:
             self._edge(one, other, count)
         self._apart = max(self._apart, change.delta)
-        self.version += 1
 
     def _add(self, made: NewNode, step: int) -> None:
         row = np.frombuffer(made.vector, dtype="<f4").astype(np.float32)

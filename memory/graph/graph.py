@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memory.graph.merging import TOLERANCE
-from memory.types import Node
+from memory.types import Iteration, Node, Waiting
 
 Vectors = npt.NDArray[np.float32]
 
@@ -32,7 +32,9 @@ class ToolGraph:
     by_id: nodes in the order of their ids. vectors: float32 [next_id, d], rows of length 1, or 0
     for a text without words. names: every name -> id. edges: (from, to) ids -> times observed.
     neighbours: id -> ids that an edge joins it with, either way. apart: no two nodes have this
-    cosine or more, unless a check kept them apart.
+    cosine or more, unless a check kept them apart. content: the version that nodes and edges are
+    of: no change since then touched them. waiting: groups that are merged when a later iteration
+    begins, by their names. begun: run -> step -> the version that this iteration sees.
     """
 
     by_id: Mapping[int, Node] = field(default_factory=dict)
@@ -42,6 +44,18 @@ class ToolGraph:
     neighbours: Mapping[int, frozenset[int]] = field(default_factory=dict)
     apart: float = 0.0
     version: int = 0
+    content: int = 0
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    begun: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+
+    def seen_by(self, iteration: Iteration) -> int | None:
+        """The version that an iteration sees; None where it has not begun, nor any later one of
+        its run. An iteration that was passed over sees what was there before the next one."""
+        steps = self.begun.get(iteration.run, {})
+        if iteration.step in steps:
+            return steps[iteration.step]
+        later = min((step for step in steps if step > iteration.step), default=None)
+        return None if later is None else steps[later] - 1
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:

@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from memory.graph.changes import stats_from_json, stats_to_json, tool_from_json, tool_to_json
+from memory.graph.changes import (
+    stats_from_json,
+    stats_to_json,
+    tool_from_json,
+    tool_to_json,
+    waiting_from_json,
+    waiting_to_json,
+)
 from memory.graph.graph import ToolGraph
 from memory.types import Node
 
@@ -31,6 +38,9 @@ def to_bytes(graph: ToolGraph, tip: bytes) -> bytes:
         "tip": sha256(tip).hexdigest(),
         "apart": graph.apart,
         "shape": list(graph.vectors.shape),
+        "content": graph.content,
+        "waiting": [waiting_to_json(one) for one in graph.waiting.values()],
+        "begun": {run: list(steps.items()) for run, steps in graph.begun.items()},
         "edges": [[one, other, count] for (one, other), count in graph.edges.items()],
     }
     # A line a node: nobody waits for one call that writes ten megabytes.
@@ -68,6 +78,10 @@ def from_bytes(data: bytes, tip: bytes) -> ToolGraph:
         neighbours=neighbours,
         apart=told["apart"],
         version=told["version"],
+        # Absent in snapshots of older releases, which knew no iterations.
+        content=told.get("content", told["version"]),
+        waiting={one.work.group: one for one in map(waiting_from_json, told.get("waiting", ()))},
+        begun={run: dict(steps) for run, steps in told.get("begun", {}).items()},
     )
 
 

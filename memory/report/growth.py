@@ -125,8 +125,9 @@ def _sizes(changes: Iterable[Change]) -> tuple[list[int], list[int]]:
     for change in changes:
         begin = begins.setdefault(lineage_of(change.group), max(0, latest - change.step))
         latest = max(latest, begin + change.step)
-        nodes += len(change.made) - len(change.unions)
-        edges.update((one, other) for one, other, _ in change.edges)
+        for part in change.merged:
+            nodes += len(part.made) - len(part.unions)
+            edges.update((one, other) for one, other, _ in part.edges)
         steps.append(latest)
         sizes.append(nodes + len(edges))
     return steps, sizes
@@ -136,6 +137,7 @@ def _row(step: int, steps: int, graph: ToolGraph, changes: Sequence[Change]) -> 
     def counted(name: str) -> int:
         return sum(change.counts.get(name, 0) for change in changes)
 
+    merged = [part for change in changes for part in change.merged]
     return Row(
         step=step,
         steps=steps,
@@ -144,12 +146,12 @@ def _row(step: int, steps: int, graph: ToolGraph, changes: Sequence[Change]) -> 
         edges=len(graph.edges),
         components=components(graph),
         clusters=int(communities(graph).max(initial=-1)) + 1,
-        groups=len(changes),
+        groups=sum(change.begins is None for change in changes),
         rollouts=counted("rollouts"),
         created=counted("created"),
         refused=counted("refused") + sum(len(change.refused) for change in changes),
-        registered=sum(len(change.made) for change in changes),
-        merged=sum(len(change.joined) + len(change.unions) for change in changes),
+        registered=sum(len(part.made) for part in merged),
+        merged=sum(len(part.joined) + len(part.unions) for part in merged),
         retrieved=counted("retrieved"),
         called=counted("called"),
         reusing=counted("reusing"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -28,6 +29,13 @@ class Version:
         self.graph = graph
         self._texts = texts
         self._lock = threading.Lock()
+
+    def again(self, graph: ToolGraph) -> Version:
+        """The same under another number. graph: of the same nodes and edges."""
+        with self._lock:
+            made = copy(self)
+        made.graph, made._lock = graph, threading.Lock()
+        return made
 
     def find(
         self,

@@ -1,6 +1,8 @@
 """SEARL's group hook: what a group's rollouts did to the memory, and what their steps stand for.
 
 Invariants
+- With `memory_iteration` in the tasks' metadata a group's tools wait until the next iteration begins,
+  and its names are those of the version that its rollouts saw.
 - The memory changes once a group, however often the hook runs: the request's key holds a digest of
   what it says.
 - Only the best trajectory's tools are registered. Canonical names are over the memory and the
@@ -33,6 +35,8 @@ from toolwright.types import Event, RewardPart, Status, ToolErrorKind, Trajector
 ANSWER_S = 30.0
 NO_TOOL = (ToolErrorKind.UNKNOWN_TOOL, ToolErrorKind.INVALID_ACTION)
 """A call that no tool has seen."""
+ITERATION = "memory_iteration"
+"""Key of a task's metadata: the iteration that its group began in, RUN.STEP."""
 PLAN = "plan"
 """The anchor of plans, where they have one."""
 
@@ -114,6 +118,7 @@ class Hook:
     ) -> pb.MergeGroupRequest:
         """What the group did, under a key that no other group has."""
         versions = [version for one in living for version in one.weight_versions]
+        iteration = str(living[0].task.metadata.get(ITERATION) or "")
         request = pb.MergeGroupRequest(
             step=max((version.step for version in versions), default=0),
             rollouts=[self._rollout(one.id, courses[one.id]) for one in living],
@@ -123,10 +128,13 @@ class Hook:
             merge_check=self._check,
             reserved=sorted({CREATE, self._words.plan_tool, *self._reserved, *_base(courses)}),
             counts=_counts(courses.values()),
+            iteration=iteration or None,
         )
         digest = sha256(request.SerializeToString(deterministic=True)).hexdigest()
+        # A resumed run goes on under the name of the run: its groups are merged in one order.
         lineage = versions[0].lineage if versions else "none"
-        request.group = f"{lineage}/{living[0].group_id}/{digest[:16]}"
+        run = iteration.rpartition(".")[0] or lineage
+        request.group = f"{run}/{living[0].group_id}/{digest[:16]}"
         return request
 
     def _best(self, living: Sequence[Trajectory]) -> str:

@@ -120,6 +120,11 @@ class EvaluationLane:
             tasks = self._sources[suite.name] = SuiteTasks(suite, folder, max_bad_rows=max_bad_rows)
             self._settings[suite.name] = self._digest(suite, await tasks.open())
 
+    def of_run(self, name: str) -> None:
+        """Names the run, by its first lineage, to what the suites' metadata say."""
+        for tasks in self._sources.values():
+            tasks.run = name
+
     def close(self) -> None:
         for tasks in self._sources.values():
             tasks.close()

@@ -14,7 +14,7 @@ from engine.config import Suite
 from engine.errors import StartupError
 from engine.tasks import BadRow, DrawnTask, TaskSource
 from engine.tasks.source import SourceEnded
-from toolwright.text.filling import filled
+from toolwright.text.filling import filled_texts
 from toolwright.types import WeightVersion
 
 
@@ -35,6 +35,8 @@ class SuiteTasks:
         self._positions = range(suite.n) if positions is None else positions
         self._folder = folder
         self._max_bad_rows = max_bad_rows
+        self.run = ""
+        """First lineage of the run whose weights are evaluated; "" outside of a run."""
         self._file: TaskSource | None = None
 
     async def open(self) -> str:
@@ -85,14 +87,13 @@ class SuiteTasks:
             return bad
 
     def _laid_over(self, drawn: DrawnTask, version: WeightVersion) -> DrawnTask:
-        """The task with the suite's metadata over its own; "{version}" names the weights."""
+        """The task with the suite's metadata over its own; "{version}" names the weights,
+        "{iteration}" the iteration of the run."""
         named = replace(drawn, task=replace(drawn.task, name=self._suite.task))
         if not self._suite.metadata:
             return named
-        laid = {
-            key: filled(value, {"version": str(version)}) if isinstance(value, str) else value
-            for key, value in self._suite.metadata.items()
-        }
+        iteration = f"{self.run}.{version.step}" if self.run else ""
+        laid = filled_texts(self._suite.metadata, {"version": str(version), "iteration": iteration})
         metadata = {**drawn.task.metadata, **laid}
         return replace(named, task=replace(named.task, metadata=metadata))
 

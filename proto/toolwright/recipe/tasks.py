@@ -155,6 +155,11 @@ class TaskTable(Table):
     )
     shuffle: bool = True
     limits: Limits = Field(default_factory=Limits)
+    metadata: dict[str, Any] = Field(
+        default_factory=dict,
+        description="laid over the metadata of every training task, for its tools; in texts "
+        "{iteration} names the weights that the group began with",
+    )
     tools: tuple[str, ...] = Field(default=(), description="names under [tools]; empty = all")
 
     other_keys: ClassVar = other_names.TASK

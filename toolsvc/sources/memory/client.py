@@ -47,8 +47,8 @@ class Remembered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What the memory is asked. None: the memory's own setting; version and before_weights None:
-    the newest, at most one is given."""
+    """What the memory is asked. None: the memory's own setting. At most one of version,
+    before_weights and iteration is given; without any of them the newest version answers."""
 
     queries: Sequence[str]
     question: str
@@ -58,6 +58,7 @@ class Question:
     text_weight: float | None = None
     version: int | None = None
     before_weights: str | None = None
+    iteration: str | None = None
 
 
 class NotAnswered(Exception):
@@ -108,6 +109,7 @@ class MemoryClient:
             k_total=asked.in_all or 0,
             version=asked.version,
             before_weights=asked.before_weights,
+            iteration=asked.iteration,
             scoring=_SCORINGS[asked.scoring],
             text_weight=asked.text_weight,
         )

@@ -37,6 +37,9 @@ LONGEST_DESCRIPTION = 1000
 NONE = "none"
 """Of the session's metadata `memory`: nothing is recommended."""
 
+VERSIONS = ("memory_version", "memory_before", "memory_iteration")
+"""Keys of the session's metadata, at most one of which names the version that is asked."""
+
 _WEIGHTS = re.compile(r"[^\s/]{1,200}\.[0-9]{1,18}")
 
 
@@ -133,6 +136,12 @@ class PlanTool(SandboxedTool):
 
     def _question(self, asked: PlanArguments, known: Mapping[str, Any]) -> Question:
         options = self._options
+        named = [key for key in VERSIONS if known.get(key) not in (None, "")]
+        if len(named) > 1:
+            raise Refused(
+                Reason.INVALID_REQUEST,
+                f"the task's metadata has {' and '.join(named)}: keep one of them",
+            )
         return Question(
             queries=asked.queries,
             question=asked.question,
@@ -142,6 +151,7 @@ class PlanTool(SandboxedTool):
             text_weight=options.text_weight,
             version=_version(known),
             before_weights=_weights(known),
+            iteration=_iteration(known),
         )
 
     def _callable(self, found: Sequence[Remembered], taken: Collection[str]) -> list[CreatedTool]:
@@ -187,6 +197,16 @@ def _weights(known: Mapping[str, Any]) -> str | None:
     if value is None or (isinstance(value, str) and _WEIGHTS.fullmatch(value)):
         return value
     raise _unknown("memory_before", value, "LINEAGE.STEP, or '{version}' in a suite's metadata")
+
+
+def _iteration(known: Mapping[str, Any]) -> str | None:
+    """None outside of a run, where '{iteration}' is empty: the newest version answers."""
+    value = known.get("memory_iteration")
+    if value in (None, ""):
+        return None
+    if isinstance(value, str) and _WEIGHTS.fullmatch(value):
+        return value
+    raise _unknown("memory_iteration", value, "RUN.STEP, or '{iteration}' in the recipe's metadata")
 
 
 def _unknown(key: str, value: Any, mend: str) -> Refused:

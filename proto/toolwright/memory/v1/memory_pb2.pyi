@@ -180,12 +180,13 @@ class RetrieveRequest(google.protobuf.message.Message):
     TEXT_WEIGHT_FIELD_NUMBER: builtins.int
     STEP_FIELD_NUMBER: builtins.int
     BEFORE_WEIGHTS_FIELD_NUMBER: builtins.int
+    ITERATION_FIELD_NUMBER: builtins.int
     question: builtins.str
     k_per_subtask: builtins.int
     """0 = the service's own."""
     k_total: builtins.int
     version: builtins.int
-    """Absent = the newest. At most one of version and before_weights."""
+    """Absent = the newest. At most one of version, before_weights and iteration."""
     scoring: global___Scoring.ValueType
     text_weight: builtins.float
     """Share of the words in a hybrid score; absent = the service's own."""
@@ -194,6 +195,10 @@ class RetrieveRequest(google.protobuf.message.Message):
     before_weights: builtins.str
     """Weights, LINEAGE.STEP: the memory as it was before the first group of that lineage whose step
     is this one or a later one. Such a group is named LINEAGE/...
+    """
+    iteration: builtins.str
+    """RUN.STEP: the version that this iteration of a run sees. The first question of an iteration
+    fixes it: groups that wait are merged, those of this or a later iteration of the run excepted.
     """
     @property
     def subtasks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
@@ -211,11 +216,14 @@ class RetrieveRequest(google.protobuf.message.Message):
         text_weight: builtins.float | None = ...,
         step: builtins.int | None = ...,
         before_weights: builtins.str | None = ...,
+        iteration: builtins.str | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_before_weights", b"_before_weights", "_step", b"_step", "_text_weight", b"_text_weight", "_version", b"_version", "before_weights", b"before_weights", "step", b"step", "text_weight", b"text_weight", "version", b"version"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_before_weights", b"_before_weights", "_step", b"_step", "_text_weight", b"_text_weight", "_version", b"_version", "before_weights", b"before_weights", "k_per_subtask", b"k_per_subtask", "k_total", b"k_total", "question", b"question", "scoring", b"scoring", "step", b"step", "subtasks", b"subtasks", "text_weight", b"text_weight", "version", b"version"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_before_weights", b"_before_weights", "_iteration", b"_iteration", "_step", b"_step", "_text_weight", b"_text_weight", "_version", b"_version", "before_weights", b"before_weights", "iteration", b"iteration", "step", b"step", "text_weight", b"text_weight", "version", b"version"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_before_weights", b"_before_weights", "_iteration", b"_iteration", "_step", b"_step", "_text_weight", b"_text_weight", "_version", b"_version", "before_weights", b"before_weights", "iteration", b"iteration", "k_per_subtask", b"k_per_subtask", "k_total", b"k_total", "question", b"question", "scoring", b"scoring", "step", b"step", "subtasks", b"subtasks", "text_weight", b"text_weight", "version", b"version"]) -> None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_before_weights", b"_before_weights"]) -> typing.Literal["before_weights"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_iteration", b"_iteration"]) -> typing.Literal["iteration"] | None: ...
     @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_step", b"_step"]) -> typing.Literal["step"] | None: ...
     @typing.overload
@@ -435,6 +443,7 @@ class MergeGroupRequest(google.protobuf.message.Message):
     MERGE_CHECK_FIELD_NUMBER: builtins.int
     RESERVED_FIELD_NUMBER: builtins.int
     COUNTS_FIELD_NUMBER: builtins.int
+    ITERATION_FIELD_NUMBER: builtins.int
     group: builtins.str
     """Unlike any other group's of any run that shares the memory."""
     step: builtins.int
@@ -447,6 +456,12 @@ class MergeGroupRequest(google.protobuf.message.Message):
     merge_check: builtins.bool
     """Merged only where both tools give the same on each other's recorded inputs. FAILED_PRECONDITION
     where the service has no sandbox to ask.
+    """
+    iteration: builtins.str
+    """RUN.STEP: the iteration that the group began in. Its canonical names are then decided against
+    the version that this iteration sees, and its tools wait for a later iteration. Groups that
+    waited are merged in the order of their steps and names, whatever order they came in. Absent:
+    the group is merged at once.
     """
     @property
     def rollouts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RolloutTools]: ...
@@ -470,10 +485,14 @@ class MergeGroupRequest(google.protobuf.message.Message):
         merge_check: builtins.bool = ...,
         reserved: collections.abc.Iterable[builtins.str] | None = ...,
         counts: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        iteration: builtins.str | None = ...,
     ) -> None: ...
-    def HasField(self, field_name: typing.Literal["_delta", b"_delta", "delta", b"delta"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["_delta", b"_delta", "counts", b"counts", "delta", b"delta", "group", b"group", "merge_check", b"merge_check", "mode", b"mode", "registers", b"registers", "reserved", b"reserved", "rollouts", b"rollouts", "step", b"step"]) -> None: ...
+    def HasField(self, field_name: typing.Literal["_delta", b"_delta", "_iteration", b"_iteration", "delta", b"delta", "iteration", b"iteration"]) -> builtins.bool: ...
+    def ClearField(self, field_name: typing.Literal["_delta", b"_delta", "_iteration", b"_iteration", "counts", b"counts", "delta", b"delta", "group", b"group", "iteration", b"iteration", "merge_check", b"merge_check", "mode", b"mode", "registers", b"registers", "reserved", b"reserved", "rollouts", b"rollouts", "step", b"step"]) -> None: ...
+    @typing.overload
     def WhichOneof(self, oneof_group: typing.Literal["_delta", b"_delta"]) -> typing.Literal["delta"] | None: ...
+    @typing.overload
+    def WhichOneof(self, oneof_group: typing.Literal["_iteration", b"_iteration"]) -> typing.Literal["iteration"] | None: ...
 
 global___MergeGroupRequest = MergeGroupRequest
 
@@ -568,7 +587,9 @@ class MergeGroupResponse(google.protobuf.message.Message):
     def refused(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RefusedTool]: ...
     @property
     def registered(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """Of the tools that were registered: name -> the node that holds it now."""
+        """Of the tools that were registered: name -> the node that holds it now. Empty for a group that
+        waits.
+        """
 
     def __init__(
         self,
@@ -664,6 +685,7 @@ class GetStatusResponse(google.protobuf.message.Message):
     EMBEDDER_FIELD_NUMBER: builtins.int
     STORE_FIELD_NUMBER: builtins.int
     CHECKS_FIELD_NUMBER: builtins.int
+    WAITING_FIELD_NUMBER: builtins.int
     version: builtins.int
     nodes: builtins.int
     edges: builtins.int
@@ -672,6 +694,8 @@ class GetStatusResponse(google.protobuf.message.Message):
     """Where the memory is kept: a file, or a Redis without its password."""
     checks: builtins.bool
     """A sandbox is there for merge_check and for a tool's first inputs."""
+    waiting: builtins.int
+    """Groups that wait for the next iteration of their run."""
     def __init__(
         self,
         *,
@@ -681,7 +705,8 @@ class GetStatusResponse(google.protobuf.message.Message):
         embedder: builtins.str = ...,
         store: builtins.str = ...,
         checks: builtins.bool = ...,
+        waiting: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["checks", b"checks", "edges", b"edges", "embedder", b"embedder", "nodes", b"nodes", "store", b"store", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["checks", b"checks", "edges", b"edges", "embedder", b"embedder", "nodes", b"nodes", "store", b"store", "version", b"version", "waiting", b"waiting"]) -> None: ...
 
 global___GetStatusResponse = GetStatusResponse
