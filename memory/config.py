@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from memory.graph.merging import Mode
-from memory.types import DELTA, Prefer, Scoring
+from memory.types import DELTA, Prefer, Scoring, TextOf
 from toolwright.recipe import MEMORY_ADDRESS, Table
 
 
@@ -24,6 +24,11 @@ class MemoryTable(Table):
     embedder: str = Field(
         default="hashing",
         description="hashing (no weights), minilm, or a sentence-transformers folder",
+    )
+    text_of: TextOf = Field(
+        default="description",
+        description='words of a tool that are embedded and searched: "description", or '
+        '"name and description"; a memory keeps those that it was begun with',
     )
     delta: float = Field(
         default=DELTA, gt=0, le=1, description="cosine from which on two tools are one"

@@ -70,8 +70,8 @@ class Memory:
         text_of: Callable[[Tool], str] | None = None,
         runner: Runner | None = None,
     ) -> None:
-        """text_of: what of a tool is searched and compared, of what a node keeps for ever: its
-        description, by default, or its name and description. runner: runs a new tool's first
+        """text_of: words of a tool that are searched and compared; its description by default (see
+        `search.described`). runner: runs a new tool's first
         inputs again, and what `check` asks for. Unusable."""
         self._log = log
         self._embed = embed

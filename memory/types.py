@@ -11,6 +11,8 @@ from memory.graph.merging import Mode
 Scoring = Literal["hybrid", "graphrag"]
 """How a score is made: words and embeddings with a walk along the graph (SEARL, equation 9), or
 its released GraphRAG variant."""
+TextOf = Literal["description", "name and description"]
+"""Words of a tool that are embedded, searched and compared (SEARL, appendix E.1; section 3.3)."""
 Prefer = Literal["first", "higher_support", "higher_success"]
 """Whose code a class of tools keeps: the earliest tool's, that of more tools, or that whose calls
 work more often. Equals keep the earlier's."""

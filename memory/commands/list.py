@@ -35,6 +35,8 @@ def list_tools(
         with graph_of(store, version) as graph:
             nodes = sorted(graph.nodes, key=lambda node: (-node.stats.calls, node.id))
             _print(nodes[:most], len(nodes))
+            if waiting := len(graph.waiting):
+                typer.echo(f"{waiting} groups wait for the next iteration of their run")
 
 
 def _print(nodes: Sequence[Node], of: int) -> None:

@@ -14,6 +14,7 @@ from memory.graph.changes import from_bytes, read_as
 from memory.graph.graph import ToolGraph
 from memory.memory import Memory
 from memory.opening import STORE_VARIABLE, begun_with, open_log
+from memory.search.described import TEXTS, joined, parted
 from memory.search.embedding import embedder
 from memory.store import Log, pages
 from memory.types import Change, Node
@@ -37,10 +38,11 @@ def log_of(store: str) -> Iterator[Log]:
 @contextmanager
 def memory_of(store: str) -> Iterator[Memory]:
     """Unusable where there is no memory."""
-    name, make = embedder(begun_with(store))
-    log = open_log(store, embedder=name, read_only=True)
+    kind, text_of = parted(begun_with(store))
+    name, make = embedder(kind)
+    log = open_log(store, embedder=joined(name, text_of), read_only=True)
     try:
-        yield Memory(log, make())
+        yield Memory(log, make(), text_of=TEXTS[text_of])
     finally:
         log.close()
 

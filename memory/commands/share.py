@@ -16,6 +16,7 @@ from memory.errors import BadWork, NoVersion, Unusable
 from memory.graph.changes import from_bytes, read_as
 from memory.memory import Memory
 from memory.opening import begun, begun_with, open_log, shown
+from memory.search.described import TEXTS, joined, parted
 from memory.search.embedding import embedder as embedder_of
 from memory.store import pages
 from memory.types import DELTA
@@ -85,10 +86,11 @@ def import_tools(
         works = list(found.works(key, delta=delta))
         for work in (*works, *found.joins(dict.fromkeys(found.used, ""), key, delta=delta)):
             check_work(work)  # all of them before the first goes in
-        name, make = embedder_of(begun(store) or embedder)
-        log = open_log(store, embedder=name)
+        kind, text_of = parted(begun(store) or embedder)
+        name, make = embedder_of(kind)
+        log = open_log(store, embedder=joined(name, text_of))
         try:
-            memory = Memory(log, make())
+            memory = Memory(log, make(), text_of=TEXTS[text_of])
             names: dict[str, str] = {}
             left, before, came = 0, memory.graph.version, False
             for work in works:

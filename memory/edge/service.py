@@ -28,6 +28,7 @@ from memory.errors import (
 )
 from memory.graph.graph import ToolGraph
 from memory.memory import Memory
+from memory.search.described import joined
 from memory.types import GroupMerged, GroupWork
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.memory.v1 import memory_pb2 as pb
@@ -122,7 +123,7 @@ class MemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
             version=graph.version,
             nodes=len(graph.by_id),
             edges=len(graph.edges),
-            embedder=self._table.embedder,
+            embedder=joined(self._table.embedder, self._table.text_of),
             store=self._store,
             checks=self._memory.checks,
             waiting=len(graph.waiting),

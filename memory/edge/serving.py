@@ -20,6 +20,7 @@ from memory.edge.service import MemoryServicer
 from memory.errors import PortTaken
 from memory.memory import Memory
 from memory.opening import open_log, shown
+from memory.search.described import TEXTS, joined
 from memory.search.embedding import embedder
 from toolwright.memory.v1 import memory_pb2, memory_pb2_grpc
 from toolwright.process.metrics_page import port_fault, threaded_page
@@ -105,8 +106,9 @@ def _serve_metrics(stack: contextlib.AsyncExitStack, metrics: MemoryMetrics, por
 
 def _open(table: MemoryTable, store: str, runner: Runner | None) -> Memory:
     name, made = embedder(table.embedder)
-    changes = open_log(store, embedder=name)  # before the weights: another embedder is told at once
-    return Memory(changes, made(), runner=runner)
+    # Before the weights are loaded: another embedder is refused at once.
+    changes = open_log(store, embedder=joined(name, table.text_of))
+    return Memory(changes, made(), text_of=TEXTS[table.text_of], runner=runner)
 
 
 def _runner(table: MemoryTable) -> Runner | None:

@@ -6,7 +6,6 @@ worked, what the memory recommended is what the tool `plan` added to the session
 
 from __future__ import annotations
 
-import ast
 import json
 import keyword
 import re
@@ -15,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from plan import NoPlan, Plan, parse
-from protocol import CREATE
+from protocol import CREATE, CREATES
 from steps import Tags, violations
 
 from engine.protocols.actions import read_json_call
+from toolwright.reading.tool_arguments import function_of, in_words, object_schema, signature
 from toolwright.types import CallRecord, ToolErrorKind, Trajectory
 
 LONGEST_CODE = 64_000
@@ -137,38 +137,16 @@ def meets_format(arguments: Mapping[str, Any]) -> bool:
         return False
     if not name.isidentifier() or keyword.iskeyword(name):
         return False
-    try:
-        tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    function = function_of(code, name)
+    takes = signature(function) if function is not None else None
+    if takes is None:
         return False
-    found = [one for one in tree.body if isinstance(one, ast.FunctionDef) and one.name == name]
-    return bool(found) and _takes(found[-1].args, _described(arguments.get("arguments")))
-
-
-def _takes(signature: ast.arguments, described: set[str] | None) -> bool:
-    if described is None or signature.posonlyargs or signature.vararg or signature.kwarg:
+    if in_words(arguments.get("arguments")) is not None:
+        return True  # words never contradict the function
+    schema = object_schema(arguments.get("arguments"))
+    if schema is None:
         return False
-    named = [one.arg for one in (*signature.args, *signature.kwonlyargs)]
-    optional = {one.arg for one in signature.args[len(signature.args) - len(signature.defaults) :]}
-    optional |= {
-        one.arg
-        for one, default in zip(signature.kwonlyargs, signature.kw_defaults, strict=True)
-        if default is not None
-    }
-    return described <= set(named) and set(named) - optional <= described
-
-
-def _described(arguments: Any) -> set[str] | None:
-    """Names of the described arguments; None where they are no schema."""
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError):
-            return None
-    if not isinstance(arguments, Mapping):
-        return None
-    whole = isinstance(arguments.get("properties"), Mapping) and "type" in arguments
-    return set(map(str, arguments["properties"] if whole else arguments))
+    return set(takes.required) <= set(schema["properties"]) <= set(takes.names)
 
 
 def _plan(text: str, words: Words) -> Plan | None:
@@ -184,6 +162,8 @@ def _step(turn: int, text: str, call: CallRecord | None, words: Words) -> Step:
     if call is not None:
         asked = read_json_call(call.action, f"<{tags.call}>", f"</{tags.call}>")
         tool, arguments = asked.tool, asked.arguments
+        if tool in CREATES:
+            tool = CREATE
     _, _, said = text.partition(f"<{tags.subtask}>")
     found = _SUBTASK.match(said)
     return Step(

@@ -1,8 +1,8 @@
 """SEARL's group hook: what a group's rollouts did to the memory, and what their steps stand for.
 
 Invariants
-- With `memory_iteration` in the tasks' metadata a group's tools wait until the next iteration begins,
-  and its names are those of the version that its rollouts saw.
+- With `memory_iteration` in the tasks' metadata a group's tools wait until the next iteration, and
+  its canonical names are those of the version that its rollouts saw.
 - The memory changes once a group, however often the hook runs: the request's key holds a digest of
   what it says.
 - Only the best trajectory's tools are registered. Canonical names are over the memory and the
@@ -19,7 +19,7 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from course import Course, Step, Words, read
-from protocol import CREATE
+from protocol import CREATES
 from rewards import WEIGHTS, best_trajectory
 from score import refused
 from subgraph import Holes, tool_graph
@@ -28,6 +28,13 @@ from engine.rewards import Score
 from toolwright import json_data
 from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc
+from toolwright.reading.tool_arguments import (
+    function_of,
+    in_words,
+    object_schema,
+    schemas,
+    signature,
+)
 from toolwright.rpc.channel import call, open_channel
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.types import Event, RewardPart, Status, ToolErrorKind, Trajectory
@@ -126,7 +133,7 @@ class Hook:
             delta=self._delta,
             mode=self._mode,
             merge_check=self._check,
-            reserved=sorted({CREATE, self._words.plan_tool, *self._reserved, *_base(courses)}),
+            reserved=sorted({*CREATES, self._words.plan_tool, *self._reserved, *_base(courses)}),
             counts=_counts(courses.values()),
             iteration=iteration or None,
         )
@@ -224,21 +231,25 @@ def _is_candidate(step: Step) -> bool:
 
 
 def _candidate(step: Step) -> pb.ToolNode:
+    """The tool with a schema as its session has it."""
     given = dict(step.arguments or {})
+    code, inputs = str(given.get("code", "")), given.get("inputs") or {}
     arguments = given.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError):
-            arguments = {}
-    whole = isinstance(arguments, Mapping) and "type" in arguments and "properties" in arguments
-    schema = arguments if whole else {"type": "object", "properties": arguments or {}}
+    words = in_words(arguments)
+    schema = object_schema(arguments) or {"type": "object", "properties": {}}
+    if words is not None:
+        function = function_of(code, step.made)
+        takes = signature(function) if function is not None else None
+        if takes is not None:
+            schema["properties"] = schemas(words, takes.names, inputs)
+            schema["required"] = list(takes.required)
     node = pb.ToolNode(
         name=step.made,
         description=str(given.get("description", "")),
-        code=str(given.get("code", "")),
+        code=code,
+        arguments=words or "",
         returns=str(given.get("returns", "")),
-        inputs=[json.dumps(given.get("inputs") or {}, sort_keys=True)],
+        inputs=[json.dumps(inputs, sort_keys=True)],
     )
     node.arguments_schema.CopyFrom(json_data.struct(schema))
     return node

@@ -22,6 +22,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import prompts
@@ -38,6 +39,9 @@ from toolwright.text.schemas import signature
 from toolwright.types import Author, Task
 
 CREATE = "create_and_execute"
+CREATES = (CREATE, "create_and_execute_mcp")
+"""Names of the tool that makes tools: ours, and that of the paper's listing 1. A call under either
+name goes to the tool that the session has."""
 
 
 class Searl(Chat):
@@ -112,7 +116,7 @@ class Searl(Chat):
         if view.turn == 0:
             return self._execution(text, body, view)
         if stop == self.call_tags[1]:
-            return Calls(calls=(self._call(text),))
+            return Calls(calls=(self._call(text, view),))
         return nothing_done(body)
 
     def plan_of(self, text: str, question: str) -> tuple[Plan, bool]:
@@ -131,7 +135,7 @@ class Searl(Chat):
             "question": question,
             "plan": body.strip() if own else f"##ST1: {question}",
             "base_tools": "".join(self._described(tool) for tool in base),
-            "create": CREATE,
+            "create": _creating(view),
         }
         head, tail = filled(self._head, values), filled(self._tail, values)
         if not self._memory or all(tool.name != self._plan_tool for tool in view.tools):
@@ -162,11 +166,17 @@ class Searl(Chat):
             },
         )
 
-    def _call(self, text: str) -> Call:
+    def _call(self, text: str, view: View) -> Call:
         call = read_json_call(text, *self.call_tags)
         if call.tool == self._plan_tool:
             return Call(action=text, invalid_reason=f"there is no tool {self._plan_tool!r}")
-        return call
+        return replace(call, tool=_creating(view)) if call.tool in CREATES else call
+
+
+def _creating(view: View) -> str:
+    """Name of the session's tool that makes tools; ours where it has none."""
+    names = {tool.name for tool in view.tools}
+    return next((name for name in CREATES if name in names), CREATE)
 
 
 def _question(task: Task) -> str:

@@ -236,6 +236,9 @@ class SlowJournal:
             durable_sequence=0, skipped=0,
         )  # fmt: skip
 
+    async def first_lineage(self) -> str:
+        return ""
+
     async def finished_positions(self) -> set[int]:
         return set()
 

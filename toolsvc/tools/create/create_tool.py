@@ -21,7 +21,15 @@ from toolsvc.plugin.tool import STRICT, Cancellation, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.schema_tool import SchemaTool
 from toolsvc.tools.create.process import FreshProcess, ProgramFailed
-from toolsvc.tools.create.request import Arguments, NotMade, check_count, check_name, schema_of
+from toolsvc.tools.create.request import (
+    Arguments,
+    NotMade,
+    check_count,
+    check_name,
+    schema_of,
+    schema_of_words,
+    words_of,
+)
 from toolsvc.tools.sandboxed import SandboxedTool, ToolSandbox
 from toolsvc.types import Call, JsonCallFormat, Result, SessionInfo
 from toolwright.types import ToolErrorKind
@@ -98,14 +106,18 @@ class CreateTool(SandboxedTool):
             return await self._called(state, known, asked, call, cancellation)
         try:
             check_name(asked.name, call.session.names)
-            schema = schema_of(asked.arguments)
+            words = words_of(asked.arguments)
+            schema = schema_of(asked.arguments) if words is None else None
             check_count(len(state.made), self._most)
         except NotMade as error:
             return invalid(_told(str(error)))
         limit = min(asked.timeout or call.run_limit, call.run_limit)
-        found = await _tried(state, asked, list(schema["properties"]), limit, cancellation)
+        names = None if schema is None else list(schema["properties"])
+        found = await _tried(state, asked, names, limit, cancellation)
         if isinstance(found, Result):
             return found
+        if schema is None:
+            schema = schema_of_words(words or "", found["accepted"], asked.inputs)
         # Whatever was told, only what is described can be required.
         needed = set(map(str, found.get("required", ())))
         schema.setdefault("required", [name for name in schema["properties"] if name in needed])
@@ -200,11 +212,12 @@ class CreatedTool(SchemaTool):
 async def _tried(
     state: _State,
     asked: Arguments,
-    properties: Sequence[str],
+    properties: Sequence[str] | None,
     limit: float,
     cancellation: Cancellation,
 ) -> dict[str, Any] | Result:
-    """What the first call told, or the failure that the policy reads."""
+    """What the first call told, or the failure that the policy reads. properties: described names;
+    None where words describe them, which never contradict the function."""
     job = {
         "name": asked.name,
         "code": asked.code,

@@ -24,14 +24,14 @@ class Wrong(Exception):
 
 
 def work(job: dict[str, Any]) -> str:
-    """What came of the job as JSON: {"result", "required", "stdout", "stderr"}, with "error" where
-    it failed."""
+    """What came of the job as JSON: {"result", "required", "accepted", "stdout", "stderr"}, with
+    "error" where it failed."""
     out, err = io.StringIO(), io.StringIO()
     told: dict[str, Any] = {"result": None}
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             function = make(job["code"], job["name"])
-            told["required"] = signature(function, job["name"], job["properties"])
+            told["required"], told["accepted"] = signature(function, job["name"], job["properties"])
             told["result"] = plain(function(**job["inputs"]))
         except Wrong as error:
             told["error"] = str(error)
@@ -56,8 +56,11 @@ def make(code: str, name: str) -> Callable[..., Any]:
     return function
 
 
-def signature(function: Callable[..., Any], name: str, properties: list[str]) -> list[str]:
-    """Names of the arguments that a call must have. Wrong if schema and signature differ."""
+def signature(
+    function: Callable[..., Any], name: str, properties: list[str] | None
+) -> tuple[list[str], list[str]]:
+    """Names of the arguments that a call must have, and of all. properties: described names, None
+    where nothing describes them one by one. Wrong if they differ from the signature."""
     required = []
     accepted = {}
     for parameter in inspect.signature(function).parameters.values():
@@ -66,11 +69,13 @@ def signature(function: Callable[..., Any], name: str, properties: list[str]) ->
         accepted[parameter.name] = parameter
         if parameter.default is parameter.empty:
             required.append(parameter.name)
+    if properties is None:
+        return required, list(accepted)
     for missing in sorted(set(required) - set(properties)):
         raise Wrong(f"{name} needs {missing}, which `arguments` does not describe")
     for extra in sorted(set(properties) - set(accepted)):
         raise Wrong(f"`arguments` describes {extra}, which {name} does not take")
-    return required
+    return required, list(accepted)
 
 
 def plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.session import Ending, SandboxSession
 from toolsvc.tools.create import inside
 from toolsvc.tools.sandboxed import KINDS, ToolSandbox
+from toolwright.reading.tool_arguments import MOST_ARGUMENTS
 from toolwright.types import ToolErrorKind
 
 _SOURCE = inspect.getsource(inside)
@@ -76,11 +77,22 @@ class FreshProcess:
         )
 
 
+def _are_names(found: Any) -> bool:
+    """Whether the code told names of arguments, in a number that a schema may have."""
+    if not isinstance(found, list) or len(found) > MOST_ARGUMENTS:
+        return False
+    return all(isinstance(one, str) and one.isidentifier() and len(one) <= 64 for one in found)
+
+
 def _read(told: str) -> dict[str, Any]:
     try:
         found = json.loads(told)
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict) or not isinstance(found.get("required", []), list):
+    if (
+        not isinstance(found, dict)
+        or not isinstance(found.get("required", []), list)
+        or not _are_names(found.setdefault("accepted", []))
+    ):
         raise ProgramFailed(ToolErrorKind.EXCEPTION, "the code spoilt its own result")
     return found

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import keyword
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, Field
@@ -15,6 +15,7 @@ from toolsvc.plugin.tool import STRICT
 from toolsvc.schemas.lint import MOST_CHARACTERS, schema_faults
 from toolsvc.schemas.validation import BadSchema, check_schema, closed
 from toolwright.reading.json_bounds import OutOfBounds, read_json
+from toolwright.reading.tool_arguments import LONGEST_WORDS, in_words, schemas
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 
@@ -27,7 +28,8 @@ class Arguments(BaseModel):
     name: str = Field(description="the tool's name, and the function's")
     description: str = Field(max_length=1000, description="what the tool does")
     arguments: dict[str, Any] | str = Field(
-        description='JSON schema of each argument by name: {"n": {"type": "integer"}}'
+        description='JSON schema of each argument by name: {"n": {"type": "integer"}}; or words: '
+        '"a, b (int)"'
     )
     returns: str = Field(default="", max_length=1000, description="what it returns")
     code: str = Field(
@@ -53,6 +55,22 @@ def check_count(made: int, most: int) -> None:
     """NotMade where a session has made enough."""
     if made >= most:
         raise NotMade(f"{made} tools were made, the most that one session may make")
+
+
+def words_of(arguments: Mapping[str, Any] | str) -> str | None:
+    """The description of the arguments where it is free text. NotMade where that is too long."""
+    words = in_words(arguments)
+    if words is not None and len(words) > LONGEST_WORDS:
+        raise NotMade(
+            f"`arguments` has {len(words)} characters, at most {LONGEST_WORDS} are allowed"
+        )
+    return words
+
+
+def schema_of_words(words: str, names: Sequence[str], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of arguments that are described in words. names: those of the function; inputs: of
+    a call that worked."""
+    return closed({"type": "object", "properties": schemas(words, names, inputs)})
 
 
 def schema_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
