@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.memory_service import group, made, memory_process
 from tests.support.net import free_port
+from tests.support.recipes import recipe_tables, write_recipe
 from tests.support.redis import redis_server
 from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc
@@ -86,11 +87,88 @@ def test_a_question_before_weights(tmp_path: Path) -> None:
         asked_of = [f"new.{step}" for step in (0, 1, 2, 3, 5, 6, 1 << 62)]
         assert [at(weights) for weights in asked_of] == [1, 2, 2, 4, 4, 5, 5]
         assert at("other.0") == 5
-        with pytest.raises(grpc.RpcError, match="version and before_weights"):
-            stub.Retrieve(pb.RetrieveRequest(version=1, before_weights="new.1"), timeout=10)
+        for one, other in (("version", "before_weights"), ("before_weights", "iteration")):
+            asked = pb.RetrieveRequest(version=1, before_weights="new.1", iteration="new.1")
+            for left in {"version", "before_weights", "iteration"} - {one, other}:
+                asked.ClearField(left)
+            with pytest.raises(grpc.RpcError, match=f"{one} and {other}"):
+                stub.Retrieve(asked, timeout=10)
         for weights in ("", "new", ".3", "new.", "new.-1", "new.\u0663", "new.1e3", "x" * 10_000):
             with pytest.raises(grpc.RpcError, match=r"write LINEAGE\.STEP"):
                 at(weights)
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_an_iteration_sees_one_version_also_after_a_kill(tmp_path: Path, backwards: bool) -> None:
+    """And its groups, whatever their order, are merged as one when the next one begins."""
+    groups = [
+        group(f"run/g{number}", [made(f"shape{number}", f"area of a {word} shape")])
+        for number, word in enumerate(("round", "round", "flat"))
+    ]
+    for one in groups:
+        one.iteration = "run.0"
+    store = tmp_path / "m.sqlite"
+
+    def seen(stub: Stub, iteration: str) -> tuple[int, list[tuple[str, list[str]]]]:
+        asked = pb.RetrieveRequest(question="area of a shape", iteration=iteration)
+        found = stub.Retrieve(asked, timeout=10)
+        return int(found.version), [(t.tool.name, list(t.tool.aliases)) for t in found.tools]
+
+    with memory_process(store) as served, grpc.insecure_channel(served.address) as to:
+        stub = Stub(to)
+        begun = seen(stub, "run.0")
+        for one in groups[:: -1 if backwards else 1]:
+            merged = stub.MergeGroup(one, timeout=10)
+            assert not merged.registered and seen(stub, "run.0") == begun
+        assert stub.GetStatus(pb.GetStatusRequest(), timeout=10).waiting == 3
+        served.kill()
+    with memory_process(store) as served, grpc.insecure_channel(served.address) as to:
+        stub = Stub(to)
+        assert seen(stub, "run.0") == begun == (1, [])
+        after = seen(stub, "run.1")
+        assert after == (5, [("shape0", ["shape1"]), ("shape2", [])])
+        served.kill()
+    with memory_process(store) as served, grpc.insecure_channel(served.address) as to:
+        stub = Stub(to)
+        assert seen(stub, "run.1") == after and seen(stub, "run.0") == begun
+        assert stub.MergeGroup(groups[0], timeout=10).version <= 4
+        status = stub.GetStatus(pb.GetStatusRequest(), timeout=10)
+        assert (status.waiting, status.version) == (0, 5)
+
+
+def test_what_is_embedded_stays_what_the_memory_was_begun_with(tmp_path: Path) -> None:
+    """Two tools of one description are one, unless their names count too."""
+    store = tmp_path / "m.sqlite"
+    tables = recipe_tables(
+        policy=tmp_path, sampler="http://127.0.0.1:1", tools={}, engine="127.0.0.1:0"
+    )
+    recipe = write_recipe(tmp_path, {**tables, "memory": {"text_of": "name and description"}})
+    with (
+        memory_process(store, str(recipe)) as served,
+        grpc.insecure_channel(served.address) as to,
+    ):
+        stub = Stub(to)
+        for name in ("circle_area", "square_area"):
+            stub.MergeGroup(group(name, [made(name, "area of it")]), timeout=10)
+        found = stub.Retrieve(pb.RetrieveRequest(question="square"), timeout=10)
+        assert [one.tool.name for one in found.tools] == ["square_area"]
+        status = stub.GetStatus(pb.GetStatusRequest(), timeout=10)
+        assert (status.nodes, status.embedder) == (2, "hashing, text_of = name and description")
+    said = subprocess.run(
+        [sys.executable, "-m", "memory.cli", "serve", "--store", str(store)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert said.returncode == 1
+    assert "begun with the embedder 'hashing, text_of = name and description'" in said.stderr
+    listed = subprocess.run(
+        [sys.executable, "-m", "memory.cli", "list", str(store), "--match", "circle"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "circle_area" in listed.stdout and "square_area" not in listed.stdout
 
 
 def test_other_content_under_a_group_is_refused(stub: Stub) -> None:

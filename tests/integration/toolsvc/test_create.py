@@ -88,6 +88,52 @@ async def test_what_was_made_can_be_called_and_belongs_to_its_session(host: Host
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("words", "properties", "wrong"),
+    [
+        ("a, b (float)", {"a": {"type": "number"}, "b": {"type": "number"}}, {"a": "x"}),
+        ("a: int, b: str", {"a": {"type": "integer"}, "b": {}}, {"a": 2.5}),
+        ("two numbers that are added", {"a": {}, "b": {}}, {"c": 1}),
+        ("a (number of apples); b is added", {"a": {}, "b": {}}, {"b": 1}),
+    ],
+)
+async def test_arguments_may_be_described_in_words(
+    host: Host, words: str, properties: dict[str, Any], wrong: dict[str, Any]
+) -> None:
+    """As in the paper's listing 1: the function's signature says their names."""
+    session = f"words {words}"
+    await host.open(opening(session))
+    answer, said = await told(host, create(session, arguments=words))
+    assert said["creation_success"] and said["execution_result"] == {"sum": 5}
+    (descriptor,) = answer.new_tools
+    assert descriptor.arguments_schema["properties"] == properties
+    assert descriptor.arguments_schema["required"] == ["a"]
+    again, said = await told(host, create(session, "d", arguments=words))
+    assert said["creation_success"] and not again.new_tools
+    answer, said = await told(host, use(session, "b", a=20, b=22))
+    assert said["execution_result"] == {"sum": 42}
+    answer, said = await told(host, use(session, "c", **wrong))
+    assert not answer.result.valid
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"arguments": "a (int)" * 1000}, "at most 4096"),
+        ({"arguments": "{a (int)}"}, "no JSON"),
+        ({"arguments": "a, b", "code": "def add(*a):\n    return 1", "inputs": {}}, "needs a name"),
+        ({"arguments": "a, b", "code": "def add(a):\n    return b"}, "unexpected keyword"),
+    ],
+)
+async def test_words_that_make_no_tool(host: Host, changes: dict[str, Any], error: str) -> None:
+    session = f"no tool {error}"
+    await host.open(opening(session))
+    answer, said = await told(host, create(session, **changes))
+    assert not answer.new_tools and error in said["error"]
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_call_keeps_no_state(host: Host) -> None:
     code = "seen = []\ndef add(a, b=1):\n    seen.append(a)\n    return len(seen)\n"
     await host.open(opening("stateless"))

@@ -160,6 +160,8 @@ async def test_the_tasks_metadata_says_what_is_asked(host: Host) -> None:
         ("first", {"memory_version": 1}, "<square|>"),
         ("before", {"memory_before": "run.0"}, "<nothing>"),
         ("after", {"memory_before": "other.5"}, "<square|>"),
+        ("iteration", {"memory_iteration": "other.5"}, "<square|>"),
+        ("outside of a run", {"memory_iteration": ""}, "<square|>"),
     ):
         await host.open(opening(name, metadata=metadata))
         assert text_of(await asked(host, name, "square of a number")) == found, name
@@ -174,6 +176,10 @@ async def test_the_tasks_metadata_says_what_is_asked(host: Host) -> None:
             {"memory_before": 3},
             {"memory_before": "run.1.5e3"},
             {"memory_before": "x" * 100_000},
+            {"memory_iteration": "{iteration}"},
+            {"memory_iteration": 3},
+            {"memory_iteration": "run"},
+            {"memory_iteration": "run.1", "memory_before": "run.1"},
         )
     ):
         await host.open(opening(f"bad{number}", metadata=metadata))

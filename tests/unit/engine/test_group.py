@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from engine.lanes.group import GroupRun, Lane
 from engine.lanes.places import Places
@@ -16,13 +18,13 @@ from engine.protocols.tagged import Tagged
 from engine.rewards.hook import GroupHook
 from engine.rewards.rewards import Rewards
 from engine.rollout.decide import Rules
-from engine.rollout.events import AnyEvent, Ended
+from engine.rollout.events import AnyEvent, Ended, Opened, decode, encode
 from engine.rollout.log import AttemptLog
 from engine.tasks import DrawnTask
 from tests.support.codecs import END, ToyCodec
 from tests.support.written_logs import act, opened
 from toolwright.recipe import Limits
-from toolwright.types import SamplingParams, StopReason, Task, Trajectory
+from toolwright.types import SamplingParams, StopReason, Task, Trajectory, ids
 
 CODE = """
 from engine.rewards import Score
@@ -85,7 +87,7 @@ class World:
         log.append(Ended(reason=StopReason.ANSWERED))
         return log
 
-    async def run(self, earlier: dict[str, AttemptLog]) -> list[Trajectory]:
+    async def run(self, earlier: dict[str, AttemptLog], iteration: str = "") -> list[Trajectory]:
         group = GroupRun(
             self.lane,
             group_id="g0",
@@ -94,6 +96,7 @@ class World:
             size=2,
             earlier=earlier,
             drained=asyncio.Event(),
+            iteration=iteration,
         )
         members = await group.run()
         assert group.queued.is_set()
@@ -131,3 +134,27 @@ async def test_a_member_that_was_scored_is_not_scored_again(tmp_path: Path) -> N
     assert function.__globals__["calls"] == ["g0-0", "g0-1"]
     await world.run(dict(logs))
     assert function.__globals__["calls"] == ["g0-0", "g0-1"]
+
+
+async def test_a_group_stays_in_the_iteration_that_it_began_in(tmp_path: Path) -> None:
+    """Also where only one of its members had opened a session before the engine was killed."""
+    world = World(tmp_path, per_group=False)
+    world.lane = replace(
+        world.lane, metadata={"at": "{iteration}", "raw": 7, "odd": "{version} {iteration}"}
+    )
+    logs = {f"g0-{index}": world.log(index) for index in range(2)}
+    for log, begun in ((logs["g0-1"], "run.4"), (logs["g0-0"], "")):
+        log.state = structs.replace(log.state, iteration=begun)
+    for trajectory in await world.run(dict(logs), "run.5"):
+        told = {"at": "run.4", "raw": 7, "odd": "{version} run.4"}
+        assert trajectory.task.metadata == told
+    logs["g0-1"].state = structs.replace(logs["g0-1"].state, iteration="")
+    found = await world.run(dict(logs), "run.5")
+    assert {one.task.metadata["at"] for one in found} == {"run.5"}, "of an older engine's logs"
+
+
+def test_the_event_of_an_older_engine_names_no_iteration() -> None:
+    event = Opened(sessions=(), prompt=ids([1]), sampling=SamplingParams())
+    assert b"iteration" not in encode([event])
+    (read,) = decode(encode([structs.replace(event, iteration="run.3")]))
+    assert isinstance(read, Opened) and read.iteration == "run.3"

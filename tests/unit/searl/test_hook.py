@@ -9,7 +9,8 @@ import pytest
 
 from tests.support.recipes import Part
 from tests.unit.searl.conftest import PLAN, answering, making, ran, step
-from toolwright.types import RewardPart, Status, ToolErrorKind, Trajectory
+from toolwright import json_data
+from toolwright.types import RewardPart, Status, Task, ToolErrorKind, Trajectory
 
 
 def request(part: Part, *group: Trajectory, **options: Any) -> Any:
@@ -105,3 +106,32 @@ async def test_without_a_memory_names_are_the_anchors(part: Part) -> None:
 def test_options_that_nobody_has(part: Part, options: dict[str, Any], told: str) -> None:
     with pytest.raises((TypeError, ValueError), match=told):
         part("hook.Hook")(**options)
+
+
+def test_a_group_belongs_to_the_iteration_of_its_task(part: Part) -> None:
+    """Groups of a resumed run go on under the name of the run, so that they have one order."""
+    task = Task(id="t", answers=("4",), metadata={"memory_iteration": "run.7"})
+    asked = request(part, ran(PLAN, making("f"), added=["f"], task=task))
+    assert asked.iteration == "run.7" and asked.group.startswith("run/g/")
+    for metadata in ({}, {"memory_iteration": ""}):
+        task = Task(id="t", answers=("4",), metadata=metadata)
+        asked = request(part, ran(PLAN, making("f"), added=["f"], task=task))
+        assert not asked.HasField("iteration") and asked.group.startswith("none/g/")
+
+
+def test_a_candidate_that_words_describe(part: Part) -> None:
+    """As in the paper's listing 1, under its published name."""
+    code = "def mix(a, b, share=0.5):\n    return a * share + b * (1 - share)"
+    words = "a, b (float)"
+    text = making("mix", arguments=words, code=code, inputs={"a": 1, "b": 3}, returns="a mean")
+    published = text.replace('"create_and_execute"', '"create_and_execute_mcp"')
+    for said in (text, published):
+        asked = request(part, ran(PLAN, said, answering(4), added=["mix"]))
+        assert {"create_and_execute", "create_and_execute_mcp"} <= set(asked.reserved)
+        (candidate,) = asked.rollouts[0].candidates
+        assert (candidate.name, candidate.arguments) == ("mix", words)
+        schema = json_data.mapping(candidate.arguments_schema)
+        number = {"type": "number"}
+        assert schema["properties"] == {"a": number, "b": number, "share": {}}
+        assert schema["required"] == ["a", "b"]
+    assert asked.counts["created"] == 1

@@ -99,3 +99,28 @@ def test_nothing_that_a_policy_writes_raises(part: Part, text: str, stop: str, t
     decided = part("protocol.Searl")().decide(text, stop, view(turn, PYTHON, PLANNER), CODEC)
     if isinstance(decided, Calls) and turn == 0 and stop == "</tool_call>":
         assert all(isinstance(one, Call) for one in decided.calls)
+
+
+OURS, PUBLISHED = "create_and_execute", "create_and_execute_mcp"
+
+
+@pytest.mark.parametrize(
+    ("has", "says", "calls"),
+    [
+        (OURS, PUBLISHED, OURS),
+        (OURS, OURS, OURS),
+        (PUBLISHED, OURS, PUBLISHED),
+        (PUBLISHED, PUBLISHED, PUBLISHED),
+        ("python", PUBLISHED, OURS),
+    ],
+)
+def test_a_tool_is_made_under_the_published_name_too(
+    part: Part, has: str, says: str, calls: str
+) -> None:
+    protocol = part("protocol.Searl")(memory=False)
+    here = view(1, ToolSpec(name=has))
+    decided = protocol.decide(step(says, name="f"), "</tool_call>", here, CODEC)
+    (call,) = decided.calls
+    assert (call.tool, call.arguments) == (calls, {"name": "f"})
+    said = protocol.decide(PLAN, "<|im_end|>", view(0, ToolSpec(name=has)), CODEC)
+    assert f'{{"name": "{calls}"' in said.text

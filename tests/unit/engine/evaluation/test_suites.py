@@ -71,6 +71,11 @@ async def test_metadata_is_laid_over_the_tasks(tmp_path: Path) -> None:
     found = [drawn async for _, drawn in tasks.walk(lambda _: True, version=VERSION)]
     told = {"memory": "none", "before": "run.12", "{version}": 7, "odd": "run.12 {other} {"}
     assert [one.task.metadata for one in found] == [{"own": 1, **told}, told]  # type: ignore[union-attr]
+    numbered = SuiteTasks(suite(n=1, metadata={"at": "{iteration}"}), tmp_path, max_bad_rows=0)
+    for run, expected in (("", ""), ("root", "root.12")):
+        numbered.run = run
+        (only,) = [drawn async for _, drawn in numbered.walk(lambda _: True, version=VERSION)]
+        assert only.task.metadata["at"] == expected  # type: ignore[union-attr]
     plain = SuiteTasks(suite(n=2), tmp_path, max_bad_rows=0)
     assert "with" not in await plain.open()
     found = [drawn async for _, drawn in plain.walk(lambda _: True, version=VERSION)]
