@@ -17,7 +17,7 @@ from tests.support.dialogue import said
 from tests.support.memory_service import group, made, memory_process
 from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc
-from toolwright.types import Author, StopReason, Trajectory
+from toolwright.types import Author, StopReason, Trajectory, WeightVersion
 
 pytestmark = pytest.mark.slow
 
@@ -82,6 +82,27 @@ def recipe(memory: str, groups: int, size: int) -> dict[str, Any]:
             "tools": ["made"],
         },
     }
+
+
+LATE_HOOK = f"""
+import asyncio
+from pathlib import Path
+
+from toolwright.imports import load_object
+
+Hook = load_object({str(RECIPE / "hook.py:Hook")!r}, Path("/"))
+
+
+class Late(Hook):
+    def __init__(self, *, late, **options):
+        super().__init__(**options)
+        self._late = late
+
+    async def __call__(self, group):
+        if group[0].group_id == self._late:
+            await asyncio.sleep(2.0)
+        return await super().__call__(group)
+"""
 
 
 async def rolled_out(here: World, memory: str, groups: int, size: int) -> list[Trajectory]:
@@ -182,3 +203,73 @@ async def test_rollouts_wait_for_a_memory_that_is_away(world: MakeWorld, tmp_pat
     assert member.stop_reason is StopReason.ANSWERED
     assert "does not answer" not in "".join(call.outcome.observation for call in member.calls)
     assert [e.kind for e in member.events].count("memory_merged") == 1
+
+
+QUESTIONS = {
+    "what is 0+1?": make("plus", "sum of two numbers", "n + 1"),
+    "what is 1+1?": make("add", "sum of two numbers", "1 + n"),
+    "what is 2+1?": make("plus", "product of all digits", "n * 1"),
+}
+
+
+@pytest.mark.slow
+async def test_two_completion_orders_make_one_graph(world: MakeWorld, tmp_path: Path) -> None:
+    """The same three groups; in one run the first ends last. All plans of an iteration see one
+    version, that of their weights, and the next iteration sees the same in both runs."""
+
+    def script(here: World) -> Any:
+        def written(request: ScriptRequest) -> Sequence[int]:
+            text = here.codec.decode(request.input_ids)
+            asked = text.rpartition("<|im_start|>user")[2]
+            tool = next((QUESTIONS[one] for one in QUESTIONS if one in asked), answer(1))
+            replies = [plan(0), tool, answer(1)]
+            turn = min(text.count("<|im_start|>assistant") - 1, len(replies) - 1)
+            return here.codec.encode(replies[turn])[said(here.codec, text, replies[turn]) :]
+
+        return written
+
+    found = []
+    for late in ("g0000000", "g0000002"):
+        here = await world()
+        here.sampler._script = script(here)
+        here.folder = tmp_path / late
+        here.folder.mkdir()
+        (here.folder / "late.py").write_text(LATE_HOOK, encoding="utf-8")
+        with memory_process(here.folder / "m.sqlite") as memory:
+            serve = ["create_and_execute", f"memory:{memory.address}", *SMALL]
+            here.tables["tools"] = {"made": {"serve": serve, "run_limit_s": 30.0}}
+            here.tables["task"].pop("protocol_options", None)
+            changes = recipe(memory.address, 3, 2)
+            changes["run"]["steps"] = 2
+            changes["task"]["group_hook"] = str(here.folder / "late.py:Late")
+            changes["task"]["group_hook_options"]["late"] = late
+            changes["task"]["metadata"] = {"memory_iteration": "{iteration}"}
+            async with here.engine(**changes) as run:
+                version = await run.learner.version()
+                first = await run.learner.lease(version, count=3, wait=60)
+                newer = WeightVersion(lineage=version.lineage, step=1)
+                await run.learner.publish(newer, here.weights("1"))
+                last = first[-1].info.sequence_number
+                second = await run.learner.lease(newer, after=last, count=3, wait=60)
+            with grpc.insecure_channel(memory.address) as to:
+                stub = memory_pb2_grpc.MemoryServiceStub(to)
+                asked = pb.RetrieveRequest(question="x", iteration=f"{version.lineage}.1")
+                seen = stub.Retrieve(asked, timeout=10).version
+                held = stub.Snapshot(pb.SnapshotRequest(version=seen), timeout=10)
+        orders = [one.info.id for one in first]
+        assert orders[-1] == late and len(orders) == 3
+        for groups, expected in ((first, 1.0), (second, float(seen))):
+            plans = [m.calls[0] for one in groups for m in one.members]
+            assert {call.outcome.metrics["memory_version"] for call in plans} == {expected}
+        assert not any(m.calls[0].outcome.metrics["retrieved"] for g in first for m in g.members)
+        shown = {m.calls[0].outcome.observation for g in second for m in g.members}
+        nodes = [
+            (node.name, node.code, list(node.aliases), node.id, node.support, node.uses)
+            for node in held.nodes
+        ]
+        edges = [(getattr(edge, "from"), edge.to) for edge in held.edges]
+        found.append((nodes, edges, sorted(text.rpartition("Recommended")[2] for text in shown)))
+    assert found[0] == found[1]
+    nodes = found[0][0]
+    assert [node[0] for node in nodes][:1] == ["plus"] and len(nodes) == 2
+    assert nodes[0][2] == ["add"], "the first group's tool stands, whichever group ended first"
