@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -15,7 +16,7 @@ from toolwright.types import WeightVersion
 pytestmark = pytest.mark.slow
 
 RUN = {
-    "steps": 3,
+    "steps": 4,
     "groups_per_step": 3,
     "group_size": 2,
     "max_staleness": 1,
@@ -25,7 +26,8 @@ RUN = {
 
 async def test_a_group_keeps_its_iteration_over_new_weights_and_a_kill(world: MakeWorld) -> None:
     """Six groups begin with the first weights. The third of them waits for its tools while new
-    weights come and the engine is killed; its sessions are lost, so that its members begin anew."""
+    weights come and the engine is killed; its sessions are lost, so that its members begin anew.
+    Then a learner resumes from a checkpoint."""
     tools = Holding()
     here = await world(tools=tools, run=RUN)
     here.tables["task"]["metadata"] = {"memory_iteration": "{iteration}"}
@@ -52,7 +54,12 @@ async def test_a_group_keeps_its_iteration_over_new_weights_and_a_kill(world: Ma
     async with process(here) as (engine, learner):
         await until(lambda: len(tools.held) == 4, "the third group's calls, again")
         tools.release.set()
+        # A learner that resumed goes on in a lineage of its own: the same run, the same steps.
+        resumed = WeightVersion(lineage="resumed", step=1)
+        await learner.publish(resumed, here.weights("1"), parent=newer)
+        await learner.publish(replace(resumed, step=2), here.weights("2"))
+        await until(lambda: len(seen()) == 12, "twelve groups")
         engine.terminate()
         await ended(engine)
     run = version.lineage
-    assert seen() == {(at, f"{run}.{at // 6}") for at in range(9)}
+    assert seen() == {(at, f"{run}.{max(0, at // 3 - 1)}") for at in range(12)}

@@ -133,6 +133,13 @@ async def test_words_that_make_no_tool(host: Host, changes: dict[str, Any], erro
     assert not answer.new_tools and error in said["error"]
 
 
+def test_the_tool_may_have_its_published_name() -> None:
+    tool = CreateTool(SandboxConfig(), CreateOptions(name="create_and_execute_mcp"))
+    assert tool.name == "create_and_execute_mcp" and CreateTool.name == "create_and_execute"
+    with pytest.raises(ValueError, match="pattern"):
+        CreateOptions(name="create and execute")
+
+
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_call_keeps_no_state(host: Host) -> None:
     code = "seen = []\ndef add(a, b=1):\n    seen.append(a)\n    return len(seen)\n"

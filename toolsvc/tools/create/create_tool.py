@@ -38,6 +38,11 @@ from toolwright.types import ToolErrorKind
 class CreateOptions(BaseModel):
     model_config = STRICT
 
+    name: str = Field(
+        default="create_and_execute",
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$",
+        description="of the tool; SEARL's listing 1 calls it create_and_execute_mcp",
+    )
     most: int = Field(default=16, ge=1, description="tools that one session may make")
     timeout: float = Field(default=15.0, gt=0, description="seconds of a call of such a tool")
 
@@ -65,6 +70,7 @@ class CreateTool(SandboxedTool):
     def __init__(self, sandbox: SandboxConfig, options: CreateOptions | None = None) -> None:
         options = options or CreateOptions()
         super().__init__(sandbox)
+        self.name = options.name
         self._most = options.most
         self.run_limit = options.timeout
 
