@@ -9,11 +9,12 @@ Pure and linear in the length of the text; code is parsed and never run.
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from toolwright.reading.json_bounds import OutOfBounds, read_json
 
 LONGEST_WORDS = 4096
 """Maximum length of a description in words, in characters."""
@@ -55,8 +56,8 @@ def object_schema(arguments: object) -> dict[str, Any] | None:
     description is not JSON."""
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError):
+            arguments = read_json(arguments or "{}")
+        except OutOfBounds:
             return None
     if not isinstance(arguments, Mapping):
         return None
