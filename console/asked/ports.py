@@ -22,6 +22,8 @@ from toolwright.recipe.open_ports import OPEN_URL
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 SAMPLER, MEMORY = "sampler", "memory"
+MOST_TRIES = 1000
+"""Ports that `free` may offer in vain, before one that no key names."""
 _OPEN = re.compile(r":0(?=/|$)")
 _PORT = re.compile(r":([0-9]{1,5})(?=/|$)")
 """In a word of `tools.NAME.serve`, an address or a URL."""
@@ -36,7 +38,11 @@ class Addresses:
 
 
 def settle(recipe: Recipe, table: ConsoleTable, free: Callable[[], int]) -> Addresses:
-    """NothingStarted for a port 0 that this machine cannot choose, or that nobody would serve."""
+    """Every port 0 replaced. free: offers a port, another one at each call.
+
+    Raises NothingStarted for a port 0 that this machine cannot choose or that no process would
+    serve, and if `free` offers only ports that are taken.
+    """
     services = {one.name: one for one in (*memory_of(recipe), *table.services)}
     free = _once(free, recipe, tuple(services.values()))
     chosen = {
@@ -79,10 +85,14 @@ def _once(
         taken |= {int(port) for word in tool.serve for port in _PORT.findall(word)}
 
     def next_free() -> int:
-        while (port := free()) in taken:
-            pass
-        taken.add(port)
-        return port
+        for _ in range(MOST_TRIES):
+            if (port := free()) not in taken:
+                taken.add(port)
+                return port
+        raise NothingStarted(
+            f"{MOST_TRIES} free ports were tried and the recipe names each of them: name the ports "
+            "that stand as 0"
+        )
 
     return next_free
 

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 EPILOG = (
-    "Exit codes: 0 nothing keeps a run from starting, warnings or not; 1 there are problems; "
+    "Exit codes: 0 nothing keeps a run from starting, warnings or not; 1 there are problems, "
+    "or checks without a result; "
     "2 what was typed makes no sense."
 )
 

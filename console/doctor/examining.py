@@ -11,7 +11,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from console.doctor.types import Check, Finding, Findings, Patient, warning
+from console.doctor.types import Check, Finding, Findings, Patient, unknown
 from toolwright.process.command_line import missing
 
 AT_ONCE = 3
@@ -47,17 +47,17 @@ async def _bounded(check: Check, patient: Patient) -> Findings:
             assert check.look is not None, "a check looks or waits"
             return await _in_thread(check.look, patient, check.subject)
     except TimeoutError:
-        return [warning(check.subject, f"no answer in {check.seconds:.0f} s, so it is not known")]
+        return [unknown(check.subject, f"no answer in {check.seconds:.0f} s, so it is not known")]
     except ModuleNotFoundError as error:
         sentence, _, mend = missing(error.name or "", check.needs).partition(": ")
-        return [warning(check.subject, f"not looked at: {sentence}", mend)]
+        return [unknown(check.subject, f"not looked at: {sentence}", mend)]
     except Exception as error:  # noqa: BLE001 (a check that breaks is a finding of its own)
         return [_broken(check, error)]
 
 
 def _broken(check: Check, error: Exception) -> Finding:
     words = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    return warning(check.subject, f"could not be looked at ({words})")
+    return unknown(check.subject, f"could not be looked at ({words})")
 
 
 async def _in_thread(look: Callable[[Patient], Findings], patient: Patient, name: str) -> Findings:

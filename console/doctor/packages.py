@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from console.doctor.types import Check, Finding, Findings, Patient, ok, problem, warning
+from console.doctor.types import Check, Finding, Findings, Patient, ok, problem, unknown, warning
 from console.machine.programs import ask
 from toolwright.process.packaged import packaged
 
@@ -84,7 +84,7 @@ def torch(_patient: Patient) -> Findings:
     if said.status is None:
         # A busy machine is no broken installation.
         sentence = f"torch {version}: {said.last_line}, so it is not known whether it works"
-        return [warning(TORCH, sentence, "ask again when this machine has less to do")]
+        return [unknown(TORCH, sentence, "ask again when this machine has less to do")]
     if said.status != 0:
         mend = "pip install --force-reinstall 'toolwright[learner]'"
         return [problem(TORCH, f"torch {version} cannot be imported: {said.last_line}", mend)]

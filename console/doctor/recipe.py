@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import psutil
 from console.asked.needs import goals, makers
 from console.asked.plan import plan
 from console.asked.ports import settle
-from console.doctor.types import Check, Findings, Patient, ok, problem, warning
+from console.doctor.types import Check, Findings, Patient, ok, problem, unknown, warning
 from console.errors import ConsoleError
 from console.machine.programs import ask, module
 from toolwright.model.model_folder import ModelFolderError
@@ -20,6 +21,7 @@ RECIPE, POLICY, ESTIMATE = "recipe", "policy", "memory of a run"
 LEFT_OUT = "left out: "
 """As `engine check` says it."""
 LOOK_LATER = "`toolwright run` makes it and checks it before it trains"
+LESS_TO_DO = "ask again when this machine has less to do"
 GIB = 1 << 30
 LEARNER_BYTES = 16
 """Of a parameter in float32: weights, gradients, two moments of Adam."""
@@ -34,11 +36,13 @@ def checked(patient: Patient) -> Findings:
     recipe = patient.recipe
     try:
         plan(goals(recipe), makers(recipe, patient.console), Path.exists)
-        settle(recipe, patient.console, lambda: 1)
+        settle(recipe, patient.console, itertools.count(1).__next__)
     except ConsoleError as error:
         return [problem(RECIPE, str(error))]
     words = [word for text in patient.overrides for word in ("--set", text)]
     said = ask(module("engine.cli", "check", str(recipe.path), *words), seconds=45.0)
+    if said.status is None:
+        return [unknown(RECIPE, f"engine check: {said.last_line}, so it is not known", LESS_TO_DO)]
     if said.status != 0:
         return [problem(RECIPE, said.last_line.removeprefix("engine: "))]
     lines = [line for line in said.out.splitlines() if line.strip()]

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from console.doctor.types import Check, Finding, Findings, Patient, ok, problem, warning
+from console.doctor.types import Check, Finding, Findings, Patient, ok, problem, unknown, warning
 from console.machine.programs import ask, module
 
 SANDBOX = "sandbox"
@@ -33,7 +33,8 @@ def sandbox(patient: Patient) -> Findings:
         levels = json.loads(said.out)
     except ValueError:
         sentence = f"toolsvc could not be asked: {said.last_line}"
-        return [warning(SANDBOX, sentence, "pip install 'toolwright[toolsvc]'"), *_namespaces()]
+        level = unknown if said.status is None else warning
+        return [level(SANDBOX, sentence, "pip install 'toolwright[toolsvc]'"), *_namespaces()]
     found: list[Finding] = []
     for name, answer in levels.items():
         if answer["level"]:

@@ -7,7 +7,7 @@ import json
 from tempfile import TemporaryDirectory
 
 from console.asked.ports import address_of, memory_of
-from console.doctor.types import Check, Finding, Findings, Patient, ok, problem, warning
+from console.doctor.types import Check, Finding, Findings, Patient, ok, problem, unknown, warning
 from console.machine.programs import ask, module
 from toolwright.process.sockets import folder_for_sockets
 from toolwright.recipe import Recipe
@@ -66,7 +66,7 @@ def _served(recipe: Recipe, name: str, table: Tool) -> Finding:
         start = module("toolsvc.cli", "serve", *words)
         said = ask(start, seconds=START_S, folder=recipe.folder)
     if said.status is None:
-        return warning(TOOLS, f"tools.{name}: {table.where}: not seen to serve, {said.error}")
+        return unknown(TOOLS, f"tools.{name}: {table.where}: not seen to serve, {said.error}")
     if said.status != 0:
         why = said.last_line.removeprefix("toolsvc: ")
         return problem(TOOLS, f"tools.{name}: {table.where}: {why}", f"mend tools.{name}.serve")

@@ -18,6 +18,8 @@ class Level(StrEnum):
     """In order, or a fact."""
     WARNING = "warning"
     """A run starts and may be slow, or fail later; or something that not every run needs."""
+    UNKNOWN = "unknown"
+    """A check did not end, so whether a run starts is not known."""
     PROBLEM = "problem"
     """A run does not start, or goes wrong."""
 
@@ -38,6 +40,10 @@ def ok(subject: str, sentence: str) -> Finding:
 
 def warning(subject: str, sentence: str, mend: str = "") -> Finding:
     return Finding(subject=subject, level=Level.WARNING, sentence=sentence, mend=mend)
+
+
+def unknown(subject: str, sentence: str, mend: str = "") -> Finding:
+    return Finding(subject=subject, level=Level.UNKNOWN, sentence=sentence, mend=mend)
 
 
 def problem(subject: str, sentence: str, mend: str = "") -> Finding:

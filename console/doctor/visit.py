@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from console.doctor import (
 )
 from console.doctor.bundle import write_bundle
 from console.doctor.examining import examine
-from console.doctor.types import Check, Finding, Level, Patient, problem, warning
+from console.doctor.types import Check, Finding, Level, Patient, problem, unknown
 from console.errors import RecordBroken
 from console.record.course import read_course
 from toolwright.page.text import plain
@@ -50,6 +50,7 @@ OF_RECIPE: tuple[Check, ...] = (
 MARKS = {
     Level.OK: "[green]ok[/]     ",
     Level.WARNING: "[yellow]warning[/]",
+    Level.UNKNOWN: "[red]unknown[/]",
     Level.PROBLEM: "[red]problem[/]",
 }
 
@@ -62,8 +63,10 @@ def visit(
     bundle: Path | None,
     with_texts: bool,
 ) -> bool:
-    """Whether there are problems, the bundle's own among them. With `as_json` standard output holds
-    the findings alone, and what is for people goes to standard error."""
+    """Whether there are problems, the bundle's own among them, or checks without a result.
+
+    With `as_json` standard output holds the findings, standard error the lines for people.
+    """
     patient, found = _patient(given, settings)
     console = Console(highlight=False, soft_wrap=True, stderr=as_json)
     for finding in found:
@@ -74,7 +77,7 @@ def visit(
     if as_json:
         print(json.dumps([asdict(one) for one in found], indent=1))
     _sum_up(console, found)
-    failed = any(one.level is Level.PROBLEM for one in found)
+    failed = any(one.level in (Level.PROBLEM, Level.UNKNOWN) for one in found)
     if bundle is not None:
         failed |= not _bundle(console, bundle, patient, found, with_texts=with_texts)
     return failed
@@ -136,7 +139,7 @@ async def _examine(patient: Patient, checks: Sequence[Check], console: Console) 
                     status.update(f"{', '.join(under_way) or 'looking'} ... {left} left")
         except TimeoutError:
             for subject in sorted(subjects):
-                found.append(warning(subject, f"not looked at within {LONGEST_S:.0f} s"))
+                found.append(unknown(subject, f"not looked at within {LONGEST_S:.0f} s"))
                 console.print(_line(found[-1]))
     return found
 
@@ -154,14 +157,25 @@ def _told(text: str) -> str:
 
 def _sum_up(console: Console, found: Sequence[Finding]) -> None:
     counts = {level: sum(one.level is level for one in found) for level in Level}
-    problems, doubts = counts[Level.PROBLEM], counts[Level.WARNING]
+    console.print(f"\n{summary_line(counts)}")
+
+
+def summary_line(counts: Mapping[Level, int]) -> str:
+    """Number of findings of each level, as the last line."""
+    problems, open_, doubts = (
+        counts[level] for level in (Level.PROBLEM, Level.UNKNOWN, Level.WARNING)
+    )
+    words = []
     if problems:
-        text = f"{problems} problem{'s' * (problems > 1)}"
-    else:
-        text = "nothing keeps a run from starting"
+        words.append(f"{problems} problem{'s' * (problems > 1)}")
+    if open_:
+        checks = f"{open_} check{'s' * (open_ > 1)} without a result"
+        words.append(checks if problems else f"{checks}: whether a run starts is not known")
+    if not words:
+        words.append("nothing keeps a run from starting")
     if doubts:
-        text += f", {doubts} warning{'s' * (doubts > 1)}"
-    console.print(f"\n{text}")
+        words.append(f"{doubts} warning{'s' * (doubts > 1)}")
+    return ", ".join(words)
 
 
 def _bundle(

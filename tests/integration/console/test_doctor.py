@@ -61,7 +61,7 @@ def test_a_recipe_whose_world_is_not_in_order(tmp_path: Path) -> None:
     assert {"Python", "packages", "disk", "clock", "sandbox", "torch", "run folder"} <= fine
     # The worst comes first.
     assert [one["level"] for one in found] == sorted(
-        (one["level"] for one in found), key=("ok", "warning", "problem").index
+        (one["level"] for one in found), key=("ok", "warning", "unknown", "problem").index
     )
     assert "4 problems" in done.stderr
     with zipfile.ZipFile(tmp_path / "b.zip") as archive:

@@ -129,7 +129,7 @@ def test_a_torch_that_takes_too_long_is_not_known_to_be_broken(
     monkeypatch.setattr(packages, "_TORCH", "import time; time.sleep(60)")
     monkeypatch.setattr(packages, "ask", lambda argv, seconds: ask(argv, seconds=seconds / 400))
     (found,) = packages.torch(patient)
-    assert found.level is Level.WARNING
+    assert found.level is Level.UNKNOWN
     assert "not known" in found.sentence
 
 

@@ -40,7 +40,7 @@ async def test_a_check_that_hangs_is_given_up_and_the_others_are_heard() -> None
     )
     never.set()
     for subject in ("disk", "net"):
-        assert answers[subject].level is Level.WARNING
+        assert answers[subject].level is Level.UNKNOWN
         assert answers[subject].sentence == "no answer in 0 s, so it is not known"
     assert answers["0"].sentence == "fine"
 
@@ -51,7 +51,7 @@ async def test_a_check_that_breaks_is_a_finding() -> None:
 
     answers = await found([Check(subject="disk", look=breaks)])
     assert answers["disk"].sentence == "could not be looked at (ZeroDivisionError: of all things)"
-    assert answers["disk"].level is Level.WARNING
+    assert answers["disk"].level is Level.UNKNOWN
 
 
 async def test_a_package_that_is_missing_is_named_with_its_extra() -> None:

@@ -1,0 +1,87 @@
+"""The doctor on every recipe that ships: the ports of each end, and a check without a result shows.
+
+The quick part settles ports as the doctor does; the slow part runs its whole look at a recipe.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from console.asked.ports import MOST_TRIES, settle
+from console.config import ConsoleTable, port_of
+from console.doctor import recipe as of_recipe
+from console.doctor.types import Level, Patient
+from console.doctor.visit import summary_line
+from console.errors import NothingStarted
+from console.machine.programs import ask
+from tests.unit.recipes.test_recipes import RECIPES, ROOT, over
+from toolwright.recipe import load_recipe
+
+STARTER = ROOT / "starter/recipe.toml"
+
+
+@pytest.mark.quick
+@over(RECIPES)
+def test_ports_of_every_recipe_settle_as_the_doctor_settles_them(file: Path) -> None:
+    recipe = load_recipe(file)
+    offered = itertools.count(1)
+    addresses = settle(recipe, recipe.table("console", ConsoleTable), offered.__next__)
+    assert next(offered) < MOST_TRIES
+    ports = [port_of(one.ready) for one in addresses.services]
+    assert 0 not in ports
+    assert len(set(ports)) == len(ports)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("port", [1, 80, 65535])
+def test_one_port_offered_again_and_again_is_an_error_and_no_loop(port: int) -> None:
+    recipe = load_recipe(STARTER)
+    with pytest.raises(NothingStarted, match="name the ports that stand as 0"):
+        settle(recipe, recipe.table("console", ConsoleTable), lambda: port)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("levels", "sentence"),
+    [
+        ([Level.OK], "nothing keeps a run from starting"),
+        ([Level.WARNING], "nothing keeps a run from starting, 1 warning"),
+        ([Level.UNKNOWN], "1 check without a result: whether a run starts is not known"),
+        (
+            [Level.UNKNOWN, Level.UNKNOWN, Level.WARNING],
+            "2 checks without a result: whether a run starts is not known, 1 warning",
+        ),
+        ([Level.PROBLEM, Level.UNKNOWN], "1 problem, 1 check without a result"),
+    ],
+)
+def test_the_last_line_says_what_is_not_known(levels: list[Level], sentence: str) -> None:
+    assert summary_line(Counter(levels)) == sentence
+
+
+@pytest.mark.quick
+def test_an_engine_check_that_does_not_end_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(of_recipe, "ask", lambda argv, seconds: ask(argv, seconds=0.01))
+    recipe = load_recipe(STARTER, [f"run.folder={tmp_path / 'run'}"])
+    (found,) = of_recipe.checked(Patient(folder=tmp_path, environment={}, recipe=recipe))
+    assert found.level is Level.UNKNOWN
+    assert found.sentence == "engine check: no answer in 0 s, so it is not known"
+
+
+@pytest.mark.slow
+@over(RECIPES)
+def test_the_doctor_comes_to_an_end_on_every_recipe(file: Path, tmp_path: Path) -> None:
+    overrides = [f"run.folder={tmp_path / 'run'}"]
+    recipe = load_recipe(file, overrides)
+    patient = Patient(
+        folder=tmp_path, environment=dict(os.environ), recipe=recipe, overrides=overrides
+    )
+    found = of_recipe.checked(patient)
+    assert found
+    assert Level.UNKNOWN not in {one.level for one in found}
