@@ -39,10 +39,16 @@ def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
     try:
         for author in (Author.TOOL, Author.SYSTEM):
             protocol.frame(codec.end_of_turn, codec, author)
-        return len(prompt_ids(protocol, task, (), codec))
+        tokens = len(prompt_ids(protocol, task, (), codec))
     except ImagesUnplaced as error:
         raise StartupError(f"task {task.id}: {error}") from error
     except ValueError as error:
         raise StartupError(
             f"task.protocol does not fit policy.model: {error} (task {task.id})"
         ) from error
+    if not tokens:
+        raise StartupError(
+            f"the prompt of task {task.id} has 0 tokens: protocol and chat template write nothing "
+            "of it; correct task.protocol, or the chat template of policy.model"
+        )
+    return tokens

@@ -34,6 +34,8 @@ from toolwright.page.text import plain
 T = TypeVar("T")
 
 TAIL_LINES = 25
+OUTPUT_LINES = 1000
+"""Kept of a process that came to its good end: its warnings are among them."""
 TAIL_BYTES = 64_000
 KILL_WAIT_S = 5.0
 RESTARTS_WITHIN_S = 3600.0
@@ -163,7 +165,7 @@ class Processes:
         self._note_end(running)
         if status != 0:
             raise ProcessFailed(running.failed(_how(status)), exit_code=status, said=running.said())
-        return Finished(seconds=time.monotonic() - began, said=tuple(running.said()))
+        return Finished(seconds=time.monotonic() - began, said=tuple(running.said(OUTPUT_LINES)))
 
     async def while_alive(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`. ProcessFailed as soon as a service ends by itself."""

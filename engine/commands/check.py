@@ -17,19 +17,28 @@ from engine.build import (
     task_recipes,
 )
 from engine.commands.budgets import budget_lines
+from engine.commands.combining import (
+    call_doubts,
+    context_doubts,
+    prompt_doubts,
+    sampling_doubts,
+)
 from engine.commands.template_report import template_report
-from engine.config import EngineTable
+from engine.commands.warm_up import warm_up_doubts
+from engine.config import EngineTable, RenderTable
 from engine.errors import AttemptFailed, StartupError, TaskUnfit
 from engine.journal.identity import policy_identity
 from engine.lanes.evaluation.lane import check_suites, check_tasks, limits_of
 from engine.lanes.evaluation.tasks import SuiteTasks
 from engine.protocols import Protocol
 from engine.rehearsal import first_that_fits
+from engine.rollout.view import prompt_ids
 from engine.sampler.context import check_context
 from engine.sampler.pool import SamplerPool
 from engine.sampler.server import Server
 from engine.tasks import TaskSource
-from engine.text.codec import HuggingFaceCodec
+from engine.tasks.questions import Questions
+from engine.text.codec import HuggingFaceCodec, read_config
 from engine.tools.files import check_tool_files
 from engine.tools.services import ToolServices
 from engine.unmade import policy_stand_in, who_makes, who_makes_source
@@ -60,6 +69,7 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
     for name in check_all(recipe):
         yield f"table [{name}] is not checked: its package is not installed"
     yield from remarks(recipe)
+    yield from (WARNING + line for line in sampling_doubts(recipe))
     if fault := folder_fault(recipe.run_folder):
         raise StartupError(fault)
     for key in dict.fromkeys(key for key, _sentence in open_ports(recipe.shared)):
@@ -93,7 +103,13 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
     if codec:
         for doubtful, line in template_report(codec, protocols):
             yield f"{WARNING}{line}" if doubtful else line
+        doubts = context_doubts(recipe, table, read_config(recipe.resolve(like or first)))
+        yield from (WARNING + line for line in doubts)
     yield from asyncio.run(_sources(recipe, table, protocols, codec))
+    if codec and "render" in recipe.raw:
+        rendering = recipe.table("render", RenderTable)
+        for line in asyncio.run(warm_up_doubts(recipe, rendering, codec)):
+            yield WARNING + line
     yield from (WARNING + line for line in asyncio.run(check_tool_files(recipe)))
     if connect:
         yield from asyncio.run(_connect(recipe, table, codec))
@@ -110,12 +126,13 @@ async def _sources(
 ) -> list[str]:
     Listener(table.listen or recipe.shared.run.engine, tokens=tokens_here())
     lines = []
+    training = Questions()
     for name, own in task_recipes(recipe).items():
         source = own.shared.task.source
         if maker := who_makes_source(recipe, source):
             lines.append(_source_left_out(f"{task_key(name)}.source", source, maker))
         else:
-            lines += await _training(own, table, protocols[name], codec, name)
+            lines += await _training(own, table, protocols[name], codec, name, training)
     for suite in table.evaluation.suites:
         if maker := who_makes_source(recipe, suite.source):
             lines.append(_source_left_out(f"evaluation {suite.name}", suite.source, maker))
@@ -127,7 +144,10 @@ async def _sources(
             limits = limits_of(suite, recipe.shared.each_task[suite.task].limits)
             lines += budget_lines(limits, 0, f"evaluation {suite.name}, limits")
         if tasks.file is not None:
-            lines += _of_rows(f"evaluation {suite.name}", tasks.file)
+            gives = _gives_metadata(recipe)
+            lines += _of_rows(f"evaluation {suite.name}", tasks.file, gives_metadata=gives)
+        if doubt := training.shared_with(suite, tasks.file):
+            lines.append(f"{WARNING}evaluation {suite.name}: {doubt}")
         tasks.close()
     return lines
 
@@ -138,8 +158,10 @@ async def _training(
     protocol: Protocol,
     codec: HuggingFaceCodec | None,
     name: str,
+    training: Questions,
 ) -> list[str]:
-    """Of the questions to train on. name: of the task, "" for the only one."""
+    """Of the questions to train on. name: of the task, "" for the only one. training: is given
+    the questions."""
     whose = f" of tasks.{name}" if name else ""
     source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
     lines, tokens = [], 0
@@ -149,6 +171,12 @@ async def _training(
         drawn, tokens = await first_that_fits(source, protocol, codec)
         task = drawn.task
         lines.append(f"first prompt{whose}: {tokens} tokens without tools")
+        prompt = codec.decode(prompt_ids(protocol, task, (), codec))
+        lines += (WARNING + line for line in prompt_doubts(whose, task, prompt))
+        # Demonstrations teach the form of a call.
+        if recipe.shared.used_tools and "render" not in recipe.raw:
+            doubts = call_doubts(whose, protocol, codec, task, prompt)
+            lines += (WARNING + line for line in doubts)
         room = recipe.shared.task.limits.model
         if tokens >= room:
             lines.append(
@@ -159,14 +187,24 @@ async def _training(
     key = f"{task_key(name)}.limits"
     lines += budget_lines(recipe.shared.task.limits, tokens, key)
     lines.append(f"first task{whose}: {task.id}: {(task.prompt or str(task.messages[-1]))[:120]}")
-    lines += _of_rows(f"task source{whose}", source)
+    gives = _gives_metadata(recipe)
+    lines += _of_rows(f"task source{whose}", source, gives_metadata=gives)
+    if recipe.shared.run.steps:
+        training.add(recipe, source)
     source.close()
     return lines
 
 
-def _of_rows(whose: str, source: TaskSource) -> Iterator[str]:
+def _gives_metadata(recipe: Recipe) -> bool:
+    """Tool services get the metadata of tasks."""
+    return bool(recipe.shared.used_tools)
+
+
+def _of_rows(whose: str, source: TaskSource, *, gives_metadata: bool) -> Iterator[str]:
     """What is seldom meant of a file's rows, and which of them are no tasks."""
     yield from (f"{WARNING}{whose}: {doubt}" for doubt in source.doubts())
+    if gives_metadata and (doubt := source.answers_in_metadata()):
+        yield f"{WARNING}{whose}: {doubt}"
     if source.bad_rows:
         yield f"{WARNING}{whose}: {source.bad_rows} of {source.rows} rows are no tasks"
         yield from (f"  {row}" for row in source.first_bad_rows(BAD_ROWS_SHOWN))

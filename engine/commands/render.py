@@ -13,6 +13,7 @@ from pathlib import Path
 
 from engine.build import build_codec, build_protocol, task_recipes, tools_of
 from engine.commands.endings import tell_people
+from engine.commands.warm_up import warm_up_doubts
 from engine.config import RenderTable
 from engine.conversations.lines import conversations
 from engine.conversations.types import Conversation
@@ -22,6 +23,7 @@ from engine.text.codec import HuggingFaceCodec
 from engine.types import ToolSpec
 from toolwright.reading.refusal import RowRefused
 from toolwright.recipe import Recipe, refuse_open_ports
+from toolwright.recipe.remarks import WARNING
 from toolwright.trajectory_files import write_trajectories
 from toolwright.types import (
     Author,
@@ -46,6 +48,8 @@ def render_recipe(recipe: Recipe, table: RenderTable) -> str:
     if table.ask_tools:
         refuse_open_ports(recipe, "tools")
     codec = build_codec(recipe, table.model)
+    for doubt in asyncio.run(warm_up_doubts(recipe, table, codec)):
+        tell_people(f"{WARNING}{doubt}")
     output = recipe.resolve(table.output)
     parts = [
         Part(

@@ -1,8 +1,10 @@
-"""What is seldom meant of a file's rows: no answer, the same id twice."""
+"""What is seldom meant of a file's rows: no answer, the same id twice, answers in metadata."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 
 from toolwright.types import Task
@@ -12,6 +14,15 @@ OTHER_NAMES = ("expected", "gold", "ground_truth", "label", "solution", "target"
 """Other data sets' names for it."""
 CLOSE = 0.7
 """Similarity from which on a column is a slip of the pen."""
+GOLD = frozenset((*ANSWERS, *OTHER_NAMES, "correct_answer", "final_answer", "reference_answer"))
+"""Names under which data sets keep their answer."""
+EQUAL = 0.9
+"""Share of the rows in which a value of metadata is the answer, from which on it is no accident."""
+FEWEST_EQUAL = 3
+"""Different answers that such a value has to have: a level or a split may be "1" as well."""
+MOST_LEAVES = 100
+"""Values of one row's metadata that are looked at."""
+MOST_PATHS = 1000
 MOST_COLUMNS = 200
 """Columns that are looked at: a row may have any number."""
 
@@ -23,6 +34,15 @@ class RowDoubts:
         self._tasks = self._unanswered = self._twins = 0
         self._ids: set[int] = set()
         self._twin = ""
+        self._answered = 0
+        self._named: Counter[str] = Counter()
+        """Rows by the path of a value that is named like an answer."""
+        self._equal: Counter[str] = Counter()
+        """Rows by the path of a value that is the row's answer."""
+        self._answers: dict[str, set[str]] = {}
+        """The first different answers by such a path."""
+        self.questions = array("q")
+        """A mark of each row's question, equal for equal questions in this process."""
         self._columns: dict[str, None] = {}
         """Other columns of rows without an answer, in their order."""
 
@@ -32,11 +52,46 @@ class RowDoubts:
             self._unanswered += 1
             if len(self._columns) < MOST_COLUMNS:
                 self._columns.update(dict.fromkeys(task.metadata))
+        self.questions.append(question_mark(task))
+        if task.answers:
+            self._answered += 1
+            self._look_for_answers(task)
         mark = hash(task.id)  # eight bytes a row, however long its id is
         if mark in self._ids:
             self._twins += 1
             self._twin = self._twin or task.id
         self._ids.add(mark)
+
+    def _look_for_answers(self, task: Task) -> None:
+        answers = {answer.strip() for answer in task.answers} - {""}
+        for path, value in _leaves(task.metadata):
+            if len(self._named) + len(self._equal) > MOST_PATHS:
+                return
+            if path.rpartition(".")[2].lower() in GOLD:
+                self._named[path] += 1
+            elif value in answers:
+                self._equal[path] += 1
+                seen = self._answers.setdefault(path, set())
+                if len(seen) < FEWEST_EQUAL:
+                    seen.add(value)
+
+    def answers_in_metadata(self) -> str:
+        """A sentence that names the columns; "" for none."""
+        equal = (
+            path
+            for path, count in self._equal.items()
+            if count >= EQUAL * self._answered and len(self._answers[path]) >= FEWEST_EQUAL
+        )
+        paths = [*self._named, *equal]
+        if not paths:
+            return ""
+        rows = max(self._named[path] or self._equal[path] for path in paths)
+        names = ", ".join(f"metadata.{path}" for path in paths[:3])
+        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+        return (
+            f"{rows} of {self._tasks} rows have their answer in {names}{more} too, and tool "
+            "services get the metadata: remove it from the rows, unless a tool needs it"
+        )
 
     def sentences(self) -> list[str]:
         found = []
@@ -66,3 +121,29 @@ def _hint(columns: Iterable[str]) -> str:
                 "metadata, which tool services are told"
             )
     return ""
+
+
+def question_mark(task: Task) -> int:
+    """A number of 64 bits; spaces and case do not change it."""
+    text = task.prompt or str([message.get("content") for message in task.messages])
+    return hash("".join(text.split()).casefold())
+
+
+def _leaves(metadata: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """(path, text) of the values that are texts or numbers, MOST_LEAVES at most."""
+    waiting: list[tuple[str, object]] = list(metadata.items())[:MOST_LEAVES]
+    left = MOST_LEAVES
+    while waiting and left:
+        path, value = waiting.pop(0)
+        left -= 1
+        match value:
+            case None | bool() | "":
+                continue
+            case str() | int() | float():
+                yield path, str(value).strip()
+            case Mapping():
+                waiting += [(f"{path}.{name}", one) for name, one in value.items()][:left]
+            case list() | tuple():
+                waiting += [(path, one) for one in value[:left]]
+            case _:
+                continue

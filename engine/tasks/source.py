@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import random
 from array import array
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
@@ -126,6 +126,15 @@ class TaskSource:
     def doubts(self) -> list[str]:
         """Sentences of what is seldom meant of the file's rows."""
         return self._file.doubts.sentences() if self._file else []
+
+    def answers_in_metadata(self) -> str:
+        """A sentence on answers that stand in the file's metadata; "" for none, or no file."""
+        return self._file.doubts.answers_in_metadata() if self._file else ""
+
+    @property
+    def questions(self) -> Sequence[int]:
+        """A mark of each question of the file, in row order; empty for a function."""
+        return self._file.doubts.questions if self._file else ()
 
     def first_bad_rows(self, most: int) -> list[str]:
         """The first rows that are no tasks, in the order of the file: place and reason of each."""
