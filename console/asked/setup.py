@@ -35,6 +35,7 @@ class Options:
     seed: int | None = None
     folder: Path | None = None
     steps: int | None = None
+    remake: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

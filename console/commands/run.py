@@ -38,6 +38,12 @@ def run(
     steps: Annotated[
         int | None, typer.Option(min=0, help="training steps, 0 = evaluate alone; the recipe's")
     ] = None,
+    remake: Annotated[
+        bool,
+        typer.Option(
+            "--remake", help="make again what was made first from settings that have changed"
+        ),
+    ] = False,
 ) -> None:
     """Train: start what the recipe names, watch it, end it, and write the report.
 
@@ -58,7 +64,12 @@ def run(
         from console.course.session import run as start
 
         options = Options(
-            recipe=recipe, overrides=tuple(set_ or ()), seed=seed, folder=folder, steps=steps
+            recipe=recipe,
+            overrides=tuple(set_ or ()),
+            seed=seed,
+            folder=folder,
+            steps=steps,
+            remake=remake,
         )
         ending = start(options, ["toolwright", *sys.argv[1:]])
     raise typer.Exit(ending.status)

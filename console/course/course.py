@@ -28,6 +28,7 @@ from console.course import half_made
 from console.course.commands import Commands
 from console.course.lock import Held
 from console.course.look import Missing
+from console.course.made import note_made
 from console.course.notes import Notes
 from console.errors import ConsoleError, ImitationEnded, NothingStarted, ProcessFailed
 from console.machine import ready
@@ -162,6 +163,7 @@ class Course:
                     f"{maker.where} has run and {maker.makes} is not there: let its command write "
                     "it, or correct the path"
                 )
+        note_made(self._setup, maker)
 
     async def _check(self) -> None:
         """NothingStarted with what `engine check` says."""

@@ -64,11 +64,17 @@ def _marks(run: Path, maker: Maker) -> bool:
 
 def _aside(maker: Maker) -> None:
     """Moves what is not whole to a name that nobody has."""
-    if maker.kind == "sft" or not maker.makes.exists():
-        return
-    name = maker.makes.name + UNFINISHED
+    if maker.kind != "sft" and maker.makes.exists():
+        set_aside(maker.makes, UNFINISHED)
+
+
+def set_aside(path: Path, suffix: str) -> Path:
+    """Moves a file or folder to the first free name of PATH.suffix, PATH.suffix-2, ...; returns it.
+    Raises OSError."""
+    name = path.name + suffix
     number = 1
-    while os.path.lexists(aside := maker.makes.with_name(name)):
+    while os.path.lexists(aside := path.with_name(name)):
         number += 1
-        name = f"{maker.makes.name}{UNFINISHED}-{number}"
-    maker.makes.rename(aside)
+        name = f"{path.name}{suffix}-{number}"
+    path.rename(aside)
+    return aside

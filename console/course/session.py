@@ -27,11 +27,13 @@ from rich.console import Console
 from console.asked import needs
 from console.asked.plan import Maker, plan, unread
 from console.asked.ports import settle
+from console.asked.settings import settings_of
 from console.asked.setup import Options, Setup, set_up, with_overrides
 from console.course import half_made, leftovers
 from console.course.course import Course, Ending
 from console.course.lock import Held, only_console, unwritable
 from console.course.look import Missing, look
+from console.course.made import outdated, remake
 from console.course.memory_page import write_memory_page
 from console.course.notes import Notes
 from console.errors import ConsoleError, NothingStarted, RecordBroken, Taken
@@ -41,6 +43,7 @@ from console.machine.ready import free_ports
 from console.machine.signals import TOGETHER_S, heeded, leave, stopped_by
 from console.machine.terminal import lasting_stdout
 from console.machine.versions import machine, sampler_versions, versions
+from console.record.changes import differences, listed
 from console.record.course import LOGS, Began, CourseLog, CourseRecord, read_course
 from console.record.files import MEMORY_PAGE, read_record
 from console.record.types import Step
@@ -105,13 +108,18 @@ def _run(options: Options, words: Sequence[str], screen: Screen) -> Ending:
             _report(folder, ending, screen)
             return ending
         _end_leftovers(record, screen)
+        made = _steps_made(folder)
+        _say_outdated(setup, made, screen, remake_=options.remake)
         services = settle(setup.recipe, setup.table, lambda: free_ports(1)[0])
         setup = with_overrides(setup, services.overrides)
         missing = asyncio.run(look(setup, services.services))
         try:
             setup.recipe.write_resolved("console", setup.table)
             log = stack.enter_context(CourseLog(folder))
-            log.began(_began(setup, words))
+            began = _began(setup, words, made)
+            log.began(began)
+            if made and (reason := _changed(record, began)):
+                screen.say(reason)
         except OSError as error:
             raise ConsoleError(unwritable(folder, error)) from error
         notes = Notes(log, screen)
@@ -149,6 +157,15 @@ def _steps(run: Path) -> tuple[Step, ...]:
         ) from error
 
 
+def _steps_made(run: Path) -> int:
+    """0 as well for a record that cannot be read, which the end of the start reports."""
+    try:
+        steps = _steps(run)
+    except RecordBroken:
+        return 0
+    return steps[-1].step if steps else 0
+
+
 def _end_leftovers(record: CourseRecord, screen: Screen) -> None:
     left = leftovers.left_running(record, socket.gethostname(), pid_space())
     if left:
@@ -162,7 +179,35 @@ def _end_leftovers(record: CourseRecord, screen: Screen) -> None:
         leftovers.end(left, screen.say, told=die_with_us())
 
 
-def _began(setup: Setup, words: Sequence[str]) -> Began:
+def _say_outdated(setup: Setup, made: int, screen: Screen, *, remake_: bool) -> None:
+    """What is used though it was made from other settings; with `remake_` it is moved aside.
+
+    Raises NothingStarted if training has begun with it, and ConsoleError."""
+    makers = needs.makers(setup.recipe, setup.table)
+    try:
+        if remake_:
+            for line in remake(setup, makers, made):
+                screen.say(line)
+        else:
+            for one in outdated(setup, makers):
+                screen.say(f"warning: {one.sentence}")
+    except OSError as error:
+        raise ConsoleError(unwritable(setup.run, error)) from error
+
+
+def _changed(record: CourseRecord, began: Began) -> str:
+    """What a resume does otherwise than the last start that noted its settings; "" for nothing."""
+    before = next((start for start in reversed(record.starts) if start.settings), None)
+    differs = differences(before.settings, began.settings) if before else []
+    if not differs:
+        return ""
+    return (
+        f"warning: the run goes on from step {began.step} with other settings than before: "
+        f"{listed(differs)}; its curves have a mark there"
+    )
+
+
+def _began(setup: Setup, words: Sequence[str], step: int) -> Began:
     return Began(
         at=time.time(),
         pid=os.getpid(),
@@ -174,6 +219,8 @@ def _began(setup: Setup, words: Sequence[str]) -> Began:
         host=socket.gethostname(),
         cwd=os.getcwd(),
         space=pid_space(),
+        settings=settings_of(setup),
+        step=step,
     )
 
 

@@ -36,7 +36,8 @@ State = Literal["started", "found", "ended"]
 class Began:
     """One start of `toolwright run`: its own process, what it was told, and in which folder.
 
-    space: where its pids mean something (`machine.pids.pid_space`).
+    space: where its pids mean something (`machine.pids.pid_space`). settings: as
+    `asked.settings.settings_of` has them. step: steps that the run had made.
     """
 
     at: float
@@ -49,6 +50,8 @@ class Began:
     host: str = ""
     cwd: str = ""
     space: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    step: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

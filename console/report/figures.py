@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from console.config import Words
+from console.record.changes import marked, sentences
 from console.record.files import MEMORY_PAGE
 from console.record.run import RunFiles
 from console.record.types import WAYS, Sample
@@ -23,7 +24,7 @@ from console.report import breakdown, plots
 from console.report.commands import commands, processes
 from console.report.headline import are_shares, headline, judge_all, judge_run
 from console.report.measured import measured
-from console.report.plot import thinned
+from console.report.plot import Plot, thinned
 from console.report.suites import Asked, Change, all_asked, change, mean, told
 from console.report.tasks import of_tasks
 from console.report.transcript import before_and_after
@@ -41,13 +42,18 @@ def figures(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
     asked = told(every, _words(runs))
     curve = plots.curve(runs, asked[0] if asked else None, every)
     return words_and_numbers(runs, output=output) | {
-        "curve": None if curve is None else thinned(curve),
+        "curve": None if curve is None else _shown(curve, runs),
         "suite_plots": [
-            thinned(one) for one in (*plots.suites(runs, every), *plots.beside(runs, asked))
+            _shown(one, runs) for one in (*plots.suites(runs, every), *plots.beside(runs, asked))
         ],
-        "measured_plots": [thinned(one) for one in measured(runs)],
-        "plots": [thinned(one) for one in (*of_tasks(runs), *plots.training(runs))],
+        "measured_plots": [_shown(one, runs) for one in measured(runs)],
+        "plots": [_shown(one, runs) for one in (*of_tasks(runs), *plots.training(runs))],
     }
+
+
+def _shown(of: Plot, runs: Sequence[RunFiles]) -> Plot:
+    """Thinned; of a single run with its changes of settings."""
+    return marked(thinned(of), runs[0].course) if len(runs) == 1 else thinned(of)
 
 
 def words_and_numbers(runs: Sequence[RunFiles], *, output: Path) -> dict[str, Any]:
@@ -81,7 +87,7 @@ def words_and_numbers(runs: Sequence[RunFiles], *, output: Path) -> dict[str, An
         "doubts": [
             clean.text(f"{run.name}: {doubt}" if len(runs) > 1 else doubt)
             for run in runs
-            for doubt in of_calls(run.record.steps)
+            for doubt in (*of_calls(run.record.steps), *sentences(run.course))
         ],
         "remarks": [clean.text(f"{run.name}: {line}") for run in runs for line in remarks_of(run)],
     }

@@ -154,6 +154,7 @@ def draw(of: Plot, *, wide: bool) -> str:
         low=of["low"],
         high=of["high"],
         log=of["log"],
+        marks=[(one["x"], one["text"]) for one in of.get("marks", ())],
         size=size,
     )
 

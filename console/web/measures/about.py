@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from console.record.changes import sentences
 from console.record.run import RunFiles
 from console.redact import Redactor, redactor
 from console.report.figures import words_and_numbers
@@ -40,7 +41,9 @@ def about(run: RunFiles) -> dict[str, Any]:
         "control": run.resolved.control,
         "reward": None if newest is None else newest.reward,
         "course": _course(run, clean),
-        "doubts": [clean.text(one) for one in doubts.of_steps(run.record.steps)],
+        "doubts": [
+            clean.text(one) for one in (*doubts.of_steps(run.record.steps), *sentences(run.course))
+        ],
     }
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from console.record.changes import marked
 from console.record.files import LONGEST_NAME
 from console.record.run import RunFiles
 from console.report import plots
@@ -85,7 +86,7 @@ def curves(run: RunFiles) -> list[dict[str, Any]]:
         {
             "key": section.key,
             "title": section.title,
-            "plots": [one for one in drawn if section.has(one["key"])],
+            "plots": [marked(one, run.course) for one in drawn if section.has(one["key"])],
         }
         for section in SECTIONS
     ]

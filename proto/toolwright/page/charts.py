@@ -88,12 +88,13 @@ def line_chart(
     log: bool = False,
     log_x: bool = False,
     labels: Sequence[str] = (),
+    marks: Sequence[tuple[float, str]] = (),
     size: Size = WIDE,
 ) -> str:
     """Curves over each other. low, high: of the y axis; first, last: of the x axis; where they are
     None, what there is decides. log, log_x: the y axis, the x axis in powers of ten; what is not
-    above 0 is left out. labels: what stands below 0, 1, 2 ..., for an axis of names in place of
-    numbers.
+    above 0 is left out. marks: vertical lines with a text. labels: what stands below 0, 1, 2 ...,
+    for an axis of names in place of numbers.
     """
     if log:
         lines = [_logarithms(line) for line in lines]
@@ -114,6 +115,7 @@ def line_chart(
     named = [(float(x), name) for x, name in enumerate(labels)]
     named = named or [(x, _power(x) if log_x else f"{x:.6g}") for x in x_ticks]
     parts = [*_frame(size, x_name, y_name), *_grid(size, at, named, y_ticks, log=log)]
+    parts += [_mark(size, x, said, at) for x, said in marks if x_low <= x <= x_high]
     parts += [_band(line, at) for line in lines if line.band and line.points]
     for line in lines:
         parts.append(_curve(line, at))
@@ -315,6 +317,14 @@ def _power(exponent: float) -> str:
 def _curve(line: Line, at: _At) -> str:
     path = " ".join("{},{}".format(*at(p.x, p.y)) for p in line.points)
     return f'<polyline class="line {line.style}" points="{path}"/>'
+
+
+def _mark(size: Size, x: float, said: str, at: _At) -> str:
+    across, _ = at(x, 0.0)
+    return (
+        f'<line class="mark" x1="{across}" x2="{across}" y1="{size.top}" '
+        f'y2="{size.height - size.bottom}"><title>{text(said)}</title></line>'
+    )
 
 
 def _band(line: Line, at: _At) -> str:

@@ -38,7 +38,8 @@ export class Chart {
     this.drawn = false;
     fill(this.title, of.title);
     const thinned = of.lines.some((line) => line.mean) && "Bold: means of the steps around. Faint: as measured.";
-    fill(this.note, [of.note, thinned].filter(Boolean).join(" "));
+    const changed = (of.marks ?? []).map((mark) => `Step ${count(mark.x)}, ${mark.text}.`);
+    fill(this.note, [of.note, thinned, ...changed].filter(Boolean).join(" "));
     this.note.hidden = !this.note.textContent;
     this.drawing.setAttribute("aria-label", `${plain(of.title)}, ${of.unit}: arrow keys go from step to step`);
     this.rows = of.lines.map((line) => h("b", {}));
@@ -61,7 +62,7 @@ export class Chart {
       ? of.lines.map((line, at) => area(line, heights[at], heights[at - 1], this.scales)).reverse()
       : of.lines.map((line, at) => curve(line, heights[at], of.log ? line.mean?.map(logarithm) : line.mean, this.scales));
     fill(this.drawing, s("svg", { viewBox: `0 0 ${SIZE.width} ${SIZE.height}`, "aria-hidden": "true" },
-      frame(of, xs, ys, this.scales), draw, this.cursor));
+      frame(of, xs, ys, this.scales), marks(of.marks ?? [], xs, this.scales), draw, this.cursor));
     this.point(this.step ?? null);
   }
 
@@ -142,6 +143,11 @@ function frame(of, xs, ys, { x, y }) {
     across.map((value) => s("text", { x: x(value), y: bottom + 16, "text-anchor": "middle" }, count(value))),
   ].flat(2);
 }
+
+// Steps from which on the run had other settings.
+const marks = (found, xs, { x }) =>
+  found.filter((mark) => mark.x >= xs[0] && mark.x <= xs[1]).map((mark) =>
+    s("line", { class: "mark", x1: x(mark.x), x2: x(mark.x), y1: SIZE.top, y2: SIZE.height - SIZE.bottom }));
 
 // means: of the steps around each, where there are more than are drawn.
 function curve(line, heights, means, { x, y }) {
