@@ -22,6 +22,7 @@ from enum import StrEnum
 from statistics import fmean
 
 from console.record.types import Evaluation, Step
+from toolwright.credit.collapse import collapse_of
 from toolwright.credit.signal import varies
 
 BOUND = 2.0
@@ -45,6 +46,8 @@ class Verdict(StrEnum):
     """Measured twice, and not further apart than chance would have it."""
     NOTHING = "nothing to learn from"
     """No step had a group with a signal, or none had any more when the run ended."""
+    COLLAPSED = "collapsed"
+    """The policy's figures and its reward fell together, and stayed so to the end."""
     TOO_EARLY = "too early"
     """Not measured twice, and too few steps."""
 
@@ -90,6 +93,10 @@ def judge(
     if ended is not None and (reason := _why_no_more(steps, fruitless=ended == FRUITLESS)):
         since = steps[-untaught(steps)].step
         return Judgement(verdict=Verdict.NOTHING, why=reason, since=since)
+    if collapsed := collapse_of((step.step, step.values) for step in steps):
+        return Judgement(
+            verdict=Verdict.COLLAPSED, why=f"The run {collapsed.sentence}.", since=collapsed.step
+        )
     if len({e.step for e in evaluations}) > 1:
         first, last = evaluations[0], evaluations[-1]
         return compare(

@@ -68,5 +68,11 @@ class WorthlessError(LearnerError):
     status = 4
 
 
+class CollapsedError(LearnerError):
+    """The policy collapsed: its figures and its reward fell together for several steps."""
+
+    status = 4
+
+
 class DataError(LearnerError):
     """Trajectories that cannot be trained on: empty file, ids outside of the vocabulary."""

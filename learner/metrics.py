@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,6 +27,8 @@ from toolwright.types import (
 )
 
 LONGEST_ERROR = 200
+LONGEST_LINE = 1 << 20
+LARGEST_FIGURE = 1e300
 MOST_TOOLS = 16
 """Tools that have a share of their own: a session may bring as many as it likes."""
 MEASURED = "measured"
@@ -34,6 +36,8 @@ MEASURED = "measured"
 alone, beside the reward."""
 MOST_MEASURED = 32
 """Figures that are written: a recipe may name as many as it likes."""
+REWARD_FAILED, CUT = "reward_failed", "observation_truncated"
+"""Kinds of the engine's events."""
 _POLICYS = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
 _NO_FAILURE = (ToolErrorKind.NONE, ToolErrorKind.CANCELLED)
 
@@ -60,6 +64,31 @@ class MetricsLog:
         """One line."""
         clean = {key: _json(value) for key, value in values.items()}
         self._lines.write(json.dumps({"step": step, **clean}) + "\n")
+
+
+def finite(values: Mapping[str, Any]) -> dict[str, float]:
+    """The finite numbers among a line's values."""
+    return {
+        key: float(value)
+        for key, value in values.items()
+        if isinstance(value, int | float) and abs(value) <= LARGEST_FIGURE
+    }
+
+
+def earlier_steps(folder: Path, before: int) -> Iterator[tuple[int, dict[str, float]]]:
+    """Figures of the steps up to `before` that an earlier life wrote; a broken line is left out."""
+    file = folder / "learner.jsonl"
+    if not file.is_file():
+        return
+    with file.open("rb") as lines:
+        while line := lines.readline(LONGEST_LINE):
+            try:
+                values = json.loads(line)
+                step = int(values["step"])
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue
+            if step <= before:
+                yield step, finite(values)
 
 
 OF_TASK = (
@@ -146,6 +175,7 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
     stops = Counter(t.stop_reason.name.lower() for t in everything)
     out.update({f"stop/{name}": count for name, count in sorted(stops.items())})
     out.update(call_stats([call for t in everything for call in t.calls]))
+    out.update(reward_failures(everything))
     if not kept:
         return out
     rewards = [t.reward for t in kept]
@@ -164,6 +194,7 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
     )
     out["calls"] = _mean([len(t.calls) for t in kept])
     out["truncated_fraction"] = _mean([float(t.status is Status.TRUNCATED) for t in kept])
+    out["observation_cut_fraction"] = _mean([float(_was_cut(t)) for t in kept])
     for name in ("wall_s", "open_s", "generate_s", "tool_s", "reward_s"):
         out[name] = _mean([getattr(t.timings, name) for t in kept])
     spent = out["generate_s"] + out["tool_s"]
@@ -210,6 +241,26 @@ def measured_stats(trajectories: Sequence[Trajectory]) -> dict[str, float]:
                 if isinstance(value, int | float) and math.isfinite(value):
                     found[name].append(float(value))
     return {f"measured/{name}": _mean(found[name]) for name in sorted(found)[:MOST_MEASURED]}
+
+
+def reward_failures(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
+    """Trajectories whose reward function failed or returned no finite number, and the commonest
+    reason."""
+    said = [
+        str(event.data.get("error", ""))
+        for trajectory in trajectories
+        for event in trajectory.events
+        if event.kind == REWARD_FAILED
+    ]
+    if not said:
+        return {"rewards_failed": 0} if trajectories else {}
+    reason = " ".join(Counter(said).most_common(1)[0][0].split())
+    return {"rewards_failed": len(said), "reward_error": reason[:LONGEST_ERROR]}
+
+
+def _was_cut(trajectory: Trajectory) -> bool:
+    """The policy read an observation without its middle, head or tail."""
+    return any(event.kind == CUT for event in trajectory.events)
 
 
 def call_stats(calls: Sequence[CallRecord]) -> dict[str, Any]:

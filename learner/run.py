@@ -18,7 +18,7 @@ from learner.loop.start import restore, start, warn_of_long_rows
 from learner.loop.state import Run
 from learner.loop.step import step
 from learner.loop.traces import step_traces
-from learner.metrics import MetricsLog
+from learner.metrics import MetricsLog, earlier_steps
 from learner.model.policy import load_frozen, load_policy
 from learner.progress import Reporter
 from learner.ranks import parallel
@@ -120,6 +120,7 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
                 )
                 if table.prefetch and shared.run.max_staleness > 0:
                     state.ahead = Ahead(state.client)
+                state.collapse.remember(earlier_steps(recipe.run_folder, version.step))
                 state.log = stack.enter_context(MetricsLog(recipe.run_folder, "learner"))
                 if table.metrics_port:
                     state.gauges = LoopGauges(max_staleness=shared.run.max_staleness)

@@ -72,7 +72,7 @@ def state_of(
         reward=last.reward if last is not None else None,
         evaluations=newest,
         left_s=_left(run) if going else None,
-        doubts=tuple(doubts.of_steps(steps)),
+        doubts=tuple(doubts.of_steps(steps, run.resolved.text("task.reward"))),
         processes=tuple(_process(one, here=here, lives=lives) for one in run.course.processes),
     )
 

@@ -115,6 +115,7 @@ def step(row: Mapping[str, Any]) -> Step | None:
         lineage=_text(row.get("lineage"), LONGEST_NAME),
         worthless=_text(row.get("worthless"), LONGEST_REASON),
         call_error=_text(row.get("call_error"), LONGEST_REASON),
+        reward_error=_text(row.get("reward_error"), LONGEST_REASON),
     )
 
 

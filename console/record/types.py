@@ -12,6 +12,7 @@ WAYS = ("sampled", "greedy")
 class Step:
     """One step as the learner logged it; `values` has its finite numbers by metric name.
 
+    reward_error: the commonest failure of the reward function; empty where none failed.
     worthless: why the step taught nothing, in the learner's words; empty where it taught something,
     and of a learner that did not write its reason. call_error: the commonest failure of a tool,
     "TOOL: SENTENCE"; empty where no call failed.
@@ -22,6 +23,7 @@ class Step:
     lineage: str = ""
     worthless: str = ""
     call_error: str = ""
+    reward_error: str = ""
 
     @property
     def reward(self) -> float | None:

@@ -29,7 +29,7 @@ from console.report.suites import Asked, Change, all_asked, change, mean, told
 from console.report.tasks import of_tasks
 from console.report.transcript import before_and_after
 from console.verdict import Judgement, Score, shown_error
-from console.watch.doubts import of_calls
+from console.watch.doubts import of_calls, of_rollouts
 
 MOST_EVALUATIONS = 2000
 """Rows of the table; all are in evaluations.jsonl."""
@@ -87,10 +87,16 @@ def words_and_numbers(runs: Sequence[RunFiles], *, output: Path) -> dict[str, An
         "doubts": [
             clean.text(f"{run.name}: {doubt}" if len(runs) > 1 else doubt)
             for run in runs
-            for doubt in (*of_calls(run.record.steps), *sentences(run.course))
+            for doubt in _doubts(run)
         ],
         "remarks": [clean.text(f"{run.name}: {line}") for run in runs for line in remarks_of(run)],
     }
+
+
+def _doubts(run: RunFiles) -> list[str]:
+    steps = run.record.steps
+    last = of_rollouts(steps[-1], run.resolved.text("task.reward")) if steps else []
+    return [*of_calls(steps), *last, *sentences(run.course)]
 
 
 def _words(runs: Sequence[RunFiles]) -> Words:

@@ -24,7 +24,7 @@ def judge_all(runs: Sequence[RunFiles], main: Asked | None) -> Judgement:
     found = [judge_run(run, main) for run in counted]
     if len(found) == 1:
         return found[0]
-    for verdict in (Verdict.NOTHING, Verdict.TOO_EARLY):
+    for verdict in (Verdict.NOTHING, Verdict.COLLAPSED, Verdict.TOO_EARLY):
         if all(one.verdict is verdict for one in found):
             return found[0]
     befores = [one.before for one in found if one.before is not None]
@@ -59,6 +59,8 @@ def headline(judgement: Judgement, main: Asked | None, words: Words, *, shares: 
     if judgement.verdict is Verdict.NOTHING:
         since = f" from step {judgement.since} on" if judgement.since else ""
         return f"Nothing could be learnt{since}"
+    if judgement.verdict is Verdict.COLLAPSED:
+        return f"The policy collapsed at update {judgement.since}"
     if judgement.verdict is Verdict.TOO_EARLY or before is None or after is None:
         return "Too early to say"
     if judgement.by and main is not None:

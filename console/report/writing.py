@@ -15,6 +15,7 @@ from console.report.figures import figures
 from console.report.page import render
 from console.verdict import Verdict
 from toolwright.page.text import plain
+from toolwright.text.figures import compact
 
 SUMMARY = "summary.json"
 REPORT = "report.html"
@@ -81,7 +82,7 @@ def table(data: dict[str, Any]) -> list[str]:
     ]
     width = max((len(title) for title, _, _ in rows), default=0)
     lines = [data["headline"]]
-    if data["verdict"] in (Verdict.NOTHING, Verdict.TOO_EARLY):
+    if data["verdict"] in (Verdict.NOTHING, Verdict.COLLAPSED, Verdict.TOO_EARLY):
         lines.append(data["why"])
     for title, way, found in rows:
         after = f" -> {_score(found['after'])}" if found["after"] else ""
@@ -92,7 +93,7 @@ def table(data: dict[str, Any]) -> list[str]:
 
 
 def _score(score: dict[str, float]) -> str:
-    return f"{score['mean']:.3f} ±{score['stderr']:.3f}"
+    return f"{compact(score['mean'])} ±{compact(score['stderr'])}"
 
 
 def _parts(value: Any, indent: str) -> Iterator[str]:

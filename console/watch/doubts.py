@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from console.record.types import Step
 from console.verdict import UNTAUGHT, untaught
+from toolwright.credit.collapse import collapse_of
 
 MASKED = 0.2
 """Share of a batch: more is no accident of a tool or sampler."""
@@ -13,20 +14,38 @@ FAILED = 0.5
 """Share of a tool's calls that failed: more is no accident, and no doing of the policy."""
 PER_TOOL = "call_failed_fraction/"
 MOST_TOOLS = 4
+AT_LIMIT = 0.5
+"""Share of a batch that limits ended."""
+CUT = 0.3
+"""Share of a batch that read less than a tool said."""
+SLOW_S = 2.0
+"""Seconds of a trajectory's reward."""
+LIMITS = {
+    "max_turns": "task.limits.turns",
+    "max_response_length": "task.limits.response",
+    "max_model_length": "task.limits.model",
+    "max_action_length": "task.limits.action",
+    "max_image_bytes": "task.limits.image_bytes",
+    "trajectory_timeout": "task.limits.seconds",
+}
+"""Keys of the recipe by the stop reason."""
 GAP = 0.05
 """Mean difference of the log-probs of sampler and learner, under the same weights: bfloat16 alone
 makes some 0.01."""
 
 
-def of_steps(steps: Sequence[Step]) -> list[str]:
-    """Of the newest steps, in order."""
+def of_steps(steps: Sequence[Step], reward: str = "") -> list[str]:
+    """Of the newest steps, in order. reward: name of the reward function, as the recipe has it."""
     if not steps:
         return []
     last = steps[-1]
     found = []
     if (count := untaught(steps)) >= UNTAUGHT:
         found.append(f"no signal since step {steps[-count].step}: {_why(last)}")
+    if collapsed := collapse_of((step.step, step.values) for step in steps):
+        found.append(collapsed.sentence)
     found += of_calls(steps)
+    found += of_rollouts(last, reward)
     if (share := last.masked_share) is not None and share > MASKED:
         found.append(f"{share:.0%} of step {last.step} is masked{_stops(last.values)}")
     if (gap := last.values.get("gap_mean", 0.0)) > GAP:
@@ -35,6 +54,42 @@ def of_steps(steps: Sequence[Step]) -> list[str]:
         )
     if broken := last.values.get("nonfinite_updates"):
         found.append(f"{broken:g} updates of step {last.step} had no finite gradient")
+    return found
+
+
+def of_rollouts(last: Step, reward: str = "") -> list[str]:
+    """Of one step's trajectories: ended at a limit, observations cut, rewards failed or slow."""
+    found = []
+    values = last.values
+    named = f"the reward {reward}" if reward else "the reward function"
+    whole = values.get("trajectories", 0.0)
+    stops = {name: values.get(f"stop/{name}", 0.0) for name in LIMITS}
+    if whole and (ended := sum(stops.values())) / whole > AT_LIMIT:
+        most = max(stops, key=lambda name: stops[name])
+        found.append(
+            f"{ended / whole:.0%} of step {last.step} ended at a limit, most at {most}: look at "
+            f"{LIMITS[most]}"
+        )
+    if (cut := values.get("observation_cut_fraction", 0.0)) > CUT:
+        found.append(
+            f"{cut:.0%} of the trajectories of step {last.step} read an observation that was cut: "
+            "look at task.limits.observation"
+        )
+    if failed := values.get("rewards_failed", 0.0):
+        said = f": {last.reward_error}" if last.reward_error else ""
+        found.append(
+            f"{named} failed for {failed:g} of {whole:g} trajectories of step {last.step}, which "
+            f"are in no mean{said}"
+        )
+    if beyond := values.get("nonfinite_rewards"):
+        found.append(f"{beyond:g} rewards of step {last.step} are no finite number, in no mean")
+    seconds = values.get("reward_s", 0.0)
+    rolled = values.get("generate_s", 0.0) + values.get("tool_s", 0.0)
+    if seconds > SLOW_S and seconds > rolled:
+        found.append(
+            f"{named} takes {seconds:.1f} s a trajectory, the rollout {rolled:.1f} s: make it "
+            "faster, or raise task.reward_threads"
+        )
     return found
 
 
@@ -72,6 +127,8 @@ def of_engine(state: str, detail: Mapping[str, str]) -> list[str]:
         found.append("the disk is full, the engine waits for room")
     if detail.get("fruitless"):
         found.append(detail["fruitless"])
+    if detail.get("tool_restarted"):
+        found.append(detail["tool_restarted"])
     if detail.get("sampler_away"):
         found.append(f"a sampler is away: {detail['sampler_away']}")
     return found

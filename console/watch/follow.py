@@ -152,7 +152,7 @@ class Follower:
             status.doing["warm-up"] = "loading the model"
         if any(self._folder.glob("checkpoints/.step-*.unfinished")):
             status.doing["learner"] = "writes a checkpoint"
-        status.doubts = doubts.of_steps(status.newest)
+        status.doubts = doubts.of_steps(status.newest, self.resolved.text("task.reward"))
         if sentence := engine.not_asked(self.resolved, self._engine):
             status.doubts.append(sentence)
         if says is not None:

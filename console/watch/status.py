@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from console.record.types import Evaluation, Step, way_of
 from toolwright.page.text import plain
+from toolwright.text.figures import compact
 
 REWARDS = 48
 """Of the newest steps, as a row of blocks."""
@@ -76,7 +77,7 @@ def fields(status: Status) -> list[tuple[str, str]]:
     if status.steps:
         found.append(("step", f"{status.step}/{status.steps}"))
     if last.reward is not None:
-        found.append(("reward", f"{last.reward:.2f}"))
+        found.append(("reward", compact(last.reward, 2)))
     found += success(status)
     if status.tokens_per_second is not None:
         found.append(("tokens/s", f"{status.tokens_per_second:,.0f}"))
@@ -98,7 +99,7 @@ def success(status: Status) -> list[tuple[str, str]]:
     found: dict[str, list[str]] = {}
     for e in status.evaluations.values():
         name, way = way_of(e.suite, e.temperature)
-        found.setdefault(name, []).append(f"{way} {e.reward:.2f} (step {e.step})")
+        found.setdefault(name, []).append(f"{way} {compact(e.reward, 2)} (step {e.step})")
     rows = [(plain(name, ""), ", ".join(ways)) for name, ways in found.items()]
     left_out = len(rows) - MOST_SUITES
     return rows[:MOST_SUITES] + ([("", f"and {left_out} other suites")] if left_out > 0 else [])

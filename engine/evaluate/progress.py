@@ -12,6 +12,7 @@ from typing import TextIO
 
 from engine.lanes.evaluation.tally import Tally
 from engine.telemetry.logs import tell
+from toolwright.text.figures import compact
 
 SECONDS = 1.0
 """Between two looks."""
@@ -90,7 +91,7 @@ def score_so_far(tallies: Sequence[Tally], by: str) -> list[str]:
         return [f"{by} {math.fsum(tally.parts.get(by, 0.0) for tally in tallies) / n:.3f}"]
     mean = math.fsum(tally.mean * tally.n for tally in tallies) / n
     error = math.hypot(*(tally.stderr * tally.n for tally in tallies)) / n
-    return [f"score {mean:.3f} ± {error:.3f}"]
+    return [f"score {compact(mean)} ± {compact(error)}"]
 
 
 def duration(seconds: float) -> str:

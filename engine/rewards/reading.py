@@ -15,6 +15,8 @@ from engine.rewards.score import Score
 from toolwright.types import Event, RewardPart, Trajectory
 from toolwright.wire import struct
 
+LARGEST = 3.4028234663852886e38
+"""Size of a reward up to which the learner, in float32, can compute with it."""
 MOST_SHOWN = 500
 """Characters of a value or an error in a message: it goes into logs and records."""
 
@@ -149,4 +151,8 @@ def _number(value: Any) -> float:
         number = math.nan
     if not math.isfinite(number):
         raise ScoreRefused(f"returned {shown(value)}, not a finite number")
+    if abs(number) > LARGEST:
+        raise ScoreRefused(
+            f"returned {number:g}, not a finite number that a float32 holds (3.4e+38 at most)"
+        )
     return number

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from engine.telemetry.logs import tell
+from toolwright.text.figures import compact
 
 
 class Progress:
@@ -48,7 +49,7 @@ class Progress:
             f"{running} in flight",
             f"{waiting} groups waiting",
             f"{rate:,.0f} tokens/s",
-            f"reward {reward:.3f}",
+            f"reward {compact(reward)}",
         ]
         if turned_away:
             parts.append(f"{turned_away} groups turned away")

@@ -66,6 +66,8 @@ class ToolProcess:
         self._private = TemporaryDirectory(prefix="toolwright-", dir=folder_for_sockets())
         self._process: Process | None = None
         self._serving = asyncio.Event()
+        self.restarts = 0
+        """Starts after the first."""
         self.address = f"unix:{self._private.name}/tools.sock"
 
     async def start(self) -> None:
@@ -110,6 +112,7 @@ class ToolProcess:
             failures = 0 if time.monotonic() - began > STEADY_SECONDS else failures + 1
             await asyncio.sleep(backoff(failures) if failures else 0.0)
             await self.start()
+            self.restarts += 1
 
     async def stop(self) -> None:
         """Lets it drain, and kills it where that takes too long."""

@@ -90,6 +90,7 @@ class Service:
             retries=dict(self.counts.retries),
             failures=dict(self.counts.failures),
             seconds_away=self.counts.seconds_away + sum(one.seconds_away for one in endpoints),
+            restarts=self._process.restarts if self._process else 0,
         )
 
     async def start(self) -> None:

@@ -22,6 +22,7 @@ from learner.saving.checkpoint import Checkpoints
 from learner.stop import Stop
 from learner.training.probe import Probe
 from learner.vision.shown import Image
+from toolwright.credit.collapse import CollapseWatch
 from toolwright.recipe import Recipe
 from toolwright.types import WeightVersion
 
@@ -36,6 +37,7 @@ class Run:
     by_group: publishes from memory to memory; None where weights go by disk.
     offered: folder of the newest published weights. images: by hash, what the policy was shown in
     this step's groups; None where it reads text alone. saved: step of the newest checkpoint.
+    collapse: is given every step's figures on rank 0.
     broken: steps in a row without a finite gradient. worthless: steps in a row that taught nothing.
     marked: when the last metrics line was written; seconds: what was spent since, for the next,
     and what else a publish says of itself.
@@ -62,6 +64,7 @@ class Run:
     saved: int = -1
     broken: int = 0
     worthless: int = 0
+    collapse: CollapseWatch = field(default_factory=CollapseWatch)
     marked: float = field(default_factory=time.monotonic)
     seconds: dict[str, float] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 
 from learner.config.objective import Kl
-from learner.errors import DivergedError, WorthlessError
+from learner.errors import CollapsedError, DivergedError, WorthlessError
 from learner.intake.client import EngineClient
 from learner.intake.images import see
 from learner.intake.lease import Leased, lease_step
@@ -33,7 +33,7 @@ def step(run: Run) -> bool:
     the lease short: nothing has happened then.
 
     DivergedError after MOST_BROKEN steps in a row without a finite gradient, WorthlessError after
-    learner.patience_steps that taught nothing.
+    learner.patience_steps that taught nothing, CollapsedError when the policy has collapsed.
     """
     at = run.version
     leased = lease(run, run.client) if run.client is not None else None
@@ -71,9 +71,13 @@ def step(run: Run) -> bool:
     run.version = replace(at, step=at.step + 1)
     if run.broken < MOST_BROKEN:
         offer(run, moved=update.moved > 0)
+    collapsed: str | None = None
     if leased is not None:
         # Before the checkpoint: a step that a checkpoint holds has its line, whatever dies.
-        tell(run, at, leased, update, {**batch.facts, **gap}, reason)
+        figures = tell(run, at, leased, update, {**batch.facts, **gap}, reason)
+        found = run.collapse.add(run.version.step, figures)
+        collapsed = found.sentence if found is not None and run.table.patience_steps else None
+    collapsed = parallel.from_first(collapsed)
     if run.broken >= MOST_BROKEN:
         raise DivergedError(
             f"steps {run.version.step - MOST_BROKEN + 1} to {run.version.step} had no finite "
@@ -85,13 +89,18 @@ def step(run: Run) -> bool:
         run.report.say(f"step {run.version.step} taught nothing: {reason}")
     last = run.version.step == run.recipe.shared.run.steps
     out_of_patience = 0 < run.table.patience_steps <= run.worthless
-    if last or out_of_patience or run.version.step % run.table.checkpoint_every == 0:
+    if last or out_of_patience or collapsed or run.version.step % run.table.checkpoint_every == 0:
         save(run)
     if out_of_patience and not last:
         raise WorthlessError(
             f"{run.worthless} steps in a row taught nothing, up to step {run.version.step}: "
             f"{reason}. Mend that and start the same command again, or set "
             "learner.patience_steps higher (0 is without end)"
+        )
+    if collapsed and not last:
+        raise CollapsedError(
+            f"{collapsed}. Begin again with a lower learner.optimizer.lr or a higher "
+            "learner.kl.coefficient, or set learner.patience_steps = 0 to go on"
         )
     return True
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from learner.intake.lease import Leased
 from learner.loop.state import Run
-from learner.metrics import task_stats, training_stats, trajectory_stats
+from learner.metrics import finite, task_stats, training_stats, trajectory_stats
 from learner.training.update import MOST_BROKEN, Update
+from toolwright.text.figures import compact
 from toolwright.types import WeightVersion
 
 
@@ -19,8 +20,8 @@ def tell(
     update: Update,
     found: dict[str, float],
     worthless: str | None,
-) -> None:
-    """Metrics line, progress.
+) -> dict[str, float]:
+    """Metrics line, progress. Returns the finite numbers of the line.
 
     found: what is known of the advantages and of the sampler/learner gap. worthless: why the step
     taught nothing, where it did.
@@ -70,12 +71,14 @@ def tell(
         run.gauges.step(run.version.step, values)
     if run.traces is not None:
         run.traces.step(run.version, leased.groups, values)
+    reward = compact(facts.get("reward", 0.0))
     run.report.step(
         run.version.step,
-        f"reward {facts.get('reward', 0.0):.3f}  gap {found.get('gap_max', float('nan')):.1e}  "
+        f"reward {reward}  gap {found.get('gap_max', float('nan')):.1e}  "
         f"stale {facts.get('staleness_mean', 0.0):.1f}  lease {seconds['lease_s']:.1f} s  "
         f"train {seconds['train_s']:.1f} s  publish {seconds.get('publish_s', 0.0):.1f} s",
     )
+    return finite(values)
 
 
 def _turned_away(run: Run) -> dict[str, int]:

@@ -41,10 +41,13 @@ def about(run: RunFiles) -> dict[str, Any]:
         "control": run.resolved.control,
         "reward": None if newest is None else newest.reward,
         "course": _course(run, clean),
-        "doubts": [
-            clean.text(one) for one in (*doubts.of_steps(run.record.steps), *sentences(run.course))
-        ],
+        "doubts": [clean.text(one) for one in _doubts(run)],
     }
+
+
+def _doubts(run: RunFiles) -> list[str]:
+    of_steps = doubts.of_steps(run.record.steps, run.resolved.text("task.reward"))
+    return [*of_steps, *sentences(run.course)]
 
 
 def _course(run: RunFiles, clean: Redactor) -> dict[str, Any]:

@@ -14,7 +14,7 @@ class ServiceStatistics:
     open_sessions, calls_in_flight, opens_waiting (for room): at this moment. All else since the
     start: calls that were sent, retries and failures by their reason (`failures`: given up, so that
     an attempt ended), seconds_away: in which an endpoint did not answer although something was
-    expected of it.
+    expected of it, restarts: of a process that the engine started.
     """
 
     open_sessions: int
@@ -24,6 +24,7 @@ class ServiceStatistics:
     retries: Mapping[str, int]
     failures: Mapping[str, int]
     seconds_away: float
+    restarts: int = 0
 
 
 @dataclass(slots=True)

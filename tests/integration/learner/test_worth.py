@@ -91,6 +91,36 @@ def test_patience_ends_with_a_checkpoint_and_status_4(
     assert [line["step"] for line in metrics(tmp_path)] == list(range(1, 10))
 
 
+def test_a_collapse_ends_with_status_4_and_names_the_update_and_the_rate(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    def write(number: int, version: t.WeightVersion, folder: Path) -> Any:
+        members = random_group(number, version, folder)
+        if version.step < 6:
+            return members
+        return [
+            replace(member, reward=0.01 * at, status=t.Status.TRUNCATED)
+            for at, member in enumerate(members)
+        ]
+
+    engine.write = write
+    recipe = recipe_for(tmp_path, model_folder, engine)
+    set_ = [f"run.engine={engine.address}", "run.steps=20", "learner.lease_wait_s=0.2"]
+    set_ += ["learner.optimizer.lr=1e-5"]
+    command = ["run", str(recipe.path), *[word for s in set_ for word in ("--set", s)]]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 4
+    assert (
+        "collapsed at update 7, lr is 1e-05: 100% of the trajectories end at a limit, the reward, "
+    ) in done.stderr
+    assert "Begin again with a lower learner.optimizer.lr" in done.stderr
+    assert metrics(tmp_path)[-1]["step"] == 9
+    # The same command compares with what the earlier life wrote, over steps of its own.
+    again = CliRunner().invoke(app, command)
+    assert again.exit_code == 4
+    assert "collapsed at update 10" in again.stderr
+
+
 def test_a_correction_that_leaves_nothing_ends_the_run_and_says_so(
     tmp_path: Path, model_folder: Path, engine: FakeEngine
 ) -> None:

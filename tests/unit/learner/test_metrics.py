@@ -36,6 +36,24 @@ def test_masked_trajectories_count_only_as_masked() -> None:
     assert facts["stop/answered"] == 4
 
 
+@pytest.mark.quick
+def test_failed_rewards_and_cut_observations_are_counted() -> None:
+    def having(trajectory: Trajectory, kind: str, **data: object) -> Trajectory:
+        return replace(trajectory, events=(Event(kind=kind, turn=0, data=data),))
+
+    one, two, three, four = random_group(1, V, Path())
+    members = (
+        replace(having(one, "reward_failed", error="returned 1e+300"), masked=True, reward=0.0),
+        having(two, "observation_truncated", tokens=5),
+        three,
+        replace(having(four, "reward_failed", error="returned 1e+300"), masked=True, reward=0.0),
+    )
+    facts = trajectory_stats([Group(id="g1", trajectories=members)], V)
+    assert (facts["rewards_failed"], facts["reward_error"]) == (2, "returned 1e+300")
+    assert facts["observation_cut_fraction"] == 0.5
+    assert facts["reward"] == pytest.approx((two.reward + three.reward) / 2)
+
+
 def test_figures_of_a_recipe_are_means_over_who_states_them() -> None:
     one, other, masked, silent = random_group(1, V, Path())
 

@@ -75,6 +75,10 @@ def test_a_score_without_reward_is_the_sum_of_its_parts_without_a_turn() -> None
     ("value", "words"),
     [
         (Score(reward=math.nan), "not a finite number"),
+        (math.nan, "returned nan, not a finite number"),
+        (None, "returned None, not a finite number"),
+        (1e300, r"returned 1e\+300, not a finite number that a float32 holds \(3.4e\+38 at most\)"),
+        ({"a": -1e39, "b": 1.0}, r"returned -1e\+39, not a finite number that a float32 holds"),
         (Score(reward="1"), "not a finite number"),  # type: ignore[arg-type]
         (Score(parts=[RewardPart(name="p", value=math.inf)]), "not a finite number"),
         (Score(parts=[RewardPart(name="p", value=1e308)] * 2), "not a finite number"),

@@ -1,0 +1,124 @@
+"""Doubts that recorded figures raise, each by its sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.record.files import step
+from console.record.types import Step
+from console.verdict import Verdict, judge
+from console.watch import doubts
+from console.watch.status import Status, fields
+from engine.edge.status import restarted
+from engine.telemetry.progress import Progress
+from engine.tools.link.counts import ServiceStatistics
+from tests.support import run_folders
+from toolwright.text.figures import compact
+
+pytestmark = pytest.mark.quick
+
+REWARD = "./reward.py:score"
+
+
+def read(number: int, **more: Any) -> Step:
+    found = step(run_folders.step(number, **more))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("figures", "sentence"),
+    [
+        (
+            {"stop/max_turns": 70, "stop/max_response_length": 10, "stop/answered": 48},
+            "62% of step 7 ended at a limit, most at max_turns: look at task.limits.turns",
+        ),
+        (
+            {"stop/max_model_length": 128},
+            "100% of step 7 ended at a limit, most at max_model_length: look at task.limits.model",
+        ),
+        (
+            {"observation_cut_fraction": 0.45},
+            "45% of the trajectories of step 7 read an observation that was cut: look at "
+            "task.limits.observation",
+        ),
+        (
+            {"rewards_failed": 3, "reward_error": "returned nan, not a finite number"},
+            "the reward ./reward.py:score failed for 3 of 128 trajectories of step 7, which are in "
+            "no mean: returned nan, not a finite number",
+        ),
+        ({"nonfinite_rewards": 2}, "2 rewards of step 7 are no finite number, in no mean"),
+        (
+            {"reward_s": 31.25, "generate_s": 2.0, "tool_s": 1.0},
+            "the reward ./reward.py:score takes 31.2 s a trajectory, the rollout 3.0 s: make it "
+            "faster, or raise task.reward_threads",
+        ),
+    ],
+)
+def test_a_step_raises_a_doubt(figures: dict[str, Any], sentence: str) -> None:
+    assert doubts.of_rollouts(read(7, **figures), REWARD) == [sentence]
+    assert sentence in doubts.of_steps([read(7, **figures)], REWARD)
+
+
+@pytest.mark.parametrize(
+    "figures",
+    [
+        {},
+        {"stop/max_turns": 60},
+        {"observation_cut_fraction": 0.2, "rewards_failed": 0},
+        {"reward_s": 1.5, "generate_s": 0.1},
+        {"reward_s": 9.0, "generate_s": 20.0},
+        {"stop/max_turns": 1e300, "trajectories": 0},
+    ],
+)
+def test_what_is_usual_raises_none(figures: dict[str, Any]) -> None:
+    assert doubts.of_rollouts(read(7, **figures), REWARD) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.75, "0.750"), (-3.0, "-3.000"), (1e300, "1e+300"), (-2.5e38, "-2.5e+38"), (1e6, "1e+06")],
+)
+def test_a_large_reward_is_short_in_every_line(value: float, text: str) -> None:
+    assert compact(value) == text
+    shown = dict(fields(Status(newest=[read(1, reward=value)])))
+    assert len(shown["reward"]) < 12
+    line = Progress(7).line(
+        state="running", step=3, running=4, evaluating=0, waiting=2, tokens=1, reward=value,
+        turned_away=0,
+    )  # fmt: skip
+    assert line.endswith(f"reward {text}")
+
+
+def collapsed() -> list[Step]:
+    well = [read(n, reward=0.6, entropy=0.5, calls=1.2, learning_rate=9e-4) for n in range(1, 9)]
+    return [*well, *(read(n, reward=0.0, calls=0.0, learning_rate=9e-4) for n in range(9, 13))]
+
+
+def test_a_collapse_is_a_doubt_and_the_verdict() -> None:
+    sentence = (
+        "collapsed at update 9, lr is 0.0009: calls a trajectory fell from 1.2 to 0, the reward, "
+        "0.6 at best, fell to 0"
+    )
+    assert sentence in doubts.of_steps(collapsed())
+    found = judge(collapsed(), ended=4)
+    assert (found.verdict, found.why, found.since) == (Verdict.COLLAPSED, f"The run {sentence}.", 9)
+
+
+def test_a_tool_service_that_was_restarted_is_named_with_its_log() -> None:
+    counts = {
+        name: ServiceStatistics(
+            open_sessions=0, calls_in_flight=0, opens_waiting=0, calls=0, retries={}, failures={},
+            seconds_away=0.0, restarts=restarts,
+        )
+        for name, restarts in (("shop", 3), ("python", 0), ("sql", 1))
+    }  # fmt: skip
+    said = restarted(counts)
+    assert said == (
+        "tools.shop ended and was restarted 3 times: look at tools.shop.log; tools.sql ended and "
+        "was restarted 1 time: look at tools.sql.log"
+    )
+    assert doubts.of_engine("running", {"tool_restarted": said}) == [said]
+    assert doubts.of_engine("running", {"tool_restarted": restarted({})}) == []
