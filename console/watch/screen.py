@@ -1,9 +1,10 @@
-"""The live view: on a terminal one panel; elsewhere a plain line at every change of stage and every
-ten seconds, so that a log file stays readable."""
+"""The live view: on a terminal one panel; elsewhere a short plain line at every change of stage and
+every ten seconds, and each doubt once, so that a log file stays readable."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import AbstractContextManager, nullcontext
 
@@ -30,6 +31,7 @@ class Screen:
         self._console = console or Console(highlight=False, soft_wrap=True)
         self._began = time.monotonic()
         self._shown = ""
+        self._doubted: set[str] = set()
 
     @property
     def elapsed(self) -> float:
@@ -62,14 +64,24 @@ class Screen:
                     said = time.monotonic()
 
     def _say_line(self) -> None:
+        """The line of this moment, and each doubt once as long as it lasts."""
         self._shown = self.status.stage
         self.say(line(self.status, self.elapsed))
+        for doubt in self.status.doubts:
+            if doubt_kind(doubt) not in self._doubted:
+                self.say(f"  doubt: {doubt}")
+        self._doubted = {doubt_kind(doubt) for doubt in self.status.doubts}
 
     def _display(self, live: bool) -> AbstractContextManager[Live | None]:
         if not live:
             return nullcontext()
         first = panel(self.status, time.time())
         return Live(first, console=self._console, auto_refresh=False, transient=True)
+
+
+def doubt_kind(doubt: str) -> str:
+    """A doubt without its numbers, which change with every step."""
+    return re.sub(r"[0-9][0-9.,e+-]*", "#", doubt)
 
 
 def panel(status: Status, now: float) -> Panel:

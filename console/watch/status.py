@@ -70,6 +70,10 @@ class Status:
         return [step.reward for step in self.newest[-REWARDS:] if step.reward is not None]
 
 
+LONGEST_LINE = 160
+"""Characters of a line in a log; `toolwright status` has all fields."""
+
+
 def fields(status: Status) -> list[tuple[str, str]]:
     """(name, value) of what is known now, in the order of the view."""
     last = status.last
@@ -106,11 +110,13 @@ def success(status: Status) -> list[tuple[str, str]]:
 
 
 def line(status: Status, elapsed: float) -> str:
-    """The same in one line, with what the processes do and what is doubted."""
-    words = [f"{name} {value}".strip() for name, value in fields(status)]
-    words += [f"{name} {value}" for name, value in status.doing.items()]
-    words += [f"doubt: {doubt}" for doubt in status.doubts]
-    return plain(f"[{elapsed:5.0f} s] " + ", ".join([status.stage, *words]), "")
+    """Stage, step, reward, the first suite and the time left, LONGEST_LINE characters at most."""
+    known = dict(fields(status))
+    words = [f"{name} {known[name]}" for name in ("step", "reward") if name in known]
+    words += [" ".join(suite) for suite in success(status)[:1]]
+    words += [f"left {known['left']}"] if "left" in known else []
+    text = plain(f"[{elapsed:5.0f} s] " + ", ".join([status.stage, *words]), "")
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 3]}..."
 
 
 def duration(seconds: float) -> str:

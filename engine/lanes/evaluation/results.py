@@ -29,6 +29,8 @@ TOLD = ("prompt_tokens", "completion_tokens")
 """What an API says of an action's tokens."""
 LONGEST_NAME = 200
 """Bytes of a file's name before its ending; of a longer one the version is hashed."""
+MOST_TEXT = 32_000
+"""Characters of a trajectory that its row keeps."""
 MOST_REASON = 500
 """Characters of an error in a row."""
 
@@ -85,9 +87,14 @@ def earlier_rows(rows: Lines, settings: str, n: int) -> Iterator[dict[str, Any]]
 
 
 def row_of(
-    trajectory: Trajectory, suite: str, version: WeightVersion, settings: str, errored: str = ""
+    trajectory: Trajectory,
+    suite: str,
+    version: WeightVersion,
+    settings: str,
+    codec: Codec,
+    errored: str = "",
 ) -> dict[str, object]:
-    """A trajectory's line. errored: why it has no reward that counts."""
+    """A trajectory's line, with its texts. errored: why it has no reward that counts."""
     return {
         "suite": suite,
         "version": str(version),
@@ -106,7 +113,38 @@ def row_of(
         "versions": [str(one) for one in trajectory.weight_versions],
         ERRORED: errored[:MOST_REASON],
         "settings": settings,
+        "answers": list(trajectory.task.answers),
+        "segments": cut_texts(texts_of(trajectory, codec)),
     }
+
+
+def texts_of(trajectory: Trajectory, codec: Codec) -> list[dict[str, str]]:
+    """Who wrote what, in order."""
+    return [
+        {"author": segment.author.name.lower(), "text": spelled(segment, codec)}
+        for sequence in trajectory.sequences
+        for segment in sequence.segments
+    ]
+
+
+def cut_texts(segments: list[dict[str, str]], most: int = MOST_TEXT) -> list[dict[str, str]]:
+    """The first half of `most` characters and the last: the question and the answer stay. Between
+    them stands how many characters are left out."""
+    length = sum(len(one["text"]) for one in segments)
+    if length <= most:
+        return segments
+    head, tail = most // 2, length - (most - most // 2)
+    found, start = [], 0
+    for one in segments:
+        end = start + len(one["text"])
+        text = one["text"][: max(0, head - start)]
+        if start <= head < end:
+            text += f"[{tail - head} characters left out]"
+        text += one["text"][max(tail - start, 0) :]
+        if text:
+            found.append({"author": one["author"], "text": text})
+        start = end
+    return found
 
 
 def tokens_of(trajectory: Trajectory) -> dict[str, int]:
@@ -157,9 +195,5 @@ def sample_of(
             "open_s": trajectory.timings.open_s,
             "reward_s": trajectory.timings.reward_s,
         },
-        "segments": [
-            {"author": segment.author.name.lower(), "text": spelled(segment, codec)}
-            for sequence in trajectory.sequences
-            for segment in sequence.segments
-        ],
+        "segments": texts_of(trajectory, codec),
     }

@@ -289,11 +289,13 @@ class SuiteRun:
     async def _write(self, member: Member, errored: str = "") -> None:
         """The trajectory's line, and its text where it is one of the samples."""
         trajectory, context = member.trajectory, self._context
+        codec = context.surroundings.rules.codec
         if not errored and trajectory.index < context.samples:
-            codec = context.surroundings.rules.codec
             sample = sample_of(trajectory, self.suite.name, self.version, codec)
             await context.results.samples.append(sample)
-        row = row_of(trajectory, self.suite.name, self.version, self._settings, errored)
+        row = row_of(
+            trajectory, self.suite.name, self.version, self._settings, codec, errored=errored
+        )
         row["position"] = self._tasks.position(trajectory.index)
         await self._rows.append(row)
         self._enter(row, trajectory.index)

@@ -35,6 +35,18 @@ IMPORTED_AS = {
 """Packages that are imported by another name than the one they are installed by."""
 
 
+_RUN = "`toolwright run RECIPE` trains, and the same command goes on with a run"
+OTHER_WORDS = {
+    "train": _RUN,
+    "resume": _RUN,
+    "continue": _RUN,
+    "start": _RUN,
+    "fit": _RUN,
+    "evaluate": "`engine eval RECIPE` evaluates a policy",
+}
+"""Commands of other programs, and what does the same here."""
+
+
 class WholeDescriptions(TyperGroup):
     """Lists commands with the first sentence of their help, where click cuts at the width."""
 
@@ -48,6 +60,13 @@ class WholeDescriptions(TyperGroup):
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Raises UsageError with a hint for a word that other programs use for one of ours."""
+        hint = OTHER_WORDS.get(args[0], "") if args and args[0] not in self.commands else ""
+        if hint and ctx.parent is None:
+            ctx.fail(f"No such command {args[0]!r}: {hint}")
+        return super().resolve_command(ctx, args)
 
 
 class WithDefault(WholeDescriptions):

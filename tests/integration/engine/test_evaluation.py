@@ -162,6 +162,8 @@ async def test_each_row_has_its_line(world: MakeWorld) -> None:
     assert [row["index"] for row in found] == [0, 1, 2]
     assert [row["task_id"] for row in found] == ["t0", "t1", "t2"]
     for row in found:
+        assert row["segments"][1] == {"author": "model", "text": CALL}
+        assert row["answers"]
         assert (row["suite"], row["version"], row["versions"]) == (
             "heldout", str(version), [str(version)],
         )  # fmt: skip

@@ -14,7 +14,7 @@ from console.record.types import Evaluation, Step
 from console.watch import doubts, engine, pace, screen
 from console.watch.engine import EngineSays
 from console.watch.screen import Screen, panel
-from console.watch.status import Status, duration, fields, line, spark
+from console.watch.status import Status, duration, fields, line, spark, success
 
 
 def step(number: int, **values: float) -> Step:
@@ -42,13 +42,32 @@ def known() -> Status:
     )
 
 
-def test_all_that_is_asked_for_is_in_the_line() -> None:
+def test_a_line_of_a_log_is_short() -> None:
     assert line(known(), 123.4) == (
         "[  123 s] reinforcement learning, step 57/200, reward 0.63, "
-        "heldout sampled 0.55 (step 50), greedy 0.60 (step 50), \ufffd[2Jb greedy 0.50 (step 50), "
-        "tokens/s 2,310, calls/s 3.2, staleness 0.40, masked 30%, memory 3.0 GiB, "
-        "left about 4 min, engine running, learner trains step 58, doubt: 30% of step 57 is masked"
+        "heldout sampled 0.55 (step 50), greedy 0.60 (step 50), left about 4 min"
     )
+    long = Status(stage="x" * 500, step=1, steps=2)
+    assert len(line(long, 1.0)) == 160
+
+
+def test_all_that_is_asked_for_is_among_the_fields() -> None:
+    names = [name for name, _ in fields(known())]
+    assert names == [
+        "step", "reward", "heldout", "\ufffd[2Jb", "tokens/s", "calls/s", "staleness", "masked",
+        "memory", "left",
+    ]  # fmt: skip
+
+
+def test_a_log_has_each_doubt_once_as_long_as_it_lasts() -> None:
+    out = io.StringIO()
+    shown = Screen(Console(file=out, soft_wrap=True, highlight=False))
+    every = [["30% of step 57 is masked"], ["31% of step 58 is masked", "a b"], [], ["a b"]]
+    for found in every:
+        shown.status.doubts = found
+        shown._say_line()
+    said = [text for text in out.getvalue().splitlines() if "doubt" in text]
+    assert said == ["  doubt: 30% of step 57 is masked", "  doubt: a b", "  doubt: a b"]
 
 
 def test_unknown_is_left_out() -> None:
@@ -57,7 +76,8 @@ def test_unknown_is_left_out() -> None:
 
 def test_many_suites_are_counted() -> None:
     status = Status(evaluations={f"s{n}": measured(f"s{n}", 0.5) for n in range(9)})
-    assert line(status, 0).endswith("s3 sampled 0.50 (step 50), and 5 other suites")
+    assert success(status)[-1] == ("", "and 5 other suites")
+    assert line(status, 0).endswith("s0 sampled 0.50 (step 50)")
 
 
 @pytest.mark.parametrize(

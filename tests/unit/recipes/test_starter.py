@@ -9,8 +9,10 @@ from types import ModuleType
 
 import pytest
 
+from engine.config import EngineTable
 from toolwright.imports import load_file
 from toolwright.process.packaged import packaged
+from toolwright.recipe import load_recipe
 from toolwright.types import Sequence, Status, StopReason, Task, Trajectory
 
 FOLDER = packaged("recipes/starter")
@@ -35,6 +37,11 @@ def answered(final_text: str, *answers: str) -> Trajectory:
 @pytest.fixture(scope="module")
 def conversations() -> ModuleType:
     return load_file(FOLDER / "conversations.py")
+
+
+def test_every_trajectory_of_the_starter_is_kept() -> None:
+    recipe = load_recipe(FOLDER / "recipe.toml")
+    assert recipe.table("engine", EngineTable).history == "all"
 
 
 def test_held_out_questions_are_not_trained_on() -> None:
