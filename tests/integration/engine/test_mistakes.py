@@ -293,7 +293,8 @@ def test_answers_in_a_column_of_another_name(run: Command, column: str, hint: st
 
 def test_rows_that_are_no_tasks_are_a_warning_in_every_file(run: Command) -> None:
     source = rows(GOOD, "nonsense")(run.folder)
-    rows(GOOD, "nonsense", GOOD, name="e.jsonl")(run.folder)
+    held = {"prompt": "2+2", "answer": "4"}
+    rows(held, "nonsense", held, name="e.jsonl")(run.folder)
     suite = {"evaluation": {"suites": [{**SUITE, "n": 1}]}}
     shown = run("check", **source, engine=suite).stdout
     assert "warning: task source: 1 of 2 rows are no tasks" in shown
