@@ -17,6 +17,7 @@ from typing import Any
 from console.config import Words
 from console.record.changes import marked, sentences
 from console.record.files import MEMORY_PAGE
+from console.record.restarts import tool_restarts
 from console.record.run import RunFiles
 from console.record.types import WAYS, Sample
 from console.redact import redactor
@@ -30,6 +31,7 @@ from console.report.tasks import of_tasks
 from console.report.transcript import before_and_after
 from console.verdict import Judgement, Score, shown_error
 from console.watch.doubts import of_calls, of_rollouts
+from toolwright.text.figures import restarted
 
 MOST_EVALUATIONS = 2000
 """Rows of the table; all are in evaluations.jsonl."""
@@ -96,7 +98,8 @@ def words_and_numbers(runs: Sequence[RunFiles], *, output: Path) -> dict[str, An
 def _doubts(run: RunFiles) -> list[str]:
     steps = run.record.steps
     last = of_rollouts(steps[-1], run.resolved.text("task.reward")) if steps else []
-    return [*of_calls(steps), *last, *sentences(run.course)]
+    ended = restarted(tool_restarts(run.folder))
+    return [*of_calls(steps), *last, *([ended] if ended else []), *sentences(run.course)]
 
 
 def _words(runs: Sequence[RunFiles]) -> Words:

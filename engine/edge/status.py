@@ -6,7 +6,6 @@ It reads the counters of the parts and owns none. Nothing here changes what the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from shutil import disk_usage
 from typing import Any
 
@@ -18,20 +17,10 @@ from engine.lanes.train import TrainLane
 from engine.sampler.pool import SamplerPool
 from engine.telemetry.metrics import Metrics
 from engine.telemetry.progress import Progress
-from engine.tools.link.counts import ServiceStatistics
 from engine.tools.services import ToolServices
 from toolwright import wire
 from toolwright.rollout.v1 import rollout_pb2
-
-
-def restarted(services: Mapping[str, ServiceStatistics]) -> str:
-    """A sentence on tool services that ended by themselves; "" without any."""
-    found = [(name, one.restarts) for name, one in services.items() if one.restarts]
-    return "; ".join(
-        f"tools.{name} ended and was restarted {count} time{'s' * (count > 1)}: look at "
-        f"tools.{name}.log"
-        for name, count in found
-    )
+from toolwright.text.figures import restarted
 
 
 class EngineStatus:
@@ -129,7 +118,7 @@ class EngineStatus:
             "samplers": len(samplers),
             "samplers_up": sum(one["up"] for one in samplers),
             "sampler_away": next((one["why"] for one in samplers if not one["up"]), ""),
-            "tool_restarted": restarted(services),
+            "tool_restarted": restarted({name: one.restarts for name, one in services.items()}),
             "sampler_requests": sum(one["in_flight"] for one in samplers),
             "tool_sessions": sum(one.open_sessions for one in services.values()),
             "tool_calls_in_flight": sum(one.calls_in_flight for one in services.values()),

@@ -10,11 +10,13 @@ import shlex
 from typing import Any
 
 from console.record.changes import sentences
+from console.record.restarts import tool_restarts
 from console.record.run import RunFiles
 from console.redact import Redactor, redactor
 from console.report.figures import words_and_numbers
 from console.report.writing import REPORT
 from console.watch import doubts
+from toolwright.text.figures import restarted
 
 OF_THE_REPORT = (
     *("headline", "verdict", "why", "about", "suites", "tiles", "breakdowns", "stages"),
@@ -47,7 +49,8 @@ def about(run: RunFiles) -> dict[str, Any]:
 
 def _doubts(run: RunFiles) -> list[str]:
     of_steps = doubts.of_steps(run.record.steps, run.resolved.text("task.reward"))
-    return [*of_steps, *sentences(run.course)]
+    ended = restarted(tool_restarts(run.folder))
+    return [*of_steps, *([ended] if ended else []), *sentences(run.course)]
 
 
 def _course(run: RunFiles, clean: Redactor) -> dict[str, Any]:

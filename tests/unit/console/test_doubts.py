@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from console.record.files import step
+from console.record.restarts import tool_restarts
+from console.record.run import read_run
 from console.record.types import Step
+from console.report.figures import figures
 from console.verdict import Verdict, judge
 from console.watch import doubts
 from console.watch.status import Status, fields
-from engine.edge.status import restarted
 from engine.telemetry.progress import Progress
-from engine.tools.link.counts import ServiceStatistics
 from tests.support import run_folders
-from toolwright.text.figures import compact
+from toolwright.text.figures import compact, restarted
 
 pytestmark = pytest.mark.quick
 
@@ -107,18 +109,23 @@ def test_a_collapse_is_a_doubt_and_the_verdict() -> None:
     assert (found.verdict, found.why, found.since) == (Verdict.COLLAPSED, f"The run {sentence}.", 9)
 
 
-def test_a_tool_service_that_was_restarted_is_named_with_its_log() -> None:
-    counts = {
-        name: ServiceStatistics(
-            open_sessions=0, calls_in_flight=0, opens_waiting=0, calls=0, retries={}, failures={},
-            seconds_away=0.0, restarts=restarts,
-        )
-        for name, restarts in (("shop", 3), ("python", 0), ("sql", 1))
-    }  # fmt: skip
-    said = restarted(counts)
-    assert said == (
-        "tools.shop ended and was restarted 3 times: look at tools.shop.log; tools.sql ended and "
+def test_a_tool_service_that_was_restarted_is_named_with_its_log(tmp_path: Path) -> None:
+    ends = [{"event": "tool_service_ended", "service": name} for name in ("shop", "sql", "shop")]
+    others: list[dict[str, Any]] = [
+        {"event": "said", "text": "tool_service_ended"},
+        {"event": "tool_service_ended", "service": 7},
+        {"event": "tool_service_ended"},
+    ]
+    log = run_folders.lines(tmp_path / "engine.jsonl", [*ends, *others])
+    with log.open("a", encoding="utf-8") as file:
+        file.write('{"event": "tool_service_ended", "serv')
+    run_folders.lines(tmp_path / "learner.jsonl", [run_folders.step(1)])
+    said = (
+        "tools.shop ended and was restarted 2 times: look at tools.shop.log; tools.sql ended and "
         "was restarted 1 time: look at tools.sql.log"
     )
+    assert restarted(tool_restarts(tmp_path)) == said
+    assert restarted({"shop": 0}) == restarted(tool_restarts(tmp_path / "none")) == ""
     assert doubts.of_engine("running", {"tool_restarted": said}) == [said]
-    assert doubts.of_engine("running", {"tool_restarted": restarted({})}) == []
+    assert doubts.of_engine("running", {"tool_restarted": ""}) == []
+    assert said in figures([read_run(tmp_path, "run")], output=tmp_path)["doubts"]
