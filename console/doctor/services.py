@@ -6,6 +6,8 @@ import asyncio
 import json
 from tempfile import TemporaryDirectory
 
+from console.asked.needs import makers
+from console.asked.plan import Maker
 from console.asked.ports import address_of, memory_of
 from console.doctor.types import Check, Finding, Findings, Patient, ok, problem, unknown, warning
 from console.machine.programs import ask, module
@@ -32,6 +34,10 @@ async def services(patient: Patient) -> Findings:
             found.append(ok(TOOLS, f"tools.{name}: {text}"))
             continue
         if table.serve:
+            if maker := _made_first(patient, table):
+                text = f"{maker.makes} is not there yet, `toolwright run` makes it by {maker.where}"
+                found.append(warning(TOOLS, f"tools.{name}: not started here: {text}"))
+                continue
             found.append(await asyncio.to_thread(_served, recipe, name, table))
             continue
         address = table.service or ""
@@ -57,6 +63,15 @@ async def services(patient: Patient) -> Findings:
             text = "answers" if who.who == "right" else "not there; `toolwright run` starts it"
             found.append(ok(TOOLS, f"{one.name}: {text}"))
     return found or [ok(TOOLS, "the recipe has none")]
+
+
+def _made_first(patient: Patient, table: Tool) -> Maker | None:
+    """Who makes a path in the words of `serve` that is not there yet; None without one."""
+    recipe = patient.recipe
+    assert recipe is not None, "these checks are for a recipe"
+    paths = {recipe.resolve(word.rpartition("=")[2]) for word in table.serve}
+    missing = (one for one in makers(recipe, patient.console) if not one.makes.exists())
+    return next((one for one in missing if one.makes in paths), None)
 
 
 def _served(recipe: Recipe, name: str, table: Tool) -> Finding:

@@ -15,6 +15,7 @@ import pytest
 from console.asked.ports import MOST_TRIES, settle
 from console.config import ConsoleTable, port_of
 from console.doctor import recipe as of_recipe
+from console.doctor.services import services
 from console.doctor.types import Level, Patient
 from console.doctor.visit import summary_line
 from console.errors import NothingStarted
@@ -85,3 +86,17 @@ def test_the_doctor_comes_to_an_end_on_every_recipe(file: Path, tmp_path: Path) 
     found = of_recipe.checked(patient)
     assert found
     assert Level.UNKNOWN not in {one.level for one in found}
+
+
+@pytest.mark.quick
+async def test_a_tool_that_serves_what_a_run_makes_first_is_no_problem() -> None:
+    recipe = load_recipe(ROOT / "verltool/sql/recipe.toml")
+    databases = recipe.run_folder / "databases"
+    if databases.exists():
+        pytest.skip("the recipe was run here, so its tool can be started")
+    (found,) = await services(Patient(folder=ROOT, environment={}, recipe=recipe))
+    assert found.level is Level.WARNING
+    assert found.sentence == (
+        f"tools.sql: not started here: {databases} is not there yet, `toolwright run` makes it by "
+        "[[console.prepare]] 'databases'"
+    )
