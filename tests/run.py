@@ -43,7 +43,7 @@ def twice(*arguments: str) -> tuple[int, list[str]]:
     """pytest's exit code, and what failed beside other tests and passed by itself."""
     FAILED.unlink(missing_ok=True)
     code = pytest(*arguments)
-    failed = sorted(json.loads(FAILED.read_text())) if FAILED.exists() else []
+    failed = sorted(json.loads(FAILED.read_text(encoding="utf-8"))) if FAILED.exists() else []
     if code != TESTS_FAILED or not 0 < len(failed) <= FEW:
         return code, []
     print(f"a second look, by themselves, at {len(failed)} that failed", flush=True)

@@ -97,11 +97,11 @@ class Run:
     def step(self) -> int:
         """The newest step that the learner wrote down."""
         file = self.folder / "run" / "learner.jsonl"
-        lines = file.read_text().splitlines() if file.exists() else []
+        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         return int(json.loads(lines[-1])["step"]) if lines else 0
 
     def metrics(self) -> list[dict[str, Any]]:
-        lines = (self.folder / "run" / "learner.jsonl").read_text().splitlines()
+        lines = (self.folder / "run" / "learner.jsonl").read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
@@ -123,7 +123,9 @@ class Run:
         """Entries of all checkpoints, in order of consumption; each has those since the last."""
         entries: list[dict[str, Any]] = []
         for path in sorted((self.folder / "run" / "checkpoints").glob("step-*")):
-            head, *rest = map(json.loads, (path / "ledger.jsonl").read_text().splitlines())
+            head, *rest = map(
+                json.loads, (path / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
+            )
             assert head["settled"] == len(entries)
             entries += rest
         return entries
@@ -136,7 +138,8 @@ class Run:
 
     def logs(self) -> str:
         return "\n".join(
-            f"--- {log.name}\n" + "\n".join(log.read_text(errors="replace").splitlines()[-15:])
+            f"--- {log.name}\n"
+            + "\n".join(log.read_text(errors="replace", encoding="utf-8").splitlines()[-15:])
             for log in sorted(self.folder.glob("*.log"))
         )
 
@@ -154,7 +157,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     policy = tmp_path / "policy"
     script = ROOT / "recipes/calculator/policy.py"
     subprocess.run([sys.executable, str(script), "--output", str(policy)], check=True)
-    (tmp_path / "task.py").write_text(_with_ids(FILES, policy))
+    (tmp_path / "task.py").write_text(_with_ids(FILES, policy), encoding="utf-8")
     sampler, tools, port = free_port(), free_port(), free_port()
     tables: dict[str, Any] = {
         "run": {
@@ -179,7 +182,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
         "learner": {"checkpoint_every": 3, "keep_checkpoints": 99, "optimizer": {"lr": 1e-4}},
     }
     recipe = tmp_path / "recipe.toml"
-    recipe.write_text(to_toml(tables))
+    recipe.write_text(to_toml(tables), encoding="utf-8")
     made = Run(folder=tmp_path, recipe=recipe)
     try:
         made.start(

@@ -89,8 +89,10 @@ class Crowd:
             environment={VARIABLE: self.workload.to_json(), "PYTHONPATH": path},
         )
         write_policy(folder / "policy", STOP)
-        (folder / "play.py").write_text(PLAY)
-        self.run.recipe.write_text(to_toml(merged(self._tables(places), changes or {})))
+        (folder / "play.py").write_text(PLAY, encoding="utf-8")
+        self.run.recipe.write_text(
+            to_toml(merged(self._tables(places), changes or {})), encoding="utf-8"
+        )
         self.consumer = Consumer(f"127.0.0.1:{self._engine_port}", groups)
         self._began = time.monotonic()
         self._sampled_before = 0
@@ -245,14 +247,16 @@ class Crowd:
 
     def effects(self) -> list[tuple[str, str]]:
         """(call id, session) of each call that has run, in order."""
-        rows = (line.split(" ") for line in self.effects_file.read_text().splitlines())
+        rows = (
+            line.split(" ") for line in self.effects_file.read_text(encoding="utf-8").splitlines()
+        )
         return [(call_id, session) for call_id, session in rows]
 
     def logged(self, event: str) -> list[dict[str, Any]]:
         """Lines of the engine's structured log about one event, of all its lives."""
         rows = []
         file = self.run_folder / "engine.jsonl"
-        for line in file.read_text(errors="replace").splitlines():
+        for line in file.read_text(errors="replace", encoding="utf-8").splitlines():
             if f'"{event}"' not in line:
                 continue
             try:

@@ -112,7 +112,7 @@ def _evaluation_is_as_planned(crowd: Crowd, suite: str, n: int) -> int:
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines()]
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def _records(crowd: Crowd) -> dict[str, tuple[str, Trajectory]]:

@@ -62,7 +62,10 @@ def test_thirty_broken_rows_of_a_thousand_cost_themselves(tmp_path: Path) -> Non
         },
     )
     settings = tmp_path / "policy" / "tokenizer_config.json"
-    settings.write_text(json.dumps({**json.loads(settings.read_text()), "chat_template": TEMPLATE}))
+    settings.write_text(
+        json.dumps({**json.loads(settings.read_text(encoding="utf-8")), "chat_template": TEMPLATE}),
+        encoding="utf-8",
+    )
     try:
         crowd.start()
         crowd.finish()

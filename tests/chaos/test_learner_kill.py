@@ -98,16 +98,19 @@ def train(folder: Path, model: Path, engine: FakeEngine, *points: str) -> str:
 
 def lines(folder: Path) -> list[dict[str, Any]]:
     return [
-        json.loads(line) for line in (folder / "run" / "learner.jsonl").read_text().splitlines()
+        json.loads(line)
+        for line in (folder / "run" / "learner.jsonl").read_text(encoding="utf-8").splitlines()
     ]
 
 
 def consumed(folder: Path) -> list[tuple[int, str]]:
     """(sequence number, group) by the surviving checkpoints' ledgers, in order."""
     found: list[tuple[int, str]] = []
-    newest = (folder / "run" / "checkpoints" / "latest").read_text().strip()
+    newest = (folder / "run" / "checkpoints" / "latest").read_text(encoding="utf-8").strip()
     for path in sorted((folder / "run" / "checkpoints").glob("step-*")):
-        head, *rest = map(json.loads, (path / "ledger.jsonl").read_text().splitlines())
+        head, *rest = map(
+            json.loads, (path / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
+        )
         if path.name <= newest and head["settled"] == len(found):
             found += [(entry["sequence_number"], entry["group"]) for entry in rest]
     return found

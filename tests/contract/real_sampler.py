@@ -104,4 +104,4 @@ def _environment() -> dict[str, str]:
 
 
 def _tail(log: Path) -> str:
-    return log.read_text(errors="replace")[-4000:]
+    return log.read_text(errors="replace", encoding="utf-8")[-4000:]

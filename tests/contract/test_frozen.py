@@ -36,9 +36,9 @@ def copy(tmp_path: Path) -> Path:
 
 def edit(copy: Path, old: str, new: str) -> None:
     path = copy / "proto/toolwright/tool/v1/tool.proto"
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     assert text.count(old) == 1
-    path.write_text(text.replace(old, new))
+    path.write_text(text.replace(old, new), encoding="utf-8")
 
 
 def make(copy: Path, target: str) -> subprocess.CompletedProcess[str]:

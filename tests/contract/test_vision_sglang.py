@@ -79,7 +79,7 @@ async def test_an_engine_shows_it_images(url: str, model: Path, tmp_path: Path) 
     for name, size in {"a.png": (56, 56), "b.png": (112, 56)}.items():
         Image.new("RGB", size, "red").save(tmp_path / name)
     row: dict[str, Any] = {"prompt": "<image> or <image>?", "images": ["a.png", "b.png"]}
-    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     shown = base64.b64decode(picture(56, 112, "green").partition(",")[2])
 
     def look(request: pb.CallToolRequest) -> pb.CallResult:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.golden.adapters import ADAPTERS
 
-GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text())
+GOLDEN = json.loads((Path(__file__).parent / "golden.json").read_text(encoding="utf-8"))
 TOLERANCE = GOLDEN["meta"]["tolerance"]
 EXAMPLES = [
     pytest.param(element, case, id=f"{element}-{case['name']}")

@@ -208,7 +208,7 @@ def test_numbers_of_400_digits_end_no_reader(tmp_path: Path, file: str) -> None:
 
     run = recorded(tmp_path / "runs" / "bad").folder
     (run / file).parent.mkdir(exist_ok=True)
-    (run / file).write_text(json.dumps(LINES[file]) + "\n")
+    (run / file).write_text(json.dumps(LINES[file]) + "\n", encoding="utf-8")
     (shown,) = open_runs(find_runs([tmp_path / "runs"]), tmp_path)
     whole(shown)
     assert state(run).word == "unknown"

@@ -104,11 +104,15 @@ class Server:
     def wait_until_ready(self) -> None:
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
-            assert self.members(), f"the server ended at its start:\n{self.log.read_text()[-3000:]}"
+            assert self.members(), (
+                f"the server ended at its start:\n{self.log.read_text(encoding='utf-8')[-3000:]}"
+            )
             if self.ready():
                 return
             time.sleep(0.2)
-        raise AssertionError(f"not ready after {READY_S} s:\n{self.log.read_text()[-3000:]}")
+        raise AssertionError(
+            f"not ready after {READY_S} s:\n{self.log.read_text(encoding='utf-8')[-3000:]}"
+        )
 
 
 def running_after(seconds: float, processes: list[psutil.Process]) -> list[psutil.Process]:
@@ -426,10 +430,14 @@ def test_the_launcher_names_who_holds_its_port(models: list[Path]) -> None:
 
 
 def test_its_log_says_that_it_serves_and_warns_of_nothing(server: Server) -> None:
-    said = [line for line in server.log.read_text().splitlines() if line.startswith("serve.py: ")]
+    said = [
+        line
+        for line in server.log.read_text(encoding="utf-8").splitlines()
+        if line.startswith("serve.py: ")
+    ]
     assert said[0].startswith("serve.py: SGLang loads ")
     assert re.fullmatch(rf"serve.py: serving \S+ at {server.url} \(after \d+ s\)", said[-1])
-    others = server.log.read_text().replace("\r", "\n").splitlines()
+    others = server.log.read_text(encoding="utf-8").replace("\r", "\n").splitlines()
     noise = [
         line
         for line in others

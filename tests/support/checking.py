@@ -103,4 +103,8 @@ def check(address: str, *arguments: object, folder: Path) -> tuple[int, dict[str
         timeout=220,
     )
     shown = done.stdout + done.stderr
-    return done.returncode, json.loads(findings.read_text()) if findings.exists() else {}, shown
+    return (
+        done.returncode,
+        json.loads(findings.read_text(encoding="utf-8")) if findings.exists() else {},
+        shown,
+    )

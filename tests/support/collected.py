@@ -42,7 +42,7 @@ def kept(here: World) -> list[Trajectory]:
 
 
 def progress(here: World) -> list[dict[str, Any]]:
-    text = (here.folder / "kept.progress.jsonl").read_text()
+    text = (here.folder / "kept.progress.jsonl").read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()][1:]
 
 
@@ -93,7 +93,7 @@ class Varied:
         self._scripts: list[Script] = []
 
     def speak(self, here: World) -> None:
-        (here.folder / "criteria.py").write_text(CRITERIA)
+        (here.folder / "criteria.py").write_text(CRITERIA, encoding="utf-8")
         self._scripts = [by_turn(here.codec, replies) for replies, _ in VARIANTS]
         here.sampler._script = self
 
@@ -108,5 +108,7 @@ def variant(position: int, index: int) -> int:
 
 
 def keep(here: World, body: str) -> str:
-    (here.folder / "my_keep.py").write_text(f"def keep(trajectory):\n    {body}\n")
+    (here.folder / "my_keep.py").write_text(
+        f"def keep(trajectory):\n    {body}\n", encoding="utf-8"
+    )
     return "./my_keep.py:keep"

@@ -76,7 +76,7 @@ def learner_words() -> frozenset[str]:
     """Every text that stands in the learner's code: a field of learner.jsonl is one of them, or
     begins with one (`reward/NAME`)."""
     files = (DOCS.parent / "learner").rglob("*.py")
-    trees = (ast.parse(file.read_text()) for file in files)
+    trees = (ast.parse(file.read_text(encoding="utf-8")) for file in files)
     return frozenset(
         node.value
         for tree in trees

@@ -57,7 +57,7 @@ def evaluation(
         file = rows_file(path, name, VERSION)
         file.parent.mkdir(exist_ok=True)
         said = ({"settings": what.digest, **line} for line in lines)
-        file.write_text("".join(json.dumps(line) + "\n" for line in said))
+        file.write_text("".join(json.dumps(line) + "\n" for line in said), encoding="utf-8")
     return path
 
 
@@ -76,4 +76,6 @@ async def asked(
 def lines(folder: Path) -> list[dict[str, Any]]:
     """All rows' lines of a folder."""
     files = sorted((folder / "evaluations").glob("*.jsonl"))
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return [
+        json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()
+    ]

@@ -31,20 +31,24 @@ def lane(*suites: dict[str, Any], **fields: Any) -> dict[str, Any]:
 
 def lines(folder: Path, name: str = "evaluations") -> list[dict[str, Any]]:
     file = folder / f"{name}.jsonl"
-    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    return (
+        [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        if file.exists()
+        else []
+    )
 
 
 def rows(folder: Path, name: str = "heldout", step: int = 0) -> list[dict[str, Any]]:
     """Lines of one evaluation, by row."""
     (file,) = (folder / "evaluations").glob(f"{name}@*.{step}.jsonl")
-    found = [json.loads(line) for line in file.read_text().splitlines()]
+    found = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     return sorted(found, key=lambda row: int(row["index"]))
 
 
 def cut(file: Path, keep: int) -> None:
     """What a kill in the middle of line `keep` leaves."""
-    whole = file.read_text().splitlines(keepends=True)
-    file.write_text("".join(whole[:keep]) + whole[keep][:20])
+    whole = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    file.write_text("".join(whole[:keep]) + whole[keep][:20], encoding="utf-8")
 
 
 def lost() -> ServiceError:

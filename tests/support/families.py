@@ -141,8 +141,10 @@ def write_family(folder: Path, name: str, *, eos: str = "", template: str = "") 
     fast.chat_template = template or (TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8")
     fast.save_pretrained(str(folder))
     (folder / "config.json").write_text(
-        json.dumps({"model_type": family.model_type, "vocab_size": 320})
+        json.dumps({"model_type": family.model_type, "vocab_size": 320}), encoding="utf-8"
     )
     ends = [tokenizer.token_to_id(end) for end in family.ends]
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+    (folder / "generation_config.json").write_text(
+        json.dumps({"eos_token_id": ends}), encoding="utf-8"
+    )
     return folder

@@ -42,7 +42,7 @@ def write_recipe(folder: Path, **changes: Any) -> Path:
     (folder / "rows.jsonl").touch()
     (folder / "base").mkdir(exist_ok=True)
     file = folder / "recipe.toml"
-    file.write_text(to_toml(merged(TABLES, changes)))
+    file.write_text(to_toml(merged(TABLES, changes)), encoding="utf-8")
     return file
 
 

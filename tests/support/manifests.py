@@ -15,7 +15,7 @@ Manifest = dict[str, Any]
 
 def kustomization() -> Manifest:
     """Not an object of the cluster: what kustomize reads."""
-    found: Manifest = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
+    found: Manifest = yaml.safe_load((FOLDER / "kustomization.yaml").read_text(encoding="utf-8"))
     return found
 
 
@@ -32,4 +32,4 @@ def manifest(kind: str, name: str) -> Manifest:
 
 
 def _objects(file: Path) -> Iterator[Manifest]:
-    yield from yaml.safe_load_all(file.read_text())
+    yield from yaml.safe_load_all(file.read_text(encoding="utf-8"))

@@ -45,7 +45,7 @@ def write_file(file: Path, *tools: Tool, edges: Sequence[tuple[str, str, int]] =
     """A memory.json with these tools, as somebody else may have written it."""
     counts = {"calls": 0, "successes": 0, "seconds": 0.0}
     whole = {"format": FORMAT, "tools": [{**tool_to_json(one), **counts} for one in tools]}
-    file.write_text(json.dumps({**whole, "edges": edges}))
+    file.write_text(json.dumps({**whole, "edges": edges}), encoding="utf-8")
 
 
 def with_store(folder: Path, store: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def node_tool(log: Path) -> Iterator[str]:
     installed = subprocess.run(INSTALL, cwd=EXAMPLE, capture_output=True, text=True, timeout=180)
     assert installed.returncode == 0, installed.stderr
     assert not (EXAMPLE / "package-lock.json").exists()
-    with log.open("w") as errors:
+    with log.open("w", encoding="utf-8") as errors:
         process = subprocess.Popen(
             ["node", "server.js", "127.0.0.1:0"],
             cwd=EXAMPLE,
@@ -38,4 +38,4 @@ def node_tool(log: Path) -> Iterator[str]:
         process.terminate()
         code = process.wait(20)
     assert code == 0
-    assert log.read_text() == ""
+    assert log.read_text(encoding="utf-8") == ""

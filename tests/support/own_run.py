@@ -50,7 +50,7 @@ def write_policy(folder: Path) -> Path:
 def write_own_run(folder: Path, policy: Path, /, **changes: Any) -> Path:
     """The recipe's file, with `changes` of its tables; four steps of four trajectories."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "task.py").write_text(_ids(policy) + FILES)
+    (folder / "task.py").write_text(_ids(policy) + FILES, encoding="utf-8")
     tables: dict[str, Any] = {
         "run": {
             "name": "own",
@@ -79,7 +79,7 @@ def write_own_run(folder: Path, policy: Path, /, **changes: Any) -> Path:
         },
     }
     recipe = folder / "recipe.toml"
-    recipe.write_text(to_toml(merged(tables, changes)))
+    recipe.write_text(to_toml(merged(tables, changes)), encoding="utf-8")
     return recipe
 
 

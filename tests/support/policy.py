@@ -85,7 +85,7 @@ def write_policy(
         template=template,
     )
     values = {"model_type": "qwen3", "vocab_size": vocab_size or 320, **config}
-    (folder / "config.json").write_text(json.dumps(values))
+    (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
     return folder
 
 
@@ -104,5 +104,5 @@ def write_vision_policy(folder: Path, **config: Any) -> Path:
         "video_token_id": ids("<|video_pad|>"),
         **config,
     }
-    (folder / "config.json").write_text(json.dumps(values))
+    (folder / "config.json").write_text(json.dumps(values), encoding="utf-8")
     return folder

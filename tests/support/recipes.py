@@ -113,7 +113,7 @@ def write_recipe(folder: Path, tables: Mapping[str, Any]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (("task.py", TASK_FILE), ("my_reward.py", REWARD_FILE)):
         if not (folder / name).exists():
-            (folder / name).write_text(text)
+            (folder / name).write_text(text, encoding="utf-8")
     file = folder / "recipe.toml"
-    file.write_text(to_toml(tables))
+    file.write_text(to_toml(tables), encoding="utf-8")
     return file

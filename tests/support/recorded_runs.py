@@ -106,7 +106,7 @@ class Recorded:
         """Lines of an evaluation, added to those that are there."""
         file = self.folder / "evaluations" / f"{suite}@ab.{step}.jsonl"
         file.parent.mkdir(exist_ok=True)
-        with file.open("a") as opened:
+        with file.open("a", encoding="utf-8") as opened:
             for row in rows:
                 line = {"suite": suite, "version": f"ab.{step}", "task_id": "e", "reward": 1.0}
                 opened.write(json.dumps({**line, "stop_reason": "answered", **row}) + "\n")
@@ -118,7 +118,7 @@ class Recorded:
             "task_id": "e", "answers": ["42"], "stop_reason": "answered",
             "segments": [{"author": author, "text": text} for author, text in texts],
         }  # fmt: skip
-        with (self.folder / "samples.jsonl").open("a") as opened:
+        with (self.folder / "samples.jsonl").open("a", encoding="utf-8") as opened:
             opened.write(json.dumps(line) + "\n")
 
 

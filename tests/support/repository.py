@@ -52,24 +52,26 @@ pass_to_pass = ["tests.test_bill.TestShare.test_even", "tests.test_bill.TestShar
 def make_repository(folder: Path) -> tuple[str, str]:
     """In `folder`; the commits before and with the fix."""
     (folder / "tests").mkdir(parents=True)
-    (folder / "README").write_text("bill splits bills.\n")
+    (folder / "README").write_text("bill splits bills.\n", encoding="utf-8")
     (folder / "tests" / "__init__.py").touch()
-    (folder / "tests" / "test_bill.py").write_text(TESTS)
-    (folder / "bill.py").write_text(BUGGY.replace("cents", "euros"))
+    (folder / "tests" / "test_bill.py").write_text(TESTS, encoding="utf-8")
+    (folder / "bill.py").write_text(BUGGY.replace("cents", "euros"), encoding="utf-8")
     git(folder, "init", "-q")
     first = commit(folder, "Split bills")
-    (folder / "bill.py").write_text(BUGGY)
+    (folder / "bill.py").write_text(BUGGY, encoding="utf-8")
     buggy = commit(folder, "In cents")
     assert first != buggy
-    (folder / "bill.py").write_text(FIXED)
-    (folder / "tests" / "test_bill.py").write_text(HIDDEN_TESTS)
+    (folder / "bill.py").write_text(FIXED, encoding="utf-8")
+    (folder / "tests" / "test_bill.py").write_text(HIDDEN_TESTS, encoding="utf-8")
     return buggy, commit(folder, "Nobody pays less than all")
 
 
 def make_verification(folder: Path, seconds: float = 60.0) -> None:
     (folder / "files" / "tests").mkdir(parents=True)
-    (folder / "verification.toml").write_text(VERIFICATION.format(seconds=seconds))
-    (folder / "files" / "tests" / "test_bill.py").write_text(HIDDEN_TESTS)
+    (folder / "verification.toml").write_text(
+        VERIFICATION.format(seconds=seconds), encoding="utf-8"
+    )
+    (folder / "files" / "tests" / "test_bill.py").write_text(HIDDEN_TESTS, encoding="utf-8")
 
 
 def commit(folder: Path, message: str) -> str:

@@ -27,7 +27,7 @@ WORDS = {
 
 def lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
@@ -93,7 +93,7 @@ def resolved(folder: Path, *, seed: int = 1, rate: float = 1e-4, **run: Any) -> 
     }
     for name, table in tables.items():
         told = {"recipe": "/recipes/recipe.toml", "extends": [], "shared": shared, name: table}
-        (folder / f"{name}.resolved.json").write_text(json.dumps(told))
+        (folder / f"{name}.resolved.json").write_text(json.dumps(told), encoding="utf-8")
 
 
 def course(folder: Path, *, ended: int | None = 0) -> None:

@@ -64,7 +64,7 @@ def read_walkthrough(page: str) -> Walkthrough:
     comes twice: nothing on such a page goes untried."""
     files: dict[str, str] = {}
     commands: list[Typed] = []
-    for block in _BLOCK.finditer((DOCS / page).read_text()):
+    for block in _BLOCK.finditer((DOCS / page).read_text(encoding="utf-8")):
         name, text = block["file"], block["text"]
         if name:
             assert name not in files, f"{page} has {name} twice"
@@ -87,7 +87,7 @@ def do(walkthrough: Walkthrough, folder: Path) -> None:
         return _PORT.sub(lambda port: ports.setdefault(port[0], str(free_port())), text)
 
     for name, text in walkthrough.files.items():
-        (folder / name).write_text(here(text))
+        (folder / name).write_text(here(text), encoding="utf-8")
     with _shell(folder) as shell:
         for number, command in enumerate(walkthrough.commands):
             line, shown = here(command.line), here(command.shown)
@@ -97,7 +97,7 @@ def do(walkthrough: Walkthrough, folder: Path) -> None:
                 _until_fits(shown, output, line)
                 continue
             status = shell.type(f"{{ {line}\n}} </dev/null >{output} 2>&1", line)
-            said = output.read_text()
+            said = output.read_text(encoding="utf-8")
             assert fits(shown, said), f"$ {line}\n{said}\nis not as on the page:\n{shown}"
             following = walkthrough.commands[number + 1 : number + 2]
             told = following and following[0].line == "echo $?"
@@ -119,8 +119,8 @@ def _plain(text: str) -> str:
 
 def _until_fits(shown: str, output: Path, line: str) -> None:
     deadline = time.monotonic() + PATIENCE
-    while not (output.exists() and fits(shown, output.read_text())):
-        said = output.read_text() if output.exists() else ""
+    while not (output.exists() and fits(shown, output.read_text(encoding="utf-8"))):
+        said = output.read_text(encoding="utf-8") if output.exists() else ""
         assert time.monotonic() < deadline, f"$ {line}\n{said}\nis not as on the page:\n{shown}"
         blocks(0.05, "a command that goes on says what the page shows")
 

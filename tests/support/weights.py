@@ -13,7 +13,7 @@ def write_weights(folder: Path, sizes: dict[str, int] | None = None) -> Path:
     sizes: bytes of each tensor.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"}), encoding="utf-8")
     (folder / "model.safetensors").write_bytes(safetensors(sizes or {"w": 16}))
     return folder
 

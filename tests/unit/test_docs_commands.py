@@ -18,7 +18,9 @@ PAGES = [
     *sorted((ROOT / "recipes").glob("**/*.md")),
     *sorted((ROOT / "deploy").rglob("*.md")),
 ]
-TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+TARGETS = set(
+    re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+)
 PROMPT = r"(?:\$ |\.venv/bin/)(?=(?:bench|engine|learner|memory|tasks|toolsvc|toolwright) )"
 TYPED = re.compile(rf"\s*(?:[A-Z_]+=\S+ )*(?:{PROMPT}|(?=(?:toolwright|make) ))(.*)")
 """A line that is typed: after a prompt, with the checkout's path, or with a word of no output."""
@@ -27,7 +29,9 @@ OF_THE_CHECKOUT = re.compile(r"(recipes|deploy|examples|constraints)/[\w./-]+")
 
 def shown(page: Path) -> Iterator[list[str]]:
     """The words of each command line in the page's blocks."""
-    for language, block in re.findall(r"```(\w*)\n(.*?)```", page.read_text(), re.DOTALL):
+    for language, block in re.findall(
+        r"```(\w*)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL
+    ):
         if language not in ("", "bash", "sh", "console"):
             continue
         for line in block.replace("\\\n", " ").splitlines():

@@ -66,9 +66,9 @@ def test_a_policy_with_code_of_its_own_is_refused(
     from learner.model.architectures import read_config
 
     (tmp_path / "config.json").write_text(
-        '{"model_type": "evil", "auto_map": {"AutoConfig": "evil.Config"}}'
+        '{"model_type": "evil", "auto_map": {"AutoConfig": "evil.Config"}}', encoding="utf-8"
     )
-    (tmp_path / "evil.py").write_text("import os; os.mkdir(os.environ['PROOF'])")
+    (tmp_path / "evil.py").write_text("import os; os.mkdir(os.environ['PROOF'])", encoding="utf-8")
     monkeypatch.setenv("PROOF", str(tmp_path / "proof"))
     monkeypatch.setattr("builtins.input", lambda *_: "y")  # transformers asks on a terminal
     with pytest.raises(ValueError, match="contains custom code"):

@@ -26,13 +26,13 @@ SOUND = "def test_sound():\n    pass\n"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(run, "HOME", tmp_path)
     monkeypatch.setattr(run, "FAILED", tmp_path / ".pytest_cache/v/cache/lastfailed")
-    (tmp_path / "pytest.ini").write_text("[pytest]\n")
-    (tmp_path / "test_sound.py").write_text(SOUND)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    (tmp_path / "test_sound.py").write_text(SOUND, encoding="utf-8")
     return tmp_path
 
 
 def test_what_passes_at_the_second_look_is_named(home: Path) -> None:
-    (home / "test_it.py").write_text(UNLUCKY.format(names=["a b", "c]["]))
+    (home / "test_it.py").write_text(UNLUCKY.format(names=["a b", "c]["]), encoding="utf-8")
     assert run.twice("-n", "2") == (
         0,
         ["test_it.py::test_unlucky[a b]", "test_it.py::test_unlucky[c][]"],
@@ -41,15 +41,17 @@ def test_what_passes_at_the_second_look_is_named(home: Path) -> None:
 
 
 def test_what_fails_twice_fails_the_run(home: Path) -> None:
-    (home / "test_it.py").write_text(UNLUCKY.format(names=["a"]) + BROKEN)
+    (home / "test_it.py").write_text(UNLUCKY.format(names=["a"]) + BROKEN, encoding="utf-8")
     assert run.twice() == (1, [])
 
 
 def test_many_failures_have_no_second_look(home: Path) -> None:
-    (home / "test_it.py").write_text(UNLUCKY.format(names=[str(n) for n in range(run.FEW + 1)]))
+    (home / "test_it.py").write_text(
+        UNLUCKY.format(names=[str(n) for n in range(run.FEW + 1)]), encoding="utf-8"
+    )
     assert run.twice() == (1, [])
 
 
 def test_a_file_that_cannot_be_read_fails_the_run(home: Path) -> None:
-    (home / "test_it.py").write_text("import nothing_of_this_name\n")
+    (home / "test_it.py").write_text("import nothing_of_this_name\n", encoding="utf-8")
     assert run.twice()[0] != 0

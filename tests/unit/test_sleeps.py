@@ -54,7 +54,7 @@ def test_no_test_sleeps_without_a_reason() -> None:
     found = [
         f"{file.relative_to(TESTS)}:{line}"
         for file in sorted(TESTS.rglob("test_*.py"))
-        for line in sleeping_tests(file.read_text())
+        for line in sleeping_tests(file.read_text(encoding="utf-8"))
     ]
     assert found == [], "use until, holds_for, passes or blocks of tests/support/waiting.py"
 

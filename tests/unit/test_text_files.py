@@ -16,7 +16,7 @@ pytestmark = pytest.mark.quick
 ROOT = Path(__file__).parents[2]
 FOLDERS = (
     "bench", "console", "deploy", "docs", "engine", "examples", "learner", "memory", "proto",
-    "recipes", "tasks", "toolsvc",
+    "recipes", "tasks", "tests", "toolsvc",
 )  # fmt: skip
 
 

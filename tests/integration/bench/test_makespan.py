@@ -31,8 +31,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "6 trajectories" in done.stderr, "progress is told"
-    assert "<path" in (folder / "rows.html").read_text()
-    report: dict[str, Any] = json.loads((folder / "rows.json").read_text())
+    assert "<path" in (folder / "rows.html").read_text(encoding="utf-8")
+    report: dict[str, Any] = json.loads((folder / "rows.json").read_text(encoding="utf-8"))
     return report
 
 

@@ -68,7 +68,7 @@ def told(file: Path, policy: Path) -> dict[str, Any]:
     asked = ["retokenisation", str(file), "--policy", str(policy), "--gradients"]
     done = CliRunner().invoke(app, [*asked, "--json", str(out)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    found: dict[str, Any] = json.loads(out.read_text())
+    found: dict[str, Any] = json.loads(out.read_text(encoding="utf-8"))
     return found
 
 

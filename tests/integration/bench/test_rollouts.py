@@ -25,10 +25,10 @@ def test_both_loops_play_the_same_work(tmp_path: Path) -> None:
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    (row,) = json.loads(out.read_text())["rows"]
+    (row,) = json.loads(out.read_text(encoding="utf-8"))["rows"]
     assert row["calls"] > 3
     for way in (row["synchronous"], row["asynchronous"]):
         assert way["wrong_tokens"] == way["not_completed"] == 0
         assert way["to_allowed"] >= 1
     assert row["synchronous"]["allowed_s"] > row["asynchronous"]["allowed_s"]
-    assert page.read_text().count("<svg") == 2
+    assert page.read_text(encoding="utf-8").count("<svg") == 2

@@ -36,8 +36,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\nstateful ") == 6
-    assert "<h2>stateful, open 40/s</h2>" in (folder / "report.html").read_text()
-    found: dict[str, Any] = json.loads((folder / "report.json").read_text())
+    assert "<h2>stateful, open 40/s</h2>" in (folder / "report.html").read_text(encoding="utf-8")
+    found: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     return found
 
 
@@ -97,7 +97,7 @@ def target(tmp_path: Path) -> Iterator[str]:
     with subprocess.Popen(
         [sys.executable, "-c", "from toolsvc.cli import main; main()", "serve",
          "bench/dispatch/noop.py", "--listen", "127.0.0.1:0"],
-        stdout=subprocess.PIPE, stderr=(tmp_path / "log").open("w"), text=True,
+        stdout=subprocess.PIPE, stderr=(tmp_path / "log").open("w", encoding='utf-8'), text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None
         yield process.stdout.readline().split(" on ")[1].strip()
@@ -108,7 +108,7 @@ def test_a_service_that_runs_already_is_measured_and_compared(target: str, tmp_p
     options = ("--workload", "noop", "--concurrency", "2,4", "--mode", "burst", "--target", target)
     first = bench(*options, "--json", str(tmp_path / "old.json"))
     assert first.returncode == 0, first.stderr
-    row = json.loads((tmp_path / "old.json").read_text())["rows"][0]
+    row = json.loads((tmp_path / "old.json").read_text(encoding="utf-8"))["rows"][0]
     # Its processes were found by its port.
     assert row["cpu_ms_per_call"] > row["client_cpu_ms_per_call"]
     assert row["rss_mib"] > 0

@@ -17,7 +17,7 @@ def test_the_pages_are_measured_over_every_row(tmp_path: Path) -> None:
     file = tmp_path / "view.json"
     done = CliRunner().invoke(app, ["view", "--trajectories", "64", "--json", str(file)])
     assert done.exit_code == 0, done.output
-    figures = json.loads(file.read_text())
+    figures = json.loads(file.read_text(encoding="utf-8"))
     assert figures["rows"] == 64
     found = {one["name"]: one["found"] for one in figures["questions"]}
     assert found["first page"] == found["a word of every row"] == 64
@@ -32,6 +32,6 @@ def test_a_growing_run_is_looked_at_in_a_browser(tmp_path: Path) -> None:
     file = tmp_path / "view.json"
     done = CliRunner().invoke(app, ["view", "--watch", "2", "--json", str(file)])
     assert done.exit_code == 0, done.output
-    first, *_, last = json.loads(file.read_text())["samples"]
+    first, *_, last = json.loads(file.read_text(encoding="utf-8"))["samples"]
     assert last["rows"] > first["rows"]
     assert min(*last["heaps_mib"], last["server_mib"]) > 0

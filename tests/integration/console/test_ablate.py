@@ -27,7 +27,7 @@ def recipe_of(folder: Path, policy: Path) -> Path:
     """With a warm-up of one step."""
     answer = {"role": "assistant", "content": "<answer>123</answer>"}
     row = {"messages": [{"role": "user", "content": "1?"}, answer]}
-    (folder / "rows.jsonl").write_text(f"{json.dumps(row)}\n" * 2)
+    (folder / "rows.jsonl").write_text(f"{json.dumps(row)}\n" * 2, encoding="utf-8")
     suite: dict[str, Any] = {"source": "task.py:questions", "n": 4, "when": "ends"}
     rows = "run/rows.trajectories"
     return write_own_run(
@@ -64,7 +64,10 @@ def test_a_ladder_is_stopped_gone_on_with_and_tells_of_a_run_that_failed(
         process.send_signal(signal.SIGINT)
         code, output = ended(process)
     assert code == 130, output
-    assert json.loads((home / "ablate.json").read_text())["rows"][0]["runs"][0]["word"] == "done"
+    assert (
+        json.loads((home / "ablate.json").read_text(encoding="utf-8"))["rows"][0]["runs"][0]["word"]
+        == "done"
+    )
     assert (base / "warm/config.json").is_file() and not (slow / "warm").exists()
     made = {process.name for process in read_course(slow).processes}
     assert made >= {"learner", "engine"} and not made & {"sft", "render"}
@@ -80,7 +83,10 @@ def test_a_ladder_is_stopped_gone_on_with_and_tells_of_a_run_that_failed(
     lines = output.splitlines()
     assert lines[-1] == str(home / "ablate.json")
     assert any(line.startswith("  less base") and "one seed" in line for line in lines)
-    rows = {row["name"]: row for row in json.loads((home / "ablate.json").read_text())["rows"]}
+    rows = {
+        row["name"]: row
+        for row in json.loads((home / "ablate.json").read_text(encoding="utf-8"))["rows"]
+    }
     assert rows["slow"]["shares_policy"] and not rows["broken"]["shares_policy"]
     assert [rows[name]["runs"][0]["word"] for name in ("base", "slow", "imitation", "broken")] == [
         *("done", "done", "done", "failed")
@@ -89,7 +95,7 @@ def test_a_ladder_is_stopped_gone_on_with_and_tells_of_a_run_that_failed(
     assert alone["shares_policy"] and set(alone["runs"][0]["values"]) == {"heldout"}
     assert steps(home / "imitation/seed-1") == 0
     assert set(rows["slow"]["runs"][0]["values"]) >= {"heldout", "reward", "area"}
-    assert "less base" in (home / "ablate.html").read_text()
+    assert "less base" in (home / "ablate.html").read_text(encoding="utf-8")
 
 
 def test_what_the_engine_refuses_is_said_before_anything_is_run(

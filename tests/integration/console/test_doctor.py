@@ -109,7 +109,7 @@ def doctor(*words: str) -> subprocess.CompletedProcess[str]:
 
 def write(folder: Path, engine: str, sampler: str, tools: str) -> Path:
     """A recipe without a policy, at these addresses."""
-    (folder / "q.jsonl").write_text('{"prompt": "1?", "answer": "1"}\n')
+    (folder / "q.jsonl").write_text('{"prompt": "1?", "answer": "1"}\n', encoding="utf-8")
     tables = {
         "run": {
             **{"name": "r", "folder": "run", "steps": 1, "groups_per_step": 1, "group_size": 2},
@@ -121,7 +121,7 @@ def write(folder: Path, engine: str, sampler: str, tools: str) -> Path:
         "tools": {"shop": {"service": tools}},
     }
     file = folder / "recipe.toml"
-    file.write_text(to_toml(tables))
+    file.write_text(to_toml(tables), encoding="utf-8")
     return file
 
 

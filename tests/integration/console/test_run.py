@@ -104,7 +104,7 @@ def stage(run: Path) -> str:
 
 def steps(run: Path) -> int:
     file = run / "learner.jsonl"
-    return len(file.read_text().splitlines()) if file.exists() else 0
+    return len(file.read_text(encoding="utf-8").splitlines()) if file.exists() else 0
 
 
 def wait(process: subprocess.Popen[str], condition: Any, what: str) -> None:
@@ -172,7 +172,7 @@ def _goes_on_though_the_engine_is_killed(recipe: Path, made: int) -> None:
     assert (run / "report.html").is_file()
     assert (run / "final/config.json").is_file()
     # Each step was taken once, by whichever start.
-    numbers = [json.loads(line)["step"] for line in (run / "learner.jsonl").open()]
+    numbers = [json.loads(line)["step"] for line in (run / "learner.jsonl").open(encoding="utf-8")]
     assert numbers == list(range(1, made + 4))
     assert process_of(run, "engine").pid != engine.pid
     assert course_of(run).peak_memory > 100 << 20
@@ -204,7 +204,8 @@ def test_a_killed_console_leaves_nothing_and_what_it_was_making_is_made_again(
         "made = pathlib.Path(sys.argv[1])\n"
         "assert not made.exists()\n"
         "made.write_text('half')\n"
-        "time.sleep(1000)\n"
+        "time.sleep(1000)\n",
+        encoding="utf-8",
     )
     prepare = [{"name": "numbers", "run": ["python", "make.py", "{makes}"], "makes": "run/n.txt"}]
     recipe = write_own_run(tmp_path, policy, console={"prepare": prepare})
@@ -213,10 +214,12 @@ def test_a_killed_console_leaves_nothing_and_what_it_was_making_is_made_again(
         wait(first, made.exists, "half a file")
         first.kill()
     assert said("status", str(run))[0] == 1
-    (tmp_path / "make.py").write_text("import pathlib, sys\npathlib.Path(sys.argv[1]).touch()\n")
+    (tmp_path / "make.py").write_text(
+        "import pathlib, sys\npathlib.Path(sys.argv[1]).touch()\n", encoding="utf-8"
+    )
     with started("run", str(recipe)) as second:
         wait(second, lambda: stage(run) == "learn", "the learner")
-        assert (tmp_path / "run/n.txt.unfinished").read_text() == "half"
+        assert (tmp_path / "run/n.txt.unfinished").read_text(encoding="utf-8") == "half"
         code, output = said("stop", str(run), "--now")
         assert code == 0, output
         code, output = ended(second)
@@ -228,7 +231,8 @@ def test_a_killed_console_leaves_nothing_and_what_it_was_making_is_made_again(
 
 def test_a_run_whose_folder_is_removed_ends_with_one_sentence(tmp_path: Path, policy: Path) -> None:
     (tmp_path / "make.py").write_text(
-        "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\ntime.sleep(1000)\n"
+        "import pathlib, sys, time\npathlib.Path(sys.argv[1]).touch()\ntime.sleep(1000)\n",
+        encoding="utf-8",
     )
     prepare = [{"name": "numbers", "run": ["python", "make.py", "{makes}"], "makes": "run/n.txt"}]
     recipe = write_own_run(tmp_path, policy, console={"prepare": prepare})

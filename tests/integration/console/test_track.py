@@ -103,12 +103,14 @@ def test_a_second_start_adds_what_is_new_and_a_step_trained_again_replaces_the_o
 def test_what_was_written_and_not_yet_kept_is_not_drawn_twice(run: Path) -> None:
     _look(run, "tensorboard")
     kept = run / "console/track/tensorboard.json"
-    told = json.loads(kept.read_text())
+    told = json.loads(kept.read_text(encoding="utf-8"))
     first = (run / "learner.jsonl").read_bytes().index(b"\n") + 1
-    kept.write_text(json.dumps({**told, "places": {**told["places"], "learner": first}}))
+    kept.write_text(
+        json.dumps({**told, "places": {**told["places"], "learner": first}}), encoding="utf-8"
+    )
     _look(run, "tensorboard")
     assert _board(run)["learner", "reward"] == [(1, 0.1), (2, 0.2), (3, 0.3), (4, 0.4)]
-    kept.write_text("{torn")
+    kept.write_text("{torn", encoding="utf-8")
     _look(run, "tensorboard")
     assert _board(run)["learner", "reward"] == [(1, 0.1), (2, 0.2), (3, 0.3), (4, 0.4)]
 
@@ -146,7 +148,7 @@ async def test_a_tracker_that_is_away_is_said_once_and_the_others_go_on(
     assert len(said) == 1
     assert said[0].startswith("track: mlflow: MlflowException: ")
     assert "The run goes on" in said[0]
-    assert said[0] in log.read_text()
+    assert said[0] in log.read_text(encoding="utf-8")
 
 
 def test_a_second_tracker_of_the_same_run_is_refused(run: Path) -> None:
@@ -293,7 +295,7 @@ def _evaluation(step: int, reward: float) -> dict[str, Any]:
 
 
 def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    with path.open("a") as file:
+    with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 

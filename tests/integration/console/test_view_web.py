@@ -48,7 +48,9 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     good.journal([hostile, replace(other, task=replace(other.task, data_source="plain"))])
     learner = {"advantage": Advantage(), "credit": Credit(turns="position"), "kl": Kl()}
     tables = {name: table.model_dump(mode="json") for name, table in learner.items()}
-    (good.folder / "learner.resolved.json").write_text(json.dumps({"learner": tables}))
+    (good.folder / "learner.resolved.json").write_text(
+        json.dumps({"learner": tables}), encoding="utf-8"
+    )
     good.journal(*([good.trajectory(f"g{n}-0", wrote=f"number {n}")] for n in range(1, MANY)))
     Recorded(home / "empty")
     broken = Recorded(home / "broken")

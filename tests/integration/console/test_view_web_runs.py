@@ -51,7 +51,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
         hostile / "evaluations.jsonl",
         (written.evaluation(HOSTILE, at, 1e300, parts={"__proto__": at}) for at in (0, 8)),
     )
-    with (hostile / "learner.jsonl").open("a") as file:
+    with (hostile / "learner.jsonl").open("a", encoding="utf-8") as file:
         file.write('{"step": 9, "rew')
     (home / "empty").mkdir()
     (home / "empty/engine.jsonl").touch()
@@ -204,7 +204,7 @@ async def test_an_empty_run_says_so_and_a_growing_one_is_followed(
         await reward.locator(".drawing").focus()
 
         def grow() -> None:
-            with shown.grows.open("a") as file:
+            with shown.grows.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(written.step(2, reward=0.75)) + "\n")
 
         await asyncio.to_thread(grow)

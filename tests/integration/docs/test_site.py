@@ -28,7 +28,7 @@ def built(folder: Path, docs: Path = ROOT / "docs", **changes: object) -> Path:
 
 def test_the_site_is_whole_and_fetches_nothing(tmp_path: Path) -> None:
     site = built(tmp_path)
-    pages = [path.read_text() for path in site.rglob("*.html")]
+    pages = [path.read_text(encoding="utf-8") for path in site.rglob("*.html")]
     assert (site / "repository/recipes/starter/index.html").exists()
     assert (site / "repository/proto/toolwright/tool/v1/tool.proto.html").exists()
     fetched = r'<(?:script|img|iframe)[^>]+src="https?:|<link(?![^>]+canonical)[^>]+href="https?:'
@@ -49,8 +49,8 @@ def test_the_site_is_whole_and_fetches_nothing(tmp_path: Path) -> None:
 def test_what_leads_nowhere_is_refused(tmp_path: Path, text: str, nav: list[str]) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
-    (docs / "index.md").write_text(f"# Index\n\n{text}\n")
-    (docs / "other.md").write_text("# Other\n")
+    (docs / "index.md").write_text(f"# Index\n\n{text}\n", encoding="utf-8")
+    (docs / "other.md").write_text("# Other\n", encoding="utf-8")
     with pytest.raises(Abort):
         built(tmp_path, docs, nav=nav, plugins=[], hooks=[], theme={"name": "mkdocs"})
 
@@ -58,9 +58,9 @@ def test_what_leads_nowhere_is_refused(tmp_path: Path, text: str, nav: list[str]
 def test_a_small_site_without_faults_is_built(tmp_path: Path) -> None:
     docs = tmp_path / "docs"
     docs.mkdir()
-    (docs / "index.md").write_text("# Index\n\n[page](other.md#part)\n")
-    (docs / "other.md").write_text("# Other\n\n## Part\n")
+    (docs / "index.md").write_text("# Index\n\n[page](other.md#part)\n", encoding="utf-8")
+    (docs / "other.md").write_text("# Other\n\n## Part\n", encoding="utf-8")
     site = built(
         tmp_path, docs, nav=["index.md", "other.md"], plugins=[], hooks=[], theme={"name": "mkdocs"}
     )
-    assert 'href="other.html#part"' in (site / "index.html").read_text()
+    assert 'href="other.html#part"' in (site / "index.html").read_text(encoding="utf-8")

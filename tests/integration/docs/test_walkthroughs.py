@@ -24,7 +24,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_run_from_nothing(trained: Path) -> None:
     assert (trained / "run/final/config.json").is_file()
-    assert json.loads((trained / "run/summary.json").read_text())
+    assert json.loads((trained / "run/summary.json").read_text(encoding="utf-8"))
 
 
 def test_two_evaluations_compared(trained: Path) -> None:

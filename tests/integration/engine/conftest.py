@@ -132,7 +132,7 @@ def image_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]
     running = start_service(log, "image")
     yield running
     running.process.terminate()
-    assert running.process.wait(30) == 0, log.read_text()
+    assert running.process.wait(30) == 0, log.read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -140,5 +140,5 @@ def rows(tmp_path: Path, noise: bytes) -> dict[str, Any]:
     """A task table of one question about the picture."""
     (tmp_path / "noise.png").write_bytes(noise)
     row = {"id": "q", "prompt": "Look: <image>\nwhat is 0+1?", "images": ["noise.png"]}
-    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     return {"source": "rows.jsonl", "limits": LIMITS}

@@ -153,7 +153,7 @@ async def test_a_greedy_run_on_a_cassette_is_the_recorded_one_token_for_token(
 ) -> None:
     """An observation is what the policy says its next words after, so one wrong token would show
     in all that follow."""
-    (tmp_path / "oracle.py").write_text(ORACLE)
+    (tmp_path / "oracle.py").write_text(ORACLE, encoding="utf-8")
     here = await world(**ONE_IN_FLIGHT, policy=model)
     here.tables["sampler"] = {"endpoints": [sglang], "temperature": 0.0}
     here.tables["task"]["protocol_options"] = {"observation": "{text}"}
@@ -179,7 +179,7 @@ async def test_tools_that_sglang_plays(
 ) -> None:
     """Told the schema, it keeps to it. Not told, a model that writes nonsense is asked again and
     then is a failure that the policy reads; nothing else breaks."""
-    (tmp_path / "tools.json").write_text(json.dumps([SKY]))
+    (tmp_path / "tools.json").write_text(json.dumps([SKY]), encoding="utf-8")
     here = await world(**ONE_IN_FLIGHT)
     oslo, bergen = call("sky", town="Oslo"), call("sky", town="Bergen")
     here.sampler._script = by_turn(here.codec, [oslo, call("sky", twon="x"), oslo, bergen, ANSWER])

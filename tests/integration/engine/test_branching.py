@@ -121,7 +121,9 @@ async def test_a_trajectory_parts_where_it_grew_uncertain_with_its_session(
     """With the real python service: a branch that had another session would count otherwise."""
     here = await world(run=RUN, task={"branching": BRANCHING}, engine={"history": "all"})
     here.tables["tools"] = {"python": {"serve": ["python", *SMALL], "run_limit_s": 30.0}}
-    (here.folder / "my_reward.py").write_text("def score(t):\n    return float(t.index)\n")
+    (here.folder / "my_reward.py").write_text(
+        "def score(t):\n    return float(t.index)\n", encoding="utf-8"
+    )
     counting(here)
     ((first, *others),) = await rolled_out(here)
 
@@ -242,7 +244,9 @@ async def test_a_branch_outlives_the_attempt_that_it_parted_from(world: MakeWorl
         task={"branching": BRANCHING},
         engine={"history": "all"},
     )
-    (here.folder / "my_reward.py").write_text("def score(t):\n    return float(t.index)\n")
+    (here.folder / "my_reward.py").write_text(
+        "def score(t):\n    return float(t.index)\n", encoding="utf-8"
+    )
     counting(here)
     ((first, branch),) = await rolled_out(here)
     assert (first.attempt, branch.attempt) == (1, 0)

@@ -216,7 +216,8 @@ def test_a_fault_of_our_own_is_no_sentence(run: Command) -> None:
     (run.folder / "odd.py").write_text(
         "from engine.protocols.tagged import Tagged\n"
         "class Odd(Tagged):\n"
-        "    def stops(self, tools, codec): return 1 / 0\n"
+        "    def stops(self, tools, codec): return 1 / 0\n",
+        encoding="utf-8",
     )
     result = run("serve", task={"protocol": "./odd.py:Odd"})
     assert isinstance(result.exception, BaseExceptionGroup)
@@ -237,16 +238,16 @@ def test_a_start_that_is_refused_leaves_what_the_run_was_made_with(run: Command)
 
     resolved = run.folder / "run" / "engine.resolved.json"
     journal = Journal(run.folder / "run" / "journal.sqlite")
-    resolved.write_text("of the run that is served")
+    resolved.write_text("of the run that is served", encoding="utf-8")
     assert "in use" in sentence(run("serve", engine={"drain_s": 1.0}))
-    assert resolved.read_text() == "of the run that is served"
+    assert resolved.read_text(encoding="utf-8") == "of the run that is served"
     asyncio.run(journal.close())
 
 
 def test_check_names_the_first_rows_that_are_no_tasks(run: Command) -> None:
     rows = ["nonsense", *['{"answer": 1}'] * 9, '{"prompt": "what is 0+1?"}']
     file = run.folder / "some.jsonl"
-    file.write_text("\n".join(rows))
+    file.write_text("\n".join(rows), encoding="utf-8")
     said = run("check", task={"source": "some.jsonl"}).stdout
     assert "warning: task source: 10 of 11 rows are no tasks" in said
     assert f"  {file}:1: not JSON" in said
@@ -369,7 +370,9 @@ def test_check_says_what_is_in_force_and_what_nobody_reads(run: Command) -> None
 
 
 def test_a_reward_that_cannot_be_called_as_it_will_be(run: Command) -> None:
-    (run.folder / "two.py").write_text("def score(answer, truth):\n    return 0.0\n")
+    (run.folder / "two.py").write_text(
+        "def score(answer, truth):\n    return 0.0\n", encoding="utf-8"
+    )
     line = sentence(run("check", task={"reward": "./two.py:score"}))
     assert "'./two.py:score' takes (answer, truth), and is called with a trajectory alone" in line
 
@@ -396,7 +399,7 @@ CONVERSATION = {
 
 def test_render(run: Command) -> None:
     file = run.folder / "c.jsonl"
-    file.write_text(json.dumps(CONVERSATION) + "\n")
+    file.write_text(json.dumps(CONVERSATION) + "\n", encoding="utf-8")
     table = {"conversations": "c.jsonl", "output": "out/d.trajectories"}
     result = run("render", render=table)
     assert result.exit_code == 0, result.output
@@ -404,7 +407,7 @@ def test_render(run: Command) -> None:
     assert result.stdout.strip() == f"1 trajectories: {out}"
     assert len(list(read_trajectories(out))) == 1
 
-    file.write_text("{}\n")
+    file.write_text("{}\n", encoding="utf-8")
     assert "c.jsonl:1: a line is" in sentence(run("render", render=table))
     file.unlink()
     assert re.search(
@@ -416,7 +419,7 @@ def test_render(run: Command) -> None:
 def test_render_can_show_the_tools(run: Command, tmp_path: Path, services: Services) -> None:
     """Where prompts show tools, demonstrations have to show the same ones: the services know."""
     policy = write_policy(tmp_path / "qwen", template=QWEN_TEMPLATE)
-    (run.folder / "c.jsonl").write_text(json.dumps(CONVERSATION) + "\n")
+    (run.folder / "c.jsonl").write_text(json.dumps(CONVERSATION) + "\n", encoding="utf-8")
     table = {"conversations": "c.jsonl", "output": "d.trajectories"}
     task = {"protocol": "engine.protocols.chat:Chat"}
     codec = HuggingFaceCodec(policy)
@@ -470,7 +473,8 @@ def test_sample_that_a_signal_stopped_says_so_by_its_exit_code(run: Command) -> 
         "import asyncio, os, signal\n"
         "async def score(trajectory):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
-        "    await asyncio.sleep(60)\n"
+        "    await asyncio.sleep(60)\n",
+        encoding="utf-8",
     )
     output = run.folder / "kept"
     options = ("--output", str(output), "--n", "1")

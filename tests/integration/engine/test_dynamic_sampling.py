@@ -38,7 +38,8 @@ def reward_file(folder: Path, varies: str) -> None:
     (folder / "my_reward.py").write_text(
         "def score(trajectory):\n"
         "    task = trajectory.task\n"
-        f"    return float(trajectory.index % 2) if {varies} else 1.0\n"
+        f"    return float(trajectory.index % 2) if {varies} else 1.0\n",
+        encoding="utf-8",
     )
 
 

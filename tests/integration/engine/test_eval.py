@@ -37,7 +37,9 @@ def questions(folder: Path, name: str, n: int, *sources: str) -> dict[str, Any]:
         | ({"data_source": sources[number % len(sources)]} if sources else {})
         for number in range(n)
     ]
-    (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / f"{name}.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
     return suite(name, n, source=f"{name}.jsonl")
 
 
@@ -76,8 +78,8 @@ async def test_two_sets_through_a_real_tool_service(world: MakeWorld, tmp_path: 
     assert (nq["calls"], nq["stops"]) == (1.0, {"answered": 2})
     assert nq["input_tokens"] > 40 and nq["output_tokens"] > 10 and nq["cost"] > 0
     folder = here.folder / "eval"
-    assert json.loads((folder / "results.json").read_text()) == found
-    page = (folder / "page.html").read_text()
+    assert json.loads((folder / "results.json").read_text(encoding="utf-8")) == found
+    page = (folder / "page.html").read_text(encoding="utf-8")
     assert "right, right0" in page and "popqa" in page
     assert sorted(row["task_id"] for row in lines(folder)) == sorted(
         [f"right{n}" for n in range(4)] + [f"wrong{n}" for n in range(3)]
@@ -154,7 +156,8 @@ async def test_a_row_that_is_scored_slowly_is_not_run_again_meanwhile(
         "import asyncio\n"
         "async def score(trajectory):\n"
         "    await asyncio.sleep(0.3)\n"
-        "    return 1.0\n"
+        "    return 1.0\n",
+        encoding="utf-8",
     )
     found = await asked(here, changes={"task": {"reward": "./slow.py:score"}})
     assert found["sets"][0]["score"] == 1.0
@@ -188,7 +191,8 @@ async def test_a_protocol_that_does_not_fit_ends_it_before_the_first_question(
         "from engine.protocols.tagged import Tagged\n"
         "class Broken(Tagged):\n"
         "    def prompt(self, task, tools, codec):\n"
-        "        raise ValueError('no such template')\n"
+        "        raise ValueError('no such template')\n",
+        encoding="utf-8",
     )
     with pytest.raises(StartupError, match=r"does not fit policy\.model: no such template"):
         await asked(here, changes={"task": {"protocol": "./broken.py:Broken"}})

@@ -204,7 +204,8 @@ async def test_a_tasks_own_sampling_is_honoured(world: MakeWorld) -> None:
     (here.folder / "own.py").write_text(
         "from toolwright.types import SamplingParams, Task\n"
         "def tasks(seed):\n"
-        "    yield Task(id='a', prompt='what?', sampling=SamplingParams(top_k=3))\n"
+        "    yield Task(id='a', prompt='what?', sampling=SamplingParams(top_k=3))\n",
+        encoding="utf-8",
     )
     async with here.engine() as run:
         await evaluated(run, 1)
@@ -225,7 +226,8 @@ async def test_rewards_are_scored_side_by_side_and_bounded(world: MakeWorld) -> 
         "    most = max(most, now)\n"
         "    await asyncio.sleep(0.05)\n"
         "    now -= 1\n"
-        "    return most\n"
+        "    return most\n",
+        encoding="utf-8",
     )
     async with here.engine() as run:
         await evaluated(run, 1)
@@ -239,7 +241,8 @@ async def test_a_publish_does_not_wait_for_rewards(world: MakeWorld) -> None:
         "async def score(trajectory):\n"
         "    while not pathlib.Path(__file__).with_name('go').exists():\n"
         "        await asyncio.sleep(0.01)\n"
-        "    return 1.0\n"
+        "    return 1.0\n",
+        encoding="utf-8",
     )
     async with here.engine() as run:
         version = await run.learner.version()
@@ -281,7 +284,8 @@ async def test_what_is_held_does_not_grow_with_the_suite(world: MakeWorld) -> No
         "    if trajectory.index < 58:\n"
         "        return 0\n"
         "    gc.collect()\n"
-        "    return sum(type(one) is AttemptLog for one in gc.get_objects())\n"
+        "    return sum(type(one) is AttemptLog for one in gc.get_objects())\n",
+        encoding="utf-8",
     )
     async with here.engine() as run:
         await evaluated(run, 1)

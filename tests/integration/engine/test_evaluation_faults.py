@@ -28,7 +28,8 @@ async def test_a_failed_evaluation_ends_the_engine(world: MakeWorld) -> None:
         "class Broken(Tagged):\n"
         "    def prompt(self, task, tools, codec):\n"
         "        if tools and task.purpose.name == 'EVAL': raise KeyError('broken')\n"
-        "        return super().prompt(task, tools, codec)\n"
+        "        return super().prompt(task, tools, codec)\n",
+        encoding="utf-8",
     )
     engine = here.engine(task={"protocol": "./broken.py:Broken"})
     with pytest.raises(BaseExceptionGroup) as caught:
@@ -130,7 +131,9 @@ async def test_an_evaluation_without_a_measured_row_is_not_recorded(
     """The engine's next start at this version tries again."""
     monkeypatch.setattr(suites, "SCORE_PAUSES", (0.01,))
     here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=2)))
-    (here.folder / "my_reward.py").write_text("def score(trajectory): raise OSError('away')\n")
+    (here.folder / "my_reward.py").write_text(
+        "def score(trajectory): raise OSError('away')\n", encoding="utf-8"
+    )
     async with here.engine() as run:
         await until(
             lambda: run.engine.status.message().final_evaluation_done, "the evaluation's end"
@@ -150,7 +153,8 @@ async def test_a_reward_that_failed_once_is_asked_again(
         "    if trajectory.id not in seen:\n"
         "        seen.add(trajectory.id)\n"
         "        raise OSError('away')\n"
-        "    return 0.5\n"
+        "    return 0.5\n",
+        encoding="utf-8",
     )
     async with here.engine() as run:
         await evaluated(run, 1)
@@ -161,7 +165,8 @@ async def test_a_reward_that_failed_once_is_asked_again(
 async def test_bad_rows_of_a_suite_are_counted_and_keep_their_places(world: MakeWorld) -> None:
     here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=4, source="some.jsonl")))
     (here.folder / "some.jsonl").write_text(
-        '{"id": "a", "prompt": "1?"}\n{"id": "b"}\nnot JSON\n{"id": "d", "prompt": "4?"}\n'
+        '{"id": "a", "prompt": "1?"}\n{"id": "b"}\nnot JSON\n{"id": "d", "prompt": "4?"}\n',
+        encoding="utf-8",
     )
     async with here.engine() as run:
         await evaluated(run, 1)

@@ -72,7 +72,10 @@ async def test_killed_for_real_it_runs_only_the_rows_in_flight_again(world: Make
     )
     written = here.folder / "run" / "evaluations"
     await until(
-        lambda: any(one.read_text().count("\n") >= 4 for one in written.glob("*.jsonl")), "rows"
+        lambda: any(
+            one.read_text(encoding="utf-8").count("\n") >= 4 for one in written.glob("*.jsonl")
+        ),
+        "rows",
     )
     process.kill()
     await process.wait()

@@ -29,7 +29,7 @@ async def group_of(here: World, **task: object) -> tuple[Trajectory, ...]:
 
 
 def put(here: World, name: str, words: str) -> None:
-    (here.folder / name).write_text(example(PAGE, words))
+    (here.folder / name).write_text(example(PAGE, words), encoding="utf-8")
 
 
 async def test_a_protocol_that_corrects(world: MakeWorld, codec: HuggingFaceCodec) -> None:

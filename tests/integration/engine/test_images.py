@@ -102,7 +102,7 @@ async def test_a_sample_names_its_images(
     async with here.engine() as run:
         samples = run.folder / "samples.jsonl"
         await until(lambda: samples.exists() and samples.read_bytes() != b"", "a sample")
-    prompt, _ = json.loads(samples.read_text())["segments"]
+    prompt, _ = json.loads(samples.read_text(encoding="utf-8"))["segments"]
     assert "Look: <|vision_start|>[image/png]<|vision_end|>\nwhat is" in prompt["text"]
 
 

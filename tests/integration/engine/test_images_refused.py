@@ -139,7 +139,7 @@ async def test_a_task_whose_images_have_no_place_is_named(
     world: MakeWorld, vision: Path, rows: dict[str, Any], tmp_path: Path
 ) -> None:
     row = {"id": "q", "prompt": "<image><image>?", "images": ["noise.png"]}
-    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     here = await world(policy=vision, run=RUN, task=rows)
     with pytest.raises(StartupError, match="task q: its messages have 2 places for 1 images"):
         async with here.engine():

@@ -40,13 +40,13 @@ class Look(Tool):
 
 
 async def test_images_of_rows_are_blobs_of_sessions(world: MakeWorld, tmp_path: Path) -> None:
-    (tmp_path / "look.py").write_text(FILE)
+    (tmp_path / "look.py").write_text(FILE, encoding="utf-8")
     # More than one piece, and not the same as the small one.
     large = PNG + bytes(3 << 20)
     (tmp_path / "a.png").write_bytes(PNG)
     (tmp_path / "b.png").write_bytes(large)
     row = {"id": "q", "prompt": "what is 0+1?", "images": ["b.png", "a.png"]}
-    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     here = await world(
         run={"steps": 1, "groups_per_step": 1, "group_size": 2}, task={"source": "rows.jsonl"}
     )

@@ -66,7 +66,7 @@ def policy(*gone: str, **files: str) -> Prepare:
         for name in gone:
             (folder / "model" / name).unlink()
         for name, text in files.items():
-            (folder / "model" / f"{name}.json").write_text(text)
+            (folder / "model" / f"{name}.json").write_text(text, encoding="utf-8")
         return {"policy": {"model": "model"}}
 
     return write
@@ -74,7 +74,7 @@ def policy(*gone: str, **files: str) -> Prepare:
 
 def file_at(name: str, changes: Changes) -> Prepare:
     def write(folder: Path) -> Changes:
-        (folder / name).write_text("a file")
+        (folder / name).write_text("a file", encoding="utf-8")
         return changes
 
     return write
@@ -396,7 +396,7 @@ def test_a_tool_file_that_cannot_be_served_is_found_before_anything_starts(
     run: Command, text: str | None, why: str
 ) -> None:
     if text is not None:
-        (run.folder / "tool.py").write_text(text)
+        (run.folder / "tool.py").write_text(text, encoding="utf-8")
     line = sentence(run("check", tools={"python": {"service": None, "serve": ["tool.py"]}}))
     assert line.startswith("engine: tools.python.serve: ")
     assert why in line
@@ -406,7 +406,7 @@ def test_a_tool_file_that_takes_its_time_is_left_to_the_start(
     run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.tools.files.IMPORT_SECONDS", 0.1)
-    (run.folder / "tool.py").write_text("import time\ntime.sleep(1000)\n")
+    (run.folder / "tool.py").write_text("import time\ntime.sleep(1000)\n", encoding="utf-8")
     result = run("check", tools={"python": {"service": None, "serve": ["tool.py"]}})
     assert result.exit_code == 0, result.output
     assert "warning: tools.python: tool.py is imported for 0.1 s already" in result.output

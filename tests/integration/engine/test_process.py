@@ -134,7 +134,8 @@ async def test_a_drain_has_an_end(world: MakeWorld) -> None:
         "import time\n"
         "def score(t):\n"
         "    if t.task.metadata['number'] == 1: time.sleep(3600)\n"
-        "    return 1.0\n"
+        "    return 1.0\n",
+        encoding="utf-8",
     )
     async with process(here) as (engine, learner):
         await learner.lease(await learner.version(), count=1)
@@ -145,7 +146,7 @@ async def test_a_drain_has_an_end(world: MakeWorld) -> None:
         assert "Traceback" not in said
     # A later life goes on in these, and where there is none their leases end.
     assert {name.split("/")[1] for name in tools.live} == {"g0000002-0", "g0000002-1"}
-    log = (here.folder / "run" / "engine.jsonl").read_text()
+    log = (here.folder / "run" / "engine.jsonl").read_text(encoding="utf-8")
     assert '"unfinished_at_drain"' in log
     journal = Journal(here.folder / "run" / "journal.sqlite")
     assert await journal.finished_positions() == {0}
@@ -177,7 +178,8 @@ async def test_told_to_stop_while_it_loads(world: MakeWorld) -> None:
     here = await world(run=RUN)
     (here.folder / "task.py").write_text(
         TASK_FILE + "import os, time\nopen('loading', 'w').close()\n"
-        "while os.path.exists('loading'): time.sleep(0.01)\n"
+        "while os.path.exists('loading'): time.sleep(0.01)\n",
+        encoding="utf-8",
     )
     async with launched(here) as started:
         loading = here.folder / "loading"

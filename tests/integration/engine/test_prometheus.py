@@ -71,13 +71,13 @@ async def watching(folder: Path, ports: dict[str, int]) -> AsyncIterator[Prometh
     program = shutil.which("prometheus")
     if program is None:
         pytest.fail("this test needs Prometheus: deploy/setup/system.sh prometheus")
-    shipped = yaml.safe_load((SHIPPED / "prometheus.yml").read_text())
+    shipped = yaml.safe_load((SHIPPED / "prometheus.yml").read_text(encoding="utf-8"))
     shipped["global"] = dict.fromkeys(("scrape_interval", "evaluation_interval"), "1s")
     shipped["rule_files"] = [str(SHIPPED / "alerts.yml")]
     for job in shipped["scrape_configs"]:
         job["static_configs"][0]["targets"] = [f"127.0.0.1:{ports[job['job_name']]}"]
     configuration = folder / "prometheus.yml"
-    configuration.write_text(yaml.safe_dump(shipped))
+    configuration.write_text(yaml.safe_dump(shipped), encoding="utf-8")
     port = free_port()
     log = (folder / "prometheus.log").open("wb")
     process = await asyncio.create_subprocess_exec(
@@ -119,7 +119,7 @@ async def test_prometheus_watches_an_engine(world: MakeWorld, tmp_path: Path) ->
 
 def queries() -> list[str]:
     """The dashboard's, as Grafana sends them where all runs and instances are chosen."""
-    panels = json.loads((SHIPPED / "dashboard.json").read_text())["panels"]
+    panels = json.loads((SHIPPED / "dashboard.json").read_text(encoding="utf-8"))["panels"]
     asked = [target["expr"] for panel in panels for target in panel.get("targets", [])]
     assert asked
     return [

@@ -137,7 +137,7 @@ async def test_another_policy_is_refused_before_a_sampler_hears_of_it(world: Mak
             assert "run.folder" in no.value.mend
             assert not may_retry(no.value)
             here.weights("other")
-            (other / "config.json").write_text('{"model_type": "qwen2"}')
+            (other / "config.json").write_text('{"model_type": "qwen2"}', encoding="utf-8")
             with pytest.raises(ServiceError, match="model_type = 'qwen2'"):
                 await run.learner.publish(v(version, 2 + 2 * life), other)
             assert loaded == before

@@ -57,10 +57,12 @@ async def test_filtered_deduplicated_capped(world: MakeWorld) -> None:
 async def test_the_filter_of_the_documentation(world: MakeWorld) -> None:
     page = Path(__file__).parents[3] / "docs" / "train" / "your-own-run.md"
     (code,) = re.findall(
-        r"```python\n(def short\(trajectory\):\n.*?)```", page.read_text(), re.DOTALL
+        r"```python\n(def short\(trajectory\):\n.*?)```",
+        page.read_text(encoding="utf-8"),
+        re.DOTALL,
     )
     here = await world()
-    (here.folder / "mine.py").write_text(code)
+    (here.folder / "mine.py").write_text(code, encoding="utf-8")
     told = await collect(here, n=2, keep="mine.py:short", export=True)
     assert told.splitlines()[0] == "2 of 2 tasks: 2 kept, 0 bad rows"
 
@@ -79,7 +81,7 @@ async def test_another_recipe_or_other_tasks_are_refused(
 ) -> None:
     here = await world()
     await collect(here)
-    (here.folder / "other.jsonl").write_text('{"prompt": "what?"}\n' * 4)
+    (here.folder / "other.jsonl").write_text('{"prompt": "what?"}\n' * 4, encoding="utf-8")
     with pytest.raises(StartupError, match=says):
         await collect(here, changes=changes, **options)
 
@@ -87,7 +89,7 @@ async def test_another_recipe_or_other_tasks_are_refused(
 async def test_options_of_the_reward_are_part_of_a_collection(world: MakeWorld) -> None:
     here = await world()
     (here.folder / "graded.py").write_text(
-        "def graded(least):\n    return lambda trajectory: 1.0\n"
+        "def graded(least):\n    return lambda trajectory: 1.0\n", encoding="utf-8"
     )
     reward = {"reward": "graded.py:graded", "reward_options": {"least": 1}}
     await collect(here, changes={"task": reward})
@@ -98,7 +100,9 @@ async def test_options_of_the_reward_are_part_of_a_collection(world: MakeWorld) 
 async def test_a_criterion_that_was_edited_is_another_one(world: MakeWorld) -> None:
     here = await world()
     for number, file in enumerate(("first.py", "again.py")):
-        (here.folder / file).write_text(f"def stays(trajectory):\n    return True  # {number}\n")
+        (here.folder / file).write_text(
+            f"def stays(trajectory):\n    return True  # {number}\n", encoding="utf-8"
+        )
     await collect(here, n=2, keep="first.py:stays")
     (here.folder / "again.py").replace(here.folder / "first.py")
     with pytest.raises(StartupError, match="was begun with files of criteria"):
@@ -115,10 +119,10 @@ def test_words_of_serve_are_part_of_a_collection_and_addresses_are_not() -> None
 
 async def test_a_file_that_is_something_else_is_left_alone(world: MakeWorld) -> None:
     here = await world()
-    (here.folder / "kept").write_text("precious")
+    (here.folder / "kept").write_text("precious", encoding="utf-8")
     with pytest.raises(StartupError, match="is there already; choose another --output"):
         await collect(here)
-    assert (here.folder / "kept").read_text() == "precious"
+    assert (here.folder / "kept").read_text(encoding="utf-8") == "precious"
 
 
 async def test_two_at_once_are_refused(world: MakeWorld) -> None:
@@ -185,7 +189,8 @@ async def test_bad_rows_are_counted_and_cost_only_themselves(world: MakeWorld) -
     here = await world()
     (here.folder / "some.jsonl").write_text(
         '{"id": "a", "prompt": "1?"}\n{"id": "b"}\nnot JSON\n{"id": "d", "prompt": "4?"}\n'
-        '{"id": "\\ud800", "prompt": "5?"}\n'
+        '{"id": "\\ud800", "prompt": "5?"}\n',
+        encoding="utf-8",
     )
     told = await collect(here, n=None, tasks="some.jsonl")
     assert told.splitlines()[0] == "5 of 5 tasks: 2 kept, 3 bad rows"
@@ -215,13 +220,16 @@ async def test_a_row_that_no_template_takes_costs_no_other(
         {"messages": [{"role": "user", "content": 5}]},
         {"id": "parts", "messages": [{**user, "content": [{"type": "text", "text": "2?"}]}]},
     ]
-    (here.folder / "odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (here.folder / "odd.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
     (here.folder / "odd.py").write_text(
         "from toolwright.types import Task\n"
         "def tasks(seed):\n"
         "    yield Task(id='null', messages=({'role': 'user', 'content': None},))\n"
         "    yield Task(id='key', messages=({'content': 'x'},))\n"
-        "    yield Task(id='f', messages=({'role': 'user', 'content': [{'text': 'q'}]},))\n"
+        "    yield Task(id='f', messages=({'role': 'user', 'content': [{'text': 'q'}]},))\n",
+        encoding="utf-8",
     )
     joins = {"policy": {"model": str(write_policy(tmp_path / "joins", template=JOINS))}}
     told = await collect(here, n=None, tasks="odd.jsonl", changes=joins)
@@ -244,7 +252,7 @@ async def test_a_task_that_no_service_takes_is_a_bad_row(world: MakeWorld) -> No
 
 async def test_more_tasks_than_the_file_has_are_refused(world: MakeWorld) -> None:
     here = await world()
-    (here.folder / "some.jsonl").write_text('{"prompt": "1?"}\n')
+    (here.folder / "some.jsonl").write_text('{"prompt": "1?"}\n', encoding="utf-8")
     with pytest.raises(StartupError, match=r"--n 4: some\.jsonl has 1 rows"):
         await collect(here, tasks="some.jsonl")
     with pytest.raises(StartupError, match="--n: a task function has no end"):

@@ -26,7 +26,7 @@ ADD = '<tool_call>\n{"name": "add", "arguments": {"a": %d}}\n</tool_call>'
 async def test_the_export_tells_a_tagged_trajectory_as_messages(world: MakeWorld) -> None:
     here = await world()
     told = await collect(here, n=1, export=True)
-    (line,) = (here.folder / "kept.jsonl").read_text().splitlines()
+    (line,) = (here.folder / "kept.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(line) == {
         "id": "s0000000-0",
         "messages": [
@@ -56,13 +56,13 @@ async def test_what_messages_cannot_tell_is_counted(world: MakeWorld) -> None:
     here = await world(script=script)
     told = await collect(here, n=1, export=True)
     assert len(kept(here)) == 1
-    assert (here.folder / "kept.jsonl").read_text() == ""
+    assert (here.folder / "kept.jsonl").read_text(encoding="utf-8") == ""
     assert "without 1 that messages cannot tell: 1 a call that no tool understood" in told
 
 
 async def test_a_protocol_that_is_no_chat_is_not_exported(world: MakeWorld) -> None:
     here = await world()
-    (here.folder / "mine.py").write_text("class Mine:\n    pass\n")
+    (here.folder / "mine.py").write_text("class Mine:\n    pass\n", encoding="utf-8")
     with pytest.raises(StartupError, match=r"--export jsonl: trajectories of \./mine\.py:Mine"):
         await collect(here, export=True, changes={"task": {"protocol": "./mine.py:Mine"}})
 
@@ -108,7 +108,7 @@ async def test_the_export_tells_a_chat_as_messages(
     task = {"protocol": "engine.protocols.chat:Chat", "protocol_options": options}
     here = await world(script=script, tools=double, task=task)
     await collect(here, n=1, export=True)
-    (line,) = (here.folder / "kept.jsonl").read_text().splitlines()
+    (line,) = (here.folder / "kept.jsonl").read_text(encoding="utf-8").splitlines()
     found = json.loads(line)
     assert [tool["function"]["name"] for tool in found["tools"]] == ["add"]
     messages = found["messages"]
@@ -136,7 +136,7 @@ async def test_a_tool_with_a_tag_that_is_called_by_its_name_is_exported(world: M
 
     here = await world(script=script, task={"protocol": "engine.protocols.chat:Chat"})
     await collect(here, n=1, export=True)
-    messages = json.loads((here.folder / "kept.jsonl").read_text())["messages"]
+    messages = json.loads((here.folder / "kept.jsonl").read_text(encoding="utf-8"))["messages"]
     (told,) = (one for one in messages if one.get("tool_calls"))
     (made,) = told["tool_calls"]
     assert json.loads(made["function"]["arguments"]) == {"code": "1+1"}
@@ -147,7 +147,7 @@ async def test_an_exported_tagged_conversation_renders_to_the_same_ids(world: Ma
     here = await world()
     await collect(here, n=1, export=True)
     (trajectory,) = kept(here)
-    found = json.loads((here.folder / "kept.jsonl").read_text())
+    found = json.loads((here.folder / "kept.jsonl").read_text(encoding="utf-8"))
     runs = Tagged().demonstration(found["messages"], here.codec)
     ids = [token for _, run in runs for token in run]
     assert ids == list(trajectory.sequences[0].token_ids)

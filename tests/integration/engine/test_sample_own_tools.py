@@ -69,8 +69,8 @@ def second(trajectory):
 
 async def test_a_row_has_the_tools_of_its_own_session(world: MakeWorld) -> None:
     here = await world(task={"protocol": "engine.protocols.chat:Chat"})
-    (here.folder / "task.py").write_text(TASKS)
-    (here.folder / "criteria.py").write_text(KEEP)
+    (here.folder / "task.py").write_text(TASKS, encoding="utf-8")
+    (here.folder / "criteria.py").write_text(KEEP, encoding="utf-8")
 
     def script(request: ScriptRequest) -> Sequence[int]:
         number = str(int(request.conversation.partition("-")[0].removeprefix("s")))
@@ -100,7 +100,9 @@ async def test_a_row_has_the_tools_of_its_own_session(world: MakeWorld) -> None:
     for layout in (Layout.OPENAI, Layout.HERMES):
         rows = [
             json.loads(line)
-            for line in (here.folder / f"kept{layout.suffix}").read_text().splitlines()
+            for line in (here.folder / f"kept{layout.suffix}")
+            .read_text(encoding="utf-8")
+            .splitlines()
         ]
         assert [row["id"] for row in rows] == [one.id for one in kept(here)]
         for row in rows:

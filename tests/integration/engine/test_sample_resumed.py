@@ -46,8 +46,8 @@ async def test_after_a_kill_no_finished_task_runs_again(world: MakeWorld) -> Non
     # What a kill leaves: the third task's line was cut, its trajectory and the fourth's are there.
     output, lines = here.folder / "kept", here.folder / "kept.progress.jsonl"
     output.rename(here.folder / "kept.unfinished")
-    whole = lines.read_text().splitlines(keepends=True)
-    lines.write_text("".join(whole[:3]) + whole[3][:30])
+    whole = lines.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines.write_text("".join(whole[:3]) + whole[3][:30], encoding="utf-8")
     await collect(here, n=4)
     assert len(here.sampler.requests) == asked + 2 * 2
     assert sorted(t.task.id for t in kept(here)) == ["t0", "t1", "t2", "t3"]
@@ -71,7 +71,9 @@ async def test_a_signal_stops_it_and_the_same_command_goes_on(world: MakeWorld) 
     few = {"engine": {"max_concurrent": 1}}
     work = asyncio.create_task(collect(here, n=4, changes=few))
     lines = here.folder / "kept.progress.jsonl"
-    await until(lambda: lines.exists() and lines.read_text().count("\n") >= 2, "a task")
+    await until(
+        lambda: lines.exists() and lines.read_text(encoding="utf-8").count("\n") >= 2, "a task"
+    )
     os.kill(os.getpid(), signal.SIGTERM)
     with pytest.raises(Stopped, match="stopped by SIGTERM; the same command goes on"):
         await work
@@ -99,7 +101,9 @@ async def test_killed_for_real_it_loses_the_tasks_in_flight_and_no_others(
         "--output", str(here.folder / "kept"), "--n", "12",
     )  # fmt: skip
     lines = here.folder / "kept.progress.jsonl"
-    await until(lambda: lines.exists() and lines.read_text().count("\n") >= 4, "some tasks")
+    await until(
+        lambda: lines.exists() and lines.read_text(encoding="utf-8").count("\n") >= 4, "some tasks"
+    )
     process.kill()
     await process.wait()
     assert here.tools.live

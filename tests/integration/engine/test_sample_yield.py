@@ -61,7 +61,9 @@ def expected(tasks: int) -> tuple[list[str], dict[str, Any]]:
 
 def told_yield(here: World) -> dict[str, Any]:
     """OUTPUT.yield.json, and that it adds up."""
-    found: dict[str, Any] = json.loads((here.folder / "kept.yield.json").read_text())
+    found: dict[str, Any] = json.loads(
+        (here.folder / "kept.yield.json").read_text(encoding="utf-8")
+    )
     others = ("kept", "infrastructure", "masked", "duplicates", "over_the_cap")
     first = sum(one["refused_first"] for one in found["criteria"])
     assert found["rolled_out"] == first + sum(found[name] for name in others)
@@ -115,7 +117,11 @@ async def test_killed_again_and_again_nothing_is_lost_or_double_and_yields_add_u
     assert len(shards) == -(-len(names) // 25)
     for layout in exports:
         files = sorted((here.folder / "kept").glob(f"*{layout.suffix}"))
-        ids = [json.loads(row)["id"] for one in files for row in one.read_text().splitlines()]
+        ids = [
+            json.loads(row)["id"]
+            for one in files
+            for row in one.read_text(encoding="utf-8").splitlines()
+        ]
         assert ids == [one.id for one in kept(here)]
     assert not list(here.folder.rglob("*.unfinished"))
     assert not here.tools.live
@@ -171,7 +177,9 @@ async def test_a_budget_of_tokens_is_kept_and_a_larger_one_goes_on(world: MakeWo
     here = await world()
     one = {"engine": {"max_concurrent": 1}}
     await collect(here, n=1, changes=one, output=here.folder / "a task")
-    cost = json.loads((here.folder / "a task.yield.json").read_text())["tokens"]["written"]
+    cost = json.loads((here.folder / "a task.yield.json").read_text(encoding="utf-8"))["tokens"][
+        "written"
+    ]
     budget = Budget(tokens=10 * cost)
     told = await collect(here, n=40, changes=one, budget=budget)
     assert told.startswith("10 of 40 tasks: 10 kept")

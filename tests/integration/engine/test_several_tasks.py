@@ -43,9 +43,11 @@ def score(trajectory):
 
 
 def two_tasks(here: World, other: ToolDouble, **changes: Any) -> None:
-    (here.folder / "finds.py").write_text(FINDS_REWARD)
+    (here.folder / "finds.py").write_text(FINDS_REWARD, encoding="utf-8")
     rows = [{"id": f"f{n}", "prompt": f"find {n}", "data_source": "mine"} for n in range(5)]
-    (here.folder / "finds.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (here.folder / "finds.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
     here.tables["tools"]["other"] = {"service": other.address}
     here.tables["tasks"] = {"sums": {**SUMS}, "finds": {**FINDS, **changes}}
     here.sampler._script = by_turn(here.codec, ["<python> 1+1</python> <run> x</run>", ANSWER])
@@ -123,9 +125,12 @@ async def test_suites_are_rolled_out_and_scored_as_their_task_is(world: MakeWorl
         file = here.folder / "run" / "evaluations.jsonl"
         async with here.engine(engine={"evaluation": {"suites": suites}}):
             await until(
-                lambda: file.is_file() and len(file.read_text().splitlines()) == 2, "both suites"
+                lambda: file.is_file() and len(file.read_text(encoding="utf-8").splitlines()) == 2,
+                "both suites",
             )
-    lines = {one["suite"]: one for one in map(json.loads, file.read_text().splitlines())}
+    lines = {
+        one["suite"]: one for one in map(json.loads, file.read_text(encoding="utf-8").splitlines())
+    }
     assert lines["f"]["parts"] == {"found": 7.0}
     assert lines["s"]["parts"].keys() == {"correct"}
     assert (len(here.tools.opened), len(other.opened)) == (2, 3)

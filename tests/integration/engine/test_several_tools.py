@@ -47,7 +47,7 @@ def scale(value: float, by: float) -> float:
 @contextmanager
 def service(folder: Path, *words: str) -> Iterator[str]:
     """Address of a `toolsvc serve` in a process of its own."""
-    (folder / "scale.py").write_text(FILE)
+    (folder / "scale.py").write_text(FILE, encoding="utf-8")
     words = tuple(str(folder / word) if word.endswith(".py") else word for word in words)
     running = start_service(folder / f"tools-{free_port()}.log", *words)
     try:

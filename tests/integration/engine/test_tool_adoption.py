@@ -70,7 +70,7 @@ class Count(Tool):
 def count(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, Path]]:
     """A service whose calls leave a mark each in a file."""
     folder = tmp_path_factory.mktemp("count")
-    (folder / "count.py").write_text(COUNT.format(file=str(folder / "effects")))
+    (folder / "count.py").write_text(COUNT.format(file=str(folder / "effects")), encoding="utf-8")
     running = start_service(folder / "log", str(folder / "count.py"))
     yield running, folder / "effects"
     running.process.kill()
@@ -112,13 +112,15 @@ async def test_a_later_life_finds_the_session_and_a_call_on_its_way_runs_once(
     count: tuple[Service, Path],
 ) -> None:
     service, effects = count
-    before = len(effects.read_text()) if effects.exists() else 0
+    before = len(effects.read_text(encoding="utf-8")) if effects.exists() else 0
     async with life(count=service.address) as first:
         environment = await first.open_session("a", TASK)
         assert (await step(environment, 0).result()).outcome.observation == "call 1"
         step(environment, 1, seconds=0.5)
         refs = environment.refs
-        await until(lambda: len(effects.read_text()) == before + 2, "the second call")
+        await until(
+            lambda: len(effects.read_text(encoding="utf-8")) == before + 2, "the second call"
+        )
     async with life(count=service.address) as second:
         again, ran = await second.adopt("a", TASK, refs)
         assert ran == {"a/0/0", "a/1/0"}
@@ -128,7 +130,7 @@ async def test_a_later_life_finds_the_session_and_a_call_on_its_way_runs_once(
         called = logged(1, 0.5)
         pending = again.reask(called.call, call_id=called.call_id, turn=1, turns_left=8)
         assert (await pending.result()).outcome.observation == "call 2"
-        assert len(effects.read_text()) == before + 2
+        assert len(effects.read_text(encoding="utf-8")) == before + 2
         # The state is still there, and goes on.
         assert (await step(again, 2).result()).outcome.observation == "call 3"
         again.close()
@@ -163,7 +165,9 @@ async def test_strangers_are_closed_and_only_when_that_is_said(count: tuple[Serv
 
 async def test_a_session_that_the_service_lost_is_said_so(tmp_path: Path) -> None:
     """It was started anew at the same address."""
-    (tmp_path / "count.py").write_text(COUNT.format(file=str(tmp_path / "effects")))
+    (tmp_path / "count.py").write_text(
+        COUNT.format(file=str(tmp_path / "effects")), encoding="utf-8"
+    )
     listen = ("--listen", f"127.0.0.1:{free_port()}")
     service = start_service(tmp_path / "log", str(tmp_path / "count.py"), *listen)
     async with life(count=service.address) as first:

@@ -248,7 +248,7 @@ async def test_observations_stand_in_the_order_of_the_calls(world: MakeWorld) ->
     parallel.parallel_calls = True
     double = ToolDouble(backwards, faults=[None, unavailable(), None], tools=[parallel])
     here = await world(tools=double, run=ONE, task={"protocol": "./pairs.py:Pairs"})
-    (here.folder / "pairs.py").write_text(PAIRS)
+    (here.folder / "pairs.py").write_text(PAIRS, encoding="utf-8")
     here.sampler._script = by_turn(here.codec, ["<python> 1+1; 2+2; 3+3</python>", ANSWER])
     async with here.engine() as run:
         (group,) = await run.learner.lease(await run.learner.version())
@@ -267,7 +267,7 @@ def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"tools\.python\.tls_ca: authority .*absent\.pem"):
         ToolServices({"python": Tool(service="x:1", tls_ca=tmp_path / "absent.pem")}, "owner")
     broken_file = tmp_path / "broken.pem"
-    broken_file.write_text("nothing")
+    broken_file.write_text("nothing", encoding="utf-8")
     with pytest.raises(StartupError, match=r"broken\.pem"):
         ToolServices({"python": Tool(service="x:1", tls_ca=broken_file)}, "owner")
 

@@ -107,8 +107,8 @@ def played(body: dict[str, Any]) -> str:
 
 
 async def test_one_recipe_and_four_tool_lines(world: MakeWorld, tmp_path: Path) -> None:
-    (tmp_path / "counter.py").write_text(COUNTER)
-    (tmp_path / "tools.json").write_text(json.dumps([COUNTER_SCHEMA]))
+    (tmp_path / "counter.py").write_text(COUNTER, encoding="utf-8")
+    (tmp_path / "tools.json").write_text(json.dumps([COUNTER_SCHEMA]), encoding="utf-8")
     here = await world(**ONE_IN_FLIGHT)
     said = call("counter", add=40, after=0), call("counter", add=2, after=0.0), ANSWER
     here.sampler._script = by_turn(here.codec, said)
@@ -135,7 +135,7 @@ async def test_a_cassette_is_the_recorded_run_token_for_token(
     world: MakeWorld, tmp_path: Path
 ) -> None:
     """Of a tool that answers otherwise every time, fails, and refuses; the prompts show it."""
-    (tmp_path / "dice.py").write_text(DICE)
+    (tmp_path / "dice.py").write_text(DICE, encoding="utf-8")
     here = await world(**ONE_IN_FLIGHT)
     here.tables["task"]["protocol_options"] = {"system": "{usage}"}
     here.sampler._script = by_turn(here.codec, THROWS)
@@ -160,7 +160,7 @@ async def test_what_a_cassette_does_not_have_ends_the_attempt(
     world: MakeWorld, tmp_path: Path
 ) -> None:
     """The policy never sees a guess, and whoever looks after the run reads what was missed."""
-    (tmp_path / "dice.py").write_text(DICE)
+    (tmp_path / "dice.py").write_text(DICE, encoding="utf-8")
     here = await world(**ONE_IN_FLIGHT)
     here.sampler._script = by_turn(here.codec, THROWS)
     record = _set('cassette.record=["dice.py"]')

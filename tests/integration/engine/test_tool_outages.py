@@ -210,7 +210,7 @@ async def test_a_service_that_is_away_too_long_fails_the_attempt_and_not_for_goo
 
 @pytest.fixture
 def nap_service(tmp_path: Path) -> Callable[[int], Any]:
-    (tmp_path / "nap.py").write_text(NAP)
+    (tmp_path / "nap.py").write_text(NAP, encoding="utf-8")
 
     def start(port: int) -> Any:
         listen = f"127.0.0.1:{port}"

@@ -115,7 +115,7 @@ def children(parent: int) -> list[psutil.Process]:
 async def test_one_that_dies_is_started_again_and_its_trajectories_too(
     world: MakeWorld, tmp_path: Path
 ) -> None:
-    (tmp_path / "frail.py").write_text(FRAIL)
+    (tmp_path / "frail.py").write_text(FRAIL, encoding="utf-8")
     here = await world(run=RUN)
     here.tables["tools"] = {"tool": {"serve": ["frail.py"]}}
     here.sampler._script = by_turn(here.codec, SAID)
@@ -129,9 +129,9 @@ async def test_one_that_dies_is_started_again_and_its_trajectories_too(
     trajectories = [group.members[0] for group in groups]
     assert {t.stop_reason for t in trajectories} == {StopReason.ANSWERED}
     assert [t.calls[0].outcome.observation for t in trajectories] == ["HELLO", "HELLO"]
-    log = (tmp_path / "run" / "engine.jsonl").read_text()
+    log = (tmp_path / "run" / "engine.jsonl").read_text(encoding="utf-8")
     assert (log.count("tool_service_started"), log.count("tool_service_ended")) == (2, 1)
-    printed = (tmp_path / "run" / "tools.tool.log").read_text()
+    printed = (tmp_path / "run" / "tools.tool.log").read_text(encoding="utf-8")
     assert printed.count("a word before it serves") == 2
     assert printed.count("x") >= 400_000
     assert printed.count("y") >= 400_000
@@ -165,7 +165,7 @@ async def test_what_a_service_prints_is_bounded(
 
 async def test_attempts_wait_for_the_one_that_died(world: MakeWorld, tmp_path: Path) -> None:
     """The member that had ended before is not the only one left of its group."""
-    (tmp_path / "slow.py").write_text(SLOW)
+    (tmp_path / "slow.py").write_text(SLOW, encoding="utf-8")
     here = await world(run={**RUN, "groups_per_step": 1, "group_size": 2})
     here.tables["tools"] = {"tool": {"serve": ["slow.py"]}}
     calls, answers = by_turn(here.codec, SAID), by_turn(here.codec, [ANSWER])
@@ -187,7 +187,7 @@ async def test_several_start_at_once(tmp_path: Path) -> None:
     """Each takes its minutes beside the others. What is described comes in the recipe's order."""
     tools: dict[str, Tool] = {}
     for own, other in (("left", "right"), ("right", "left")):
-        (tmp_path / f"{own}.py").write_text(PAIRED.format(own=own, other=other))
+        (tmp_path / f"{own}.py").write_text(PAIRED.format(own=own, other=other), encoding="utf-8")
         tools[own] = Tool(serve=[f"{own}.py"])
     services = ToolServices(
         tools,
@@ -208,7 +208,7 @@ async def test_several_start_at_once(tmp_path: Path) -> None:
 
 
 async def test_it_does_not_outlive_a_killed_engine(world: MakeWorld, tmp_path: Path) -> None:
-    (tmp_path / "frail.py").write_text(FRAIL)
+    (tmp_path / "frail.py").write_text(FRAIL, encoding="utf-8")
     here = await world(run=RUN)
     here.tables["tools"] = {
         "tool": {"serve": ["frail.py"]},
@@ -236,9 +236,11 @@ async def test_it_does_not_outlive_a_killed_engine(world: MakeWorld, tmp_path: P
 async def test_one_that_does_not_start_is_one_sentence(
     world: MakeWorld, tmp_path: Path, words: list[str], says: str
 ) -> None:
-    (tmp_path / "broken.py").write_text("1 / 0\n")
-    (tmp_path / "deaf.py").write_text("import os\nos._exit(3)\n")
-    (tmp_path / "wordy.py").write_text("import os\nos.write(2, b'x' * 200_000)\nos._exit(3)\n")
+    (tmp_path / "broken.py").write_text("1 / 0\n", encoding="utf-8")
+    (tmp_path / "deaf.py").write_text("import os\nos._exit(3)\n", encoding="utf-8")
+    (tmp_path / "wordy.py").write_text(
+        "import os\nos.write(2, b'x' * 200_000)\nos._exit(3)\n", encoding="utf-8"
+    )
     here = await world(run=RUN)
     here.tables["tools"] = {"tool": {"serve": words}, "beside": {"serve": ["finish"]}}
     before = children(psutil.Process().pid)

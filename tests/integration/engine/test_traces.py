@@ -37,7 +37,7 @@ SAID = ["<shout>hello</shout>", ANSWER]
 
 async def shouting(world: MakeWorld, folder: Path, traces: str) -> World:
     """A world whose one tool is that of a real tool service, which the engine starts."""
-    (folder / "shout.py").write_text(SHOUT)
+    (folder / "shout.py").write_text(SHOUT, encoding="utf-8")
     here = await world(run={**RUN, "traces": traces})
     here.tables["tools"] = {"tool": {"serve": ["shout.py"]}}
     here.sampler._script = by_turn(here.codec, SAID)
@@ -104,7 +104,7 @@ async def test_one_trajectory_is_one_trace_through_engine_and_tool_service(
         wall = root.end_time_unix_nano - root.start_time_unix_nano
         assert wall / 1e9 >= trajectory.timings.generate_s + trajectory.timings.open_s
 
-    (shown,) = json.loads(file.read_text())["data"]
+    (shown,) = json.loads(file.read_text(encoding="utf-8"))["data"]
     assert told == f"1 trace in {file}; its id is {shown['traceID']}"
     assert shown["traceID"] == trace_id(owner, trajectories[0].id)
     sent = {

@@ -76,8 +76,8 @@ def write_model(folder: Path, kind: str = "qwen3-tied", seed: int = 0) -> Path:
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
     model.save_pretrained(folder)
-    (folder / "tokenizer.json").write_text('{"made": "up"}')
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
+    (folder / "tokenizer.json").write_text('{"made": "up"}', encoding="utf-8")
+    (folder / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
     return folder
 
 

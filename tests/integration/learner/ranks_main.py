@@ -42,7 +42,7 @@ def wait(output: Path) -> None:
         got = parallel.from_first(None)
     except RuntimeError as error:
         got = f"{type(error).__name__} after {time.monotonic() - begun:.0f} s: {error}"
-    output.with_suffix(".part").write_text(got)
+    output.with_suffix(".part").write_text(got, encoding="utf-8")
     output.with_suffix(".part").rename(output)
 
 

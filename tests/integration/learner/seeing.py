@@ -93,10 +93,10 @@ def write_seeing_model(
         long = re.sub(r"^visual\.", "model.visual.", long)
         tensors[short if released else long] = value
     save_file(tensors, file, metadata={"format": "pt"})
-    (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSOR))
+    (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSOR), encoding="utf-8")
     if not (folder / "tokenizer.json").exists():
-        (folder / "tokenizer.json").write_text('{"made": "up"}')
-        (folder / "chat_template.jinja").write_text(TEMPLATE)
+        (folder / "tokenizer.json").write_text('{"made": "up"}', encoding="utf-8")
+        (folder / "chat_template.jinja").write_text(TEMPLATE, encoding="utf-8")
     return folder
 
 

@@ -52,7 +52,7 @@ def live(model: Path, folder: Path, rank: int, port: int) -> None:
             changes = {"run.folder": f'"{folder}/run"'}
             loop.run(recipe_for(home, model, engine, **changes), stop)
     except StoppedError as error:
-        (folder / f"rank-{rank}").write_text(f"{error.status} {error}")
+        (folder / f"rank-{rank}").write_text(f"{error.status} {error}", encoding="utf-8")
 
 
 def main(model: Path, folder: Path) -> None:

@@ -50,7 +50,7 @@ def test_round_trip_is_bit_equal_and_complete(tmp_path: Path, one_rank: None, ki
     before, after = weights(source), weights(tmp_path / "out")
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
-    assert (tmp_path / "out" / "chat_template.jinja").read_text() == TEMPLATE
+    assert (tmp_path / "out" / "chat_template.jinja").read_text(encoding="utf-8") == TEMPLATE
     assert (tmp_path / "out" / "tokenizer.json").is_file()
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
 
@@ -160,10 +160,12 @@ def test_experts_are_shared_out_whole(
 def test_folders_that_cannot_be_trained_are_named(tmp_path: Path, one_rank: None) -> None:
     with pytest.raises(ModelError, match=r"policy\.model"):
         load_policy(tmp_path / "nothing", Optimizer(), "float32")
-    (tmp_path / "config.json").write_text('{"model_type": "mistral", "vocab_size": 8}')
+    (tmp_path / "config.json").write_text(
+        '{"model_type": "mistral", "vocab_size": 8}', encoding="utf-8"
+    )
     with pytest.raises(ModelError, match="mistral"):
         load_policy(tmp_path, Optimizer(), "float32")
-    (tmp_path / "config.json").write_text('{"model_type": "qwen2_vl"}')
+    (tmp_path / "config.json").write_text('{"model_type": "qwen2_vl"}', encoding="utf-8")
     with pytest.raises(ModelError, match="can be sampled and evaluated, not trained here"):
         load_policy(tmp_path, Optimizer(), "float32")
 

@@ -119,7 +119,7 @@ def test_leftovers_of_a_death_are_swept(tmp_path: Path, model_folder: Path, one_
     checkpoints = Checkpoints(tmp_path, kept=2)
     path = checkpoints.save(policy, 1, "a", {}, Ledger())
     (tmp_path / ".step-00000002-a.unfinished" / "model").mkdir(parents=True)
-    (tmp_path / ".latest").write_text("step-0000")
+    (tmp_path / ".latest").write_text("step-0000", encoding="utf-8")
     checkpoints.sweep()
     assert {p.name for p in tmp_path.iterdir()} == {path.name, "latest"}
 
@@ -196,6 +196,6 @@ def test_a_checkpoint_of_another_run_is_refused_by_name(
     )
     with pytest.raises(CheckpointError, match="does not fit"):
         checkpoints.load(other, path)
-    (tmp_path / "c" / "latest").write_text("step-00000009-a\n")
+    (tmp_path / "c" / "latest").write_text("step-00000009-a\n", encoding="utf-8")
     with pytest.raises(CheckpointError, match="step-00000009-a"):
         checkpoints.latest()

@@ -287,5 +287,5 @@ def test_imitation_stops_as_well(tmp_path: Path, model_folder: Path) -> None:
     write_trajectories(tmp_path / "traces", random_group(0, version, Path()))
     with pytest.raises(DivergedError, match="3 steps in a row"):
         sft(write_recipe(tmp_path, folder))
-    lines = (tmp_path / "run" / "sft" / "sft.jsonl").read_text().splitlines()
+    lines = (tmp_path / "run" / "sft" / "sft.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["nonfinite_rows"] for line in lines] == [4, 4, 4]

@@ -53,8 +53,8 @@ def sglang(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[st
 def write_run(folder: Path, model: Path, sglang: str, learner: dict[str, Any]) -> Path:
     """A recipe of tasks without tools, with a reward that random words get different shares of."""
     folder.mkdir()
-    (folder / "task.py").write_text(TASK_FILE)
-    (folder / "reward.py").write_text(REWARD)
+    (folder / "task.py").write_text(TASK_FILE, encoding="utf-8")
+    (folder / "reward.py").write_text(REWARD, encoding="utf-8")
     (port,) = free_ports(1)
     tables = {
         "run": {
@@ -75,7 +75,7 @@ def write_run(folder: Path, model: Path, sglang: str, learner: dict[str, Any]) -
         "learner": {"lease_wait_s": 1.0, "engine_patience_s": 60.0, **learner},
     }
     file = folder / "recipe.toml"
-    file.write_text(to_toml(tables))
+    file.write_text(to_toml(tables), encoding="utf-8")
     return file
 
 
@@ -99,7 +99,7 @@ def serving(recipe: Path) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
-            error.add_note(log.read_text(errors="replace")[-2000:])
+            error.add_note(log.read_text(errors="replace", encoding="utf-8")[-2000:])
             raise
         finally:
             process.terminate()

@@ -60,7 +60,7 @@ def frozen(policy: Policy) -> dict[str, torch.Tensor]:
 def with_adapter(model: Any, folder: Path) -> dict[str, torch.Tensor]:
     """Puts a PEFT folder beside a transformers model's linear layers, by the formula of its
     documentation; the A and B as they lie in the file."""
-    config = json.loads((folder / "adapter_config.json").read_text())
+    config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     tensors = load_file(folder / "adapter_model.safetensors")
     for name, layer in model.named_modules():
         if name.rpartition(".")[2] in config["target_modules"]:

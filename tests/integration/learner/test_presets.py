@@ -36,15 +36,18 @@ def test_a_preset_with_smoke_trains_a_step(tmp_path: Path, model_folder: Path) -
     engine = FakeEngine(write=partial(random_group, size=2))
     try:
         text = RECIPE.format(engine=engine.address, model=model_folder)
-        (tmp_path / "recipe.toml").write_text(text)
+        (tmp_path / "recipe.toml").write_text(text, encoding="utf-8")
         loop.run(load_recipe(tmp_path / "recipe.toml"))
     finally:
         engine.stop()
-    (line,) = (json.loads(s) for s in (tmp_path / "run" / "learner.jsonl").read_text().splitlines())
+    (line,) = (
+        json.loads(s)
+        for s in (tmp_path / "run" / "learner.jsonl").read_text(encoding="utf-8").splitlines()
+    )
     assert (line["groups"], line["trajectories"]) == (2, 4)
     assert line["skipped_update"] is False
     assert "kl_reference" in line  # the preset's own: smoke leaves the method alone
-    resolved = json.loads((tmp_path / "run" / "learner.resolved.json").read_text())
+    resolved = json.loads((tmp_path / "run" / "learner.resolved.json").read_text(encoding="utf-8"))
     assert [Path(path).stem for path in resolved["extends"]] == [
         "grpo",
         "vt_search",

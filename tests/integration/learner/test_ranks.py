@@ -22,8 +22,8 @@ pytestmark = pytest.mark.slow
 
 def test_a_wait_is_bounded_and_renewed_by_rank_0(tmp_path: Path) -> None:
     run_ranks("ranks_main", tmp_path)
-    assert (tmp_path / "patient").read_text() == "the groups"
-    assert "Timed out waiting 4000ms" in (tmp_path / "hung").read_text()
+    assert (tmp_path / "patient").read_text(encoding="utf-8") == "the groups"
+    assert "Timed out waiting 4000ms" in (tmp_path / "hung").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -76,5 +76,5 @@ def write_broken(site: Path, name: str, error: str) -> None:
     """A package whose `pytorch` raises the error when it is imported."""
     package = site / name
     (package / "pytorch").mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "pytorch" / "__init__.py").write_text(f"raise {error}\n")
+    (package / "__init__.py").write_text("", encoding="utf-8")
+    (package / "pytorch" / "__init__.py").write_text(f"raise {error}\n", encoding="utf-8")

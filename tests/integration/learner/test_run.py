@@ -57,7 +57,9 @@ def ledger(folder: Path) -> list[dict[str, Any]]:
     """Entries of all checkpoints, in order of consumption; each has those since the last."""
     entries: list[dict[str, Any]] = []
     for path in sorted((folder / "run" / "checkpoints").glob("step-*")):
-        head, *rest = map(json.loads, (path / "ledger.jsonl").read_text().splitlines())
+        head, *rest = map(
+            json.loads, (path / "ledger.jsonl").read_text(encoding="utf-8").splitlines()
+        )
         assert head["settled"] == len(entries)
         entries += rest
     return entries
@@ -65,7 +67,8 @@ def ledger(folder: Path) -> list[dict[str, Any]]:
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
     return [
-        json.loads(line) for line in (folder / "run" / "learner.jsonl").read_text().splitlines()
+        json.loads(line)
+        for line in (folder / "run" / "learner.jsonl").read_text(encoding="utf-8").splitlines()
     ]
 
 

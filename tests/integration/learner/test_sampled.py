@@ -63,11 +63,11 @@ def test_a_sampled_file_trains_the_actions_and_nothing_else(tmp_path: Path) -> N
         (row,) = trace.rows
         assert codec.decode(row.tokens[row.target].tolist()) == CALL + ANSWER
     template = policy / "chat_template.jinja"
-    text = template.read_text()
-    template.write_text(text + "{# another #}")
+    text = template.read_text(encoding="utf-8")
+    template.write_text(text + "{# another #}", encoding="utf-8")
     with pytest.raises(DataError, match=r"was written with tokenizer and chat template .*render"):
         sft(recipe)
-    template.write_text(text)
+    template.write_text(text, encoding="utf-8")
     sft(recipe)
-    (line,) = (tmp_path / "run" / "sft" / "sft.jsonl").read_text().splitlines()
+    (line,) = (tmp_path / "run" / "sft" / "sft.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["loss"] > 0

@@ -43,11 +43,11 @@ WINDOW = {
 
 
 def with_settings(folder: Path, **settings: Any) -> Path:
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     rope = settings.pop("rope", None)
     if rope is not None:
         config["rope_parameters"] = {"rope_theta": 5000.0, **rope}
-    (folder / "config.json").write_text(json.dumps(config | settings))
+    (folder / "config.json").write_text(json.dumps(config | settings), encoding="utf-8")
     return folder
 
 

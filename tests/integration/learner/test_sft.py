@@ -58,7 +58,7 @@ lr = 1e-2
 muon_lr = 0.02
 """
     path = folder / "recipe.toml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return load_recipe(path, [f"{key}={value}" for key, value in changes.items()])
 
 
@@ -72,7 +72,10 @@ def traces(tmp_path: Path) -> Path:
 
 
 def lines_of(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "sft" / "sft.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)
+        for line in (run / "sft" / "sft.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def losses(folder: Path) -> list[float]:
@@ -106,7 +109,7 @@ def test_it_learns_and_leaves_a_whole_folder(
     found = losses(tmp_path)
     assert len(found) == 30
     assert sum(found[-3:]) < 0.7 * sum(found[:3])
-    assert (final / "chat_template.jinja").read_text() == TEMPLATE
+    assert (final / "chat_template.jinja").read_text(encoding="utf-8") == TEMPLATE
     assert weights(final).keys() == weights(model_folder).keys()
 
 
@@ -192,8 +195,8 @@ def test_epochs_show_each_trace_that_often_and_long_traces_not_at_all(
     limit = lengths[6]  # of ten
     kept = sum(length <= limit for length in lengths)
     changes = {"sft.epochs": 3, "sft.max_length": limit}
-    text = write_recipe(tmp_path, model_folder, **changes).path.read_text()
-    (tmp_path / "recipe.toml").write_text(text.replace("steps = 8\n", ""))
+    text = write_recipe(tmp_path, model_folder, **changes).path.read_text(encoding="utf-8")
+    (tmp_path / "recipe.toml").write_text(text.replace("steps = 8\n", ""), encoding="utf-8")
     settings = [f"{key}={value}" for key, value in changes.items()]
     sft(load_recipe(tmp_path / "recipe.toml", settings))
     lines = lines_of(tmp_path / "run")

@@ -135,7 +135,7 @@ def test_all_ranks_stop_at_the_step_at_which_one_was_told(
     tmp_path: Path, model_folder: Path
 ) -> None:
     run_ranks("stop_main", model_folder, tmp_path)
-    first, second = ((tmp_path / f"rank-{rank}").read_text() for rank in (0, 1))
+    first, second = ((tmp_path / f"rank-{rank}").read_text(encoding="utf-8") for rank in (0, 1))
     assert first == second == "143 stopped; the same command goes on from step 2"
 
 

@@ -216,14 +216,16 @@ def test_what_cannot_be_trained_is_a_sentence(tmp_path: Path, one_rank: None) ->
     with pytest.raises(ModelError, match=r"parallel\.sequence = false"):
         load_policy(folder, Optimizer(), "float32", ways=Parallel(tensor=2, sequence=True))
     config = folder / "config.json"
-    whole = config.read_text()
-    config.write_text(whole.replace('"mrope_section"', '"sections"'))
+    whole = config.read_text(encoding="utf-8")
+    config.write_text(whole.replace('"mrope_section"', '"sections"'), encoding="utf-8")
     with pytest.raises(ModelError, match=r"M-RoPE alone.*adds up to 4"):
         load_policy(folder, Optimizer(), "float32")
-    config.write_text(whole.replace('"out_hidden_size": 32', '"out_hidden_size": 16'))
+    config.write_text(
+        whole.replace('"out_hidden_size": 32', '"out_hidden_size": 16'), encoding="utf-8"
+    )
     with pytest.raises(ModelError, match=r"merger\.mlp\.2\..* has the shape"):
         load_policy(folder, Optimizer(), "float32")
-    config.write_text(whole)
+    config.write_text(whole, encoding="utf-8")
     (folder / "preprocessor_config.json").unlink()
     with pytest.raises(ModelError, match=r"no preprocessor_config\.json"):
         load_policy(folder, Optimizer(), "float32")

@@ -159,9 +159,9 @@ def test_a_processor_with_other_pixels_is_named_before_anything_is_trained(
 ) -> None:
     smaller = tmp_path / "smaller"
     shutil.copytree(folder, smaller)
-    settings = json.loads((smaller / "preprocessor_config.json").read_text())
+    settings = json.loads((smaller / "preprocessor_config.json").read_text(encoding="utf-8"))
     (smaller / "preprocessor_config.json").write_text(
-        json.dumps({**settings, "max_pixels": 4 * 28 * 28})
+        json.dumps({**settings, "max_pixels": 4 * 28 * 28}), encoding="utf-8"
     )
     engine.write = Sampler(Pixels(folder))
     with pytest.raises(DataError, match=r"tokens here and took \d+ in the sampler"):

@@ -41,7 +41,7 @@ MARKS = ("vision_start", "vision_end", "image", "video")
 def write_whole_policy(folder: Path) -> Path:
     """With tokenizer, chat template and weights."""
     write_vision_policy(folder)
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     marks = [config[f"{name}_token_id"] for name in MARKS]
     return write_seeing_model(folder, marks=marks, vocab_size=320, max_position_embeddings=4096)
 
@@ -55,7 +55,7 @@ def write_task(folder: Path) -> None:
     (folder / "a.png").write_bytes(FIRST)
     (folder / "b.png").write_bytes(SECOND)
     row: dict[str, Any] = {"prompt": "<image> or <image>?", "images": ["a.png", "b.png"]}
-    (folder / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    (folder / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
 
 
 REWARD = """
@@ -93,7 +93,7 @@ async def test_sampler_and_learner_agree(tmp_path: Path) -> None:
             tables["sampler"]["timeout_s"] = 100.0
             tables["learner"] = {"vision": "trained", "optimizer": {"lr": 1e-3}}
             recipe = write_recipe(tmp_path, tables)
-            (tmp_path / "my_reward.py").write_text(REWARD)
+            (tmp_path / "my_reward.py").write_text(REWARD, encoding="utf-8")
             async with running(recipe):
                 await learn(recipe)
     lines = metrics(tmp_path)

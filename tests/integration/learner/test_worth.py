@@ -151,8 +151,10 @@ def test_a_response_that_cannot_fit_is_said_before_the_first_lease(
 ) -> None:
     folder = tmp_path / "long"
     shutil.copytree(model_folder, folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 10**9}))
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    (folder / "config.json").write_text(
+        json.dumps(config | {"max_position_embeddings": 10**9}), encoding="utf-8"
+    )
     changes = {"run.steps": 1, "task.limits.response": 10**9}
     loop.run(recipe_for(tmp_path, folder, engine, **changes))
     first = capsys.readouterr().out.splitlines()[0]

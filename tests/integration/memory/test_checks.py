@@ -30,7 +30,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToolServiceRunn
     with contextlib.closing(ToolServiceRunner(service.address)) as made:
         yield made
     service.process.terminate()
-    assert service.process.wait(20) == 0, log.read_text()
+    assert service.process.wait(20) == 0, log.read_text(encoding="utf-8")
 
 
 def doing(name: str, body: str, *inputs: str) -> Tool:

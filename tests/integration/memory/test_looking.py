@@ -51,7 +51,7 @@ def test_the_report_counts_by_step(store: str, tmp_path: Path) -> None:
     ]
     page = tmp_path / "new" / "page.html"
     assert run("report", store, "--output", page).exit_code == 0
-    text = page.read_text()
+    text = page.read_text(encoding="utf-8")
     assert text.count('aria-label="the graph at step') == 3
     assert "https://" not in text.replace("http://www.w3.org", "")
     assert ">square<" in text

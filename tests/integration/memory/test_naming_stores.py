@@ -75,8 +75,8 @@ def test_a_password_is_told_to_nobody(tmp_path: Path, monkeypatch: pytest.Monkey
             assert "pass@" not in done.output
         recipe = write_recipe(tmp_path, with_store(tmp_path, stores[0]))
         assert memory_page.write_memory_page(load_recipe(recipe), tmp_path) == ""
-    assert ">square<" in (tmp_path / "memory.html").read_text()
-    assert "pass@" not in (tmp_path / "memory.html").read_text()
+    assert ">square<" in (tmp_path / "memory.html").read_text(encoding="utf-8")
+    assert "pass@" not in (tmp_path / "memory.html").read_text(encoding="utf-8")
     assert "pass@" not in " ".join(asked)
 
 
@@ -139,18 +139,20 @@ def test_what_cannot_be_done_is_one_sentence(
     tmp_path: Path, words: tuple[str, ...], told: str
 ) -> None:
     fill(str(tmp_path / "m.sqlite"), *growing())
-    (tmp_path / "text").write_text("no memory")
-    (tmp_path / "deep").write_text("[" * 100_000)
-    (tmp_path / "other").write_text('{"format": "else"}')
-    (tmp_path / "wordy").write_text(json.dumps({"format": "w" * 1_000_000}))
+    (tmp_path / "text").write_text("no memory", encoding="utf-8")
+    (tmp_path / "deep").write_text("[" * 100_000, encoding="utf-8")
+    (tmp_path / "other").write_text('{"format": "else"}', encoding="utf-8")
+    (tmp_path / "wordy").write_text(json.dumps({"format": "w" * 1_000_000}), encoding="utf-8")
     os.mkfifo(tmp_path / "endless")
     with (tmp_path / "large").open("wb") as large:
         large.truncate(1 << 40)
     square = growing()[0].rollouts[0].candidates[0]
     write_file(tmp_path / "m.json", square)
     write_file(tmp_path / "twice", square, square)
-    whole = (tmp_path / "m.json").read_text()
-    (tmp_path / "infinite").write_text(whole.replace('"calls": 0', '"calls": 1e999'))
+    whole = (tmp_path / "m.json").read_text(encoding="utf-8")
+    (tmp_path / "infinite").write_text(
+        whole.replace('"calls": 0', '"calls": 1e999'), encoding="utf-8"
+    )
     done = run(*(word.format(tmp_path) for word in words))
     assert done.exit_code == 1, done.output
     (sentence,) = done.stderr.splitlines()

@@ -28,7 +28,9 @@ def test_an_exported_memory_comes_back_whole(store: str, tmp_path: Path) -> None
     assert "2 tools came in, 0 were refused" in run("import", out / "memory.json", other).stdout
     again = tmp_path / "again"
     assert run("export", other, again).exit_code == 0
-    first, second = (json.loads((one / "memory.json").read_text()) for one in (out, again))
+    first, second = (
+        json.loads((one / "memory.json").read_text(encoding="utf-8")) for one in (out, again)
+    )
     assert (first["tools"], first["edges"]) == (second["tools"], second["edges"])
     # Brought in twice it is there once.
     done = run("import", out / "memory.json", other, "--delta", "0.5")
@@ -57,7 +59,7 @@ def test_strangers_texts_stay_texts(tmp_path: Path) -> None:
         assert "\x1b" not in done.stdout
         assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in done.stdout
     assert run("report", store, "--output", tmp_path / "page.html").exit_code == 0
-    page = (tmp_path / "page.html").read_text()
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<img" not in page
     assert run("export", store, tmp_path / "out").exit_code == 0
     (served,) = load_tool_file(tmp_path / "out" / "tool_worse.py")
@@ -125,11 +127,11 @@ def test_an_export_writes_over_nothing(tmp_path: Path) -> None:
     fill(str(store), *growing())
     out.mkdir()
     for name, words in (("memory.json", ()), ("tool_square.py", ("--only", "square"))):
-        (out / name).write_text("mine")
+        (out / name).write_text("mine", encoding="utf-8")
         done = run("export", store, out, *words)
         assert done.exit_code == 1
         assert done.stderr == f"memory: {out / name} is there already: name an empty folder\n"
-        assert (out / name).read_text() == "mine"
+        assert (out / name).read_text(encoding="utf-8") == "mine"
 
 
 def test_names_in_the_store_are_a_strangers_too(tmp_path: Path) -> None:
@@ -167,9 +169,9 @@ def test_an_imported_file_passes_the_guards(tmp_path: Path) -> None:
     """A file is a stranger's: what does not define its function is refused and told."""
     fill(str(tmp_path / "m.sqlite"), *growing())
     run("export", tmp_path / "m.sqlite", tmp_path / "out")
-    whole = json.loads((tmp_path / "out" / "memory.json").read_text())
+    whole = json.loads((tmp_path / "out" / "memory.json").read_text(encoding="utf-8"))
     whole["tools"][0]["code"] = "import os; os.abort()"
-    (tmp_path / "bad.json").write_text(json.dumps(whole))
+    (tmp_path / "bad.json").write_text(json.dumps(whole), encoding="utf-8")
     done = run("import", tmp_path / "bad.json", tmp_path / "new.sqlite")
     assert "1 tools came in, 1 were refused" in done.stdout
     assert done.stderr.startswith("refused: ")
@@ -186,7 +188,7 @@ def test_edges_join_the_tools_of_their_own_file(tmp_path: Path) -> None:
     done = run("import", tmp_path / "file.json", store, "--delta", "1")
     assert "601 tools came in, 1 were refused" in done.stdout, done.output
     assert run("export", store, tmp_path / "out").exit_code == 0
-    whole = json.loads((tmp_path / "out" / "memory.json").read_text())
+    whole = json.loads((tmp_path / "out" / "memory.json").read_text(encoding="utf-8"))
     (renamed,) = (one["name"] for one in whole["tools"] if one["name"].startswith("foo_"))
     assert whole["edges"] == [[renamed, "t599", 3], ["t0", "t1", 1]]
 
@@ -207,6 +209,6 @@ def test_whatever_is_exported_is_imported(tmp_path: Path) -> None:
         done = run("import", tmp_path / file, tmp_path / store)
         assert "130 tools came in, 0 were refused" in done.stdout, done.output
         assert run("export", tmp_path / store, tmp_path / out).exit_code == 0
-    whole = json.loads((tmp_path / "2" / "memory.json").read_text())
+    whole = json.loads((tmp_path / "2" / "memory.json").read_text(encoding="utf-8"))
     assert sorted(map(tuple, whole["edges"])) == sorted(edges)
     assert schema in [one["schema"] for one in whole["tools"]]

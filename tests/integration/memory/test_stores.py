@@ -125,7 +125,7 @@ def test_another_embedder_is_refused(tmp_path: Path, redis: RedisServer) -> None
 
 
 def test_what_is_no_memory_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("no database" * 100)
+    (tmp_path / "notes.txt").write_text("no database" * 100, encoding="utf-8")
     with pytest.raises(Unusable, match=r"notes\.txt"):
         SqliteLog(tmp_path / "notes.txt", embedder="hashing")
     with pytest.raises(Unusable, match="cannot be used"):

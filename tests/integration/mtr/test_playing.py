@@ -91,7 +91,7 @@ async def rolled_out(
     question = task.metadata["question"]
     here.sampler._script = in_turn(here.codec, ways, lambda text: text.index(question))
     row = {"question": question, "answers": list(task.answers), "metadata": dict(task.metadata)}
-    (here.folder / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    (here.folder / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     options = ("--set", f"simulated.endpoint={url}", "--set", "simulated.model=player")
     here.tables["tools"] = {"played": {"serve": ["simulated:", *options]}}
     here.tables["task"].pop("protocol_options", None)

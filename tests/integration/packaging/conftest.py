@@ -88,11 +88,11 @@ def _made(
 
 def _beside(site: Path) -> None:
     """Looked into after the environment's own; its .pth files do not act."""
-    (site / "beside.pth").write_text(f"{SITE}\n")
+    (site / "beside.pth").write_text(f"{SITE}\n", encoding="utf-8")
 
 
 def _core() -> list[str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return [re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in project["dependencies"]]
 
 

@@ -25,7 +25,7 @@ def names(wheel: Path) -> list[str]:
 def test_it_takes_the_names_that_the_docs_say(names: list[str]) -> None:
     top = {name.partition("/")[0] for name in names}
     assert {name for name in top if not name.endswith(".dist-info")} == TOP
-    page = (ROOT / "docs/start/installing.md").read_text()
+    page = (ROOT / "docs/start/installing.md").read_text(encoding="utf-8")
     for name in TOP:
         assert f"`{name}`" in page
 
@@ -68,7 +68,7 @@ def test_a_recipe_is_copied_and_found_in_order(whole: Environment) -> None:
 
 def test_a_preset_is_found(whole: Environment) -> None:
     file = whole.work / "mine.toml"
-    file.write_text('extends = ["presets/nothing.toml"]\n')
+    file.write_text('extends = ["presets/nothing.toml"]\n', encoding="utf-8")
     done = whole("engine", "check", str(file))
     assert done.returncode == 1
     assert "presets/grpo.toml" in done.stderr
@@ -86,7 +86,7 @@ def test_the_launcher_knows_where_it_looks(whole: Environment) -> None:
 
 def test_a_sampler_is_not_installed_into_a_folder_that_holds_something(whole: Environment) -> None:
     (whole.work / "precious").mkdir()
-    (whole.work / "precious/thesis.tex").write_text("years")
+    (whole.work / "precious/thesis.tex").write_text("years", encoding="utf-8")
     done = whole("toolwright", "install-sampler", "precious")
     assert done.returncode == 1
     assert "precious holds something else" in done.stderr

@@ -28,4 +28,4 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     running = start_service(log, "search", "--set", f"search.index={folder / 'index'}")
     yield running
     running.process.terminate()
-    assert running.process.wait(30) == 0, log.read_text()
+    assert running.process.wait(30) == 0, log.read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from toolwright.types import Author, StopReason
 
 pytestmark = pytest.mark.quick
 
-ROW = json.loads((FOLDER / "example/questions.jsonl").read_text().splitlines()[4])
+ROW = json.loads((FOLDER / "example/questions.jsonl").read_text(encoding="utf-8").splitlines()[4])
 """The village in which the builder of the lighthouse was born: two passages."""
 ANSWER = "<answer> Sille </answer>"
 REPLIES = {
@@ -60,7 +60,7 @@ async def test_what_is_found_comes_back_and_the_answer_is_scored(
 ) -> None:
     here = await world()
     task = load_recipe(FOLDER / f"{method}.toml").shared.task
-    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n", encoding="utf-8")
     say(here, REPLIES[method])
     here.tables["tools"] = {"search": {"service": search.address, "run_limit_s": 30.0}}
     here.tables["task"] = {

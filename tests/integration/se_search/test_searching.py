@@ -36,7 +36,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
         {"id": str(number), "contents": f'"{title}"\n{text}'}
         for number, (title, text) in enumerate(PASSAGES.items())
     ]
-    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "corpus.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
     words = ("index", "build", folder / "corpus.jsonl", "--output", folder / "index")
     done = subprocess.run(
         [sys.executable, "-c", BUILD, *map(str, words), "--kind", "bm25"],
@@ -54,7 +56,8 @@ async def rolled_out(
     begun = f"Question: {ASKED}"
     here.sampler._script = in_turn(here.codec, ways, lambda text: text.rindex(begun))
     (here.folder / "rows.jsonl").write_text(
-        json.dumps({"question": ASKED, "answers": ["Cremona", "Cremona, Italy"]}) + "\n"
+        json.dumps({"question": ASKED, "answers": ["Cremona", "Cremona, Italy"]}) + "\n",
+        encoding="utf-8",
     )
     serve = ["search", "--set", f"search.index={index}", "--set", "search.titles=quoted"]
     here.tables["tools"] = {"search": {"serve": [*serve, "--set", "search.topk=1"]}}

@@ -77,7 +77,7 @@ class Service:
 def start_service(log: Path, *arguments: str) -> Service:
     if "--listen" not in arguments:
         arguments = (*arguments, "--listen", "127.0.0.1:0")
-    with log.open("w") as errors:
+    with log.open("w", encoding="utf-8") as errors:
         process = subprocess.Popen(
             [*SERVE, *arguments],
             stdout=subprocess.PIPE,
@@ -88,7 +88,7 @@ def start_service(log: Path, *arguments: str) -> Service:
     found = re.search(r" on ([^\s,]+)", process.stdout.readline())
     if found is None:
         process.wait(20)
-        pytest.fail(f"toolsvc serve did not start: {log.read_text()}")
+        pytest.fail(f"toolsvc serve did not start: {log.read_text(encoding='utf-8')}")
     return Service(process, found.group(1))
 
 
@@ -99,7 +99,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     running = start_service(log, "python", "--ready", "2", "--shards", "1", "--memory-mib", "192")
     yield running
     running.process.terminate()
-    assert running.process.wait(20) == 0, log.read_text()
+    assert running.process.wait(20) == 0, log.read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -412,7 +412,7 @@ async def test_a_folder_for_all_sessions_within_all_walls(
     (tmp_path / "bin").mkdir()
     (tmp_path / "empty").mkdir()
     script = tmp_path / "bin" / "hello"
-    script.write_text("#!/bin/bash\necho hello from $1\n")
+    script.write_text("#!/bin/bash\necho hello from $1\n", encoding="utf-8")
     script.chmod(0o755)
     (tmp_path / "link").symlink_to("bin/hello")
     tool = make_built_in("bash", {"folder": tmp_path}, SandboxConfig(shards=1, ready=1, **walls))

@@ -49,7 +49,7 @@ def test_the_contract_is_kept_and_a_killed_service_leaves_nothing(
 ) -> None:
     probes = tmp_path / "probes.toml"
     with site() as pages:
-        probes.write_text(PROBES.format(host=pages.address))
+        probes.write_text(PROBES.format(host=pages.address), encoding="utf-8")
         service = start("browser", "--set", f"browser.allow={pages.address}")
         words = ["--probe", probes, *SLOWLY, *(w for name in CHECKS for w in ("--only", name))]
         code, found, shown = check(service.address, *words, folder=tmp_path)

@@ -181,7 +181,7 @@ async def test_a_pickle_in_the_folder_is_not_loaded(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_reached_at_the_start_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(StartError, match=f"cache {tmp_path}/file cannot be used"):
         await open_cache(str(tmp_path / "file"), most_bytes=MIB, seconds=None)
     with pytest.raises(StartError, match=r"cache redis://127.0.0.1:9/0 cannot be used") as caught:

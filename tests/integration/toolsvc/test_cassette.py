@@ -47,7 +47,7 @@ RECORDED = [word for check in ONE_BY_ONE for word in ("--only", check.name)]
 
 @pytest.fixture
 def real(tmp_path: Path) -> Iterator[Service]:
-    (tmp_path / "lookup.py").write_text(LOOKUP)
+    (tmp_path / "lookup.py").write_text(LOOKUP, encoding="utf-8")
     running = start_service(tmp_path / "real.log", str(tmp_path / "lookup.py"))
     yield running
     if running.process.poll() is None:
@@ -82,8 +82,8 @@ def test_a_recorded_service_is_replayed_without_it(
 def test_a_service_before_a_service_keeps_the_contract(
     start: Callable[..., Service], tmp_path: Path
 ) -> None:
-    (tmp_path / "plugin.py").write_text(PLUGIN)
-    (tmp_path / "probes.toml").write_text(PROBES)
+    (tmp_path / "plugin.py").write_text(PLUGIN, encoding="utf-8")
+    (tmp_path / "probes.toml").write_text(PROBES, encoding="utf-8")
     behind = start(str(tmp_path / "plugin.py"))
     before = start(f"grpc:{behind.address}")
     # What the service answers whatever its tools are is asked with the first.

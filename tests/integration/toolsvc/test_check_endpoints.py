@@ -23,7 +23,7 @@ async def test_tools_that_ask_others_keep_the_contract(
 ) -> None:
     monkeypatch.setenv("SERPER_API_KEY", "secret")
     references = tmp_path / "references.jsonl"
-    references.write_text(json.dumps({"question": "2 + 2?", "answer": "4"}))
+    references.write_text(json.dumps({"question": "2 + 2?", "answer": "4"}), encoding="utf-8")
     async with search_server() as server, chat_endpoint(lambda _: "1") as model:
         server.organic = [hit("https://example.org")]
         settings = (

@@ -30,8 +30,8 @@ sleep = "<sql>INSERT INTO counter SELECT 1 FROM pg_sleep(@seconds@)</sql>"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("check")
-    (path / "tally.py").write_text(PLUGIN)
-    (path / "probes.toml").write_text(PROBES)
+    (path / "tally.py").write_text(PLUGIN, encoding="utf-8")
+    (path / "probes.toml").write_text(PROBES, encoding="utf-8")
     return path
 
 
@@ -40,7 +40,7 @@ def test_sql_on_postgresql_keeps_the_contract(
     start: Callable[..., Service], tmp_path: Path
 ) -> None:
     probes = tmp_path / "probes.toml"
-    probes.write_text(POSTGRES_PROBES)
+    probes.write_text(POSTGRES_PROBES, encoding="utf-8")
     with postgres(POSTGRES_TABLES) as server:
         # A role for every session that the suite holds at once.
         dsn = f"sql.dsn={server.policies(MOST_POLICIES)}"

@@ -36,14 +36,14 @@ LEAST = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the tools of the service stand on."""
     path = tmp_path_factory.mktemp("check")
-    (path / "tally.py").write_text(PLUGIN)
-    (path / "probes.toml").write_text(PROBES)
+    (path / "tally.py").write_text(PLUGIN, encoding="utf-8")
+    (path / "probes.toml").write_text(PROBES, encoding="utf-8")
     with sqlite3.connect(path / "counter.sqlite") as database:
         database.execute("CREATE TABLE counter (n)")
         database.execute("INSERT INTO counter VALUES (0)")
     corpus = path / "corpus.jsonl"
     row = {"id": "0", "contents": '"Violin"\nA wooden instrument with four strings.'}
-    corpus.write_text(json.dumps(row) + "\n")
+    corpus.write_text(json.dumps(row) + "\n", encoding="utf-8")
     make_repository(path / "bill")
     build = [sys.executable, "-c", "from toolsvc.cli import main; main()", "index", "build"]
     subprocess.run([*build, str(corpus), "--output", str(path / "index")], check=True)
@@ -64,7 +64,7 @@ def every_tool(folder: Path) -> Iterator[Service]:
     running = start_service(folder / "errors.log", *tools, *options, *small)
     yield running
     running.process.terminate()
-    assert running.process.wait(20) == 0, (folder / "errors.log").read_text()
+    assert running.process.wait(20) == 0, (folder / "errors.log").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")

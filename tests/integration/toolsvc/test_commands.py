@@ -62,7 +62,8 @@ def test_list_shows_the_tools_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "tool.py"
     file.write_text(
         "import toolsvc\n\n\n@toolsvc.tool\n"
-        'def add(a: int, b: int) -> int:\n    """Adds."""\n    return a + b\n'
+        'def add(a: int, b: int) -> int:\n    """Adds."""\n    return a + b\n',
+        encoding="utf-8",
     )
     assert run("list", str(file)).stdout == "add  Adds.\n"
     assert json.loads(run("list", str(file), "--json").stdout) == [
@@ -95,7 +96,8 @@ def test_list_shows_one_word_alone() -> None:
 def test_list_shows_how_to_call_at_a_terminal(start: Callable[..., Any], tmp_path: Path) -> None:
     file = tmp_path / "add.py"
     file.write_text(
-        "from toolsvc import tool\n\n@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n"
+        "from toolsvc import tool\n\n@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n",
+        encoding="utf-8",
     )
     address = start(str(file)).address
     shown = run("list", address).stdout

@@ -49,7 +49,7 @@ async def run(
 
 def proc(process: psutil.Process, file: str) -> str:
     """What the kernel says of it."""
-    return Path(f"/proc/{process.pid}/{file}").read_text()
+    return Path(f"/proc/{process.pid}/{file}").read_text(encoding="utf-8")
 
 
 def nursery() -> psutil.Process:

@@ -23,7 +23,7 @@ def test_the_tutorial_s_commands_print_what_it_shows(
     files = []
     for example in EXAMPLES:
         path = tmp_path / example.file
-        path.write_text(example.code)
+        path.write_text(example.code, encoding="utf-8")
         files.append(str(path))
     assert [" ".join(example.file for example in EXAMPLES)] == SERVED
     address = start(*files).address

@@ -64,7 +64,9 @@ FILM_CALL = '<tool_call>{"name": "film", "arguments": {"title": "Lost"}}</tool_c
 @asynccontextmanager
 async def judge(folder: Path, **options: Any) -> AsyncIterator[Case]:
     references = folder / "references.jsonl"
-    references.write_text(json.dumps({"question": "2 + 2?", "answer": "4"}) + "\n")
+    references.write_text(
+        json.dumps({"question": "2 + 2?", "answer": "4"}) + "\n", encoding="utf-8"
+    )
     async with chat_endpoint(lambda _: "1") as endpoint:
         endpoint.open.clear()
         given = {"endpoint": endpoint.url, "model": "tiny", "references": references, **options}
@@ -76,7 +78,7 @@ async def judge(folder: Path, **options: Any) -> AsyncIterator[Case]:
 @asynccontextmanager
 async def simulated(folder: Path, **options: Any) -> AsyncIterator[Case]:
     tools = folder / "tools.json"
-    tools.write_text(json.dumps([FILM]))
+    tools.write_text(json.dumps([FILM]), encoding="utf-8")
     async with chat_endpoint(lambda _: '{"year": 2003}') as endpoint:
         endpoint.open.clear()
         given = {"simulated": {"endpoint": endpoint.url, "model": "tiny", **options}}

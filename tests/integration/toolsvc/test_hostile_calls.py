@@ -128,11 +128,15 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mapp
     with sqlite3.connect(folder / "a.sqlite") as database:
         database.execute("CREATE TABLE a (b)")
     corpus = folder / "corpus.jsonl"
-    corpus.write_text(json.dumps({"id": 0, "contents": '"Apple"\nApples may be red.'}) + "\n")
+    corpus.write_text(
+        json.dumps({"id": 0, "contents": '"Apple"\nApples may be red.'}) + "\n", encoding="utf-8"
+    )
     await asyncio.to_thread(
         build, Order(corpus=corpus, folder=folder / "index", kind=IndexKind.BM25)
     )
-    (folder / "references.jsonl").write_text(json.dumps({"question": "?", "answer": ["!"]}))
+    (folder / "references.jsonl").write_text(
+        json.dumps({"question": "?", "answer": ["!"]}), encoding="utf-8"
+    )
     make_repository(folder / "repository")
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context

@@ -56,7 +56,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     running = start_service(log, "image", *(word for one in options for word in ("--set", one)))
     yield running
     running.process.terminate()
-    assert running.process.wait(20) == 0, log.read_text()
+    assert running.process.wait(20) == 0, log.read_text(encoding="utf-8")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -144,7 +144,7 @@ def peak(process: psutil.Process) -> int:
     """Bytes that it has held at most since it began."""
     (line,) = (
         line
-        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        for line in Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8").splitlines()
         if line.startswith("VmHWM")
     )
     return int(line.split()[1]) << 10
@@ -218,7 +218,7 @@ async def test_what_does_not_fit_is_an_invalid_action_and_adds_nothing(
 
 def test_the_contract_is_kept(service: Service, tmp_path: Path) -> None:
     probes = tmp_path / "probes.toml"
-    probes.write_text(PROBES)
+    probes.write_text(PROBES, encoding="utf-8")
     code, found, printed = check(service.address, *OF_CALLS, "--probe", probes, folder=tmp_path)
     assert (code, found["failed"]) == (0, 0), printed
     assert found["passed"] >= 25

@@ -25,7 +25,9 @@ GOLD = "Galdhopiggen"
 @pytest.fixture
 def references(tmp_path: Path) -> Path:
     path = tmp_path / "references.jsonl"
-    path.write_text(json.dumps({"question": QUESTION, "answer": [GOLD, "2469 m"]}) + "\n")
+    path.write_text(
+        json.dumps({"question": QUESTION, "answer": [GOLD, "2469 m"]}) + "\n", encoding="utf-8"
+    )
     return path
 
 
@@ -115,14 +117,14 @@ async def test_an_answer_that_the_judge_cannot_read_is_told(judge: Judge) -> Non
 
 async def test_a_prompt_of_ones_own(judge: Judge, tmp_path: Path) -> None:
     prompt = tmp_path / "prompt.txt"
-    prompt.write_text("Q {question} R {references} A {answer}")
+    prompt.write_text("Q {question} R {references} A {answer}", encoding="utf-8")
     async with chat_endpoint(lambda _: "1") as endpoint:
         async with judge(endpoint, prompt=prompt) as policy:
             await policy.act("<finish>x</finish>")
         (asked,) = endpoint.requests
         assert asked["messages"][0]["content"].startswith(f"Q {QUESTION} R - {GOLD}\n- 2469 m A <")
         assert asked["temperature"] == 0
-    prompt.write_text("{question}")
+    prompt.write_text("{question}", encoding="utf-8")
     given = {"endpoint": "http://127.0.0.1:9/v1", "model": "m", "prompt": prompt}
     given["references"] = tmp_path / "references.jsonl"
     with pytest.raises(StartError, match=r"has no \{references\}, \{answer\}"):

@@ -139,7 +139,7 @@ def test_a_server_by_others_keeps_the_contract(
     servers: Path, start: Callable[..., Service], tmp_path: Path
 ) -> None:
     """Each session of the suite's has a server of its own."""
-    (tmp_path / "probes.toml").write_text(PROBES)
+    (tmp_path / "probes.toml").write_text(PROBES, encoding="utf-8")
     names = 'mcp.tools=["echo", "get-tiny-image", "trigger-long-running-operation"]'
     service = start(f"mcp:{servers / 'mcp-server-everything'} stdio", "--set", names)
     probes = ("--probe", tmp_path / "probes.toml")

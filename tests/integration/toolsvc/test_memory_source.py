@@ -26,7 +26,7 @@ from toolwright.types import Author, ToolErrorKind
 pytestmark = pytest.mark.quick
 
 SECRET = Path("/etc/hostname")
-SECRET_WORDS = SECRET.read_text().strip()
+SECRET_WORDS = SECRET.read_text(encoding="utf-8").strip()
 WRITTEN = Path("/tmp/by-a-tool")
 CODES = {
     "square": ("square of a number", "return n * n"),

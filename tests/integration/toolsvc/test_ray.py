@@ -162,7 +162,7 @@ def cluster() -> Iterator[RayCluster]:
 def service(cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnRay]:
     """For all tests of the two nodes; the last of them ends it."""
     folder = tmp_path_factory.mktemp("service")
-    (folder / "count.py").write_text(PLUGIN)
+    (folder / "count.py").write_text(PLUGIN, encoding="utf-8")
     running = start_on_ray(
         folder / "errors.log", str(folder / "count.py"), "--ray-address", cluster.address,
         "--hosts", str(HOSTS), "--max-sessions", str(SESSIONS + APART),
@@ -220,7 +220,7 @@ def test_what_no_node_has_is_said_at_the_start(
     cluster: RayCluster, serve_fails: Callable[..., str], tmp_path: Path
 ) -> None:
     on_ray = ("--backend", "ray", "--ray-address", cluster.address)
-    (tmp_path / "hungry.py").write_text(HUNGRY)
+    (tmp_path / "hungry.py").write_text(HUNGRY, encoding="utf-8")
     said = serve_fails(str(tmp_path / "hungry.py"), *on_ray, environment=dict(os.environ))
     assert said.startswith(
         "toolsvc: tool 'hungry' asks for 1000 GPUs a session, and no node of the cluster has that "

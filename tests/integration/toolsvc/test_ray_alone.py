@@ -37,8 +37,8 @@ def test_it_is_for_this_machine_alone_keeps_the_contract_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("RAY_TMPDIR", short_folder)
-    (tmp_path / "tally.py").write_text(PLUGIN)
-    (tmp_path / "probes.toml").write_text(PROBES)
+    (tmp_path / "tally.py").write_text(PLUGIN, encoding="utf-8")
+    (tmp_path / "probes.toml").write_text(PROBES, encoding="utf-8")
     service = start(
         str(tmp_path / "tally.py"), *RAY, "--hosts", "2", "--host-cpus", "0.5",
         "--host-memory-mib", "256",

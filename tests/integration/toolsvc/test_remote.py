@@ -30,7 +30,7 @@ def leave(text: str) -> Result:
 async def test_a_policy_that_ended_its_session_there_is_told_by_each_call(
     start: Callable[..., Service], tmp_path: Path
 ) -> None:
-    (tmp_path / "leave.py").write_text(PLUGIN)
+    (tmp_path / "leave.py").write_text(PLUGIN, encoding="utf-8")
     service = start(str(tmp_path / "leave.py"))
     tools = await load_tools([f"grpc:{service.address}"], {}, SandboxConfig())
     async with Host(tools) as host:

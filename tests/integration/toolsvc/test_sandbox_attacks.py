@@ -51,7 +51,7 @@ def bait() -> Iterator[dict[str, Any]]:
             stack.callback(shutil.rmtree, folder)
             Path(folder).chmod(0o777)
             file = Path(folder, "canary")
-            file.write_text("canary")
+            file.write_text("canary", encoding="utf-8")
             file.chmod(0o666)
             files.append(str(file))
             sockets.append(f"{folder}/socket")
@@ -84,7 +84,7 @@ def packages() -> Iterator[str]:
     account = find_account(SandboxConfig())
     try:
         (folder / "package").mkdir()
-        (folder / "module.py").write_text("answer = 42")
+        (folder / "module.py").write_text("answer = 42", encoding="utf-8")
         for path in (folder, *folder.iterdir()):
             path.chmod(0o755)
             os.utime(path, (BORN, BORN))
@@ -195,7 +195,7 @@ async def attackers(
 
 def check_bait(bait: dict[str, Any]) -> None:
     for path in bait["files"]:
-        assert Path(path).read_text() == "canary"
+        assert Path(path).read_text(encoding="utf-8") == "canary"
         assert sorted(os.listdir(Path(path).parent)) == ["canary", "socket"]
     for path in (bait["packages"], f"{bait['packages']}/module.py", f"{bait['packages']}/package"):
         status = os.stat(path)

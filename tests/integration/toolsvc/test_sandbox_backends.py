@@ -264,7 +264,8 @@ async def test_a_module_that_starts_threads_is_not_preloaded() -> None:
     folder.mkdir()
     (folder / "restless.py").write_text(
         "import threading, time\n"
-        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n",
+        encoding="utf-8",
     )
     try:
         with pytest.raises(SandboxUnavailable, match="starts threads"):

@@ -49,7 +49,7 @@ def held() -> Held:
     return Held(
         children=len(psutil.Process().children(recursive=True)),
         descriptors=len(os.listdir("/proc/self/fd")),
-        mounts=len(Path("/proc/self/mountinfo").read_text().splitlines()),
+        mounts=len(Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()),
         firejail=sum(_registered(child.pid) for child in psutil.Process().children(recursive=True)),
     )
 
@@ -114,7 +114,9 @@ def held_in_jails(jails: list[psutil.Process]) -> list[HeldInJails]:
         HeldInJails(
             processes=len(zygote.children(recursive=True)),
             descriptors=_descriptors(zygote.pid),
-            mounts=len(Path(f"/proc/{zygote.pid}/mountinfo").read_text().splitlines()),
+            mounts=len(
+                Path(f"/proc/{zygote.pid}/mountinfo").read_text(encoding="utf-8").splitlines()
+            ),
             folders=len(os.listdir(f"/proc/{zygote.pid}/root/tmp")),
         )
         for zygote in jails

@@ -46,7 +46,7 @@ PASSAGES = {
 
 
 def write_corpus(path: Path, passages: dict[str, str]) -> None:
-    with path.open("w") as file:
+    with path.open("w", encoding="utf-8") as file:
         for number, (title, text) in enumerate(passages.items()):
             row = {"id": str(number), "contents": f'"{title}"\n{text}'}
             file.write(json.dumps(row) + "\n")
@@ -86,7 +86,7 @@ def served(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     )
     yield Served(service.address, f"http://127.0.0.1:{port}/retrieve")
     service.process.terminate()
-    assert service.process.wait(20) == 0, log.read_text()
+    assert service.process.wait(20) == 0, log.read_text(encoding="utf-8")
 
 
 async def post(url: str, body: Any, **headers: str) -> tuple[int, Any]:
@@ -208,7 +208,9 @@ def test_what_cannot_be_served_is_one_sentence(
     encoder = tmp_path / "encoder"
     shutil.copytree(ENCODER, encoder, copy_function=os.symlink)
     (encoder / "config.json").unlink()
-    (encoder / "config.json").write_text((ENCODER / "config.json").read_text() + "\n")
+    (encoder / "config.json").write_text(
+        (ENCODER / "config.json").read_text(encoding="utf-8") + "\n", encoding="utf-8"
+    )
     assert "is not the one that made the vectors" in fails(index=folder, encoder=encoder)
     assert "TOOLWRIGHT_TOKEN" in fails(index=folder, kind="bm25", http="0.0.0.0:8000")
 

@@ -146,7 +146,7 @@ def test_a_broken_plugin_is_one_sentence(
     fails: Callable[..., str], tmp_path: Path, text: str, says: str
 ) -> None:
     path = tmp_path / "broken.py"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     line = fails(str(path), "--listen", "127.0.0.1:0")
     assert says in line
     assert "broken.py" in line

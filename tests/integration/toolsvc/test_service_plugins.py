@@ -70,7 +70,7 @@ class Notes(Tool):
 @pytest.fixture
 def plugin(tmp_path: Path) -> str:
     path = tmp_path / "my_tools.py"
-    path.write_text(PLUGIN)
+    path.write_text(PLUGIN, encoding="utf-8")
     return str(path)
 
 
@@ -141,7 +141,8 @@ def spy(tmp_path: Path) -> str:
     path = tmp_path / "spy.py"
     path.write_text(
         "import sys\nfrom toolsvc import tool\n\n@tool\n"
-        "def imported(text: str) -> list[str]:\n    'Tells it.'\n    return list(sys.modules)\n"
+        "def imported(text: str) -> list[str]:\n    'Tells it.'\n    return list(sys.modules)\n",
+        encoding="utf-8",
     )
     return str(path)
 

@@ -23,7 +23,7 @@ async def test_a_service_that_a_model_plays_keeps_the_contract(
     start: Callable[..., Service], tmp_path: Path
 ) -> None:
     tools = tmp_path / "tools.json"
-    tools.write_text(json.dumps([FILM]))
+    tools.write_text(json.dumps([FILM]), encoding="utf-8")
     async with chat_endpoint(lambda _: '{"year": 2003}') as endpoint:
         running = await asyncio.to_thread(
             start,
@@ -65,6 +65,6 @@ async def test_tools_that_are_made_for_a_session_are_listed_and_called_from_a_te
 def test_a_model_that_was_not_named_is_one_sentence(
     serve_fails: Callable[..., str], tmp_path: Path
 ) -> None:
-    (tmp_path / "tools.json").write_text(json.dumps([FILM]))
+    (tmp_path / "tools.json").write_text(json.dumps([FILM]), encoding="utf-8")
     told = serve_fails(f"simulated:{tmp_path / 'tools.json'}", environment=dict(os.environ))
     assert "--set simulated.endpoint: Field required" in told

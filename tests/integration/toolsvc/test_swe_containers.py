@@ -55,7 +55,7 @@ def machine(source: Source) -> Any:
 async def cluster(machine: Path) -> AsyncIterator[Cluster]:
     running = Cluster(manifest("Role", "boxes"))
     async with running.serving() as address:
-        (machine / "kubeconfig").write_text(kubeconfig(address))
+        (machine / "kubeconfig").write_text(kubeconfig(address), encoding="utf-8")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("KUBECONFIG", str(machine / "kubeconfig"))
             yield running
@@ -188,12 +188,12 @@ async def test_a_container_that_its_policy_ended_is_told(
     box = container(machine)
     running = asyncio.create_task(during.act(call("execute_bash", cmd="touch begun; sleep 60")))
     await until((box / "files" / "begun").exists)
-    os.kill(int((box / "pid").read_text()), signal.SIGKILL)
+    os.kill(int((box / "pid").read_text(encoding="utf-8")), signal.SIGKILL)
     await is_told_and_told_again(during, await running)
     assert (await submit(during)).reward == 0.0
     await during.close()
     await bash(after, "true")
-    os.kill(int((container(machine) / "pid").read_text()), signal.SIGKILL)
+    os.kill(int((container(machine) / "pid").read_text(encoding="utf-8")), signal.SIGKILL)
     await is_told_and_told_again(after, await edit(after, "view", "."))
     await after.close()
 
@@ -225,7 +225,7 @@ async def test_limits_reach_the_container(source: Source, machine: Path, cluster
     given = {"cpus": 1.5, "requested_cpus": 4, "requested_memory_mib": 64, "life_seconds": 99}
     async with serving(source, **options(machine, "podman", **given)) as host:
         await Trajectory(host, "swe", source.task()).open()
-    lines = (machine / "standin" / "log").read_text().splitlines()
+    lines = (machine / "standin" / "log").read_text(encoding="utf-8").splitlines()
     run = next(words for words in map(json.loads, reversed(lines)) if words[0] == "run")
     for words in (
         ["--network", "none"], ["--cap-drop", "ALL"], ["--cpus", "1.5"], ["--pids-limit", "64"],
@@ -255,7 +255,7 @@ async def test_the_role_that_is_shipped_has_the_rights_that_are_used_and_no_othe
     role = manifest("Role", "boxes")
     cluster = Cluster(role)
     async with cluster.serving() as address:
-        (tmp_path / "kubeconfig").write_text(kubeconfig(address))
+        (tmp_path / "kubeconfig").write_text(kubeconfig(address), encoding="utf-8")
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
         async with serving(source, **options(machine, "kubernetes")) as host:
             session = Trajectory(host, "swe", source.task())
@@ -307,8 +307,8 @@ async def test_what_is_not_there_is_said_at_the_start(
     if runner == "podman":
         monkeypatch.setenv("PATH", str(tmp_path))
     if runner == "kubernetes":
-        text = (machine / "kubeconfig").read_text().replace("of-the-tests", "wrong")
-        (tmp_path / "kubeconfig").write_text(text)
+        text = (machine / "kubeconfig").read_text(encoding="utf-8").replace("of-the-tests", "wrong")
+        (tmp_path / "kubeconfig").write_text(text, encoding="utf-8")
         monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     with pytest.raises(StartError, match=says):
         async with serving(source, **options(machine, runner)):

@@ -58,7 +58,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
     for name, path in (("pytest", ".v"), ("on-path", ".:.v")):
         pytest_verification(made.verifications / name, path, made.repositories.parent / "packages")
     settings = made.verifications / "on-path" / "files" / "pytest.ini"
-    settings.write_text("[pytest]\npython_classes = Test\naddopts = --strict-markers\n")
+    settings.write_text(
+        "[pytest]\npython_classes = Test\naddopts = --strict-markers\n", encoding="utf-8"
+    )
     return made
 
 
@@ -66,11 +68,12 @@ def pytest_verification(folder: Path, path: str, packages: Path) -> None:
     """`path`: that of Python, where the packages are too."""
     shutil.copytree(packages, folder / "files" / ".v")
     (folder / "files" / "tests").mkdir()
-    (folder / "files" / "tests" / "test_bill.py").write_text(HIDDEN_TESTS)
+    (folder / "files" / "tests" / "test_bill.py").write_text(HIDDEN_TESTS, encoding="utf-8")
     names = [f"tests/test_bill.py::TestShare::{case}" for case in CASES]
     (folder / "verification.toml").write_text(
         f'command = "PYTHONPATH={path} python3 -m pytest -rA tests/test_bill.py"\n'
-        f'report = "pytest"\nseconds = 30\nfail_to_pass = {json.dumps(names)}\n'
+        f'report = "pytest"\nseconds = 30\nfail_to_pass = {json.dumps(names)}\n',
+        encoding="utf-8",
     )
 
 
@@ -87,10 +90,14 @@ def copy_pytest(target: Path) -> None:
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(Path(spec.origin).parent, target / name, ignore=ignored)
     (target / "pluggy-1.dist-info").mkdir()
-    (target / "pluggy-1.dist-info" / "METADATA").write_text("Name: pluggy\nVersion: 1")
+    (target / "pluggy-1.dist-info" / "METADATA").write_text(
+        "Name: pluggy\nVersion: 1", encoding="utf-8"
+    )
     for path, names in PYGMENTS.items():
         (target / path).parent.mkdir(parents=True, exist_ok=True)
-        (target / path).write_text("".join(f"class {name}: pass\n" for name in names))
+        (target / path).write_text(
+            "".join(f"class {name}: pass\n" for name in names), encoding="utf-8"
+        )
     compiled = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash")
     subprocess.run(["/usr/bin/python3", *compiled, target], check=True)
 

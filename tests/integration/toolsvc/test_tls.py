@@ -53,7 +53,7 @@ def pem(tmp_path_factory: pytest.TempPathFactory) -> Pem:
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("plugin") / "echo.py"
-    path.write_text(PLUGIN)
+    path.write_text(PLUGIN, encoding="utf-8")
     return str(path)
 
 
@@ -68,7 +68,7 @@ def service(pem: Pem, plugin: str, tmp_path_factory: pytest.TempPathFactory) -> 
     )  # fmt: skip
     yield Service(running.process, running.address.replace("0.0.0.0", "localhost"))
     running.process.terminate()
-    assert running.process.wait(40) == 0, log.read_text()
+    assert running.process.wait(40) == 0, log.read_text(encoding="utf-8")
 
 
 async def list_tools(address: str, **how: Any) -> list[str]:

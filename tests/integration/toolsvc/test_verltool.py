@@ -36,7 +36,7 @@ media = '{"photo": 3}'
 def test_a_verltool_tool_keeps_the_contract(start: Callable[..., Service], tmp_path: Path) -> None:
     service = start(f"verltool:{TOOLS / 'basket.py'}", "--set", 'verltool.stop=["</tool_call>"]')
     probe = tmp_path / "probe.toml"
-    probe.write_text(PROBE)
+    probe.write_text(PROBE, encoding="utf-8")
     code, _, shown = check(service.address, "--probe", probe, folder=tmp_path)
     assert code == 0, shown
     service.process.terminate()
@@ -48,7 +48,9 @@ async def test_a_trainer_calls_tools_of_ours_and_of_its_own(
 ) -> None:
     (port,) = free_ports(1)
     (tmp_path / "shout.py").write_text(
-        "from toolsvc import tool\n\n@tool\ndef shout(text: str) -> str:\n    return text.upper()\n"
+        "from toolsvc import tool\n\n"
+        "@tool\ndef shout(text: str) -> str:\n    return text.upper()\n",
+        encoding="utf-8",
     )
     start(
         f"verltool:{TOOLS / 'word_count.py'}", str(tmp_path / "shout.py"),

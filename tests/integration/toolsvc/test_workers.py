@@ -28,7 +28,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     running = start_service(log, NOTES, "--workers", "2")
     yield running
     running.process.terminate()
-    assert running.process.wait(40) == 0, log.read_text()
+    assert running.process.wait(40) == 0, log.read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -72,8 +72,8 @@ async def test_a_worker_that_says_nonsense_or_nothing_is_killed_and_replaced(
         serve_locally(config(f"127.0.0.1:{free_port()}"), 1, advertise="", first_port=0)
     )
     try:
-        await until(lambda: bool(said.exists() and said.read_text()))
-        babbler = int(said.read_text())
+        await until(lambda: bool(said.exists() and said.read_text(encoding="utf-8")))
+        babbler = int(said.read_text(encoding="utf-8"))
         await until(lambda: len(workers() - {babbler}) == 1)
         assert not psutil.pid_exists(babbler)
         assert not running.done()

@@ -78,7 +78,7 @@ def gated(tmp_path: Path) -> tuple[str, Path]:
     """The plugin as a file that takes until the other file is gone to load."""
     mine, closed = tmp_path / "mine.py", tmp_path / "closed"
     wait = f"import os, time\nwhile os.path.exists({str(closed)!r}):\n    time.sleep(0.01)\n"
-    mine.write_text(wait + Path(NOTES).read_text())
+    mine.write_text(wait + Path(NOTES).read_text(encoding="utf-8"), encoding="utf-8")
     return str(mine), closed
 
 
@@ -156,11 +156,11 @@ def test_a_tool_that_cannot_start_ends_the_service_in_one_sentence(
     serve_fails: Callable[..., str], tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.py"
-    broken.write_text("import nothing_like_it")
+    broken.write_text("import nothing_like_it", encoding="utf-8")
     line = serve_fails(str(broken), "--workers", "2", environment=dict(os.environ))
     assert "nothing_like_it" in line
     deadly = tmp_path / "deadly.py"
-    deadly.write_text("import os; os._exit(3)")
+    deadly.write_text("import os; os._exit(3)", encoding="utf-8")
     line = serve_fails(str(deadly), "--workers", "2", environment=dict(os.environ))
     assert "died at its start, with exit code 3" in line
 
@@ -170,7 +170,7 @@ def test_a_service_that_can_no_longer_start_any_worker_ends(
 ) -> None:
     """All workers die, and the tool's file is gone: no loop without end."""
     mine = tmp_path / "mine.py"
-    mine.write_text(Path(NOTES).read_text())
+    mine.write_text(Path(NOTES).read_text(encoding="utf-8"), encoding="utf-8")
     service = start(str(mine), "--workers", "2")
     mine.unlink()
     for worker in psutil.Process(service.process.pid).children():

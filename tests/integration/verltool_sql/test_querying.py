@@ -41,7 +41,7 @@ async def rolled_out(here: World, asked: Task, ways: Sequence[Sequence[str]]) ->
         "answers": list(asked.answers),
         "metadata": {**asked.metadata, "schema": SCHEMA},
     }
-    (here.folder / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    (here.folder / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     serve = ["sql", "--set", f"sql.databases={databases}", "--set", "sql.solution_json=true"]
     here.tables["tools"] = {"sql": {"serve": serve, "run_limit_s": 5.0}}
     here.tables["task"].pop("protocol_options", None)

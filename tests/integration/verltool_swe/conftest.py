@@ -23,11 +23,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("world")
     PART("world/build.write_world")(folder, PROBLEMS.values())
     told = folder / "verifications/pages/verification.toml"
-    impatient = told.read_text().replace("seconds = 60", "seconds = 3")
-    assert impatient != told.read_text()
+    impatient = told.read_text(encoding="utf-8").replace("seconds = 60", "seconds = 3")
+    assert impatient != told.read_text(encoding="utf-8")
     (folder / "verifications/pages-impatient").mkdir()
     (folder / "verifications/pages-impatient/files").symlink_to(told.parent / "files")
-    (folder / "verifications/pages-impatient/verification.toml").write_text(impatient)
+    (folder / "verifications/pages-impatient/verification.toml").write_text(
+        impatient, encoding="utf-8"
+    )
     return folder
 
 

@@ -80,7 +80,7 @@ async def rolled_out(
     (here.folder / "training").mkdir()
     (here.folder / "training/0.png").write_bytes(part("world/pictures.draw")(question.scene))
     row = part("world/task.row")(question, "training-0", "training/0.png")
-    (here.folder / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    (here.folder / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     here.tables["tools"] = {}
     add_tool(here, service)
     task = {

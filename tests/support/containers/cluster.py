@@ -273,5 +273,5 @@ def kubeconfig(address: str) -> str:
 
 def install_docker(program: Path) -> None:
     """Makes a file that is the stand-in, for PATH."""
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(DOCKER)} "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(DOCKER)} "$@"\n', encoding="utf-8")
     program.chmod(0o755)

@@ -52,7 +52,7 @@ def main() -> int:
     inspect.add_argument("--format", choices=["{{json .State}}"], required=True)
     inspect.add_argument("name")
     given = parser.parse_args()
-    with (ROOT / "log").open("a") as log:
+    with (ROOT / "log").open("a", encoding="utf-8") as log:
         log.write(json.dumps(sys.argv[1:]) + "\n")
     return COMMANDS[given.command](given)
 
@@ -69,7 +69,7 @@ def run(given: argparse.Namespace) -> int:
         return fail(f"Unable to find image '{given.image}' locally", 125)
     box = BOXES / given.name
     shutil.copytree(image, box / "files", symlinks=True)
-    (box / "label").write_text(given.label)
+    (box / "label").write_text(given.label, encoding="utf-8")
     mount = 'mount --bind "$0" "$1" && cd "$1" && shift && exec "$@"'
     process = subprocess.Popen(
         [
@@ -82,7 +82,7 @@ def run(given: argparse.Namespace) -> int:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    (box / "pid").write_text(str(process.pid))
+    (box / "pid").write_text(str(process.pid), encoding="utf-8")
     while process.poll() is None and not main_process(process.pid):
         time.sleep(0.002)
     if process.poll() is not None:
@@ -94,7 +94,7 @@ def run(given: argparse.Namespace) -> int:
 def main_process(pid: int) -> int:
     """The first process in the container, once its folder is in place; 0 until then."""
     try:
-        child = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        child = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
         if child and b"while ((" in Path(f"/proc/{child[0]}/cmdline").read_bytes()[:40]:
             return int(child[0])
     except (FileNotFoundError, ProcessLookupError):
@@ -106,7 +106,7 @@ def execute(given: argparse.Namespace) -> int:
     if (ROOT / "down").exists():
         return fail("Cannot connect to the Docker daemon. Is the docker daemon running?", 1)
     box = BOXES / given.name
-    first = main_process(int((box / "pid").read_text())) if box.exists() else 0
+    first = main_process(int((box / "pid").read_text(encoding="utf-8"))) if box.exists() else 0
     if not first:
         return fail(f"Error response from daemon: No such container: {given.name}", 1)
     enter = ("nsenter", "--user", "--preserve-credentials", "--pid", "--mount", f"--target={first}")
@@ -118,7 +118,7 @@ def inspect(given: argparse.Namespace) -> int:
     box = BOXES / given.name
     if (ROOT / "down").exists() or not box.exists():
         return fail(f"Error: No such container: {given.name}", 1)
-    runs = bool(main_process(int((box / "pid").read_text())))
+    runs = bool(main_process(int((box / "pid").read_text(encoding="utf-8"))))
     state = {"Status": "running" if runs else "exited", "Running": runs, "Paused": False}
     print(json.dumps({**state, "OOMKilled": False, "ExitCode": 0 if runs else 137}))
     return 0
@@ -127,7 +127,7 @@ def inspect(given: argparse.Namespace) -> int:
 def ps(given: argparse.Namespace) -> int:
     label = given.filter.removeprefix("label=")
     for box in BOXES.iterdir() if BOXES.exists() else ():
-        if (box / "label").read_text() == label:
+        if (box / "label").read_text(encoding="utf-8") == label:
             print(box.name)
     return 0
 
@@ -136,7 +136,7 @@ def rm(given: argparse.Namespace) -> int:
     for name in given.names:
         box = BOXES / name
         if box.exists():
-            first = main_process(int((box / "pid").read_text()))
+            first = main_process(int((box / "pid").read_text(encoding="utf-8")))
             if first:
                 os.kill(first, signal.SIGKILL)
             shutil.rmtree(box)

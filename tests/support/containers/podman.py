@@ -39,8 +39,10 @@ class Podman:
         kind = ["stat", "--file-system", "--format", "%T", str(folder)]
         below = subprocess.run(kind, check=True, capture_output=True, text=True).stdout.strip()
         driver = "vfs" if below == "overlayfs" else "overlay"
-        (folder / "containers.conf").write_text(_CONTAINERS)
-        (folder / "storage.conf").write_text(_STORAGE.format(driver=driver, folder=folder))
+        (folder / "containers.conf").write_text(_CONTAINERS, encoding="utf-8")
+        (folder / "storage.conf").write_text(
+            _STORAGE.format(driver=driver, folder=folder), encoding="utf-8"
+        )
         self.environment = {
             "CONTAINERS_CONF": str(folder / "containers.conf"),
             "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),

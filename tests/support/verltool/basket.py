@@ -51,9 +51,9 @@ class BasketTool(BaseTool):
             raise RuntimeError("the basket fell")
         else:
             time.sleep(call.get("after", 0))
-            with open(env["path"], "a") as file:
+            with open(env["path"], "a", encoding="utf-8") as file:
                 file.write(f"{call['put']}\n" if "put" in call else "")
-            with open(env["path"]) as file:
+            with open(env["path"], encoding="utf-8") as file:
                 things = file.read().splitlines()
             observation = (
                 f"{len(things)} from {extra_field.get('shop', 'a shop')}: {', '.join(things)}"

@@ -57,7 +57,7 @@ def test_a_port_in_use_is_named() -> None:
 
 def test_serves_and_ends_on_sigterm(tmp_path: Path) -> None:
     replies = tmp_path / "replies.json"
-    replies.write_text("[[5, 6, 2]]")
+    replies.write_text("[[5, 6, 2]]", encoding="utf-8")
     server = subprocess.Popen(
         [*COMMAND, "--replies", str(replies), "--port", "0", "--cumulative"],
         stdout=subprocess.PIPE,

@@ -24,7 +24,9 @@ from tests.support.policy import write_policy
 from toolwright import types as t
 from toolwright.trajectory_files import write_trajectories
 
-GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "golden.json").read_text())["cases"]
+GOLDEN = json.loads(
+    (Path(__file__).parents[2] / "golden" / "golden.json").read_text(encoding="utf-8")
+)["cases"]
 
 
 class LongestMatch:
@@ -267,7 +269,7 @@ def test_the_command_counts_a_file(tmp_path: Path) -> None:
         app, ["retokenisation", str(file), "--policy", str(policy), "--json", str(out)]
     )
     assert done.exit_code == 0, done.output
-    told = json.loads(out.read_text())
+    told = json.loads(out.read_text(encoding="utf-8"))
     assert (told["sequences"], told["ids"], told["sequences_changed"]) == (2, 9, 0.5)
     assert told["changed_by_place"] == told["changed_by_alignment"] == pytest.approx(4 / 9)
     assert told["changed_of_policy"] == pytest.approx(4 / 7)

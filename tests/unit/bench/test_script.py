@@ -85,15 +85,17 @@ def test_a_script_imports_the_files_beside_it(tmp_path: Path) -> None:
     for number, name in enumerate(("one", "two")):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "words.py").write_text(f"WORDS = [{number}]")
+        (folder / "words.py").write_text(f"WORDS = [{number}]", encoding="utf-8")
         text = "from words import WORDS\ndef reply(request): return WORDS"
-        (folder / "agent.py").write_text(text)
+        (folder / "agent.py").write_text(text, encoding="utf-8")
         assert ids(parse_script(f"{folder / 'agent.py'}:reply")) == [number]
 
 
 def test_function_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
-    file.write_text("def reply(request):\n    return [request.turn, len(request.input_ids)]\n")
+    file.write_text(
+        "def reply(request):\n    return [request.turn, len(request.input_ids)]\n", encoding="utf-8"
+    )
     assert ids(parse_script(f"{file}:reply"), turn=4) == [4, 3]
 
 
@@ -114,14 +116,14 @@ def test_function_from_a_file(tmp_path: Path) -> None:
 )
 def test_bad_specs_say_what_is_wrong(tmp_path: Path, source: str, spec: str, words: str) -> None:
     file = tmp_path / "mine.py"
-    file.write_text(source)
+    file.write_text(source, encoding="utf-8")
     with pytest.raises(ScriptError, match=words):
         parse_script(spec.format(file=file))
 
 
 def test_replies_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "replies.json"
-    file.write_text("[[5, [6, -0.5]], []]")
+    file.write_text("[[5, [6, -0.5]], []]", encoding="utf-8")
     assert list(tokens(load_replies(str(file)), request()))[1] == Token(6, -0.5)
     assert ids(load_replies(str(file)), turn=1) == []
 
@@ -129,6 +131,6 @@ def test_replies_from_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[["a"]]', "[[true]]", "[]"])
 def test_bad_replies_files(tmp_path: Path, text: str) -> None:
     file = tmp_path / "replies.json"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     with pytest.raises(ScriptError):
         load_replies(str(file))

@@ -19,7 +19,7 @@ def test_passages_have_about_sixty_words_in_the_layout_of_the_corpus(tmp_path: P
     texts = data.write_corpus(tmp_path / "c.jsonl", 300, 0)
     lengths = [len(text.split()) for text in texts]
     assert sum(lengths) / 300 == pytest.approx(data.WORDS, rel=0.05)
-    last = json.loads((tmp_path / "c.jsonl").read_text().splitlines()[299])
+    last = json.loads((tmp_path / "c.jsonl").read_text(encoding="utf-8").splitlines()[299])
     title, text = last["contents"].split("\n")
     assert (last["id"], text) == ("299", texts[299])
     assert title.startswith('"')

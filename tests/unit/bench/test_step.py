@@ -31,7 +31,9 @@ LINE = {
 def write_run(folder: Path, *changes: dict[str, float]) -> Path:
     folder.mkdir()
     lines = [{"step": step, **LINE, **own} for step, own in enumerate(changes, 1)]
-    (folder / "learner.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "learner.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8"
+    )
     return folder
 
 
@@ -59,8 +61,8 @@ def test_tokens_a_second_are_those_of_all_steps_together(tmp_path: Path) -> None
 def test_what_an_older_learner_did_not_tell_is_unknown(tmp_path: Path) -> None:
     """Also where a newer one went on with the run: a mean over some steps would be another."""
     run = write_run(tmp_path / "a", {}, {})
-    text = (run / "learner.jsonl").read_text()
-    (run / "learner.jsonl").write_text(text.replace('"logprobs_s"', '"old_s"', 1))
+    text = (run / "learner.jsonl").read_text(encoding="utf-8")
+    (run / "learner.jsonl").write_text(text.replace('"logprobs_s"', '"old_s"', 1), encoding="utf-8")
     row = row_of(*read_runs([run]), 0)
     assert (row.parts["log-probs"], row.parts["update"]) == (None, 5.0)
     assert sum(filter(None, row.parts.values())) == row.step
@@ -88,4 +90,7 @@ def test_the_table_and_the_file(tmp_path: Path) -> None:
     cells = [line.split() for line in result.stdout.splitlines()]
     assert cells.count(["22%", "11%", "44%", "11%", "0%", "11%"]) == 2
     assert ["a", "16", "1.50", "0.25", "0.12"] in cells
-    assert [row["run"] for row in json.loads(output.read_text())["rows"]] == ["a", "b"]
+    assert [row["run"] for row in json.loads(output.read_text(encoding="utf-8"))["rows"]] == [
+        "a",
+        "b",
+    ]

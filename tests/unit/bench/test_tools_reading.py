@@ -103,7 +103,7 @@ def test_a_verdict_needs_a_change_that_noise_does_not_make(
 
 def test_a_slower_service_is_told_and_a_slower_machine_is_not(tmp_path: Path) -> None:
     file = tmp_path / "old.json"
-    file.write_text(json.dumps(a_report(a_row()).to_json()))
+    file.write_text(json.dumps(a_report(a_row()).to_json()), encoding="utf-8")
     old = read_report(file)
 
     def p50(report: Report) -> Any:
@@ -167,7 +167,7 @@ def test_a_wrong_word_is_named(given: dict[str, str], words: str) -> None:
 @pytest.mark.parametrize("text", ["", "[]", '{"rows": [{"workload": "hello"}]}'])
 def test_no_report_is_said_to_be_none(tmp_path: Path, text: str) -> None:
     file = tmp_path / "old.json"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     with pytest.raises(PlanError, match="no report of `bench tools --json`"):
         read_report(file)
     with pytest.raises(PlanError, match="No such file"):

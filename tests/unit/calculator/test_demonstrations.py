@@ -79,7 +79,7 @@ def test_a_wording_gets_every_operator(task: ModuleType, demonstrations: ModuleT
 def test_write_is_one_conversation_a_line(demonstrations: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "new" / "d.jsonl"
     demonstrations.main(["--output", str(path), "--seed", "1", "--count", "10"])
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert [row["messages"] for row in rows] == list(islice(demonstrations.conversations(1), 10))
 
 

@@ -33,7 +33,7 @@ def ids(tokenizer: Any, text: str) -> list[int]:
 
 
 def test_the_vocabulary_is_full(tokenizer: Any, folder: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert len(tokenizer) == config["vocab_size"] == VOCABULARY
     assert config["eos_token_id"] == tokenizer.eos_token_id
     assert tokenizer.eos_token == "<|im_end|>"

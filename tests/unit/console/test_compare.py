@@ -27,9 +27,9 @@ def write_run(folder: Path, steps: int = 4, *, recipe: Any = None, **more: Any) 
         for s in range(1, steps + 1)
     ]
     text = "".join(json.dumps({**line, **more}) + "\n" for line in lines)
-    (folder / "learner.jsonl").write_text(text)
+    (folder / "learner.jsonl").write_text(text, encoding="utf-8")
     if recipe is not None:
-        (folder / "learner.resolved.json").write_text(json.dumps(recipe))
+        (folder / "learner.resolved.json").write_text(json.dumps(recipe), encoding="utf-8")
     return folder
 
 
@@ -62,8 +62,10 @@ def test_one_page_has_the_curves_of_all_runs_and_what_their_recipes_differ_in(
         ["learner.lora.rank", None, "8"],
         ["run.seed", "1", "2"],
     ]
-    assert "<script" not in output.read_text()
-    assert "http" not in output.read_text().replace("http://www.w3.org/1999/xhtml", "")
+    assert "<script" not in output.read_text(encoding="utf-8")
+    assert "http" not in output.read_text(encoding="utf-8").replace(
+        "http://www.w3.org/1999/xhtml", ""
+    )
 
 
 def evaluation(suite: str, at: int, reward: float, **more: Any) -> str:
@@ -85,9 +87,10 @@ def test_evaluations_are_a_table_and_curves_with_their_intervals(tmp_path: Path)
         + evaluation("unseen", 2, 0.9)
         + evaluation("unseen", 2, 0.594, lineage="cd", n=30)  # again, after a kill
         + evaluation("greedy", 4, 0.5, temperature=0.0, stderr=None)
-        + '{"suite": "unseen", "st'
+        + '{"suite": "unseen", "st',
+        encoding="utf-8",
     )
-    (b / "evaluations.jsonl").write_text(evaluation("unseen", 4, 1.0, stderr=0.0))
+    (b / "evaluations.jsonl").write_text(evaluation("unseen", 4, 1.0, stderr=0.0), encoding="utf-8")
     code, said = compare(a, b, c, "-o", tmp_path / "page.html")
     assert code == 0
     assert (
@@ -154,7 +157,7 @@ def test_a_broken_evaluation_costs_itself(tmp_path: Path, more: dict[str, Any]) 
     run = write_run(tmp_path / "a", recipe={})
     line = json.loads(evaluation("s", 1, 0.5))
     text = json.dumps({**line, **more}) + "\n" + evaluation(HOSTILE[:150], 3, 0.25)
-    (run / "evaluations.jsonl").write_text(text)
+    (run / "evaluations.jsonl").write_text(text, encoding="utf-8")
     (found,) = read_runs([run])
     assert [(m.step, m.reward) for own in found.evaluations.values() for m in own] == [(3, 0.25)]
     assert "1 line is no evaluation, the first is line 1" in found.remarks[0]
@@ -179,7 +182,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 def test_a_run_that_goes_on_or_was_killed_is_read(tmp_path: Path) -> None:
     """Steps after the checkpoint are written again; the last line may be half."""
     run = write_run(tmp_path / "a", 5)
-    with (run / "learner.jsonl").open("a") as file:
+    with (run / "learner.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps({"step": 4, "reward": 9.0}) + '\n{"step": 5, "rew')
     (found,) = read_runs([run])
     assert found.curve("reward") == [(1, 0.1), (2, 0.2), (3, 0.3), (4, 9.0), (5, 0.5)]
@@ -215,7 +218,8 @@ def test_values_that_are_no_numbers_are_no_points(tmp_path: Path) -> None:
     file = tmp_path / "m.jsonl"
     huge = "1" + "0" * 400
     file.write_text(
-        f'{{"step": 1, "a": null, "b": NaN, "c": -Infinity, "d": {huge}, "e": true, "f": 2e300}}'
+        f'{{"step": 1, "a": null, "b": NaN, "c": -Infinity, "d": {huge}, "e": true, "f": 2e300}}',
+        encoding="utf-8",
     )
     assert read_metrics(file) == ({1: {"e": 1.0}}, [])
 
@@ -228,7 +232,7 @@ def test_what_is_missing_is_a_sentence(tmp_path: Path) -> None:
         code, said = compare(tmp_path / "a", tmp_path / bad, "-o", output)
         assert (code, said.count("\n")) == (1, 1)
         assert f"{tmp_path / bad} has neither learner.jsonl nor sft/sft.jsonl" in said
-    (tmp_path / "empty" / "learner.jsonl").write_text("\n")
+    (tmp_path / "empty" / "learner.jsonl").write_text("\n", encoding="utf-8")
     assert "has no line with the metrics" in compare(tmp_path / "empty", "-o", output)[1]
     code, said = compare(tmp_path / "a", "-o", tmp_path / "none" / "page.html")
     assert code == 1 and "No such file" in said
@@ -240,19 +244,19 @@ def test_what_is_missing_is_a_sentence(tmp_path: Path) -> None:
 def test_a_recipe_that_cannot_be_read_costs_the_table_alone(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a")
     other = write_run(tmp_path / "b")
-    (run / "engine.resolved.json").write_text("{")
+    (run / "engine.resolved.json").write_text("{", encoding="utf-8")
     code, said = compare(run, other, "-o", tmp_path / "page.html")
     assert code == 0
     assert "engine.resolved.json cannot be read" in said
     assert f"{other} has none of engine.resolved.json" in said
-    (run / "engine.resolved.json").write_text('{"a":' * 900 + "1" + "}" * 900)
+    (run / "engine.resolved.json").write_text('{"a":' * 900 + "1" + "}" * 900, encoding="utf-8")
     assert compare(run, other, "-o", tmp_path / "page.html")[0] == 0
 
 
 def test_imitation_is_compared_by_its_own_metrics(tmp_path: Path) -> None:
     (tmp_path / "a" / "sft").mkdir(parents=True)
     line = {"step": 0, "heldout_loss": 2.0, "heldout_s": 3600.0}
-    (tmp_path / "a" / "sft" / "sft.jsonl").write_text(json.dumps(line))
+    (tmp_path / "a" / "sft" / "sft.jsonl").write_text(json.dumps(line), encoding="utf-8")
     (run,) = read_runs([tmp_path / "a"])
     assert run.curve("heldout_loss") == [(0, 2.0)]
     assert run.hours() == {0: 1.0}
@@ -286,9 +290,9 @@ def test_recipes_that_agree_have_no_row(tmp_path: Path) -> None:
 
 def test_long_curves_are_thinned_and_keep_their_ends_and_their_spike(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a", 12345)
-    lines = (run / "learner.jsonl").read_text().splitlines()
+    lines = (run / "learner.jsonl").read_text(encoding="utf-8").splitlines()
     lines[7776] = json.dumps({"step": 7777, "reward": -99.0, "step_s": 36.0})
-    (run / "learner.jsonl").write_text("\n".join(lines) + "\n")
+    (run / "learner.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for window in (1, 5):
         found = curves(read_runs([run]), "reward", window=window)[0].points
         assert len(found) <= MOST_POINTS

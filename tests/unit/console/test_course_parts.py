@@ -67,9 +67,9 @@ def test_a_lock_tells_when_its_folder_is_gone_or_another(tmp_path: Path) -> None
 
 def test_what_a_dead_console_left_keeps_nobody_out(tmp_path: Path) -> None:
     (tmp_path / "console").mkdir()
-    (tmp_path / "console/console.lock").write_text("{half a")
+    (tmp_path / "console/console.lock").write_text("{half a", encoding="utf-8")
     with only_console(tmp_path):
-        found = json.loads((tmp_path / "console/console.lock").read_text())
+        found = json.loads((tmp_path / "console/console.lock").read_text(encoding="utf-8"))
         assert found["pid"] == os.getpid()
 
 
@@ -250,19 +250,19 @@ def test_what_was_being_made_is_not_there_and_its_half_is_moved_aside(tmp_path: 
     made = tmp_path / "rows.jsonl"
     maker = _maker(made)
     with pytest.raises(RuntimeError), half_made.making(tmp_path, maker):
-        made.write_text("half")
+        made.write_text("half", encoding="utf-8")
         raise RuntimeError("killed")
     assert not half_made.there(tmp_path, [maker])(made)
     with half_made.making(tmp_path, maker):
         assert not made.exists()
-        made.write_text("whole")
+        made.write_text("whole", encoding="utf-8")
     assert half_made.there(tmp_path, [maker])(made)
-    assert (tmp_path / "rows.jsonl.unfinished").read_text() == "half"
+    assert (tmp_path / "rows.jsonl.unfinished").read_text(encoding="utf-8") == "half"
 
 
 def test_what_the_user_put_there_counts(tmp_path: Path) -> None:
     made = tmp_path / "rows.jsonl"
-    made.write_text("mine")
+    made.write_text("mine", encoding="utf-8")
     assert half_made.there(tmp_path, [_maker(made)])(made)
     # A mark of a maker that makes something else now says nothing of it.
     with pytest.raises(RuntimeError), half_made.making(tmp_path, _maker(tmp_path / "other")):
@@ -275,12 +275,12 @@ def test_halves_are_numbered_and_none_is_deleted(tmp_path: Path) -> None:
     for text in ("first", "second"):
         with pytest.raises(RuntimeError), half_made.making(tmp_path, maker):
             maker.makes.mkdir()
-            (maker.makes / "half").write_text(text)
+            (maker.makes / "half").write_text(text, encoding="utf-8")
             raise RuntimeError("killed")
     with half_made.making(tmp_path, maker):
         maker.makes.mkdir()
-    assert (tmp_path / "policy.unfinished/half").read_text() == "first"
-    assert (tmp_path / "policy.unfinished-2/half").read_text() == "second"
+    assert (tmp_path / "policy.unfinished/half").read_text(encoding="utf-8") == "first"
+    assert (tmp_path / "policy.unfinished-2/half").read_text(encoding="utf-8") == "second"
 
 
 @pytest.mark.parametrize("kind", ["prepare", "render"])
@@ -288,10 +288,13 @@ def test_what_the_user_puts_where_a_maker_failed_is_the_users(tmp_path: Path, ki
     made = tmp_path / "rows.jsonl"
     maker = replace(_maker(made), kind=kind)
     with pytest.raises(ConsoleError), half_made.making(tmp_path, maker):
-        made.write_text("half")
+        made.write_text("half", encoding="utf-8")
         raise ProcessFailed("rows ended with exit code 1", exit_code=1)
-    assert not made.exists() and (tmp_path / "rows.jsonl.unfinished").read_text() == "half"
-    made.write_text("mine")
+    assert (
+        not made.exists()
+        and (tmp_path / "rows.jsonl.unfinished").read_text(encoding="utf-8") == "half"
+    )
+    made.write_text("mine", encoding="utf-8")
     assert half_made.there(tmp_path, [maker])(made)
 
 

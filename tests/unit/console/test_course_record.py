@@ -95,7 +95,7 @@ def test_a_killed_starts_stage_ends_with_its_last_sign_of_life(tmp_path: Path) -
         {"event": "stage", "at": 1010, "name": "learn", "text": "learning"},
         {"event": "ended", "at": 1015, "status": 0, "sentence": ""},
     ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     assert [stage.seconds for stage in read_course(tmp_path).stages] == [30.0, 5.0]
 
 
@@ -115,7 +115,7 @@ def test_a_line_that_was_cut_is_left_out_and_removed(tmp_path: Path) -> None:
 def test_a_foreign_line_is_one_sentence(tmp_path: Path, line: str) -> None:
     path = tmp_path / COURSE
     path.parent.mkdir()
-    path.write_text(line + "\n")
+    path.write_text(line + "\n", encoding="utf-8")
     with pytest.raises(RecordBroken, match=r"course\.jsonl"):
         read_course(tmp_path)
 
@@ -123,7 +123,7 @@ def test_a_foreign_line_is_one_sentence(tmp_path: Path, line: str) -> None:
 def test_an_event_of_a_later_toolwright_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / COURSE
     path.parent.mkdir()
-    path.write_text('{"event": "weather", "at": 1, "sky": "blue"}\n')
+    path.write_text('{"event": "weather", "at": 1, "sky": "blue"}\n', encoding="utf-8")
     assert read_course(tmp_path) == CourseRecord()
 
 

@@ -23,14 +23,15 @@ def recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "package/recipes/mine"
     for name in ("run/warm", "run-ablate/base", "models/big", "__pycache__", ".cache", "kept"):
         (folder / name).mkdir(parents=True)
-        (folder / name / "file").write_text("x")
+        (folder / name / "file").write_text("x", encoding="utf-8")
     (folder / "recipe.toml").write_text(
         '[run]\nfolder = "run"\n[sft]\noutput = "run/warm"\n'
-        '[[console.prepare]]\nname = "big"\nrun = ["x"]\nmakes = "models/big"\n'
+        '[[console.prepare]]\nname = "big"\nrun = ["x"]\nmakes = "models/big"\n',
+        encoding="utf-8",
     )
-    (folder / "README.md").write_text("# Mine\n\nIt does\nthis.\n\nMore.\n")
+    (folder / "README.md").write_text("# Mine\n\nIt does\nthis.\n\nMore.\n", encoding="utf-8")
     (folder.parent / "presets").mkdir()
-    (folder.parent / "presets/grpo.toml").write_text("")
+    (folder.parent / "presets/grpo.toml").write_text("", encoding="utf-8")
     monkeypatch.setattr(init, "packaged", lambda name: tmp_path / "package" / name)
     return folder
 
@@ -52,8 +53,10 @@ def test_a_folder_put_there_is_listed_by_its_first_paragraph(recipes: Path) -> N
 def test_a_recipe_of_a_family_is_named_by_its_path(recipes: Path, tmp_path: Path) -> None:
     for folder in ("family/math", "mine/part"):
         (recipes.parent / folder).mkdir(parents=True)
-        (recipes.parent / folder / "recipe.toml").write_text("")
-    (recipes.parent / "family/math/README.md").write_text("# Math\n\nIt counts.\n")
+        (recipes.parent / folder / "recipe.toml").write_text("", encoding="utf-8")
+    (recipes.parent / "family/math/README.md").write_text(
+        "# Math\n\nIt counts.\n", encoding="utf-8"
+    )
     listed = typed()[1].splitlines()
     assert [line for line in listed if line[:1].strip()] == [
         "family/math  It counts.",
@@ -85,18 +88,18 @@ def test_an_empty_folder_is_filled_and_another_one_left_alone(
 ) -> None:
     (tmp_path / "empty").mkdir()
     assert typed("mine", tmp_path / "empty")[0] == 0
-    (tmp_path / "empty/README.md").write_text("my own words")
+    (tmp_path / "empty/README.md").write_text("my own words", encoding="utf-8")
     code, said = typed("mine", tmp_path / "empty")
     assert (code, said) == (2, f"toolwright: {tmp_path}/empty is not empty: name a new folder\n")
-    assert (tmp_path / "empty/README.md").read_text() == "my own words"
+    assert (tmp_path / "empty/README.md").read_text(encoding="utf-8") == "my own words"
 
 
 def test_a_file_is_no_folder(recipes: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
     assert typed("mine", tmp_path / "file")[0] == 2
     code, said = typed("mine", tmp_path / "file/new")
     assert code == 1 and f"{tmp_path}/file/new cannot be written" in said
-    assert (tmp_path / "file").read_text() == "mine"
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
 
 
 @pytest.mark.parametrize("name", ["presets", "../recipes/mine", "", "mine/"])

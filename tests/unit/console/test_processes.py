@@ -39,7 +39,7 @@ def gone(pid: int) -> bool:
 
 
 def said(log: Path) -> bool:
-    return "here" in log.read_text()
+    return "here" in log.read_text(encoding="utf-8")
 
 
 async def test_leaving_ends_what_was_started(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_grandchildren_that_left_the_group_are_ended(tmp_path: Path) -> No
     """)
     async with Processes(tmp_path) as processes:
         await processes.run(python("parent", "-c", code))
-        stray = int((tmp_path / "parent.log").read_text().split()[0])
+        stray = int((tmp_path / "parent.log").read_text(encoding="utf-8").split()[0])
         assert not gone(stray)
     assert gone(stray)
 
@@ -218,7 +218,7 @@ async def test_who_dies_while_all_are_stopped_is_not_started_again(
 
 
 async def test_a_message_has_the_last_life_of_a_log_alone(tmp_path: Path) -> None:
-    (tmp_path / "one.log").write_text("of an earlier start\n")
+    (tmp_path / "one.log").write_text("of an earlier start\n", encoding="utf-8")
     with pytest.raises(ProcessFailed) as caught:
         async with Processes(tmp_path) as processes:
             await processes.run(python("one", "-c", "raise SystemExit('learner: no room')"))

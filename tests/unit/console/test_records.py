@@ -44,7 +44,9 @@ def test_numbers_and_the_learners_reason_are_kept_and_what_is_no_number_is_unkno
     tmp_path: Path,
 ) -> None:
     text = '{"step": 1, "reward": NaN, "gap_max": Infinity, "version": "a.1", "x": 1e400}\n'
-    (tmp_path / "learner.jsonl").write_text(text + json.dumps(step(2, worthless="all masked")))
+    (tmp_path / "learner.jsonl").write_text(
+        text + json.dumps(step(2, worthless="all masked")), encoding="utf-8"
+    )
     first, second = read_record(tmp_path).steps
     assert (first.reward, first.values, first.taught) == (None, {}, None)
     assert (second.worthless, second.tokens_per_second, second.masked_share) == (
@@ -207,7 +209,9 @@ def test_shares_of_time_add_up(tmp_path: Path) -> None:
 def test_of_files_that_differ_the_newest_counts(tmp_path: Path) -> None:
     for name, steps, at in (("sft", 10, 1_000), ("learner", 300, 3_000), ("engine", 200, 2_000)):
         file = tmp_path / f"{name}.resolved.json"
-        file.write_text(json.dumps({"shared": {"run": {"steps": steps}}, name: {"of": name}}))
+        file.write_text(
+            json.dumps({"shared": {"run": {"steps": steps}}, name: {"of": name}}), encoding="utf-8"
+        )
         os.utime(file, (at, at))
     found = read_resolved(tmp_path)
     assert found.whole("run.steps") == 300

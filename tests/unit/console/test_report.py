@@ -64,7 +64,9 @@ class Page(HTMLParser):
 
 def report(*runs: Path) -> tuple[str, dict[str, Any]]:
     paths = write(runs, runs[0] / "report.html")
-    return paths.report.read_text(), json.loads(paths.summary.read_text())
+    return paths.report.read_text(encoding="utf-8"), json.loads(
+        paths.summary.read_text(encoding="utf-8")
+    )
 
 
 def place(data: Any, pointer: str) -> Any:
@@ -211,7 +213,7 @@ def test_what_strangers_wrote_stays_text(tmp_path: Path) -> None:
     }
     lines(run / "samples.jsonl", [row])
     told = {"console": {"report": {"headline": HOSTILE, "lead": HOSTILE, "note": HOSTILE}}}
-    (run / "console.resolved.json").write_text(json.dumps(told))
+    (run / "console.resolved.json").write_text(json.dumps(told), encoding="utf-8")
     text, _ = report(run)
     assert "<script" not in text and "onload='x'" not in text and "\x1b" not in text
     assert "49" not in re.sub(r"[\d.]{3,}", "", text.split("</style>")[1].split("<svg")[0])
@@ -286,7 +288,7 @@ def test_a_page_of_many_steps_stays_small(tmp_path: Path) -> None:
 
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     run = run_folders.whole(tmp_path / "a")
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     for words, said in (
         ([tmp_path / "none"], "none is no run folder"),
         ([tmp_path / "file"], "file is no run folder"),
@@ -320,7 +322,7 @@ def test_the_learners_reason_stands_once(tmp_path: Path) -> None:
 def test_the_page_of_a_memory_is_linked_from_where_the_report_lies(tmp_path: Path) -> None:
     run, other = (run_folders.whole(tmp_path / name) for name in ('a & "b" #1', "c"))
     assert report(run)[1]["pages"] == []
-    (run / MEMORY_PAGE).write_text("<p>tools</p>")
+    (run / MEMORY_PAGE).write_text("<p>tools</p>", encoding="utf-8")
     text, data = report(run)
     assert data["pages"] == [{"what": "the tool memory", "file": MEMORY_PAGE}]
     assert f'<a href="{MEMORY_PAGE}">' in text

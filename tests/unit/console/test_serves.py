@@ -65,7 +65,7 @@ def _setup(folder: Path, engine: str = "127.0.0.1:1") -> Setup:
         "sampler": {"endpoints": ["http://127.0.0.1:1"]},
         "console": {"services": [{"name": "sampler", "run": ["x"], "ready": "http://127.0.0.1:1"}]},
     }
-    file.write_text(to_toml(tables))
+    file.write_text(to_toml(tables), encoding="utf-8")
     return set_up(Options(recipe=file))
 
 

@@ -54,7 +54,7 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Options:
     (tmp_path / "policy").mkdir()
     (tmp_path / "task.py").touch()
     file = tmp_path / "recipe.toml"
-    file.write_text(to_toml(TABLES))
+    file.write_text(to_toml(TABLES), encoding="utf-8")
     return Options(recipe=file)
 
 

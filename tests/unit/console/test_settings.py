@@ -238,4 +238,4 @@ def test_a_start_says_what_it_uses_though_it_is_old(
     assert warm.exists()
     out = start(Options(recipe=file, overrides=("sft.steps=3",), remake=True), monkeypatch)
     assert f"{warm} is made again: the old one is {warm}.old" in out
-    assert json.loads((warm.parent / "console/made/render-render.json").read_text())
+    assert json.loads((warm.parent / "console/made/render-render.json").read_text(encoding="utf-8"))

@@ -50,7 +50,7 @@ def written(folder: Path, **changes: Any) -> Path:
     (folder / "task.py").touch()
     (folder / "base").mkdir(exist_ok=True)
     file = folder / "recipe.toml"
-    file.write_text(to_toml(merged(TABLES, changes)))
+    file.write_text(to_toml(merged(TABLES, changes)), encoding="utf-8")
     return file
 
 
@@ -272,7 +272,9 @@ def test_the_users_modules_are_neither_sglang_nor_a_rank(tmp_path: Path) -> None
     for package in ("learner", "sglang"):
         (tmp_path / package).mkdir()
         for name in ("__init__", "cli", "launch_server"):
-            (tmp_path / package / f"{name}.py").write_text("raise SystemExit('mine')")
+            (tmp_path / package / f"{name}.py").write_text(
+                "raise SystemExit('mine')", encoding="utf-8"
+            )
     gpu = {"way": "gpu", "python": sys.executable}
     setup = settled(asked(written(tmp_path, console={"ranks": 2, "sampler": gpu})))
     learner, sampler = (
@@ -297,7 +299,7 @@ def test_a_file_beside_the_recipe_does_not_hide_ours(tmp_path: Path) -> None:
     """A user's engine.py is not the engine."""
     import subprocess
 
-    (tmp_path / "engine.py").write_text("raise SystemExit('mine')")
+    (tmp_path / "engine.py").write_text("raise SystemExit('mine')", encoding="utf-8")
     setup = settled(asked(written(tmp_path)))
     argv = Commands(setup).engine().argv[:4]
     done = subprocess.run(

@@ -103,4 +103,4 @@ def test_output_outlives_its_reader(tmp_path: Path) -> None:
     said = process.stderr.read()
     assert process.wait(60) == 0, said
     assert said == b""
-    assert done.read_text() == "came to its end"
+    assert done.read_text(encoding="utf-8") == "came to its end"

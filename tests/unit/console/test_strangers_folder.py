@@ -56,7 +56,9 @@ def dialled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 
 
 def names(run: Path, address: str) -> None:
-    (run / "engine.resolved.json").write_text(json.dumps({"shared": {"run": {"engine": address}}}))
+    (run / "engine.resolved.json").write_text(
+        json.dumps({"shared": {"run": {"engine": address}}}), encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize(
@@ -166,7 +168,10 @@ def test_the_same_boot_in_another_container_is_elsewhere(
 @pytest.mark.parametrize("trick", ["symlink", "hard link", "folder"])
 def test_a_lock_that_is_another_file_proves_nothing(run: Path, tmp_path: Path, trick: str) -> None:
     log = tmp_path / "victim.log"
-    with log.open("w") as file, subprocess.Popen(["sleep", "60"], stdout=file) as victim:
+    with (
+        log.open("w", encoding="utf-8") as file,
+        subprocess.Popen(["sleep", "60"], stdout=file) as victim,
+    ):
         claims(run, victim)
         if trick == "symlink":
             (run / lock.FILE).symlink_to(log)

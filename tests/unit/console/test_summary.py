@@ -86,8 +86,8 @@ def test_suites_without_words_come_in_the_recipes_order(tmp_path: Path) -> None:
     )  # fmt: skip
     told = {"suites": [{"name": "a"}, {"name": "never"}, {"name": "b", "temperature": 0}]}
     engine = {"engine": {"evaluation": told}}
-    (tmp_path / "engine.resolved.json").write_text(json.dumps(engine))
-    (tmp_path / "engine.jsonl").write_text("")
+    (tmp_path / "engine.resolved.json").write_text(json.dumps(engine), encoding="utf-8")
+    (tmp_path / "engine.jsonl").write_text("", encoding="utf-8")
     found = summary(tmp_path)
     assert list(found["suites"]) == ["a", "b", "-greedy"]
     assert "sampled" in found["suites"]["a"] and "greedy" in found["suites"]["b"]
@@ -121,10 +121,13 @@ def test_what_is_handed_on_holds_no_secret_and_its_commands_still_work(tmp_path:
         log.ended(1, f"judge ended with exit code 1: password={secret.split()[0]}")
     tools = {"judge": {"service": url, "api_key": secret, "argv": ["--pass", secret], "n": None}}
     told = {"recipe": "/home/oda/r.toml", "shared": {"tools": tools}, "engine": {}}
-    (run / "engine.resolved.json").write_text(json.dumps(told))
+    (run / "engine.resolved.json").write_text(json.dumps(told), encoding="utf-8")
     output = tmp_path / "report.html"
     write((run,), output)
-    for text in (output.read_text(), (tmp_path / "summary.json").read_text()):
+    for text in (
+        output.read_text(encoding="utf-8"),
+        (tmp_path / "summary.json").read_text(encoding="utf-8"),
+    ):
         assert "hunter2" not in text and "two words" not in text
         assert "/home/oda/r.toml" in text and "127.0.0.1:9" in text
     found = summary(run)
@@ -144,7 +147,7 @@ def test_paths_come_last_and_exist(seeds: list[Path]) -> None:
     printed = result.stdout.splitlines()
     assert printed[0] == "Held-out success rose from 20% to 95%"
     assert printed[-1] == str(seeds[0] / "x/summary.json")
-    assert json.loads(Path(printed[-1]).read_text())["verdict"] == "rose"
+    assert json.loads(Path(printed[-1]).read_text(encoding="utf-8"))["verdict"] == "rose"
     assert (seeds[0] / "x/r.html").is_file()
 
 

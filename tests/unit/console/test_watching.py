@@ -91,7 +91,7 @@ async def test_a_run_is_followed_from_before_its_folder_is_there(tmp_path: Path)
         assert status.doing["learner"] == "waits for rollouts: 64 of 128"
         engine.says({**detail, "tokens": 300, "calls": 6}, state="publishing", accepted=128)
         lines(run / "learner.jsonl", [step(1), step(2, reward=0.25)])
-        with (run / "learner.jsonl").open("a") as out:
+        with (run / "learner.jsonl").open("a", encoding="utf-8") as out:
             out.write(json.dumps(step(3))[:40])
         lines(
             run / "evaluations.jsonl",

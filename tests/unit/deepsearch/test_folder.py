@@ -115,7 +115,7 @@ def test_a_set_is_read_from_its_file(
 ) -> None:
     sets = load_file(FOLDER / "sets.py")
     monkeypatch.setattr(sets, "DATA", tmp_path)
-    (tmp_path / f"{name}.jsonl").write_text(json.dumps(ROWS[name]) + "\n")
+    (tmp_path / f"{name}.jsonl").write_text(json.dumps(ROWS[name]) + "\n", encoding="utf-8")
     (task,) = getattr(sets, name)(0)
     assert (task.messages or ({"content": task.prompt},))[0]["content"] == "Who?"
     assert task.answers == ("Alda",)
@@ -143,7 +143,7 @@ def test_a_policy_made_here_stands_alone() -> None:
 
 
 def test_the_readme_names_every_variant_and_file() -> None:
-    readme = (FOLDER / "README.md").read_text()
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert readme.startswith("# ") and readme.splitlines()[2]
     for file in FILES:
         assert all(f"`{name}`" in readme for name in variants(file))

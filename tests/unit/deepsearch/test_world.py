@@ -222,7 +222,7 @@ def test_no_demonstration_tells_a_true_passage(
 def test_write_is_one_conversation_a_line(demonstrations: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "new" / "d.jsonl"
     demonstrations.main(["--output", str(path), "--seed", "1", "--count", "10"])
-    rows = [json.loads(line)["messages"] for line in path.read_text().splitlines()]
+    rows = [json.loads(line)["messages"] for line in path.read_text(encoding="utf-8").splitlines()]
     assert rows == list(islice(demonstrations.conversations(1), 10))
 
 

@@ -71,7 +71,9 @@ def test_a_broken_manifest_is_refused(spoil: Callable[[Manifest], Any], says: st
 def test_every_file_is_deployed() -> None:
     files = {path.name for path in FOLDER.glob("*.yaml")} - {"kustomization.yaml"}
     assert files == set(kustomization()["resources"])
-    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))[
+        "project"
+    ]
     (image,) = kustomization()["images"]
     assert image["newTag"] == project["version"]
     for name in SERVICES:
@@ -213,8 +215,8 @@ def test_pods_are_made_where_the_role_lets_them() -> None:
 
 def test_the_image_is_made_of_what_there_is() -> None:
     root = FOLDER.parents[1]
-    project = tomllib.loads((root / "pyproject.toml").read_text())
-    text = (FOLDER / "Dockerfile").read_text()
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    text = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
     copied = {word for line in re.findall(r"^COPY (.*) \S+$", text, re.M) for word in line.split()}
     assert all((root / name).exists() for name in copied)
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]

@@ -92,7 +92,7 @@ class Stage:
         self.started: list[subprocess.Popen[str]] = []
 
     def _program(self, name: str, text: str) -> None:
-        (self.folder / name).write_text(text)
+        (self.folder / name).write_text(text, encoding="utf-8")
         (self.folder / name).chmod(0o755)
 
     def start(self, script: str, *arguments: str, **env: str) -> subprocess.Popen[str]:
@@ -118,7 +118,7 @@ class Stage:
     def said(self, name: str) -> list[dict[str, Any]]:
         """What the program was given, in the order of its starts."""
         logs = sorted(self.log.glob(f"{name}-*.json"), key=lambda path: path.stat().st_mtime_ns)
-        return [json.loads(text) for path in logs if (text := path.read_text())]
+        return [json.loads(text) for path in logs if (text := path.read_text(encoding="utf-8"))]
 
     def alive(self) -> list[str]:
         names = ("sglang", "engine", "python", "toolwright")
@@ -218,7 +218,7 @@ def test_a_signal_leaves_nothing_behind(stage: Stage) -> None:
 
 
 def test_a_sampler_that_never_answers_is_not_waited_for_without_end(stage: Stage) -> None:
-    (stage.folder / "sglang").write_text("#!/bin/sh\nexec sleep 60\n")
+    (stage.folder / "sglang").write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
     run = stage.start("node.sh", "r.toml", "model", **NODE, SAMPLER_START_S="1")
     assert run.wait(30) == 1
     assert run.stderr is not None and "did not answer in 1 s" in run.stderr.read()
@@ -267,16 +267,22 @@ def test_slurm_wants_a_node_that_samples(stage: Stage) -> None:
 
 def test_slurms_own_options_come_before_any_command() -> None:
     """Slurm reads #SBATCH lines up to the first that is no comment."""
-    lines = (LAUNCH / "slurm.sbatch").read_text().splitlines()
+    lines = (LAUNCH / "slurm.sbatch").read_text(encoding="utf-8").splitlines()
     first = next(n for n, line in enumerate(lines) if line and not line.startswith("#"))
     options = [n for n, line in enumerate(lines) if line.startswith("#SBATCH ")]
     assert options and max(options) < first
 
 
 def objects() -> list[dict[str, Any]]:
-    names = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())["resources"]
+    names = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text(encoding="utf-8"))[
+        "resources"
+    ]
     assert set(names) == {p.name for p in MANIFESTS.glob("*.yaml")} - {"kustomization.yaml"}
-    return [one for name in names for one in yaml.safe_load_all((MANIFESTS / name).read_text())]
+    return [
+        one
+        for name in names
+        for one in yaml.safe_load_all((MANIFESTS / name).read_text(encoding="utf-8"))
+    ]
 
 
 def pod(kind: str, name: str) -> dict[str, Any]:
@@ -365,15 +371,17 @@ def test_the_root_of_every_container_is_read_only() -> None:
 
 
 def test_the_image_is_made_of_what_there_is() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    text = (MANIFESTS / "Dockerfile").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    text = (MANIFESTS / "Dockerfile").read_text(encoding="utf-8")
     copied = {word for line in re.findall(r"^COPY (.*) \S+$", text, re.M) for word in line.split()}
     assert all((ROOT / name).exists() for name in copied)
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
     assert {*wheel["only-include"]} <= copied
     (extras,) = re.findall(r"'\.\[(.*)\]'", text)
     assert set(extras.split(",")) == {"engine", "learner", "console"}
-    images = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text())["images"]
+    images = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text(encoding="utf-8"))[
+        "images"
+    ]
     assert {c["image"] for k, n in WORKLOADS for c in pod(k, n)["containers"]} == {
         image["name"] for image in images
     }

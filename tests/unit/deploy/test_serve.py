@@ -13,8 +13,8 @@ from toolwright.process.packaged import packaged
 
 def test_modules_of_the_working_folder_are_not_the_servers(tmp_path: Path) -> None:
     for name in ("announced_server", "sglang"):
-        (tmp_path / f"{name}.py").write_text("raise SystemExit('mine')")
-    (tmp_path / "config.json").write_text("{}")
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('mine')", encoding="utf-8")
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     serve = packaged("deploy/sglang-cpu") / "serve.py"
     done = subprocess.run(
         [sys.executable, str(serve), str(tmp_path), str(free_ports(1)[0])],

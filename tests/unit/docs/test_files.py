@@ -12,7 +12,7 @@ from tests.support.docs import DOCS
 from tests.support.docs_names import all_commands
 from toolwright.model import beginning
 
-PAGE = (DOCS / "operate" / "files.md").read_text()
+PAGE = (DOCS / "operate" / "files.md").read_text(encoding="utf-8")
 
 
 def test_every_command_has_one_row() -> None:

@@ -6,7 +6,7 @@ import re
 
 from tests.support.docs import DOCS
 
-PAGE = (DOCS / "understand" / "glossary.md").read_text()
+PAGE = (DOCS / "understand" / "glossary.md").read_text(encoding="utf-8")
 ENTRIES = re.findall(r"^## (.+)\n\n((?:.+\n)+)", PAGE, re.MULTILINE)
 
 

@@ -13,8 +13,8 @@ from tests.support.metric_names import OF_A_PROCESS, all_names
 from toolwright.imports import load_object
 from toolwright.types import StopReason, ToolErrorKind
 
-PAGE = (DOCS / "train" / "when-it-does-not-learn.md").read_text()
-OPERATIONS = (DOCS / "operate" / "operations.md").read_text()
+PAGE = (DOCS / "train" / "when-it-does-not-learn.md").read_text(encoding="utf-8")
+OPERATIONS = (DOCS / "operate" / "operations.md").read_text(encoding="utf-8")
 KEY = re.compile(rf"((?:{'|'.join(TABLES)})(?:\.[A-Za-z_]+)+)(?: = .+)?")
 OTHERS = {
     "doubt", "fruitless", "reward_failed", "reason", "outcome", "keep", "Score", "grpo", "system",
@@ -90,7 +90,7 @@ def test_every_symptom_has_numbers_a_command_and_causes() -> None:
 
 def test_every_stop_reason_of_the_engine_is_explained_by_a_symptom() -> None:
     """Those that the record's page lists, but for a good end."""
-    page = (DOCS / "understand" / "trajectories.md").read_text()
+    page = (DOCS / "understand" / "trajectories.md").read_text(encoding="utf-8")
     table = page.partition("### Stop reasons")[2].partition("A reward that failed")[0]
     reasons = set(re.findall(r"\b[A-Z]+_[A-Z_]+\b", table)) - {"TIMED_OUT", "TOOL_SIGNALED_DONE"}
     told = {name.removeprefix("stop/").upper() for name in NAMES}

@@ -68,20 +68,24 @@ def test_folders_that_are_no_policies(tmp_path: Path, policy_folder: Path) -> No
         HuggingFaceCodec(tmp_path / "absent")
     folder = tmp_path / "p"
     shutil.copytree(policy_folder, folder)
-    (folder / "config.json").write_text("{")
+    (folder / "config.json").write_text("{", encoding="utf-8")
     with pytest.raises(StartupError, match="is not JSON"):
         HuggingFaceCodec(folder)
     for strange in ("[1]", "[" * 100_000, '"qwen3"'):
-        (folder / "config.json").write_text(strange)
+        (folder / "config.json").write_text(strange, encoding="utf-8")
         with pytest.raises(StartupError, match=r"config\.json cannot be read"):
             HuggingFaceCodec(folder)
-    (folder / "config.json").write_text('{"model_type": "qwen3", "text_config": [1]}')
+    (folder / "config.json").write_text(
+        '{"model_type": "qwen3", "text_config": [1]}', encoding="utf-8"
+    )
     with pytest.raises(StartupError, match="names no vocab_size"):
         HuggingFaceCodec(folder)
-    (folder / "config.json").write_text(json.dumps({"model_type": "mistral", "vocab_size": 9}))
+    (folder / "config.json").write_text(
+        json.dumps({"model_type": "mistral", "vocab_size": 9}), encoding="utf-8"
+    )
     with pytest.raises(StartupError, match="a 'mistral' model; supported are qwen2, qwen3"):
         HuggingFaceCodec(folder)
-    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"}))
+    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"}), encoding="utf-8")
     with pytest.raises(StartupError, match="names no vocab_size"):
         HuggingFaceCodec(folder)
     bare = tmp_path / "bare"
@@ -148,22 +152,22 @@ def test_several_templates(tmp_path: Path) -> None:
     """Named ones, in the tokenizer's configuration; a file beside it wins."""
     folder = write_policy(tmp_path / "p", template=None)
     file = folder / "tokenizer_config.json"
-    config = json.loads(file.read_text())
+    config = json.loads(file.read_text(encoding="utf-8"))
     config["chat_template"] = [
         {"name": "default", "template": "plain"},
         {"name": "tool_use", "template": "{{ tools | length }} tools"},
     ]
-    file.write_text(json.dumps(config))
+    file.write_text(json.dumps(config), encoding="utf-8")
     codec = HuggingFaceCodec(folder)
     assert codec.chat(CONVERSATION) == "plain"
     assert codec.chat(CONVERSATION, tools=TOOLS) == "1 tools"
-    (folder / "chat_template.jinja").write_text("the file")
+    (folder / "chat_template.jinja").write_text("the file", encoding="utf-8")
     assert HuggingFaceCodec(folder).chat(CONVERSATION, tools=TOOLS) == "the file"
 
 
 def test_a_tokenizer_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     folder = write_policy(tmp_path / "p")
-    (folder / "tokenizer.json").write_text("{}")
+    (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
     with pytest.raises(StartupError, match=r"tokenizer\.json is no tokenizer: "):
         HuggingFaceCodec(folder)
 
@@ -182,7 +186,7 @@ def test_images_whose_template_does_not_fit_are_refused(
 ) -> None:
     folder = write_vision_policy(tmp_path / "vision", **config)
     if template is not None:
-        (folder / "chat_template.jinja").write_text(template)
+        (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
     with pytest.raises(StartupError, match=says):
         HuggingFaceCodec(folder)
 

@@ -50,7 +50,7 @@ class World:
     """A lane without samplers: every member's log has ended in an earlier life."""
 
     def __init__(self, folder: Path, *, per_group: bool) -> None:
-        (folder / "code.py").write_text(CODE)
+        (folder / "code.py").write_text(CODE, encoding="utf-8")
         function = "group" if per_group else "one"
         self.kept: list[AnyEvent] = []
         codec = ToyCodec()

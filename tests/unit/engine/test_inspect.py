@@ -76,7 +76,8 @@ async def run(tmp_path: Path) -> AsyncIterator[Path]:
             json.dumps({"event": f"e{i}", "level": level, "timestamp": f"t{i}"}) + "\n"
             for i, level in enumerate(["info", "error", "warning", "info"] * 4)
         )
-        + '{"event": "cut'
+        + '{"event": "cut',
+        encoding="utf-8",
     )
     yield tmp_path
     await journal.close()

@@ -247,7 +247,7 @@ async def test_a_reader_beside_the_engine_disturbs_nothing(journal: Journal, fil
 
 
 def test_what_is_no_journal_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "text.sqlite").write_text("no database " * 100)
+    (tmp_path / "text.sqlite").write_text("no database " * 100, encoding="utf-8")
     with pytest.raises(StartupError, match="not a database"):
         Journal(tmp_path / "text.sqlite")
     with pytest.raises(StartupError, match="cannot be used"):

@@ -70,7 +70,7 @@ def weights(folder: Path, shape: list[int], content: bytes, config: str = "{}") 
     ).encode()
     file = len(header).to_bytes(8, "little") + header + content
     (folder / "model.safetensors").write_bytes(file)
-    (folder / "config.json").write_text(config)
+    (folder / "config.json").write_text(config, encoding="utf-8")
     return folder
 
 
@@ -159,7 +159,7 @@ async def test_a_fork_is_refused_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="no run in"):
         fork_from(old, new)
     old.mkdir()
-    (old / FILE_NAME).write_text("garbage " * 1000)
+    (old / FILE_NAME).write_text("garbage " * 1000, encoding="utf-8")
     with pytest.raises(StartupError, match="cannot be read"):
         fork_from(old, new)
     (old / FILE_NAME).unlink()

@@ -13,7 +13,7 @@ from tests.support.waiting import holds_for, until
 
 
 def text(file: Path) -> str:
-    return file.read_text()
+    return file.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def text(file: Path) -> str:
 )
 async def test_what_a_kill_cut_is_taken_away(tmp_path: Path, left: str, whole: str) -> None:
     file = tmp_path / "rows.jsonl"
-    file.write_text(left)
+    file.write_text(left, encoding="utf-8")
     found = Lines(file)
     found.mend_end()
     assert text(file) == whole

@@ -28,7 +28,7 @@ def test_a_whole_folder_is_taken(folder: Path) -> None:
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
     (folder / "model-00002-of-00002.safetensors").write_bytes(safetensors({"a": 8, "b": 0}))
     index = {"weight_map": {"w": "model-00001-of-00002.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     check_policy_folder(folder)
 
 
@@ -73,10 +73,13 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     "weights gone": (lambda f: (f / "model.safetensors").unlink(), r"no \*.safetensors weights"),
     "config gone": (lambda f: (f / "config.json").unlink(), "No such file"),
     "config empty": (lambda f: (f / "config.json").write_bytes(b""), "is no JSON"),
-    "config a list": (lambda f: (f / "config.json").write_text("[1]"), "no JSON object"),
+    "config a list": (
+        lambda f: (f / "config.json").write_text("[1]", encoding="utf-8"),
+        "no JSON object",
+    ),
     "a shard of the index gone": (
         lambda f: (f / "model.safetensors.index.json").write_text(
-            '{"weight_map": {"w": "model-00007-of-00007.safetensors"}}'
+            '{"weight_map": {"w": "model-00007-of-00007.safetensors"}}', encoding="utf-8"
         ),
         "names model-00007-of-00007.safetensors",
     ),
@@ -96,7 +99,7 @@ def test_a_broken_folder_is_named_with_its_file(folder: Path, spoil: Spoil, sent
 
 
 def test_a_file_or_nothing_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     for path in (tmp_path / "file", tmp_path / "nothing"):
         with pytest.raises(BrokenFolder, match=f"no folder {path}"):
             check_policy_folder(path)

@@ -95,7 +95,7 @@ def test_shards_of_a_folder_are_one_policy(tmp_path: Path) -> None:
 
     def write(folder: Path, *files: dict[str, tuple[str, tuple[int, ...]]]) -> Path:
         folder.mkdir()
-        (folder / "config.json").write_text(json.dumps(CONFIG))
+        (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
         for number, tensors in enumerate(files):
             header = {
                 name: {"dtype": dtype, "shape": list(shape), "data_offsets": [0, 0]}

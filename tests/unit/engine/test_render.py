@@ -32,7 +32,10 @@ CONVERSATION = {
 
 def rendered(folder: Path, codec: HuggingFaceCodec, *lines: Any) -> list[Trajectory]:
     file = folder / "conversations.jsonl"
-    file.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines))
+    file.write_text(
+        "".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in lines),
+        encoding="utf-8",
+    )
     out = folder / "out" / "x.trajectories"
     count = render([Part(file=file, protocol=Tagged())], out, codec)
     read = list(read_trajectories(out))
@@ -102,7 +105,9 @@ def test_conversations_of_each_task_are_told_in_its_own_protocol(
 ) -> None:
     """One file of tokens, in the order in which the recipe names the tasks' files."""
     for name in ("sums", "finds"):
-        (tmp_path / f"{name}.jsonl").write_text(json.dumps({**CONVERSATION, "id": name}) + "\n")
+        (tmp_path / f"{name}.jsonl").write_text(
+            json.dumps({**CONVERSATION, "id": name}) + "\n", encoding="utf-8"
+        )
     recipe = two_tasks(tmp_path, policy_folder)
     files = {"finds": "finds.jsonl", "sums": "sums.jsonl"}
     table = RenderTable.model_validate({"conversations": files, "output": "both.trajectories"})

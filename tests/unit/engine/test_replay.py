@@ -90,7 +90,7 @@ async def recorded(
 
 
 async def replayed(folder: Path, reward: str = REWARD, *, per_group: bool = False) -> Replayed:
-    (folder / "task.py").write_text(reward)
+    (folder / "task.py").write_text(reward, encoding="utf-8")
     rewards = Rewards("./task.py:reward", folder, per_group=per_group, seconds=20)
     return await replay(folder, {"": rewards}, folder / "no-policy")
 
@@ -214,7 +214,9 @@ async def test_the_command_says_what_it_compared_and_exits_1_where_something_dif
     tables = recipe_tables(
         policy=tmp_path / "no-policy", sampler="http://x", tools={}, engine="x:1"
     )
-    (tmp_path / "my_reward.py").write_text(REWARD.replace("def reward", "def score"))
+    (tmp_path / "my_reward.py").write_text(
+        REWARD.replace("def reward", "def score"), encoding="utf-8"
+    )
     recipe = write_recipe(tmp_path, tables)
     run = await recorded(tmp_path / "run")
     code, said = await command("replay", run)
@@ -223,7 +225,7 @@ async def test_the_command_says_what_it_compared_and_exits_1_where_something_dif
     read.write_resolved("engine", read.table("engine", EngineTable))
     code, said = await command("replay", run)
     assert (code, said.splitlines()[0][:28]) == (0, "6 trajectories of 3 groups, "), said
-    (tmp_path / "my_reward.py").write_text("def score(trajectory): return 1")
+    (tmp_path / "my_reward.py").write_text("def score(trajectory): return 1", encoding="utf-8")
     code, said = await command("replay", run, recipe)
     assert code == 1
     assert "g0000000-0: reward (functions called again) is" in said

@@ -256,7 +256,10 @@ def test_logs_are_json_and_warnings_reach_people(
             log.exception("fault")
     finally:
         structlog.configure(**before)
-    lines = [json.loads(x) for x in (tmp_path / "run" / "engine.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(x)
+        for x in (tmp_path / "run" / "engine.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     assert [(x["event"], x["level"]) for x in lines] == [
         ("quiet", "info"), ("loud", "warning"), ("fault", "error"),
     ]  # fmt: skip
@@ -268,7 +271,7 @@ def test_logs_are_json_and_warnings_reach_people(
 
 
 def test_output_on_a_full_disk_ends_nothing() -> None:
-    with Path("/dev/full").open("w") as out:
+    with Path("/dev/full").open("w", encoding="utf-8") as out:
         progress = Progress(3, out=out)
         for _ in range(3):
             progress.show("engine: a line")

@@ -37,7 +37,7 @@ class Telling(FakeEngine):
 @pytest.fixture
 def recipe(tmp_path: Path, policy_folder: Path) -> Recipe:
     tables = recipe_tables(policy=policy_folder, sampler="http://a:1", tools={}, engine="a:2")
-    (tmp_path / "recipe.toml").write_text(to_toml(tables))
+    (tmp_path / "recipe.toml").write_text(to_toml(tables), encoding="utf-8")
     return load_recipe(tmp_path / "recipe.toml")
 
 
@@ -107,7 +107,7 @@ def test_a_policy_folder_without_tokenizer_is_said(
     engines: list[FakeEngine], recipe: Recipe, tmp_path: Path
 ) -> None:
     (tmp_path / "bare").mkdir()
-    (tmp_path / "bare" / "config.json").write_text("{}")
+    (tmp_path / "bare" / "config.json").write_text("{}", encoding="utf-8")
     bare = load_recipe(recipe.path, [f"policy.model={tmp_path / 'bare'}"])
     engines.append(Telling(told(bare, tokenizer_hash="x")))
     _, said = joined(engines[0], bare, tmp_path / "bare")

@@ -47,7 +47,7 @@ def invoke(*arguments: str) -> tuple[int, str]:
 def test_a_mistake_in_the_recipe_is_named(
     tmp_path: Path, command: str, setting: str, named: str
 ) -> None:
-    (tmp_path / "recipe.toml").write_text(RECIPE)
+    (tmp_path / "recipe.toml").write_text(RECIPE, encoding="utf-8")
     code, said = invoke(command, str(tmp_path / "recipe.toml"), "--set", setting)
     assert code == 1
     assert said.startswith("learner: ")

@@ -35,7 +35,7 @@ def test_files_come_before_their_folder_and_all_before_the_name(
     made = tmp_path / ".made"
     (made / "inner").mkdir(parents=True)
     (made / "inner" / "weights").write_bytes(b"w")
-    (made / "config").write_text("{}")
+    (made / "config").write_text("{}", encoding="utf-8")
     disk.flush_tree(made)
     disk.rename_flushed(made, tmp_path / "whole")
     assert order.index("weights") < order.index("inner") < order.index(".made")
@@ -49,7 +49,7 @@ def test_a_file_that_is_written_flushed_is_on_the_disk_before_anything_follows(
 ) -> None:
     disk.write_flushed(tmp_path / "pointer", "step-1\n")
     assert order == ["pointer"]
-    assert (tmp_path / "pointer").read_text() == "step-1\n"
+    assert (tmp_path / "pointer").read_text(encoding="utf-8") == "step-1\n"
 
 
 @pytest.mark.quick

@@ -45,11 +45,11 @@ def test_another_process_is_named_and_its_death_frees_the_folder(tmp_path: Path)
             pass
         assert caught.value.status == 5
         holder.send_signal(signal.SIGKILL)
-    left = (run / FILE_NAME).read_text()
+    left = (run / FILE_NAME).read_text(encoding="utf-8")
     assert json.loads(left)["pid"] == holder.pid  # what a dead process leaves keeps nobody out
     with only_learner(run) as doubt:
         assert doubt is None
-        assert json.loads((run / FILE_NAME).read_text())["pid"] == os.getpid()
+        assert json.loads((run / FILE_NAME).read_text(encoding="utf-8"))["pid"] == os.getpid()
     with only_learner(run):
         pass
 
@@ -80,9 +80,9 @@ def test_of_many_that_start_at_one_instant_one_has_the_folder(tmp_path: Path) ->
 
 @pytest.mark.parametrize("left", ["", "{", "[]", '{"pid": 1}', "\udcff"])
 def test_a_file_that_says_nothing_does_not_matter(tmp_path: Path, left: str) -> None:
-    (tmp_path / FILE_NAME).write_text(left, errors="surrogateescape")
+    (tmp_path / FILE_NAME).write_text(left, errors="surrogateescape", encoding="utf-8")
     with only_learner(tmp_path):
-        (tmp_path / FILE_NAME).write_text(left, errors="surrogateescape")
+        (tmp_path / FILE_NAME).write_text(left, errors="surrogateescape", encoding="utf-8")
         with pytest.raises(TakenError, match=f"works in {tmp_path}:"), only_learner(tmp_path):
             pass
 
@@ -90,7 +90,7 @@ def test_a_file_that_says_nothing_does_not_matter(tmp_path: Path, left: str) -> 
 def test_a_folder_that_cannot_be_written_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "file").write_text("")
+    (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(FolderError, match="cannot be written"), only_learner(tmp_path / "file"):
         pass
     (tmp_path / "run" / FILE_NAME).mkdir(parents=True)

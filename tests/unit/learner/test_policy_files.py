@@ -29,10 +29,10 @@ def test_no_old_weights_and_every_template(tmp_path: Path) -> None:
     (source / "other").mkdir()
     folder.mkdir()
     for name in (*KEPT, *LEFT, "other/x.json"):
-        (source / name).write_text("{}")
-    (source / "additional_chat_templates" / "tool_use.jinja").write_text("TOOLS")
+        (source / name).write_text("{}", encoding="utf-8")
+    (source / "additional_chat_templates" / "tool_use.jinja").write_text("TOOLS", encoding="utf-8")
     _copy_the_rest(source, folder, torch.float32)
     assert sorted(file.name for file in folder.iterdir() if file.is_file()) == sorted(KEPT)
     inside = folder / "additional_chat_templates"
     assert [one.name for one in folder.iterdir() if one.is_dir()] == [inside.name]
-    assert (inside / "tool_use.jinja").read_text() == "TOOLS"
+    assert (inside / "tool_use.jinja").read_text(encoding="utf-8") == "TOOLS"

@@ -16,7 +16,7 @@ def test_the_table_and_the_file(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     assert "question of three subtasks" in done.output and "p99 <= 20" in done.output
-    report = json.loads(file.read_text())
+    report = json.loads(file.read_text(encoding="utf-8"))
     assert report["nodes"] > 100 and report["question"]["count"] == 10
     assert 0 < report["question"]["p50"] <= report["question"]["p99"]
 

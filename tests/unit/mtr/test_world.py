@@ -186,7 +186,7 @@ def test_write_is_one_conversation_a_line(
 ) -> None:
     path = tmp_path / "new" / "d.jsonl"
     demonstrations.main(["--output", str(path), "--seed", "1", "--count", "10"])
-    rows = [json.loads(line)["messages"] for line in path.read_text().splitlines()]
+    rows = [json.loads(line)["messages"] for line in path.read_text(encoding="utf-8").splitlines()]
     practised = [rows.pop(at) for at in (9, 4)]
     assert rows == list(islice(demonstrations.kept(1, no_errors=False, refused=Counter()), 8))
     exercises = load_file(FOLDER / "world/exercises.py").exercises(1)

@@ -24,10 +24,10 @@ ENDS = {
     "summary": ("_sum", "_count"),
     "gauge": ("",),
 }
-DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text())
+DASHBOARD: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
 PANELS: list[dict[str, Any]] = DASHBOARD["panels"]
 GRAPHS = [panel for panel in PANELS if panel["type"] != "row"]
-(GROUP,) = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
+(GROUP,) = yaml.safe_load((FOLDER / "alerts.yml").read_text(encoding="utf-8"))["groups"]
 ALERTS: list[dict[str, Any]] = GROUP["rules"]
 
 
@@ -51,7 +51,7 @@ def test_promtool_takes_configuration_and_rules() -> None:
 
 def test_alerts_fire_where_they_should_and_nowhere_else() -> None:
     promtool("test", "rules", str(SITUATIONS))
-    named = set(re.findall(r'alertname="(\w+)"', SITUATIONS.read_text()))
+    named = set(re.findall(r'alertname="(\w+)"', SITUATIONS.read_text(encoding="utf-8")))
     assert named == {alert["alert"] for alert in ALERTS}
 
 
@@ -74,7 +74,7 @@ def test_an_alert_says_what_to_do_and_where_it_is_explained(alert: dict[str, Any
     said = alert["annotations"]
     assert " Look at " in said["runbook"]
     page, _, anchor = said["page"].partition("#")
-    heads = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
+    heads = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
     anchors = {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
     assert not anchor or anchor in anchors
 

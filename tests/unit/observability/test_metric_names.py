@@ -9,7 +9,7 @@ from tests.support.metric_names import OF_A_PROCESS, all_names
 
 
 def test_the_docs_name_every_metric_and_no_other() -> None:
-    page = (DOCS / "operate" / "observability.md").read_text()
+    page = (DOCS / "operate" / "observability.md").read_text(encoding="utf-8")
     named = {
         name.removesuffix("_total")
         for name in re.findall(r"`(toolwright_(?:engine|toolsvc|learner|memory)_[a-z_]+)`", page)

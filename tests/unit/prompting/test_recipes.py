@@ -30,7 +30,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_there_is_a_file_for_each_method() -> None:
     assert [file.stem for file in FILES] == sorted([*METHODS, "recipe"])
-    readme = (FOLDER / "README.md").read_text()
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert all(f"`{name}.toml`" in readme for name in METHODS)
 
 
@@ -95,8 +95,10 @@ def test_an_answer_that_is_not_asked_for_is_worth_nothing(part: Part) -> None:
 
 
 def test_each_example_can_be_answered_from_its_passages(part: Part) -> None:
-    passages = (FOLDER / "example/passages.jsonl").read_text()
-    rows = [json.loads(line) for line in (FOLDER / "example/questions.jsonl").open()]
+    passages = (FOLDER / "example/passages.jsonl").read_text(encoding="utf-8")
+    rows = [
+        json.loads(line) for line in (FOLDER / "example/questions.jsonl").open(encoding="utf-8")
+    ]
     assert len(rows) == 8
     for row in rows:
         assert any(answer in passages for answer in row["answer"]), row

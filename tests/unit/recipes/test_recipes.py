@@ -100,7 +100,7 @@ def test_what_a_recipe_names_is_there(file: Path) -> None:
 
 @over(RECIPES)
 def test_it_says_what_it_is(file: Path) -> None:
-    readme = (file.parent / "README.md").read_text().splitlines()
+    readme = (file.parent / "README.md").read_text(encoding="utf-8").splitlines()
     assert readme[0].startswith("# ")
     assert readme[2], "the first paragraph is what `toolwright init` lists"
 

@@ -17,7 +17,7 @@ from toolwright.types import Sequence, Status, StopReason, Task, Trajectory
 
 FOLDER = packaged("recipes/starter")
 TRAINING, HELDOUT = (
-    [json.loads(line) for line in (FOLDER / name).read_text().splitlines()]
+    [json.loads(line) for line in (FOLDER / name).read_text(encoding="utf-8").splitlines()]
     for name in ("questions.jsonl", "heldout.jsonl")
 )
 

@@ -195,6 +195,6 @@ def test_what_is_not_there_is_named(name: str, words: str) -> None:
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "x.json"
     for text, error in (("[]", TypeError), ("{}", KeyError), ("nonsense", ValueError)):
-        file.write_text(text)
+        file.write_text(text, encoding="utf-8")
         with pytest.raises(error):
             read_paper(file)

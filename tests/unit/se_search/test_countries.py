@@ -102,5 +102,5 @@ def test_every_relation_of_the_atlas_can_be_demonstrated(conversations: ModuleTy
 def test_one_line_a_conversation(conversations: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "new" / "demonstrations.jsonl"
     conversations.main(["--output", str(path), "--seed", "1", "--count", "7"])
-    rows = [json.loads(line)["messages"] for line in path.read_text().splitlines()]
+    rows = [json.loads(line)["messages"] for line in path.read_text(encoding="utf-8").splitlines()]
     assert rows == list(islice(conversations.conversations(1), 7))

@@ -41,7 +41,7 @@ def test_a_recipe_is_in_order(folder: str) -> None:
     task = recipe.shared.task
     turns = {task.limits.turns, task.protocol_options["t_max"], task.reward_options["t_max"]}
     assert len(turns) == 1
-    readme = (recipe.folder / "README.md").read_text().splitlines()
+    readme = (recipe.folder / "README.md").read_text(encoding="utf-8").splitlines()
     assert readme[0].startswith("# ")
     assert readme[2]
 

@@ -44,7 +44,7 @@ def test_questions_depend_on_the_seed_alone_and_never_end(task: ModuleType) -> N
 def test_the_corpus_answers_what_is_asked(task: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / "new" / "corpus.jsonl"
     task.main(["--output", str(file)])
-    text = file.read_text()
+    text = file.read_text(encoding="utf-8")
     for stream in (task.training, task.easy, task.hard):
         for one in islice(stream(1), 200):
             assert one.answers[0] in text
@@ -126,7 +126,7 @@ def test_no_demonstration_is_set_in_the_encyclopedia_of_the_questions(
 def test_write_is_one_conversation_a_line(demonstrations: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "new" / "d.jsonl"
     demonstrations.main(["--output", str(path), "--seed", "1", "--count", "10"])
-    rows = [json.loads(line)["messages"] for line in path.read_text().splitlines()]
+    rows = [json.loads(line)["messages"] for line in path.read_text(encoding="utf-8").splitlines()]
     assert rows == list(islice(demonstrations.conversations(1), 10))
 
 

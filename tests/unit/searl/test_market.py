@@ -54,7 +54,7 @@ def test_demonstrations_are_in_form_and_do_not_tell_the_rates(part: Part, tmp_pa
     rates = part("market/task.RATES")
     made: Counter[bool] = Counter()
     reused = 0
-    for line in (tmp_path / "d.jsonl").read_text().splitlines():
+    for line in (tmp_path / "d.jsonl").read_text(encoding="utf-8").splitlines():
         messages = json.loads(line)["messages"]
         said = [one["content"] for one in messages if one["role"] == "assistant"]
         assert len(parse(said[0], 2).nodes) == len(said) - 2

@@ -26,7 +26,7 @@ def run(*words: object) -> Result:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def qa(tmp_path: Path) -> Path:
     rows = [{"question": f"q{n}?", "answer": [f"a{n}"]} for n in range(5)] + [
         {"question": "x", "answer": ""}
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
@@ -81,7 +81,9 @@ def test_show_counts_what_is_rejected(qa: Path) -> None:
 )
 def test_a_mistake_is_one_sentence(words: tuple[str, ...], says: str, qa: Path) -> None:
     if "math500" in words:
-        qa.write_text(qa.read_text().replace('"answer"', '"\\u001b[31mx"'))
+        qa.write_text(
+            qa.read_text(encoding="utf-8").replace('"answer"', '"\\u001b[31mx"'), encoding="utf-8"
+        )
     found = run(*(qa if word == "FILE" else word for word in words))
     assert found.exit_code == 1
     assert says in found.stderr
@@ -92,7 +94,9 @@ def test_a_mistake_is_one_sentence(words: tuple[str, ...], says: str, qa: Path) 
 
 def test_show_is_safe_for_a_terminal(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
-    path.write_text(json.dumps({"question": "\x1b[2Jq", "answer": "a" * 5000}) + "\n")
+    path.write_text(
+        json.dumps({"question": "\x1b[2Jq", "answer": "a" * 5000}) + "\n", encoding="utf-8"
+    )
     found = run("show", "hotpotqa", path)
     assert "\x1b" not in found.output
     assert "(5000 characters)" in found.output
@@ -120,7 +124,9 @@ async def test_images_are_handed_over(tmp_path: Path) -> None:
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "a.png").write_bytes(PNG)
     row = {"qid": "q", "question": "What?", "answer": ["x"], "is_video": False}
-    (tmp_path / "v.jsonl").write_text(json.dumps({**row, "image": ["a.png"]}) + "\n")
+    (tmp_path / "v.jsonl").write_text(
+        json.dumps({**row, "image": ["a.png"]}) + "\n", encoding="utf-8"
+    )
     inside = {**row, "image": [{"bytes": PNG + b"1", "path": None}]}
     pa.parquet.write_table(pa.Table.from_pylist([inside, inside]), tmp_path / "v.parquet")
     for file, options, name in (
@@ -139,9 +145,9 @@ async def test_images_are_handed_over(tmp_path: Path) -> None:
 
 
 def test_what_ends_badly_leaves_no_file(qa: Path, tmp_path: Path) -> None:
-    rows = [json.loads(line) for line in qa.read_text().splitlines()]
+    rows = [json.loads(line) for line in qa.read_text(encoding="utf-8").splitlines()]
     cut = qa.with_suffix(".json")
-    cut.write_text(json.dumps(rows)[:-1])
+    cut.write_text(json.dumps(rows)[:-1], encoding="utf-8")
     found = run("convert", "hotpotqa", cut, tmp_path / "made" / "out.jsonl")
     assert found.exit_code == 1
     assert list((tmp_path / "made").iterdir()) == []
@@ -179,7 +185,7 @@ def test_a_full_disk_is_one_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_half_a_surrogate_pair_is_written_and_shown(tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
-    path.write_text('{"question": "\\ud800 é?", "answer": "b"}\n')
+    path.write_text('{"question": "\\ud800 é?", "answer": "b"}\n', encoding="utf-8")
     assert run("show", "hotpotqa", path).exit_code == 0
     assert run("convert", "hotpotqa", path, tmp_path / "y.jsonl").exit_code == 0
     assert lines(tmp_path / "y.jsonl")[0]["question"] == "\ud800 é?"

@@ -137,9 +137,9 @@ def written(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
     if path.suffix == ".parquet":
         pa.parquet.write_table(pa.Table.from_pylist([dict(row) for row in rows]), path)
     elif path.suffix == ".json":
-        path.write_text(json.dumps(rows, indent=1))
+        path.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
@@ -147,7 +147,7 @@ def gold_of(name: str, folder: Path, rows: int) -> dict[str, Path]:
     if not SETS[name].gold:
         return {}
     path = folder / "gold.sql"
-    path.write_text("SELECT\t1\tbank\n" * rows)
+    path.write_text("SELECT\t1\tbank\n" * rows, encoding="utf-8")
     return {"gold": path}
 
 
@@ -224,7 +224,7 @@ def test_a_set_of_which_nothing_is_left_says_so(tmp_path: Path) -> None:
     path = written(tmp_path / "x.jsonl", [{"question": "a?", "answer": ""}] * 4)
     with pytest.raises(WrongLayout, match=r"none of 4 rows .* 4 with no answer"):
         list(Reading("hotpotqa", path))
-    (tmp_path / "empty.jsonl").write_text("")
+    (tmp_path / "empty.jsonl").write_text("", encoding="utf-8")
     with pytest.raises(WrongLayout, match="there are no rows"):
         list(Reading("hotpotqa", tmp_path / "empty.jsonl"))
 
@@ -418,7 +418,7 @@ def test_a_row_that_cannot_be_read_costs_no_other(
 
 
 def test_a_cell_as_long_as_a_patch_fits_into_a_table(tmp_path: Path) -> None:
-    (tmp_path / "x.csv").write_text("question,answer\n" + "a" * 200_000 + ",b\n")
+    (tmp_path / "x.csv").write_text("question,answer\n" + "a" * 200_000 + ",b\n", encoding="utf-8")
     (record,) = Reading("hotpotqa", tmp_path / "x.csv")
     assert len(record.question) == 200_000
 
@@ -429,12 +429,16 @@ def test_lists_are_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.Monke
         {"question": "é\U0001f600?", "answer": "]"},
     ] * 3
     for pretty in (None, 2):
-        (tmp_path / "x.json").write_text(json.dumps(rows, indent=pretty, ensure_ascii=False))
+        (tmp_path / "x.json").write_text(
+            json.dumps(rows, indent=pretty, ensure_ascii=False), encoding="utf-8"
+        )
         for chunk in (1, 2, 7, 1 << 20):
             monkeypatch.setattr("tasks.sets.rows._CHUNK", chunk)
             found = list(Reading("hotpotqa", tmp_path / "x.json"))
             assert [record.question for record in found] == [row["question"] for row in rows]
-    (tmp_path / "x.json").write_text('\ufeff{"question": "a", "answer": "b"}\r\n\r\n')
+    (tmp_path / "x.json").write_text(
+        '\ufeff{"question": "a", "answer": "b"}\r\n\r\n', encoding="utf-8"
+    )
     assert [record.answer for record in Reading("hotpotqa", tmp_path / "x.json")] == [("b",)]
 
 
@@ -444,17 +448,17 @@ def test_lists_are_read_piece_by_piece(tmp_path: Path, monkeypatch: pytest.Monke
 )
 def test_a_row_of_csv_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str) -> None:
     monkeypatch.setattr("tasks.sets.rows.MOST_ROW_CHARS", 1000)
-    (tmp_path / "x.csv").write_text("question,answer\n" + "q,a\n" * 500)
+    (tmp_path / "x.csv").write_text("question,answer\n" + "q,a\n" * 500, encoding="utf-8")
     assert len(list(Reading("hotpotqa", tmp_path / "x.csv"))) == 500
-    (tmp_path / "x.csv").write_text("question,answer\nq,a\n" + row)
+    (tmp_path / "x.csv").write_text("question,answer\nq,a\n" + row, encoding="utf-8")
     with pytest.raises(UnreadableFile, match="a row is longer than 1000 characters"):
         list(Reading("hotpotqa", tmp_path / "x.csv"))
 
 
 def test_csv_and_a_folder_of_files_in_order(tmp_path: Path) -> None:
     (tmp_path / "2.csv").write_bytes(b'question,answer\r\n"c, ""d""?\nx","3"\r\n')
-    (tmp_path / "1.tsv").write_text("question\tanswer\na?\t1\n")
-    (tmp_path / "notes.txt").write_text("no set")
+    (tmp_path / "1.tsv").write_text("question\tanswer\na?\t1\n", encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("no set", encoding="utf-8")
     found = list(Reading("simpleqa", tmp_path))
     assert [record.question for record in found] == ["a?", 'c, "d"?\nx']
     assert [record.id for record in found] == ["simpleqa-0", "simpleqa-1"]
@@ -536,10 +540,10 @@ def test_prompts_and_their_gold_file_belong_together(tmp_path: Path) -> None:
     with pytest.raises(TaskFault, match="second file"):
         Reading("spider_prompts", path)
     gold = tmp_path / "gold.sql"
-    gold.write_text("SELECT 1\tbank\n")
+    gold.write_text("SELECT 1\tbank\n", encoding="utf-8")
     with pytest.raises(WrongLayout, match=r"gold.sql has fewer rows than .*x.json"):
         list(Reading("spider_prompts", path, gold=gold))
-    gold.write_text("SELECT 1 bank\n")
+    gold.write_text("SELECT 1 bank\n", encoding="utf-8")
     with pytest.raises(WrongLayout, match=r"gold.sql:1 is no line"):
         list(Reading("spider_prompts", path, gold=gold))
     with pytest.raises(UnreadableFile, match=r"gone.sql"):
@@ -582,9 +586,9 @@ def test_a_function_hands_no_images_over(tmp_path: Path) -> None:
 
 
 def test_the_function_source_of_the_docs(tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs/train/tasks.md").read_text()
+    page = (Path(__file__).resolve().parents[3] / "docs/train/tasks.md").read_text(encoding="utf-8")
     (code,) = (block for block in page.split("```") if block.startswith("python\n# questions.py"))
-    (tmp_path / "questions.py").write_text(code.removeprefix("python\n"))
+    (tmp_path / "questions.py").write_text(code.removeprefix("python\n"), encoding="utf-8")
     written(tmp_path / "train.jsonl", [{**LAYOUTS["flashrag_nq"][1], "question": "Who"}] * 2)
     written(tmp_path / "test.jsonl", [LAYOUTS["hotpotqa"][1]])
     training = load_object("./questions.py:training", tmp_path)(3)
@@ -603,7 +607,7 @@ def test_the_function_source_of_the_docs(tmp_path: Path) -> None:
 def test_a_row_is_there_before_the_file_is_read_to_its_end(
     file: str, content: str, tmp_path: Path
 ) -> None:
-    (tmp_path / file).write_text(content)
+    (tmp_path / file).write_text(content, encoding="utf-8")
     records = iter(Reading("hotpotqa", tmp_path / file))
     assert next(records).answer == ("b",)
     with pytest.raises(UnreadableFile):

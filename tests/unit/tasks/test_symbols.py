@@ -142,7 +142,7 @@ def test_a_killed_process_is_replaced(judge: MathJudge) -> None:
 def test_a_process_that_does_not_start_is_no_verdict(
     code: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "symbols_worker.py").write_text(code)
+    (tmp_path / "symbols_worker.py").write_text(code, encoding="utf-8")
     with MathJudge(workers=1) as judge:
         with monkeypatch.context() as patched:
             patched.setattr(symbols, "WORKER", tmp_path / "symbols_worker.py")
@@ -157,10 +157,10 @@ def test_a_process_that_does_not_start_is_no_verdict(
 def test_words_of_a_library_do_not_stop_a_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shouting = symbols.WORKER.read_text().replace(
+    shouting = symbols.WORKER.read_text(encoding="utf-8").replace(
         "asked = json.loads(line)", "asked = json.loads(line); print('x' * 200_000, flush=True)"
     )
-    (tmp_path / "symbols_worker.py").write_text(shouting)
+    (tmp_path / "symbols_worker.py").write_text(shouting, encoding="utf-8")
     monkeypatch.setattr(symbols, "WORKER", tmp_path / "symbols_worker.py")
     with MathJudge(workers=1) as judge:
         assert judge.right("1/2", ["0.5"])
@@ -190,9 +190,9 @@ def test_without_the_package_numbers_and_texts_are_compared(
 
 
 def test_the_reward_of_the_docs(tmp_path: Path) -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs/train/tasks.md").read_text()
+    page = (Path(__file__).resolve().parents[3] / "docs/train/tasks.md").read_text(encoding="utf-8")
     (code,) = (block for block in page.split("```") if block.startswith("python\n# reward.py"))
-    (tmp_path / "reward.py").write_text(code.removeprefix("python\n"))
+    (tmp_path / "reward.py").write_text(code.removeprefix("python\n"), encoding="utf-8")
     reward = load_object("./reward.py:Right", tmp_path)()
     task = SimpleNamespace(answers=("12",))
     for texts, worth in (

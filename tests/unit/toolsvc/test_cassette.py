@@ -186,8 +186,10 @@ async def test_a_call_that_was_cancelled_has_no_answer(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
     async with recording(path, Note()) as host:
         await answers(host, "a", ["one"])
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join(lines).partition('"result"')[0] + '"result": null}\n')
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text(
+        "\n".join(lines).partition('"result"')[0] + '"result": null}\n', encoding="utf-8"
+    )
     async with replaying(path) as host:
         with refused(Reason.INVALID_REQUEST) as failure:
             await answers(host, "a", ["one"])
@@ -215,11 +217,11 @@ async def test_tools_that_came_into_being_come_again(tmp_path: Path) -> None:
 
 async def test_no_recording_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "c.jsonl"
-    path.write_text("mine")
+    path.write_text("mine", encoding="utf-8")
     with pytest.raises(StartError, match="is there already"):
         async with recording(path, Note()):
             pass
-    assert path.read_text() == "mine"
+    assert path.read_text(encoding="utf-8") == "mine"
 
 
 async def test_a_recorder_that_no_session_asked_leaves_the_file_to_the_next(
@@ -258,7 +260,7 @@ async def test_two_cannot_record_into_one_file(tmp_path: Path) -> None:
 def test_a_file_that_is_no_cassette_is_named_with_its_line(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    (tmp_path / "c.jsonl").write_text(text)
+    (tmp_path / "c.jsonl").write_text(text, encoding="utf-8")
     with pytest.raises(StartError, match=message):
         read(tmp_path / "c.jsonl")
 

@@ -124,7 +124,7 @@ def test_a_tool_with_a_broken_schema_is_sent_something() -> None:
 )
 def test_a_wrong_probe_file_says_where(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "x.toml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(ProbeError, match=re.escape(says)):
         load_probes(path)
 

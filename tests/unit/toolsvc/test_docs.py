@@ -20,7 +20,7 @@ from toolsvc.sources.loader import load_tool_file
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.file)
 def test_an_example_can_be_served(tmp_path: Path, example: Example) -> None:
     path = tmp_path / example.file
-    path.write_text(example.code)
+    path.write_text(example.code, encoding="utf-8")
     (tool,) = load_tool_file(path)
     assert tool.describe().stop_strings
     assert len(example.code.splitlines()) <= 22

@@ -186,7 +186,7 @@ async def test_off_loopback_the_front_trusts_that_hosts_own_certificate_alone(
 
 async def test_a_host_off_loopback_listens_with_a_certificate_and_a_token(tmp_path: Path) -> None:
     plugin = tmp_path / "echo.py"
-    plugin.write_text(ECHO)
+    plugin.write_text(ECHO, encoding="utf-8")
     assignment = Assignment(
         config=ServiceConfig(tools=(str(plugin),), sandbox=SandboxConfig(), listen=""),
         tools=("echo",),

@@ -11,7 +11,7 @@ from toolsvc.tools.judge.references import Reference, References
 
 def references(folder: Path, *rows: object) -> References:
     path = folder / "references.jsonl"
-    path.write_text("\n".join(json.dumps(row) for row in rows))
+    path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     return References(path, key="question_id")
 
 

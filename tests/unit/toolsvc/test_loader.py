@@ -34,7 +34,7 @@ class Counter(Tool):
 
 def write(folder: Path, text: str, name: str = "mine.py") -> str:
     path = folder / name
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return str(path)
 
 

@@ -69,7 +69,7 @@ def test_everything_is_removed(tmp_path: Path, top: int) -> None:
     nest(folder, 1500)
     # What the removal itself would like to call a folder that it moves.
     (folder / "moved1").mkdir()
-    (folder / "moved2").write_text("x")
+    (folder / "moved2").write_text("x", encoding="utf-8")
     (folder / "link").symlink_to("/usr")
     (folder / "locked").mkdir()
     (folder / "locked" / "file").touch()

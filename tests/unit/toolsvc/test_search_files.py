@@ -58,23 +58,23 @@ def test_a_line_that_is_no_passage_is_named(tmp_path: Path, text: str, why: str)
 def test_no_corpus_and_an_empty_one_are_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(IndexFault, match="No such file"):
         find_offsets(tmp_path / "none.jsonl")
-    (tmp_path / "empty.jsonl").write_text("\n \n")
+    (tmp_path / "empty.jsonl").write_text("\n \n", encoding="utf-8")
     with pytest.raises(IndexFault, match="is empty"):
         find_offsets(tmp_path / "empty.jsonl")
 
 
 def test_a_file_that_could_not_be_written_is_not_there(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    path.write_text("before")
+    path.write_text("before", encoding="utf-8")
 
     def fail(file: object) -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
         files.write_whole(path, fail)
-    assert path.read_text() == "before"
+    assert path.read_text(encoding="utf-8") == "before"
     files.write_whole(path, lambda file: file.write(b"after"))
-    assert path.read_text() == "after"
+    assert path.read_text(encoding="utf-8") == "after"
 
 
 def test_a_fingerprint_sees_size_and_contents(

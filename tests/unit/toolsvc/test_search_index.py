@@ -27,7 +27,8 @@ def order(tmp_path: Path) -> Order:
     """Of a hybrid index over four passages."""
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text(
-        "".join(json.dumps({"id": f"p{i}", "contents": t}) + "\n" for i, t in enumerate(TEXTS))
+        "".join(json.dumps({"id": f"p{i}", "contents": t}) + "\n" for i, t in enumerate(TEXTS)),
+        encoding="utf-8",
     )
     np.save(tmp_path / "vectors.npy", VECTORS)
     return Order(
@@ -144,7 +145,9 @@ def test_what_is_no_finished_index_is_refused(order: Order) -> None:
         SearchIndex(Sources(folder=order.folder))
     build(order)
     manifest = order.folder / MANIFEST
-    manifest.write_text(manifest.read_text().replace('"format": 1', '"format": 2'))
+    manifest.write_text(
+        manifest.read_text(encoding="utf-8").replace('"format": 1', '"format": 2'), encoding="utf-8"
+    )
     with pytest.raises(IndexFault, match="format 1"):
         SearchIndex(Sources(folder=order.folder))
 
@@ -155,7 +158,7 @@ def test_another_corpus_is_refused_and_a_moved_one_can_be_named(order: Order) ->
     with pytest.raises(IndexFault, match="--set search"):
         SearchIndex(Sources(folder=order.folder))
     assert len(SearchIndex(Sources(folder=order.folder, corpus=moved))) == 4
-    moved.write_text(moved.read_text().replace("purr", "sing"))
+    moved.write_text(moved.read_text(encoding="utf-8").replace("purr", "sing"), encoding="utf-8")
     with pytest.raises(IndexFault, match="is not what index"):
         SearchIndex(Sources(folder=order.folder, corpus=moved))
 
@@ -171,7 +174,7 @@ def test_a_part_that_is_missing_is_named(order: Order, part: str) -> None:
 def test_a_part_of_another_index_is_refused(order: Order, tmp_path: Path) -> None:
     build(order)
     short = tmp_path / "short.jsonl"
-    short.write_text(order.corpus.read_text().splitlines()[0])
+    short.write_text(order.corpus.read_text(encoding="utf-8").splitlines()[0], encoding="utf-8")
     other = Order(corpus=short, folder=tmp_path / "other", kind=IndexKind.BM25)
     build(other)
     (order.folder / "bm25").rename(tmp_path / "away")

@@ -34,7 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("search")
     corpus = where / "corpus.jsonl"
     corpus.write_text(
-        "".join(json.dumps({"id": i, "contents": t}) + "\n" for i, t in enumerate(TEXTS))
+        "".join(json.dumps({"id": i, "contents": t}) + "\n" for i, t in enumerate(TEXTS)),
+        encoding="utf-8",
     )
     build(Order(corpus=corpus, folder=where / "index", kind=IndexKind.BM25))
     return where / "index"

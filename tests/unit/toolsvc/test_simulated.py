@@ -57,7 +57,7 @@ async def simulated(
 
 def _written(folder: Path, tools: Any) -> str:
     path = folder / "tools.json"
-    path.write_text(json.dumps(tools))
+    path.write_text(json.dumps(tools), encoding="utf-8")
     return str(path)
 
 
@@ -371,7 +371,9 @@ async def test_the_endpoint_may_be_told_the_schema(tmp_path: Path) -> None:
 
 async def test_of_a_hybrid_some_tools_are_real(tmp_path: Path) -> None:
     (tmp_path / "real.py").write_text(
-        "from toolsvc import tool\n\n@tool\ndef film(title: str) -> dict:\n    return {'real': 1}\n"
+        "from toolsvc import tool\n\n"
+        "@tool\ndef film(title: str) -> dict:\n    return {'real': 1}\n",
+        encoding="utf-8",
     )
     both = {"live": ["real.py"], "tools": [FILM, film(name="song")]}
     async with simulated(year, both, folder=tmp_path) as (host, endpoint):
@@ -384,7 +386,7 @@ async def test_of_a_hybrid_some_tools_are_real(tmp_path: Path) -> None:
 
 async def test_a_file_without_tools_is_one_sentence(tmp_path: Path) -> None:
     for text, message in (("{", "no JSON file"), ('[{"name": 1}]', "tool 0: name")):
-        (tmp_path / "t.json").write_text(text)
+        (tmp_path / "t.json").write_text(text, encoding="utf-8")
         options = SimulatedOptions(endpoint="http://127.0.0.1:1", model="m")
         with pytest.raises(StartError, match=message):
             await SimulatedSource.tools(str(tmp_path / "t.json"), options, SandboxConfig())

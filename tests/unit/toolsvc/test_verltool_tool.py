@@ -98,7 +98,7 @@ async def act(host: Host, action: str, call_id: str = "a", **more: Any) -> Resul
 
 
 async def test_a_class_finds_an_event_loop_while_it_is_made(tmp_path: Path) -> None:
-    (tmp_path / "piston.py").write_text(ASKS_A_LOOP)
+    (tmp_path / "piston.py").write_text(ASKS_A_LOOP, encoding="utf-8")
     (tool,) = await load(tmp_path / "piston.py")
     async with hosting(tool) as host:
         assert await act(host, "x</piston>") == Result.of("reached")
@@ -181,7 +181,7 @@ async def test_an_environment_is_deleted_after_a_call_that_outlived_its_answer(
 
 
 async def test_coroutines_run_on_one_loop_of_their_own(tmp_path: Path) -> None:
-    (tmp_path / "slow.py").write_text(ON_A_LOOP)
+    (tmp_path / "slow.py").write_text(ON_A_LOOP, encoding="utf-8")
     (tool,) = await load(tmp_path / "slow.py")
     async with hosting(tool) as host:
         await host.open(opening("other"))
@@ -210,7 +210,7 @@ async def test_coroutines_run_on_one_loop_of_their_own(tmp_path: Path) -> None:
 async def test_a_file_that_cannot_be_served_is_one_sentence(
     tmp_path: Path, text: str, says: str
 ) -> None:
-    (tmp_path / "bad.py").write_text(text)
+    (tmp_path / "bad.py").write_text(text, encoding="utf-8")
     with pytest.raises(StartError, match=says) as failure:
         await load(tmp_path / "bad.py")
     assert "\n" not in str(failure.value)
@@ -229,10 +229,12 @@ async def test_an_installed_verl_tool_gives_the_base_class(
     (package / "base.py").write_text(
         "class BaseTool:\n    tool_type = 'theirs'\n    stop_tokens = ['.']\n"
         "    def __init__(self, num_workers): self.workers = num_workers\n"
-        "    def get_usage_inst(self): return f'{self.workers} workers'\n"
+        "    def get_usage_inst(self): return f'{self.workers} workers'\n",
+        encoding="utf-8",
     )
     (tmp_path / "mine.py").write_text(
-        "from .base import BaseTool\nclass Mine(BaseTool):\n    tool_type = 'mine'\n"
+        "from .base import BaseTool\nclass Mine(BaseTool):\n    tool_type = 'mine'\n",
+        encoding="utf-8",
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     (tool,) = await load(tmp_path / "mine.py", verltool={"num_workers": 7})

@@ -18,7 +18,7 @@ def test_from_a_module(tmp_path: Path) -> None:
 
 
 def test_from_a_file_relative_to_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "my_reward.py").write_text("def score(t):\n    return 7\n")
+    (tmp_path / "my_reward.py").write_text("def score(t):\n    return 7\n", encoding="utf-8")
     assert load_object("./my_reward.py:score", tmp_path)(None) == 7
     assert load_object("my_reward.py:score", tmp_path)(None) == 7
     absolute = f"{tmp_path / 'my_reward.py'}:score"
@@ -26,8 +26,10 @@ def test_from_a_file_relative_to_the_folder(tmp_path: Path) -> None:
 
 
 def test_a_file_is_loaded_once_and_knows_its_neighbours(tmp_path: Path) -> None:
-    (tmp_path / "neighbour_of_the_reward.py").write_text("VALUE = 3\n")
-    (tmp_path / "r.py").write_text("from neighbour_of_the_reward import VALUE\ncount = []\n")
+    (tmp_path / "neighbour_of_the_reward.py").write_text("VALUE = 3\n", encoding="utf-8")
+    (tmp_path / "r.py").write_text(
+        "from neighbour_of_the_reward import VALUE\ncount = []\n", encoding="utf-8"
+    )
     before = list(sys.path)
     one = load_file(tmp_path / "r.py")
     one.count.append(1)
@@ -39,19 +41,25 @@ def test_a_file_is_loaded_once_and_knows_its_neighbours(tmp_path: Path) -> None:
 def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
-        (tmp_path / name / "r.py").write_text(f"name = {name!r}\n")
+        (tmp_path / name / "r.py").write_text(f"name = {name!r}\n", encoding="utf-8")
     assert [load_object("r.py:name", tmp_path / name) for name in "ab"] == ["a", "b"]
 
 
 def test_files_of_two_folders_have_neighbours_of_one_name(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name / "kit_of_a_task").mkdir(parents=True)
-        (tmp_path / name / "kit_of_a_task/__init__.py").write_text("from . import inner\n")
-        (tmp_path / name / "kit_of_a_task/inner.py").write_text(f"value = {name!r}\n")
-        (tmp_path / name / "words_of_a_task.py").write_text(f"seen = []\nname = {name!r}\n")
+        (tmp_path / name / "kit_of_a_task/__init__.py").write_text(
+            "from . import inner\n", encoding="utf-8"
+        )
+        (tmp_path / name / "kit_of_a_task/inner.py").write_text(
+            f"value = {name!r}\n", encoding="utf-8"
+        )
+        (tmp_path / name / "words_of_a_task.py").write_text(
+            f"seen = []\nname = {name!r}\n", encoding="utf-8"
+        )
         for file in ("task", "reward"):
             (tmp_path / name / f"{file}.py").write_text(
-                "import words_of_a_task\nfrom kit_of_a_task.inner import value\n"
+                "import words_of_a_task\nfrom kit_of_a_task.inner import value\n", encoding="utf-8"
             )
     tasks = [load_file(tmp_path / name / "task.py") for name in "ab"]
     rewards = [load_file(tmp_path / name / "reward.py") for name in "ab"]
@@ -65,8 +73,8 @@ def test_files_of_two_folders_have_neighbours_of_one_name(tmp_path: Path) -> Non
 def test_a_neighbour_does_not_hide_what_others_import(tmp_path: Path) -> None:
     import json
 
-    (tmp_path / "json.py").write_text("value = 1\n")
-    (tmp_path / "r.py").write_text("import json\n")
+    (tmp_path / "json.py").write_text("value = 1\n", encoding="utf-8")
+    (tmp_path / "r.py").write_text("import json\n", encoding="utf-8")
     assert load_file(tmp_path / "r.py").json is json
     assert sys.modules["json"] is json
 
@@ -87,11 +95,11 @@ def test_a_neighbour_does_not_hide_what_others_import(tmp_path: Path) -> None:
 def test_what_cannot_be_had_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, words: str
 ) -> None:
-    (tmp_path / "r.py").write_text("")
-    (tmp_path / "broken.py").write_text("1 / 0\n")
-    (tmp_path / "unreadable.py").write_text("def\n")
+    (tmp_path / "r.py").write_text("", encoding="utf-8")
+    (tmp_path / "broken.py").write_text("1 / 0\n", encoding="utf-8")
+    (tmp_path / "unreadable.py").write_text("def\n", encoding="utf-8")
     (tmp_path / "modules").mkdir()
-    (tmp_path / "modules" / "broken_on_the_path.py").write_text("1 / 0\n")
+    (tmp_path / "modules" / "broken_on_the_path.py").write_text("1 / 0\n", encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path / "modules"))
     with pytest.raises(ImportPathError, match=words):
         load_object(path, tmp_path)
@@ -99,10 +107,10 @@ def test_what_cannot_be_had_is_named(
 
 def test_a_file_that_failed_is_tried_again(tmp_path: Path) -> None:
     file = tmp_path / "r.py"
-    file.write_text("1 / 0\n")
+    file.write_text("1 / 0\n", encoding="utf-8")
     with pytest.raises(ImportPathError):
         load_file(file)
-    file.write_text("value = 1\n")
+    file.write_text("value = 1\n", encoding="utf-8")
     assert load_file(file).value == 1
 
 

@@ -84,8 +84,8 @@ def test_a_folder_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
         write_trajectories(
             tmp_path / f"{name}.trajectories", [replace(SIMPLE, id=f"{name}-{number}")]
         )
-    (tmp_path / "00000.jsonl").write_text("{}")
-    (tmp_path / "00000.openai.jsonl").write_text("{}")
+    (tmp_path / "00000.jsonl").write_text("{}", encoding="utf-8")
+    (tmp_path / "00000.openai.jsonl").write_text("{}", encoding="utf-8")
     assert [t.id for t in read_trajectories(tmp_path)] == ["00000-1", "00001-0", "00010-2"]
 
 

@@ -43,13 +43,13 @@ def databases(tmp_path: Path) -> Path:
 def rows_of(part: Part, *arguments: object) -> list[dict[str, Any]]:
     *_, output = arguments
     part("questions.main")([*map(str, arguments[:-1]), "--output", str(output)])
-    return [json.loads(line) for line in Path(str(output)).read_text().splitlines()]
+    return [json.loads(line) for line in Path(str(output)).read_text(encoding="utf-8").splitlines()]
 
 
 def test_questions_have_their_rows_and_schema(
     part: Part, databases: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "dev.json").write_text(json.dumps(SPIDER))
+    (tmp_path / "dev.json").write_text(json.dumps(SPIDER), encoding="utf-8")
     count, names = rows_of(
         part, "spider", tmp_path / "dev.json", "--databases", databases, tmp_path / "out.jsonl"
     )
@@ -72,8 +72,8 @@ def test_a_set_that_brings_its_schema_gets_no_other(
     part: Part, databases: Path, tmp_path: Path
 ) -> None:
     asked = [{"input_seq": "cat(name, age) How many?", "output_seq": "SELECT count(*) FROM cat"}]
-    (tmp_path / "dev.json").write_text(json.dumps(asked))
-    (tmp_path / "gold.sql").write_text("SELECT count(*) FROM cat\tpets\n")
+    (tmp_path / "dev.json").write_text(json.dumps(asked), encoding="utf-8")
+    (tmp_path / "gold.sql").write_text("SELECT count(*) FROM cat\tpets\n", encoding="utf-8")
     arguments = ("spider_prompts", tmp_path / "dev.json", "--gold", tmp_path / "gold.sql")
     (row,) = rows_of(part, *arguments, "--databases", databases, tmp_path / "out.jsonl")
     assert "schema" not in row["metadata"]
@@ -95,7 +95,7 @@ def test_both_forms_of_the_training_set(part: Part, databases: Path, tmp_path: P
     }
     for number, row in enumerate((published, prepared)):
         file = tmp_path / f"{number}.jsonl"
-        file.write_text(json.dumps(row) + "\n")
+        file.write_text(json.dumps(row) + "\n", encoding="utf-8")
         output = tmp_path / f"out{number}.jsonl"
         (made,) = rows_of(part, "skyrl_sql", file, "--databases", databases, output)
         assert read_gold(made["answer"]).rows == [[9]]
@@ -104,12 +104,12 @@ def test_both_forms_of_the_training_set(part: Part, databases: Path, tmp_path: P
 
 
 def test_faults_are_one_sentence(part: Part, databases: Path, tmp_path: Path) -> None:
-    (tmp_path / "dev.json").write_text(json.dumps(SPIDER))
+    (tmp_path / "dev.json").write_text(json.dumps(SPIDER), encoding="utf-8")
     common = ("--databases", str(databases), "--output", str(tmp_path / "out.jsonl"))
     with pytest.raises(SystemExit, match="questions: set gsm8k"):
         part("questions.main")(["gsm8k", str(tmp_path / "dev.json"), *common])
     assert not (tmp_path / "out.jsonl").exists()
-    (tmp_path / "out.jsonl").write_text("mine")
+    (tmp_path / "out.jsonl").write_text("mine", encoding="utf-8")
     with pytest.raises(SystemExit, match="is there already"):
         part("questions.main")(["spider", str(tmp_path / "dev.json"), *common])
-    assert (tmp_path / "out.jsonl").read_text() == "mine"
+    assert (tmp_path / "out.jsonl").read_text(encoding="utf-8") == "mine"

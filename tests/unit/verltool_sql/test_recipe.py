@@ -40,8 +40,10 @@ def test_a_recipe_is_in_order(file: str) -> None:
 
 
 def test_dapo_is_another_preset(tmp_path: Path) -> None:
-    text = (FOLDER / "chat.toml").read_text()
-    (tmp_path / "chat.toml").write_text(text.replace("vt_sql.toml", "vt_sql_dapo.toml", 1))
+    text = (FOLDER / "chat.toml").read_text(encoding="utf-8")
+    (tmp_path / "chat.toml").write_text(
+        text.replace("vt_sql.toml", "vt_sql_dapo.toml", 1), encoding="utf-8"
+    )
     recipe = load_recipe(tmp_path / "chat.toml")
     check_all(recipe)
     said = "\n".join(remarks(recipe))
@@ -73,7 +75,7 @@ def test_demonstrations_and_recipe_count_the_same_queries(part: Any) -> None:
 
 
 def test_the_readme_is_a_page_and_its_first_paragraph_a_line() -> None:
-    readme = (FOLDER / "README.md").read_text().splitlines()
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8").splitlines()
     assert readme[0].startswith("# ")
     assert readme[2]
     assert len(readme) < 120

@@ -165,7 +165,9 @@ def test_demonstrations_depend_on_the_seed_alone(
 ) -> None:
     file = tmp_path / "new" / "demonstrations.jsonl"
     demonstrations.main(["--output", str(file), "--seed", "1", "--count", str(COUNT)])
-    assert [json.loads(line)["messages"] for line in file.read_text().splitlines()] == shown
+    assert [
+        json.loads(line)["messages"] for line in file.read_text(encoding="utf-8").splitlines()
+    ] == shown
     assert next(demonstrations.conversations(2)) != shown[0]
 
 

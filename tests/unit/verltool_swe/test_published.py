@@ -48,7 +48,7 @@ def test_a_missing_network_says_its_mend(
     def pip(command: list[str], **_: Any) -> Any:
         assert "--require-hashes" in command
         assert "--only-binary=:all:" in command, "nothing of a package runs"
-        asked = Path(command[-1]).read_text()
+        asked = Path(command[-1]).read_text(encoding="utf-8")
         assert "sha256:" in asked
         if late:
             raise subprocess.TimeoutExpired(command, 1)

@@ -95,7 +95,7 @@ def test_a_text_that_is_no_problem_says_why(
     part: Part, tmp_path: Path, text: str, says: str
 ) -> None:
     file = tmp_path / "odd.txt"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=re.escape(says)):
         part("world/problems.read")(file)
 
@@ -167,7 +167,7 @@ def test_the_sampler_says_the_message_of_the_turn(part: Part) -> None:
 
 def test_the_policys_folder_has_room_for_the_recipes_limits(part: Part, tmp_path: Path) -> None:
     part("world/policy.write")(tmp_path, seed=1)
-    config = json.loads((tmp_path / "config.json").read_text())
+    config = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
     limits = load_recipe(FOLDER / "recipe.toml").shared.task.limits
     assert config["max_position_embeddings"] >= limits.model
 
@@ -186,7 +186,7 @@ def test_the_table_tells_what_became_of_every_task(part: Part, tmp_path: Path) -
     lost = {**row, "index": 3, "errored": "session lost", "parts": {**parts, "submitted": 0.0}}
     (tmp_path / "evaluations").mkdir()
     lines = "\n".join(map(json.dumps, (row, solved, bad, lost)))
-    (tmp_path / "evaluations" / "cheating@a1.0.jsonl").write_text(lines)
+    (tmp_path / "evaluations" / "cheating@a1.0.jsonl").write_text(lines, encoding="utf-8")
     table = list(part("world/table.table")(part("world/table.read")(tmp_path)))
     cells = [" ".join(line.split()) for line in table]
     assert cells[1] == "cheating rent yes 3 of 4 1 2 1.2 tool_signaled_done"

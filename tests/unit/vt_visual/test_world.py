@@ -94,7 +94,7 @@ def test_the_files_are_the_same_every_time(part: Part, tmp_path: Path) -> None:
         part("world/task.write")(tmp_path / name / "held.jsonl", "heldout", seed=3, count=5)
     files = [sorted((tmp_path / name).rglob("*.*")) for name in ("a", "b")]
     assert [file.read_bytes() for file in files[0]] == [file.read_bytes() for file in files[1]]
-    rows = [json.loads(line) for line in (tmp_path / "a/held.jsonl").open()]
+    rows = [json.loads(line) for line in (tmp_path / "a/held.jsonl").open(encoding="utf-8")]
     assert [row["images"] for row in rows] == [[f"held/{number}.png"] for number in range(5)]
     assert all((tmp_path / "a" / row["images"][0]).is_file() for row in rows)
     assert all(row["answer"] not in row["metadata"] for row in rows)

@@ -36,7 +36,7 @@ async def test_a_program_runs_and_its_output_is_boxed(world: MakeWorld) -> None:
     here = await world()
     here.sampler._script = in_turn(here.codec, WAYS, lambda text: text.index(QUESTION))
     row = {"question": QUESTION, "answers": ["15158"]}
-    (here.folder / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    (here.folder / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     words = ["python", "--set", "python.format=fenced", *SMALL]
     here.tables["tools"] = {"python": {"serve": words}}
     task = {

@@ -55,7 +55,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
 
 def figures(folder: Path) -> dict[str, list[str]]:
     """What became of each variation's runs."""
-    data = json.loads((folder / "run-ablate/ablate.json").read_text())
+    data = json.loads((folder / "run-ablate/ablate.json").read_text(encoding="utf-8"))
     return {row["name"]: [run["word"] for run in row["runs"]] for row in data["rows"]}
 
 

@@ -57,7 +57,7 @@ def test_the_warm_up_of_a_seed_is_made_once(tmp_path: Path) -> None:
     assert planned(set_up(slow.options)) == (), "neither the warm-up nor what it is made of"
     making = tmp_path / "run-ablate/base/seed-2/console/making/sft-sft"
     making.parent.mkdir(parents=True)
-    making.write_text(str(warm))
+    making.write_text(str(warm), encoding="utf-8")
     assert "not there" in slow.awaits(), "half of a warm-up is none"
 
 

@@ -65,19 +65,21 @@ it said {SECRETS["environment"]}
 @pytest.fixture
 def patient(tmp_path: Path) -> Patient:
     """A run folder in which secrets stand wherever a careless program would put them."""
-    (tmp_path / "recipe.toml").write_text(RECIPE)
+    (tmp_path / "recipe.toml").write_text(RECIPE, encoding="utf-8")
     run = tmp_path / "run"
     for folder in ("console/logs", "sft", "checkpoints", "policy/a-1", "final"):
         (run / folder).mkdir(parents=True)
     for name in ("engine.jsonl", "tools.judge.log", "console/logs/sampler.log"):
-        (run / name).write_text(LOG)
+        (run / name).write_text(LOG, encoding="utf-8")
     began = {"event": "began", "argv": ["toolwright", "run", "--token", SECRETS["argv"]], "at": 1.0}
-    (run / "console/course.jsonl").write_text(json.dumps(began) + "\n")
+    (run / "console/course.jsonl").write_text(json.dumps(began) + "\n", encoding="utf-8")
     resolved = {"shared": {"tools": {"judge": {"api_key": SECRETS["recipe"]}}}}
     for name in ("engine", "console"):
-        (run / f"{name}.resolved.json").write_text(json.dumps(resolved))
-    (run / "learner.jsonl").write_text('{"step": 1, "reward": 0.5, "trained_tokens": 12}\n')
-    (run / "samples.jsonl").write_text(json.dumps({"segments": [TASK]}) + "\n")
+        (run / f"{name}.resolved.json").write_text(json.dumps(resolved), encoding="utf-8")
+    (run / "learner.jsonl").write_text(
+        '{"step": 1, "reward": 0.5, "trained_tokens": 12}\n', encoding="utf-8"
+    )
+    (run / "samples.jsonl").write_text(json.dumps({"segments": [TASK]}) + "\n", encoding="utf-8")
     for name in ("journal.sqlite", "final/model.safetensors", "policy/a-1/model.safetensors"):
         (run / name).write_bytes(b"\0" * 1000)
     overrides = [f'task.protocol_options.token="{SECRETS["override"]}"']
@@ -135,12 +137,12 @@ def test_weights_and_the_journal_are_never_in_it_and_texts_only_where_asked(
 def test_links_and_what_is_no_file_are_left_alone(patient: Patient, tmp_path: Path) -> None:
     run = tmp_path / "run"
     secret = tmp_path / "shadow"
-    secret.write_text("not for you\n")
+    secret.write_text("not for you\n", encoding="utf-8")
     (run / "stolen.log").symlink_to(secret)
     (run / "learner.resolved.json").symlink_to(secret)
     outside = tmp_path / "elsewhere"
     outside.mkdir()
-    (outside / "other.log").write_text("not for you\n")
+    (outside / "other.log").write_text("not for you\n", encoding="utf-8")
     for path in (run / "console/logs").iterdir():
         path.unlink()
     (run / "console/logs").rmdir()
@@ -152,10 +154,10 @@ def test_links_and_what_is_no_file_are_left_alone(patient: Patient, tmp_path: Pa
 
 def test_it_is_bounded(patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = tmp_path / "run"
-    (run / "loud.log").write_text("\n".join(f"line {n}" for n in range(5000)))
-    (run / "wide.log").write_text("x" * 5_000_000)
+    (run / "loud.log").write_text("\n".join(f"line {n}" for n in range(5000)), encoding="utf-8")
+    (run / "wide.log").write_text("x" * 5_000_000, encoding="utf-8")
     for number in range(200):
-        (run / f"n{number}.log").write_text("one\n")
+        (run / f"n{number}.log").write_text("one\n", encoding="utf-8")
     monkeypatch.setattr(bundle, "MOST_BYTES", 100_000)
     write_bundle(tmp_path / "b.zip", patient, [], with_texts=False)
     texts = read(tmp_path / "b.zip")
@@ -179,7 +181,7 @@ def test_a_line_that_the_bound_cuts_in_two_is_left_out(
 ) -> None:
     """Half of `token=...` would be no secret to any pattern."""
     file = tmp_path / "a.log"
-    file.write_text("token=abcdefgh\nsecond\n")
+    file.write_text("token=abcdefgh\nsecond\n", encoding="utf-8")
     monkeypatch.setattr(bundle, "MOST_BYTES", 12)
     assert tail(file, 10) == ["second"]
 
@@ -211,10 +213,10 @@ def test_a_disk_without_hard_links_takes_it_and_keeps_what_is_there(
     write_bundle(tmp_path / "b.zip", patient, [], with_texts=False)
     assert "doctor.json" in read(tmp_path / "b.zip")
     assert stat.S_IMODE((tmp_path / "b.zip").stat().st_mode) == 0o600
-    (tmp_path / "c.zip").write_text("mine")
+    (tmp_path / "c.zip").write_text("mine", encoding="utf-8")
     with pytest.raises(FileExistsError):
         write_bundle(tmp_path / "c.zip", patient, [], with_texts=False)
-    assert (tmp_path / "c.zip").read_text() == "mine"
+    assert (tmp_path / "c.zip").read_text(encoding="utf-8") == "mine"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["b.zip", "c.zip", "recipe.toml", "run"]
 
 

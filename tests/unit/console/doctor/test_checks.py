@@ -135,7 +135,9 @@ def test_a_torch_that_takes_too_long_is_not_known_to_be_broken(
 
 def test_pins_are_read_and_a_builds_mark_does_not_count(tmp_path: Path) -> None:
     file = tmp_path / "pins.txt"
-    file.write_text("# tested\nMarkup_Safe==3.0.4  # why\n\ntorch==2.13.0\nplain\n")
+    file.write_text(
+        "# tested\nMarkup_Safe==3.0.4  # why\n\ntorch==2.13.0\nplain\n", encoding="utf-8"
+    )
     assert packages.pins(file) == {"markup-safe": "3.0.4", "torch": "2.13.0"}
 
 
@@ -179,7 +181,7 @@ def test_what_a_run_makes_first_is_no_problem_and_what_nobody_makes_is(tmp_path:
     (found,) = checked(of(recipe))
     assert found.level is Level.PROBLEM
     assert "r.py" in found.sentence  # the reward is looked into all the same
-    (tmp_path / "r.py").write_text("def score(t):\n    return 1.0\n")
+    (tmp_path / "r.py").write_text("def score(t):\n    return 1.0\n", encoding="utf-8")
     *_, later, fine = checked(of(recipe))
     assert later.level is Level.WARNING
     assert later.sentence.startswith("not looked into yet: tokenizer")
@@ -199,8 +201,8 @@ def look(name: str) -> str:
 
 
 async def test_a_tool_that_the_engine_starts_is_started_once(tmp_path: Path) -> None:
-    (tmp_path / "tool.py").write_text(TOOL)
-    (tmp_path / "torn.py").write_text(TOOL + "def x(:")
+    (tmp_path / "tool.py").write_text(TOOL, encoding="utf-8")
+    (tmp_path / "torn.py").write_text(TOOL + "def x(:", encoding="utf-8")
     tools = {"good": {"serve": ["tool.py"]}, "torn": {"serve": ["torn.py"]}}
     good, torn = await services.services(of(write(tmp_path, tools=tools)))
     assert (good.level, torn.level) == (Level.OK, Level.PROBLEM)
@@ -279,8 +281,8 @@ def test_a_run_folder_tells_who_works_there_and_what_a_start_goes_on_from(tmp_pa
     run = tmp_path / "run"
     assert "not there yet" in run_folder.run_folder(of(recipe))[-1].sentence
     (run / "checkpoints").mkdir(parents=True)
-    (run / "checkpoints/latest").write_text("step-7-abc")
-    with (run / "learner.lock").open("a") as file:
+    (run / "checkpoints/latest").write_text("step-7-abc", encoding="utf-8")
+    with (run / "learner.lock").open("a", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         found = run_folder.run_folder(of(recipe))
         assert f"a learner (process {os.getpid()}) works in" in found[0].sentence
@@ -312,14 +314,14 @@ def test_the_samplers_python_is_below_the_recipes_folder_as_for_a_run(tmp_path: 
 
 def test_a_run_folder_that_is_a_file_is_a_problem(tmp_path: Path) -> None:
     recipe = write(tmp_path)
-    (tmp_path / "run").write_text("")
+    (tmp_path / "run").write_text("", encoding="utf-8")
     assert worst(run_folder.run_folder(of(recipe))) is Level.PROBLEM
 
 
 def write(folder: Path, **changes: Any) -> Recipe:
     """A recipe beside a policy of one tensor."""
     write_weights(folder / "policy/model.safetensors", {"w": [2]})
-    (folder / "q.jsonl").write_text('{"prompt": "1?", "answer": "1"}\n')
+    (folder / "q.jsonl").write_text('{"prompt": "1?", "answer": "1"}\n', encoding="utf-8")
     tables: dict[str, Any] = {
         "run": {"name": "r", "folder": "run", "steps": 1, "groups_per_step": 1, "group_size": 2},
         "policy": {"model": "policy"},
@@ -327,7 +329,7 @@ def write(folder: Path, **changes: Any) -> Recipe:
         "sampler": {"endpoints": ["http://127.0.0.1:0"]},
     }
     file = folder / "recipe.toml"
-    file.write_text(to_toml(merged(tables, changes)))
+    file.write_text(to_toml(merged(tables, changes)), encoding="utf-8")
     return load_recipe(file)
 
 
@@ -338,7 +340,7 @@ def of(recipe: Recipe) -> Patient:
 def write_weights(file: Path, shapes: dict[str, list[int]]) -> None:
     """Headers alone: nobody reads the weights."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    (file.parent / "config.json").write_text("{}")
+    (file.parent / "config.json").write_text("{}", encoding="utf-8")
     tensors = {
         name: {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * math.prod(shape)]}
         for name, shape in shapes.items()

@@ -67,9 +67,9 @@ def test_a_run_folder_of_the_launch_files_tells_by_what_the_engine_ran_with(tmp_
 def test_what_cannot_be_read_is_a_problem_and_the_machine_is_looked_at_all_the_same(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "broken.toml").write_text("[run")
+    (tmp_path / "broken.toml").write_text("[run", encoding="utf-8")
     (tmp_path / "console").mkdir()
-    (tmp_path / "console/course.jsonl").write_text("no json\n")
+    (tmp_path / "console/course.jsonl").write_text("no json\n", encoding="utf-8")
     (tmp_path / "empty").mkdir()
     for given in ("missing.toml", "broken.toml", ".", "empty"):
         patient, (found,) = _patient(tmp_path / given, [])
@@ -98,5 +98,5 @@ def test_a_setting_without_a_recipe_is_refused_and_not_left_out(tmp_path: Path) 
 
 def write(folder: Path) -> Path:
     file = folder / "recipe.toml"
-    file.write_text(to_toml(TABLES))
+    file.write_text(to_toml(TABLES), encoding="utf-8")
     return file

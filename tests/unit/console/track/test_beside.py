@@ -19,7 +19,7 @@ async def test_a_package_of_the_users_is_not_the_tracker(
 ) -> None:
     (tmp_path / "console").mkdir()
     for name in ("__init__", "cli"):
-        (tmp_path / "console" / f"{name}.py").write_text("open('mine', 'w')")
+        (tmp_path / "console" / f"{name}.py").write_text("open('mine', 'w')", encoding="utf-8")
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path)
     async with tracking(

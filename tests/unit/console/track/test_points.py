@@ -73,10 +73,10 @@ def test_rows_are_read_once_whole_and_go_on_from_a_place(tmp_path: Path) -> None
     file = tmp_path / "learner.jsonl"
     reader = Tail(file)
     assert reader.read() == []
-    file.write_text('{"step": 1}\n{"step": 2}\n{"st')
+    file.write_text('{"step": 1}\n{"step": 2}\n{"st', encoding="utf-8")
     assert reader.read() == [{"step": 1}, {"step": 2}]
     assert reader.read() == []
-    with file.open("a") as more:
+    with file.open("a", encoding="utf-8") as more:
         more.write('ep": 3}\n')
     assert Tail(file, reader.place).read() == [{"step": 3}]
 
@@ -90,10 +90,10 @@ def test_broken_lines_are_passed_over(tmp_path: Path) -> None:
 
 def test_a_file_that_shrank_is_read_from_its_beginning(tmp_path: Path) -> None:
     file = tmp_path / "learner.jsonl"
-    file.write_text('{"step": 1}\n{"step": 2}\n')
+    file.write_text('{"step": 1}\n{"step": 2}\n', encoding="utf-8")
     reader = Tail(file)
     reader.read()
-    file.write_text('{"step": 9}\n')
+    file.write_text('{"step": 9}\n', encoding="utf-8")
     assert reader.read() == [{"step": 9}]
 
 
@@ -103,7 +103,7 @@ def test_a_read_is_bounded_and_a_line_without_an_end_does_not_stop_it(
     monkeypatch.setattr(tail, "MOST", 64)
     file = tmp_path / "learner.jsonl"
     lines = [json.dumps({"step": n}) for n in range(20)]
-    file.write_text("\n".join([*lines[:10], "x" * 500, *lines[10:], ""]))
+    file.write_text("\n".join([*lines[:10], "x" * 500, *lines[10:], ""]), encoding="utf-8")
     reader = Tail(file)
     found: list[dict[str, object]] = []
     for _ in range(40):

@@ -133,11 +133,11 @@ def test_every_answer_forbids_what_is_not_ours(client: TestClient, path: str) ->
 
 
 def test_the_pages_hold_no_script_style_or_handler_of_their_own() -> None:
-    page = (PAGES / "index.html").read_text()
+    page = (PAGES / "index.html").read_text(encoding="utf-8")
     assert page.count("<script") == page.count('<script type="module" src=') == 1
     assert "style=" not in page
     assert " on" not in page.replace(" only", "")
-    code = "".join(file.read_text() for file in PAGES.glob("*.js"))
+    code = "".join(file.read_text(encoding="utf-8") for file in PAGES.glob("*.js"))
     for word in (
         "innerHTML",
         "outerHTML",

@@ -140,7 +140,9 @@ def test_turns_that_are_compared_over_the_batch_are_said_to_be() -> None:
 def test_a_group_in_the_journal_is_compared_without_what_the_learner_leaves_out(
     run: Recorded,
 ) -> None:
-    (run.folder / "learner.resolved.json").write_text(json.dumps({"learner": learner({}, {})}))
+    (run.folder / "learner.resolved.json").write_text(
+        json.dumps({"learner": learner({}, {})}), encoding="utf-8"
+    )
     rewards = (1.0, 0.0, 0.0, float("nan"))
     run.journal([run.trajectory(f"g0-{n}", reward=reward) for n, reward in enumerate(rewards)])
     told = [group_credit(run.folder, 1, number, trained=True) for number in range(4)]

@@ -106,7 +106,7 @@ def test_figures_follow_the_files_and_are_read_once_for_each_state(
     first = figures.curves()
     assert figures.curves() is first
     assert first["state"] == figures.state
-    with (tmp_path / "learner.jsonl").open("a") as file:
+    with (tmp_path / "learner.jsonl").open("a", encoding="utf-8") as file:
         file.write(json.dumps(written.step(written.STEPS + 1)) + "\n")
     assert figures.state != first["state"]
     assert figures.curves()["steps"] == written.STEPS + 1
@@ -124,7 +124,7 @@ def test_an_empty_folder_has_no_curve_and_a_cut_line_costs_itself(tmp_path: Path
     assert figures.curves()["sections"] == []
     assert figures.about()["verdict"] == "too early"
     whole = json.dumps(written.step(1)) + "\n"
-    (tmp_path / "learner.jsonl").write_text(whole + whole[:40])
+    (tmp_path / "learner.jsonl").write_text(whole + whole[:40], encoding="utf-8")
     assert figures.curves()["steps"] == 1
     assert "1 line is no metrics" in " ".join(figures.about()["remarks"])
     (tmp_path / "evaluations.jsonl").mkdir()
@@ -149,9 +149,9 @@ def test_a_run_as_a_whole_tells_its_course_its_doubts_and_no_secret(tmp_path: Pa
         (written.step(n, masked=64, **{"stop/void": 64}) for n in range(1, written.STEPS + 1)),
     )
     resolved = tmp_path / "console.resolved.json"
-    told = json.loads(resolved.read_text())
+    told = json.loads(resolved.read_text(encoding="utf-8"))
     told["console"]["environment"] = {"api_key": "sk-secret-of-somebody-1234"}
-    resolved.write_text(json.dumps(told))
+    resolved.write_text(json.dumps(told), encoding="utf-8")
     found = Figures(tmp_path, "a").about()
     assert found["headline"] == "Held-out success rose from 20% to 90%"
     assert (found["steps"], found["planned"]) == (written.STEPS, written.STEPS)

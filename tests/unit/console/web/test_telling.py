@@ -98,7 +98,7 @@ def test_a_tokenizer_that_comes_later_is_found(run: Recorded) -> None:
     away = file.rename(run.folder / "away")
     spellings = Spellings(run.folder)
     assert spellings.of(run.hash) is None
-    file.parent.joinpath("tokenizer.json").write_text("{")
+    file.parent.joinpath("tokenizer.json").write_text("{", encoding="utf-8")
     assert spellings.of(run.hash) is None
     away.rename(file)
     spelling = spellings.of(run.hash)

@@ -83,7 +83,7 @@ def told(run: Recorded, tmp_path: Path) -> Path:
 
 
 def published(run: Recorded, *steps: tuple[int, float]) -> None:
-    with (run.folder / "engine.jsonl").open("a") as file:
+    with (run.folder / "engine.jsonl").open("a", encoding="utf-8") as file:
         for step, at in steps:
             stamp = datetime.fromtimestamp(at, UTC).isoformat()
             line = {"event": "published", "version": f"ab.{step}", "timestamp": stamp}
@@ -234,7 +234,9 @@ def test_a_learner_s_line_has_the_seconds_that_are_numbers() -> None:
 def test_a_step_lasts_from_its_publish_to_the_next(run: Recorded, tmp_path: Path) -> None:
     run.journal([stamped(run), stamped(run, "g0-1")])
     published(run, (3, BEGAN - 2), (4, BEGAN + 18))
-    (run.folder / "learner.jsonl").write_text('{"step": 4, "lease_s": 13, "train_s": 5}\n')
+    (run.folder / "learner.jsonl").write_text(
+        '{"step": 4, "lease_s": 13, "train_s": 5}\n', encoding="utf-8"
+    )
     found = timeline(told(run, tmp_path), None)
     assert (found["step"], found["steps"], found["ended"]) == (3, [3, 3], True)
     assert found["window"] == {"start": BEGAN - 2, "ms": 20_000}

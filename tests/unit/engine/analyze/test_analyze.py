@@ -197,7 +197,7 @@ ROW = {
 
 def test_conversations_and_several_recordings_together(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
-    file.write_text(json.dumps(ROW) + "\n")
+    file.write_text(json.dumps(ROW) + "\n", encoding="utf-8")
     found = found_of(file)
     assert [one["complexity"] for one in found["tools"]] == ["moderate", "unknown"]
     twice = found_of(file, file)
@@ -230,7 +230,7 @@ def test_a_long_schema_is_looked_at_once_however_often_its_tool_is_called(
     messages.append({"role": "assistant", "content": "He."})
     tools = [{"type": "function", "function": {"name": "search", "parameters": {"properties": {}}}}]
     file = tmp_path / "a.jsonl"
-    file.write_text(json.dumps({"messages": messages, "tools": tools}) + "\n")
+    file.write_text(json.dumps({"messages": messages, "tools": tools}) + "\n", encoding="utf-8")
     found = found_of(file)
     assert (found["invocations"], looked) == (100, ["search", "film"])
 
@@ -242,7 +242,7 @@ def test_calls_written_in_content_are_told(tmp_path: Path) -> None:
         {"role": "assistant", "content": "search(who)"},
         {"role": "tool", "content": "he"},
     ]
-    file.write_text(json.dumps({"messages": messages}) + "\n")
+    file.write_text(json.dumps({"messages": messages}) + "\n", encoding="utf-8")
     (note,) = found_of(file)["notes"]
     assert note.startswith("1 messages of role tool answer no structured call")
 
@@ -250,13 +250,13 @@ def test_calls_written_in_content_are_told(tmp_path: Path) -> None:
 def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
     for shard in range(2):
         for end in (".openai.jsonl", ".hermes.jsonl"):
-            (tmp_path / f"0000{shard}{end}").write_text(json.dumps(ROW) + "\n")
+            (tmp_path / f"0000{shard}{end}").write_text(json.dumps(ROW) + "\n", encoding="utf-8")
         write_trajectories(tmp_path / f"0000{shard}.trajectories", [])
     found = found_of(tmp_path)
     assert (found["trajectories"], found["invocations"]) == (2, 4)
     (note,) = found["notes"]
     assert "those were read that end in .openai.jsonl; a trajectory that could not be" in note
-    (tmp_path / "00002.openai.jsonl.unfinished").write_text("{")
+    (tmp_path / "00002.openai.jsonl.unfinished").write_text("{", encoding="utf-8")
     assert "is still written to" in found_of(tmp_path)["notes"][1]
     for file in tmp_path.glob("*.jsonl*"):
         file.unlink()
@@ -295,7 +295,7 @@ def test_an_empty_file_is_nothing_called(tmp_path: Path) -> None:
     result = analyze(tmp_path / "empty.jsonl", tmp_path / "empty.trajectories", "--page", made)
     assert result.stdout.startswith("0 invocations of 0 unique tools")
     assert "no rank-frequency law" in result.stdout
-    assert "<h2>" not in made.read_text()
+    assert "<h2>" not in made.read_text(encoding="utf-8")
 
 
 class Tags(HTMLParser):
@@ -329,10 +329,10 @@ def test_hostile_names_steer_neither_page_nor_terminal() -> None:
 
 def test_the_page_has_plots_and_tables(tmp_path: Path) -> None:
     file, made = tmp_path / "a.jsonl", tmp_path / "new" / "page.html"
-    file.write_text((json.dumps(ROW) + "\n") * 3)
+    file.write_text((json.dumps(ROW) + "\n") * 3, encoding="utf-8")
     result = analyze(file, "--page", made)
     assert result.stdout.splitlines()[-1] == str(made)
-    text = made.read_text()
+    text = made.read_text(encoding="utf-8")
     assert text.count("<table>") == 4
     assert text.count("<polyline") == 2
     assert "1e+" not in text, "names of axes are written out"
@@ -340,8 +340,8 @@ def test_the_page_has_plots_and_tables(tmp_path: Path) -> None:
 
 def test_own_words(tmp_path: Path) -> None:
     file, words = tmp_path / "a.jsonl", tmp_path / "w.toml"
-    file.write_text(json.dumps(ROW) + "\n")
-    words.write_text('[domains]\nSinging = ["song"]\n')
+    file.write_text(json.dumps(ROW) + "\n", encoding="utf-8")
+    words.write_text('[domains]\nSinging = ["song"]\n', encoding="utf-8")
     found = found_of(file, "--domains", words)
     assert [one["name"] for one in found["domains"]] == ["Singing", "Other"]
     assert "no TOML" in sentence(analyze(file, "--domains", file))

@@ -130,7 +130,7 @@ def test_words_in_capitals_and_plurals() -> None:
 
 
 def test_each_of_our_words_is_its_plural() -> None:
-    read = tomllib.loads(OURS.read_text())
+    read = tomllib.loads(OURS.read_text(encoding="utf-8"))
     ours = {word for name in ("domains", "functions") for of in read[name].values() for word in of}
     for word in ours - {"news", "series", "thesis"}:
         if word.endswith(("s", "x", "ch", "sh")):
@@ -175,7 +175,7 @@ def test_our_words_sort_plain_names() -> None:
 
 def test_words_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "words.toml"
-    file.write_text('[domains]\nSport = ["goal"]\n')
+    file.write_text('[domains]\nSport = ["goal"]\n', encoding="utf-8")
     read = read_vocabulary(file)
     assert read.domains.names == ("Sport", "Other")
     assert read.functions.names == read_vocabulary().functions.names
@@ -200,7 +200,7 @@ def test_words_of_a_file(tmp_path: Path) -> None:
 )
 def test_words_that_cannot_be_used(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "words.toml"
-    file.write_text(text)
+    file.write_text(text, encoding="utf-8")
     with pytest.raises(StartupError, match=words) as caught:
         read_vocabulary(file)
     assert str(file) in str(caught.value)

@@ -398,7 +398,9 @@ def test_lines(tmp_path: Path) -> None:
     assert [isinstance(one, Conversation) for _, one in found] == [True, False, False, True]
     assert "no JSON" in str(found[1][1])
     assert "no UTF-8" in str(found[2][1])
-    file.write_text('{"messages": [{"role": "user", "content": "\\ud800"}]}\n' + "[" * 10**5)
+    file.write_text(
+        '{"messages": [{"role": "user", "content": "\\ud800"}]}\n' + "[" * 10**5, encoding="utf-8"
+    )
     assert all(isinstance(one, RowRefused) for _, one in read(file)), "half a pair; too deep"
     file.write_bytes(b"")
     assert read(file) == []
@@ -407,7 +409,9 @@ def test_lines(tmp_path: Path) -> None:
 def test_ids_are_names_and_none_is_there_twice(tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     given = [None, True, 1.5, ["a"], "", "x" * 201, 10**300, "a", "a", "a-9", "11", 11, 0, -3]
-    file.write_text("".join(json.dumps(OPENAI | {"id": one}) + "\n" for one in given))
+    file.write_text(
+        "".join(json.dumps(OPENAI | {"id": one}) + "\n" for one in given), encoding="utf-8"
+    )
     found = [one.id for _, one in read(file) if isinstance(one, Conversation)]
     numbers = [str(number) for number in range(1, 8)]
     assert found == [*numbers, "a", "a-9", "a-9-10", "11", "11-12", "0", "-3"]
@@ -418,7 +422,7 @@ def test_files_of_other_kinds_name_the_mend(tmp_path: Path) -> None:
     file.write_bytes(b"PAR1\x00\x01")
     with pytest.raises(StartupError, match="is Parquet: write it as JSON lines"):
         read(file)
-    file.write_text(f"\n[\n{json.dumps(OPENAI)}\n]".strip())
+    file.write_text(f"\n[\n{json.dumps(OPENAI)}\n]".strip(), encoding="utf-8")
     with pytest.raises(StartupError, match=r"is one JSON list.*jq"):
         read(file)
     file.write_bytes(b"\n" + b"x" * (MOST_ROW_BYTES + 1))

@@ -42,7 +42,9 @@ def rendered(
     folder: Path, codec: HuggingFaceCodec, protocol: Protocol, *rows: Any, **options: Any
 ) -> list[Trajectory]:
     file, out = folder / "c.jsonl", folder / "x.trajectories"
-    file.write_text("".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in rows))
+    file.write_text(
+        "".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in rows), encoding="utf-8"
+    )
     part = Part(file=file, protocol=protocol, tools=tuple(options.pop("tools", ())))
     count = render([part], out, codec, **options)
     read = list(read_trajectories(out))

@@ -58,7 +58,7 @@ def test_as_many_questions_of_a_longer_suite_are_told_apart() -> None:
 
 async def test_only_chosen_rows_are_drawn_and_each_as_often_as_it_is_asked(tmp_path: Path) -> None:
     (tmp_path / "nq.jsonl").write_text(
-        "".join(f'{{"id": "q{n}", "prompt": "{n}?"}}\n' for n in range(9))
+        "".join(f'{{"id": "q{n}", "prompt": "{n}?"}}\n' for n in range(9)), encoding="utf-8"
     )
     (one,) = ask([suite(n=9)], subset=Subset(n=3, seed=1), samples=2, temperature=None)
     tasks = SuiteTasks(one.suite, tmp_path, max_bad_rows=0, positions=one.positions)
@@ -82,7 +82,7 @@ def recipe(folder: Path, policy: Path, source: str) -> Recipe:
 
 
 async def test_without_suites_it_is_the_tasks_own_file(tmp_path: Path, policy_folder: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"prompt": "1?"}\n{"prompt": "2?"}\n\n')
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "1?"}\n{"prompt": "2?"}\n\n', encoding="utf-8")
     its = recipe(tmp_path, policy_folder, "rows.jsonl")
     (found,) = await suites_of(its, Evaluation(), (), max_bad_rows=0)
     assert (found.name, found.source, found.n) == ("task", "rows.jsonl", 2)

@@ -102,7 +102,7 @@ def test_an_owner_is_drawn_once_a_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "thesis.tex").write_text("precious")
+    (tmp_path / "thesis.tex").write_text("precious", encoding="utf-8")
     with pytest.raises(StartupError, match=r"holds 'thesis\.tex' and no evaluation"):
         EvaluationFolder(tmp_path).claim()
     assert [one.name for one in tmp_path.iterdir()] == ["thesis.tex"]
@@ -113,7 +113,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_start_that_was_killed_leaves_a_folder_that_can_be_begun(tmp_path: Path) -> None:
-    (tmp_path / "settings.json.4711.unfinished").write_text('{"form')
+    (tmp_path / "settings.json.4711.unfinished").write_text('{"form', encoding="utf-8")
     (tmp_path / "lock").touch()
     folder = EvaluationFolder(tmp_path)
     folder.claim()
@@ -144,8 +144,8 @@ def test_fields_of_the_wrong_type_are_one_sentence(tmp_path: Path, field: str) -
     folder.claim()
     folder.begin(begun(("nq", 1)))
     folder.close()
-    data = json.loads((tmp_path / "settings.json").read_text())
-    (tmp_path / "settings.json").write_text(json.dumps({**data, field: "many"}))
+    data = json.loads((tmp_path / "settings.json").read_text(encoding="utf-8"))
+    (tmp_path / "settings.json").write_text(json.dumps({**data, field: "many"}), encoding="utf-8")
     with pytest.raises(StartupError, match="is not what `engine eval` wrote"):
         read_begun(tmp_path)
 

@@ -105,7 +105,7 @@ def test_lines_of_other_settings_of_no_row_or_cut_are_passed_over(tmp_path: Path
 def test_a_line_that_is_no_row_is_one_sentence(tmp_path: Path, fields: dict[str, Any]) -> None:
     folder = evaluation(tmp_path, {"nq": []}, n=2)
     line = json.dumps({**row(0), **fields, "settings": read_begun(folder).digest})
-    rows_file(folder, "nq", VERSION).write_text(line + "\n")
+    rows_file(folder, "nq", VERSION).write_text(line + "\n", encoding="utf-8")
     with pytest.raises(StartupError, match="the line of row 0 is not what `engine eval` wrote"):
         figures(folder)
 
@@ -174,21 +174,23 @@ def test_what_strangers_wrote_steers_neither_terminal_nor_page(tmp_path: Path) -
         {"suite": "qa", "lineage": "default", "step": 0, "index": 1, "segments": None},
         {"suite": "qa", "lineage": "default", "step": 0, "index": None},
     ]  # fmt: skip
-    (folder / "samples.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples))
+    (folder / "samples.jsonl").write_text(
+        "".join(json.dumps(one) + "\n" for one in samples), encoding="utf-8"
+    )
     found = write_results(folder, Reading())
     assert "\x1b" not in "\n".join(table(found))
-    page = (folder / "page.html").read_text()
+    page = (folder / "page.html").read_text(encoding="utf-8")
     assert "<script" not in page and "\x1b" not in page
     assert "&lt;script&gt;" in page
     assert "http" not in page.replace("http-equiv", "")  # it needs no network
-    assert json.loads((folder / "results.json").read_text()) == found
+    assert json.loads((folder / "results.json").read_text(encoding="utf-8")) == found
 
 
 def test_a_page_of_nothing_and_of_one_row_is_a_page(tmp_path: Path) -> None:
     for number, rows in enumerate(([], [row(0)])):
         folder = evaluation(tmp_path / str(number), {"nq": rows}, n=1)
         write_results(folder, Reading(price_in=1.0))
-        assert (folder / "page.html").read_text().endswith("</html>\n")
+        assert (folder / "page.html").read_text(encoding="utf-8").endswith("</html>\n")
 
 
 def test_it_stands_beside_a_papers_table_by_the_names_of_sets(tmp_path: Path) -> None:
@@ -199,7 +201,7 @@ def test_it_stands_beside_a_papers_table_by_the_names_of_sets(tmp_path: Path) ->
     told = "\n".join(beside.lines(found))
     assert "se_search:T1" in told and "ours minus theirs" in told
     assert re.search(r"ours +0\.250±0\.217", told)
-    assert "se_search:T1" in (folder / "page.html").read_text()
+    assert "se_search:T1" in (folder / "page.html").read_text(encoding="utf-8")
 
 
 def test_sets_of_no_table_are_told_and_cost_nothing(tmp_path: Path) -> None:

@@ -64,7 +64,9 @@ def test_a_suite_is_greedy_unless_it_says_otherwise_and_takes_the_rest_from_trai
 
 async def test_metadata_is_laid_over_the_tasks(tmp_path: Path) -> None:
     rows = [{"question": "q", "metadata": {"own": 1, "memory": "big"}}, {"question": "r"}]
-    (tmp_path / "heldout.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "heldout.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8"
+    )
     laid = {"memory": "none", "before": "{version}", "{version}": 7, "odd": "{version} {other} {"}
     tasks = SuiteTasks(suite(n=2, metadata=laid), tmp_path, max_bad_rows=0)
     assert repr(laid) in await tasks.open()

@@ -61,7 +61,7 @@ GROUP = (TWO_TURNS, TWO_TURNS)
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("hooks")
-    (made / "hooks.py").write_text(HOOKS)
+    (made / "hooks.py").write_text(HOOKS, encoding="utf-8")
     return made
 
 
@@ -119,7 +119,7 @@ async def test_a_hook_that_fails_masks_its_group_and_keeps_the_rewards(
 
 
 async def test_the_example_of_the_docs_rewards_the_few_who_use_a_tool(tmp_path: Path) -> None:
-    (tmp_path / "hooks.py").write_text(example("train/recipe.md", ":share"))
+    (tmp_path / "hooks.py").write_text(example("train/recipe.md", ":share"), encoding="utf-8")
     outcome = CallOutcome(observation="", valid=True)
     call = CallRecord(call_id="c", turn=0, index=0, tool="add", action="", outcome=outcome)
     group = [replace(TWO_TURNS, calls=(call,)), *[TWO_TURNS] * 4]

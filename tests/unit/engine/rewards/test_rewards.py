@@ -139,7 +139,7 @@ def trajectory(index: int = 0, **fields: Any) -> Trajectory:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("rewards")
-    (made / "my_reward.py").write_text(FUNCTIONS)
+    (made / "my_reward.py").write_text(FUNCTIONS, encoding="utf-8")
     return made
 
 
@@ -290,7 +290,9 @@ async def test_the_time_is_kept(folder: Path) -> None:
 
 
 async def test_the_example_of_the_docs_gives_credit_by_turn(tmp_path: Path) -> None:
-    (tmp_path / "my_reward.py").write_text(example("train/your-own-run.md", ":by_turn"))
+    (tmp_path / "my_reward.py").write_text(
+        example("train/your-own-run.md", ":by_turn"), encoding="utf-8"
+    )
     outcome = CallOutcome(observation="", valid=True)
     call = CallRecord(call_id="c", turn=0, index=0, tool="add", action="", outcome=outcome)
     asked = trajectory(

@@ -82,7 +82,11 @@ def both(output: Path, shard_size: int | None) -> Store:
 
 def exported(output: Path) -> list[str]:
     files = sorted(output.glob("*.jsonl")) if output.is_dir() else [Path(f"{output}.jsonl")]
-    return [json.loads(row)["id"] for file in files for row in file.read_text().splitlines()]
+    return [
+        json.loads(row)["id"]
+        for file in files
+        for row in file.read_text(encoding="utf-8").splitlines()
+    ]
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, moment: int) -> Callable[[], bool]:
@@ -190,7 +194,7 @@ def test_lines_whose_trajectories_a_power_cut_took_are_cut_with_all_that_follow(
     asyncio.run(command(output, FIRST, None))
     positions = [
         json.loads(line)["position"]
-        for line in (tmp_path / "kept.progress.jsonl").read_text().splitlines()[1:]
+        for line in (tmp_path / "kept.progress.jsonl").read_text(encoding="utf-8").splitlines()[1:]
     ]
     assert positions == [0, 1, 2, 3, 4]
     assert len(list(read_trajectories(output))) == sum(KEPT[:FIRST])
@@ -253,7 +257,9 @@ def test_an_end_that_cannot_be_read_is_cut(tmp_path: Path) -> None:
     lines.write_bytes(b"".join(whole[:-2]) + b"\0\0\n[1]\n")
     assert both(output, None).totals.tasks == len(KEPT)
     assert len(list(read_trajectories(output))) == sum(KEPT)
-    positions = [json.loads(line).get("position") for line in lines.read_text().splitlines()]
+    positions = [
+        json.loads(line).get("position") for line in lines.read_text(encoding="utf-8").splitlines()
+    ]
     assert positions == [None, *range(len(KEPT))]
 
 
@@ -286,10 +292,10 @@ def test_what_is_there_and_is_something_else_is_left_alone(
 ) -> None:
     output = tmp_path / "kept"
     output.mkdir()
-    (output / "00007.trajectories").write_text("precious")
+    (output / "00007.trajectories").write_text("precious", encoding="utf-8")
     with pytest.raises(StartupError, match="is there already; choose another --output"):
         both(output, shard_size)
-    assert (output / "00007.trajectories").read_text() == "precious"
+    assert (output / "00007.trajectories").read_text(encoding="utf-8") == "precious"
 
 
 def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:

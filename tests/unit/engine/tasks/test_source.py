@@ -26,7 +26,9 @@ ORDER = [0, 4, 3, 2, 6, 1, 5, 4, 0, 6, 3, 2, 5, 1]
 
 
 def jsonl(folder: Path, rows: Sequence[Any], name: str = "data.jsonl") -> None:
-    (folder / name).write_text("\n".join(json.dumps(row) for row in rows) + "\n\n")
+    (folder / name).write_text(
+        "\n".join(json.dumps(row) for row in rows) + "\n\n", encoding="utf-8"
+    )
 
 
 def source(folder: Path, name: str, *, seed: int = 0, shuffle: bool = False) -> TaskSource:
@@ -191,7 +193,7 @@ value = 3
 
 
 async def test_functions(tmp_path: Path) -> None:
-    (tmp_path / "t.py").write_text(FUNCTIONS)
+    (tmp_path / "t.py").write_text(FUNCTIONS, encoding="utf-8")
     endless = source(tmp_path, "./t.py:endless", seed=9)
     assert await ids(endless, 0, 4) == ["9-0", "9-4"]
     assert [t.id for t in await taken(endless, 2)] == ["9-0", "9-1"]
@@ -205,7 +207,7 @@ async def test_functions(tmp_path: Path) -> None:
 
 
 async def test_a_function_is_never_walked_back(tmp_path: Path) -> None:
-    (tmp_path / "t.py").write_text(FUNCTIONS)
+    (tmp_path / "t.py").write_text(FUNCTIONS, encoding="utf-8")
     endless = source(tmp_path, "./t.py:endless")
     await endless.at(4)
     for position in (4, 2):
@@ -215,7 +217,7 @@ async def test_a_function_is_never_walked_back(tmp_path: Path) -> None:
 
 
 async def test_positions_that_are_asked_at_once_come_in_order(tmp_path: Path) -> None:
-    (tmp_path / "t.py").write_text(FUNCTIONS)
+    (tmp_path / "t.py").write_text(FUNCTIONS, encoding="utf-8")
     endless = source(tmp_path, "./t.py:endless")
     found = await asyncio.gather(*(endless.at(i) for i in range(20)))
     assert [drawn.task.id for drawn in found] == [f"0-{i}" for i in range(20)]
@@ -224,7 +226,7 @@ async def test_positions_that_are_asked_at_once_come_in_order(tmp_path: Path) ->
 async def test_the_loop_goes_on_while_a_source_is_slow_and_one_thread_walks_it(
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "t.py").write_text(FUNCTIONS)
+    (tmp_path / "t.py").write_text(FUNCTIONS, encoding="utf-8")
     slow = source(tmp_path, "t.py:slow")
     drawing = asyncio.ensure_future(slow.at(0))
     async with asyncio.timeout(0.2):
@@ -237,7 +239,7 @@ async def test_the_loop_goes_on_while_a_source_is_slow_and_one_thread_walks_it(
 
 
 async def test_what_a_function_raises_is_said(tmp_path: Path) -> None:
-    (tmp_path / "t.py").write_text(FUNCTIONS)
+    (tmp_path / "t.py").write_text(FUNCTIONS, encoding="utf-8")
     with pytest.raises(StartupError, match=r"raises raised KeyError\('x'\) at position 1"):
         await source(tmp_path, "t.py:raises").at(3)
     with pytest.raises(StartupError, match=r"leaves raised SystemExit\(3\) at position 0"):
@@ -246,13 +248,13 @@ async def test_what_a_function_raises_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["bare", "value"])
 def test_what_is_no_source_function(tmp_path: Path, name: str) -> None:
-    (tmp_path / "t.py").write_text(FUNCTIONS)
+    (tmp_path / "t.py").write_text(FUNCTIONS, encoding="utf-8")
     with pytest.raises(StartupError, match="write a function of one argument, the seed"):
         source(tmp_path, f"t.py:{name}")
 
 
 async def test_what_is_no_task_costs_its_position_alone(tmp_path: Path) -> None:
-    (tmp_path / "t.py").write_text(FUNCTIONS)
+    (tmp_path / "t.py").write_text(FUNCTIONS, encoding="utf-8")
     mixed = source(tmp_path, "t.py:mixed")
     assert await ids(mixed, 0) == ["good-0"]
     for position, words in ((1, "yields dict, not toolwright"), (2, "what is no JSON")):
@@ -264,7 +266,7 @@ async def test_what_is_no_task_costs_its_position_alone(tmp_path: Path) -> None:
 
 
 async def test_a_function_of_bad_rows_alone_does_not_go_on_for_ever(tmp_path: Path) -> None:
-    (tmp_path / "t.py").write_text(FUNCTIONS)
+    (tmp_path / "t.py").write_text(FUNCTIONS, encoding="utf-8")
     with pytest.raises(StartupError, match=r"yields dict, not toolwright\.types\.Task"):
         await taken(source(tmp_path, "t.py:dicts"), 1)
 
@@ -287,7 +289,7 @@ JPEG = b"\xff\xd8\xffrest"
 
 def images_of(folder: Path, **row: object) -> TaskSource:
     file = folder / "rows.jsonl"
-    file.write_text(json.dumps({"prompt": "q", **row}) + "\n")
+    file.write_text(json.dumps({"prompt": "q", **row}) + "\n", encoding="utf-8")
     return TaskSource("rows.jsonl", folder, seed=0, shuffle=False)
 
 
@@ -354,7 +356,7 @@ def test_a_source_s_identity_is_its_content_and_its_order(tmp_path: Path) -> Non
     assert first != source(tmp_path, "data.jsonl", shuffle=True).identity
     jsonl(tmp_path, ROWS[:-1])
     assert first != source(tmp_path, "data.jsonl").identity
-    (tmp_path / "t.py").write_text(FUNCTIONS)
+    (tmp_path / "t.py").write_text(FUNCTIONS, encoding="utf-8")
     function = source(tmp_path, "t.py:endless", seed=5).identity
     assert (function.name, function.sha256, function.seed) == ("t.py:endless", "", 5)
 

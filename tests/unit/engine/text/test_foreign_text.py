@@ -33,7 +33,7 @@ MARKS = ("toolwright-spelling-", "toolwright-spelling-0;", "toolwright-spelling-
 def policy(folder: Path, template: str) -> Path:
     write_policy(folder, template=template, special=VISION, vocab_size=400)
     file = folder / "tokenizer.json"
-    tokenizer = json.loads(file.read_text())
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
     number = max(token["id"] for token in tokenizer["added_tokens"])
     for content in ADDED:
         number += 1
@@ -43,7 +43,7 @@ def policy(folder: Path, template: str) -> Path:
                 "rstrip": False, "normalized": False, "special": False,
             }
         )  # fmt: skip
-    file.write_text(json.dumps(tokenizer))
+    file.write_text(json.dumps(tokenizer), encoding="utf-8")
     return folder
 
 
@@ -141,7 +141,7 @@ def test_a_control_token_that_the_vocabulary_itself_spells_stays_text(tmp_path: 
     """A tokenizer may know the merges of an added token's letters."""
     folder = policy(tmp_path, PLAIN_TEMPLATE)
     file = folder / "tokenizer.json"
-    raw = json.loads(file.read_text())
+    raw = json.loads(file.read_text(encoding="utf-8"))
     number = len(raw["model"]["vocab"])
     for left, right in (("[", "T"), ("[T", "]")):
         raw["model"]["merges"].append([left, right])
@@ -155,8 +155,10 @@ def test_a_control_token_that_the_vocabulary_itself_spells_stays_text(tmp_path: 
         }
     )  # fmt: skip
     raw["added_tokens"].sort(key=lambda one: one["id"])
-    file.write_text(json.dumps(raw))
-    (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "vocab_size": 1000}))
+    file.write_text(json.dumps(raw), encoding="utf-8")
+    (folder / "config.json").write_text(
+        json.dumps({"model_type": "qwen3", "vocab_size": 1000}), encoding="utf-8"
+    )
     found = HuggingFaceCodec(folder)
     plain = Tokenizer.from_file(str(file))
     plain.encode_special_tokens = True

@@ -81,7 +81,7 @@ def write_folder(folder: Path, form: str) -> Path:
     fast.save_pretrained(str(folder))
     ends = [tokenizer.token_to_id(t) for t in special if t.startswith(("<|e", "<|im_e"))]
     config = {"model_type": "llama", "vocab_size": 384, "eos_token_id": ends}
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return folder
 
 

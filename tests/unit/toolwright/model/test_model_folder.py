@@ -22,8 +22,8 @@ TOKENIZER: dict[str, Any] = {
 
 def folder(path: Path, tokenizer: dict[str, Any] = TOKENIZER, template: str = "t") -> Path:
     path.mkdir()
-    (path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    (path / "chat_template.jinja").write_text(template)
+    (path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    (path / "chat_template.jinja").write_text(template, encoding="utf-8")
     return path
 
 
@@ -34,10 +34,12 @@ def test_how_a_tokenizer_is_written_does_not_matter(tmp_path: Path) -> None:
     other = {"model": model, **{k: v for k, v in TOKENIZER.items() if k != "model"}}
     again = folder(tmp_path / "b")
     written = {**other, "truncation": {"max_length": 9}, "padding": {"pad_id": 0}}
-    (again / "tokenizer.json").write_text(json.dumps(written, indent=4))
+    (again / "tokenizer.json").write_text(json.dumps(written, indent=4), encoding="utf-8")
     assert tokenizer_hash(again) == first
     (again / "chat_template.jinja").unlink()
-    (again / "tokenizer_config.json").write_text(json.dumps({"chat_template": "t"}))
+    (again / "tokenizer_config.json").write_text(
+        json.dumps({"chat_template": "t"}), encoding="utf-8"
+    )
     assert tokenizer_hash(again) == first
 
 
@@ -65,7 +67,7 @@ def test_what_changes_ids_changes_the_hash(
 @pytest.mark.parametrize("content", [None, "", "[1]", "{"])
 def test_a_tokenizer_that_is_none_is_named(tmp_path: Path, content: str | None) -> None:
     if content is not None:
-        (tmp_path / "tokenizer.json").write_text(content)
+        (tmp_path / "tokenizer.json").write_text(content, encoding="utf-8")
     with pytest.raises(ModelFolderError, match=r"tokenizer\.json cannot be read"):
         tokenizer_hash(tmp_path)
 

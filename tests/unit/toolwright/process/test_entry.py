@@ -40,7 +40,7 @@ entry._enter("engine", "slow_command")
     ],
 )
 def test_a_signal(tmp_path: Path, body: str, status: int, said: str) -> None:
-    (tmp_path / "slow_command.py").write_text(f"import signal, sys\n{body}")
+    (tmp_path / "slow_command.py").write_text(f"import signal, sys\n{body}", encoding="utf-8")
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM.format(folder=str(tmp_path))],
         stdout=subprocess.PIPE,

@@ -43,7 +43,7 @@ def test_a_command_line_is_shown_short_and_without_its_control_characters(
     line = f"   0: 0100007F:{port:04X} 00000000:0000 0A 0:0 0:0 0 0 0 4711 1"
     process = tmp_path / "77"
     (tmp_path / "net").mkdir()
-    (tmp_path / "net" / "tcp").write_text(f"header\n{line}\nbroken\n")
+    (tmp_path / "net" / "tcp").write_text(f"header\n{line}\nbroken\n", encoding="utf-8")
     (process / "fd").mkdir(parents=True)
     (process / "fd" / "3").symlink_to("socket:[4711]")
     (process / "cmdline").write_bytes(b"/usr/bin/evil\0\x1b[2J\0" + b"\xff" * 500 + b"\0")

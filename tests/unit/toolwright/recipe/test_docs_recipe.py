@@ -37,7 +37,7 @@ from toolwright.recipe import (
     registered_tables,
 )
 
-PAGE = (DOCS / "train" / "recipe.md").read_text()
+PAGE = (DOCS / "train" / "recipe.md").read_text(encoding="utf-8")
 
 TABLES: Mapping[str, type[Table]] = {
     "[run]": Run,

@@ -16,7 +16,7 @@ from tests.support.recipes import to_toml
 from toolwright import other_names
 from toolwright.imports import load_file
 
-PAGE = (DOCS / "start" / "verl-tool.md").read_text()
+PAGE = (DOCS / "start" / "verl-tool.md").read_text(encoding="utf-8")
 AGENT = {
     "enable_agent", "max_turns", "val_max_turns", "max_start_length", "max_prompt_length",
     "max_response_length", "train_max_response_length", "val_max_response_length",
@@ -103,8 +103,8 @@ def test_every_variation_changes_what_its_name_says(tmp_path: Path) -> None:
         "engine": {"max_concurrent": 8},
     }
     extends = 'extends = ["presets/vt_search.toml"]\n'
-    (tmp_path / "recipe.toml").write_text(extends + to_toml(tables))
-    (tmp_path / "ablations.toml").write_text(block)
+    (tmp_path / "recipe.toml").write_text(extends + to_toml(tables), encoding="utf-8")
+    (tmp_path / "ablations.toml").write_text(block, encoding="utf-8")
     ladder = ladder_of(Asked(recipe=tmp_path / "ablations.toml", seeds=1))
     changed = {one.name: set(one.changes) for one in ladder.variations}
     stops = {"task.stops", "task.stops.tool_exception", "task.stops.tool_timeout"}
@@ -138,8 +138,8 @@ def test_the_function_of_the_page_reads_a_row_as_verl_writes_it(tmp_path: Path) 
         "reward_model": {"style": "rule", "ground_truth": "SELECT 1"},
         "extra_info": {"db_id": "concerts", "gt_sql": "SELECT 1", "index": 0},
     }
-    (tmp_path / "questions.py").write_text(block)
-    (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "questions.py").write_text(block, encoding="utf-8")
+    (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     task = next(load_file(tmp_path / "questions.py").training(0))
     assert (task.messages[0]["content"], task.answers) == ("How many?", ("SELECT 1",))
     assert task.metadata == {"database": "concerts"}, "no tool is told the answer"

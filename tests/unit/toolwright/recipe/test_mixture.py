@@ -44,7 +44,7 @@ TABLES: dict[str, Any] = {
 def load(tmp_path: Path) -> Any:
     def load(*overrides: str, **changes: Any) -> Recipe:
         file = tmp_path / "recipe.toml"
-        file.write_text(to_toml(merged(TABLES, changes)))
+        file.write_text(to_toml(merged(TABLES, changes)), encoding="utf-8")
         return load_recipe(file, overrides)
 
     return load
@@ -162,6 +162,6 @@ def test_what_is_no_finite_number_is_refused(load: Any, key: str, value: str) ->
 def test_tasks_that_are_no_tables_are_refused(tmp_path: Path, tasks: str) -> None:
     tables = merged(TABLES, {"tasks": None, "task": {"source": "x.jsonl"}})
     file = tmp_path / "recipe.toml"
-    file.write_text(f"tasks = {tasks}\n{to_toml(tables)}")
+    file.write_text(f"tasks = {tasks}\n{to_toml(tables)}", encoding="utf-8")
     with pytest.raises(RecipeError, match="tasks"):
         load_recipe(file)

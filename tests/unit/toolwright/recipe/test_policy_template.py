@@ -18,7 +18,7 @@ def template(folder: Path, value: dict[str, Any], *overrides: str) -> dict[str, 
         policy=Path("policy"), sampler="http://127.0.0.1:1", tools={"python": "a:1"}, engine="a:2"
     )
     file = folder / "recipe.toml"
-    file.write_text(to_toml(merged(tables, {"policy": {"template": value}})))
+    file.write_text(to_toml(merged(tables, {"policy": {"template": value}})), encoding="utf-8")
     return dict(load_recipe(file, overrides).shared.policy.template)
 
 

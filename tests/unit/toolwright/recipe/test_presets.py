@@ -224,7 +224,7 @@ def load(folder: Path, *names: str) -> Recipe:
     files = [f"presets/{name}.toml" for name in names]
     file = folder / "recipe.toml"
     data = "[sft]\ndata = 'traces'\n" if "mtr_sft" in names else ""
-    file.write_text(f"extends = {files}\n{to_toml(TABLES)}{data}")
+    file.write_text(f"extends = {files}\n{to_toml(TABLES)}{data}", encoding="utf-8")
     said = read_layers(file).tables["run"]
     return load_recipe(file, [f"run.{key}={SIZES[key]}" for key in SIZES if key not in said])
 
@@ -273,7 +273,7 @@ def test_any_preset_with_smoke_is_small(tmp_path: Path, name: str) -> None:
 def test_every_fragment_says_where_its_values_are_from() -> None:
     (folder,) = (folder for folder in PACKAGED if folder.is_dir())
     for file in (folder / "presets").iterdir():
-        assert file.read_text().startswith("# "), file
+        assert file.read_text(encoding="utf-8").startswith("# "), file
 
 
 def test_a_wheel_is_looked_into_before_a_checkout() -> None:

@@ -27,7 +27,7 @@ TABLES: dict[str, Any] = {
 def write(tmp_path: Path) -> Any:
     def write(**changes: Any) -> Path:
         file = tmp_path / "recipe.toml"
-        file.write_text(to_toml(merged(TABLES, changes)))
+        file.write_text(to_toml(merged(TABLES, changes)), encoding="utf-8")
         return file
 
     return write
@@ -201,7 +201,7 @@ def test_files_that_are_no_recipes(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="cannot be read"):
         load_recipe(tmp_path)
     broken = tmp_path / "broken.toml"
-    broken.write_text("[run\n")
+    broken.write_text("[run\n", encoding="utf-8")
     with pytest.raises(RecipeError, match="is not valid TOML"):
         load_recipe(broken)
     broken.write_bytes(b"\xff\xfe")
@@ -230,7 +230,7 @@ def test_a_table_whose_package_is_absent_is_told(
 def test_the_resolved_recipe_is_left_in_the_run_folder(write: Any, tmp_path: Path) -> None:
     read = load_recipe(write(), ["run.steps=7"])
     read.write_resolved("engine", read.table("engine", EngineTable))
-    left = json.loads((tmp_path / "out" / "engine.resolved.json").read_text())
+    left = json.loads((tmp_path / "out" / "engine.resolved.json").read_text(encoding="utf-8"))
     assert left["shared"]["run"]["steps"] == 7
     assert left["shared"]["task"]["limits"]["turns"] == 4
     assert left["engine"]["max_bad_rows"] == 100
@@ -242,6 +242,6 @@ def test_the_resolved_recipe_is_left_in_the_run_folder(write: Any, tmp_path: Pat
 @pytest.mark.parametrize("text", [None, "", "{}", "[]", '{"recipe": 1, "shared": {}}', "\x00"])
 def test_what_is_no_resolved_recipe_is_refused(tmp_path: Path, text: str | None) -> None:
     if text is not None:
-        (tmp_path / "engine.resolved.json").write_text(text)
+        (tmp_path / "engine.resolved.json").write_text(text, encoding="utf-8")
     with pytest.raises(RecipeError, match=r"engine\.resolved\.json"):
         recipe.read_resolved(tmp_path / "engine.resolved.json")

@@ -29,7 +29,7 @@ endpoints = ["http://127.0.0.1:1"]
 
 
 def refusal(folder: Path, *overrides: str) -> str:
-    (folder / "recipe.toml").write_text(RECIPE)
+    (folder / "recipe.toml").write_text(RECIPE, encoding="utf-8")
     with pytest.raises(RecipeError) as caught:
         check_all(load_recipe(folder / "recipe.toml", overrides))
     text = str(caught.value)
@@ -147,12 +147,14 @@ def test_other_names_are_of_keys_that_there_are_and_name_one_each() -> None:
 
 def test_what_is_told_is_where_the_key_stands(tmp_path: Path) -> None:
     """Of many fragments only those that say it."""
-    (tmp_path / "a.toml").write_text("[run]\nseed = 'x'\n")
-    (tmp_path / "b.toml").write_text("[learner]\nupdates = 0\n")
+    (tmp_path / "a.toml").write_text("[run]\nseed = 'x'\n", encoding="utf-8")
+    (tmp_path / "b.toml").write_text("[learner]\nupdates = 0\n", encoding="utf-8")
     (tmp_path / "below").mkdir()
-    (tmp_path / "below" / "recipe.toml").write_text("[run]\nseed = 1\n")
+    (tmp_path / "below" / "recipe.toml").write_text("[run]\nseed = 1\n", encoding="utf-8")
     file = tmp_path / "recipe.toml"
-    file.write_text('extends = ["below/recipe.toml", "a.toml", "b.toml"]\n' + RECIPE)
+    file.write_text(
+        'extends = ["below/recipe.toml", "a.toml", "b.toml"]\n' + RECIPE, encoding="utf-8"
+    )
     with pytest.raises(RecipeError) as caught:
         load_recipe(file)
     assert str(caught.value).startswith(f"{file} (with recipe.toml, a.toml): run.seed: ")
@@ -162,7 +164,7 @@ def test_what_is_told_is_where_the_key_stands(tmp_path: Path) -> None:
     with pytest.raises(RecipeError) as caught:
         load_recipe(file, ["run.seed=1", "run.steps=-1"])
     assert str(caught.value).startswith(f"{file} (with --set): run.steps: ")
-    file.write_text(RECIPE.replace("steps = 2", "steps = -2"))
+    file.write_text(RECIPE.replace("steps = 2", "steps = -2"), encoding="utf-8")
     with pytest.raises(RecipeError) as caught:
         load_recipe(file)
     assert str(caught.value).startswith(f"{file}: run.steps: ")

@@ -26,7 +26,9 @@ TABLES: dict[str, Any] = {
 def said(folder: Path, *overrides: str, extends: list[str] | None = None, **tables: Any) -> str:
     """All remarks on a recipe with these tables over the fragments."""
     file = folder / "recipe.toml"
-    file.write_text(f"extends = {extends or []}\n{to_toml(merged(TABLES, tables))}")
+    file.write_text(
+        f"extends = {extends or []}\n{to_toml(merged(TABLES, tables))}", encoding="utf-8"
+    )
     return "\n".join(remarks(load_recipe(file, overrides)))
 
 
@@ -110,7 +112,7 @@ def test_what_only_a_preset_says_is_no_warning(tmp_path: Path) -> None:
 
 
 def test_a_fragment_of_ones_own_is_the_users(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text("[learner.credit]\nweight = 2.0\n")
+    (tmp_path / "mine.toml").write_text("[learner.credit]\nweight = 2.0\n", encoding="utf-8")
     assert "learner.credit.weight = 2.0 does nothing" in said(tmp_path, extends=["mine.toml"])
 
 
@@ -121,14 +123,16 @@ def test_a_preset_alone_has_no_doubts(tmp_path: Path, preset: str) -> None:
 
 @pytest.mark.parametrize("page", ["your-own-run", "recipe", "advantages"])
 def test_what_the_docs_show_has_no_doubts(tmp_path: Path, page: str) -> None:
-    (tmp_path / "base.toml").write_text(to_toml(TABLES))
-    text = (DOCS / "train" / f"{page}.md").read_text()
+    (tmp_path / "base.toml").write_text(to_toml(TABLES), encoding="utf-8")
+    text = (DOCS / "train" / f"{page}.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
     assert blocks
     for block in blocks:
         own = re.sub(r"extends = \[", 'extends = ["base.toml", ', block)
         file = tmp_path / "recipe.toml"
-        file.write_text(own if own != block else f'extends = ["base.toml"]\n{block}')
+        file.write_text(
+            own if own != block else f'extends = ["base.toml"]\n{block}', encoding="utf-8"
+        )
         assert "warning" not in "\n".join(remarks(load_recipe(file))), block
 
 
@@ -158,7 +162,7 @@ def test_bounds_of_ones_own_give_way_aloud(tmp_path: Path) -> None:
 
 def test_a_file_over_another_gives_way_without_a_warning(tmp_path: Path) -> None:
     own = "[learner.optimizer]\nkind = 'muon'\nmuon_lr = 0.01\nlr = 1e-5\n"
-    (tmp_path / "mine.toml").write_text(own)
+    (tmp_path / "mine.toml").write_text(own, encoding="utf-8")
     found = said(tmp_path, extends=["mine.toml"], learner={"optimizer": {"kind": "adam"}})
     assert "adam 1e-05" in found and "warning" not in found
     assert "learner.optimizer.muon_lr of mine.toml does nothing: learner.optimizer.kind" in found
@@ -169,7 +173,9 @@ def test_a_file_over_another_gives_way_without_a_warning(tmp_path: Path) -> None
 
 
 def test_a_kind_that_a_fragment_names_keeps_its_bounds_under_the_same_name(tmp_path: Path) -> None:
-    (tmp_path / "g.toml").write_text("[learner.loss]\nkind = 'gspo'\nclip_low = 1e-3\n")
+    (tmp_path / "g.toml").write_text(
+        "[learner.loss]\nkind = 'gspo'\nclip_low = 1e-3\n", encoding="utf-8"
+    )
     found = said(tmp_path, extends=["g.toml"], learner={"loss": {"kind": "gspo"}})
     assert "mean ratio 0.999 to 1.0004" in found and "warning" not in found
 
@@ -218,7 +224,7 @@ def test_a_wrong_value_is_told_before_any_remark(tmp_path: Path) -> None:
 def test_of_two_lengths_the_higher_layers_counts(
     tmp_path: Path, below: str, above: str, counts: str, lost: list[str]
 ) -> None:
-    (tmp_path / "below.toml").write_text(f"[sft]\ndata = 'x'\n{below}\n")
+    (tmp_path / "below.toml").write_text(f"[sft]\ndata = 'x'\n{below}\n", encoding="utf-8")
     found = said(tmp_path, f"sft.{above}", extends=["below.toml"])
     assert counts in found
     told = [line for line in found.splitlines() if line.startswith("warning: ")]
@@ -236,7 +242,9 @@ def test_steps_over_the_epochs_of_a_preset(tmp_path: Path) -> None:
 
 
 def test_held_out_data_over_a_share(tmp_path: Path) -> None:
-    (tmp_path / "below.toml").write_text("[sft]\ndata = 'x'\n[sft.heldout]\nfraction = 0.1\n")
+    (tmp_path / "below.toml").write_text(
+        "[sft]\ndata = 'x'\n[sft.heldout]\nfraction = 0.1\n", encoding="utf-8"
+    )
     found = said(tmp_path, "sft.heldout.data=h", extends=["below.toml"])
     assert "sft.heldout.fraction of below.toml does nothing: sft.heldout.data = 'h'" in found
 

@@ -24,7 +24,7 @@ TABLES: dict[str, Any] = {
 def write(file: Path, text: str, *, extends: list[str] | None = None) -> Path:
     file.parent.mkdir(parents=True, exist_ok=True)
     head = "" if extends is None else f"extends = {json.dumps(extends)}\n"
-    file.write_text(head + text)
+    file.write_text(head + text, encoding="utf-8")
     return file
 
 
@@ -149,7 +149,7 @@ def test_the_resolved_file_has_the_merged_values_and_says_whence(tmp_path: Path)
     write(tmp_path / "a.toml", "[run]\nseed = 5\n[engine]\nmax_concurrent = 3\n")
     read = load_recipe(recipe(tmp_path, "a.toml"))
     read.write_resolved("engine", read.table("engine", EngineTable))
-    found = json.loads((tmp_path / "out" / "engine.resolved.json").read_text())
+    found = json.loads((tmp_path / "out" / "engine.resolved.json").read_text(encoding="utf-8"))
     assert found["extends"] == [str(tmp_path / "a.toml")]
     assert found["shared"]["run"]["seed"] == 5
     assert found["engine"]["max_concurrent"] == 3

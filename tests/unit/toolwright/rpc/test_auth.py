@@ -67,7 +67,7 @@ def test_tokens_come_from_the_environment_and_from_a_file(
     monkeypatch.delenv(TOKENS_VARIABLE, raising=False)
     assert not service_tokens()
     file = tmp_path / "tokens"
-    file.write_text("# who   what\n\nalice  one\nalice two\r\nbob three\n")
+    file.write_text("# who   what\n\nalice  one\nalice two\r\nbob three\n", encoding="utf-8")
     monkeypatch.setenv(TOKENS_VARIABLE, str(file))
     assert not service_tokens().let_in("")
     monkeypatch.setenv(TOKEN_VARIABLE, "four")
@@ -110,7 +110,7 @@ def test_an_owners_token_opens_the_tool_service_alone(
     free: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "tokens"
-    file.write_text("alice one\n")
+    file.write_text("alice one\n", encoding="utf-8")
     monkeypatch.setenv(TOKENS_VARIABLE, str(file))
     monkeypatch.setenv(TOKEN_VARIABLE, free)
     assert service_tokens().let_in("Bearer one")
@@ -125,7 +125,7 @@ def test_a_file_of_tokens_that_everybody_can_read_is_warned_of(
     file = tmp_path / "tokens"
     monkeypatch.setenv(TOKENS_VARIABLE, str(file))
     assert readable_by_others() == "", "the server says that it is missing"
-    file.write_text("alice one\n")
+    file.write_text("alice one\n", encoding="utf-8")
     file.chmod(mode)
     assert bool(readable_by_others()) == warned
     if warned:

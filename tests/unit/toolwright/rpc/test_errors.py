@@ -63,7 +63,7 @@ def test_every_reason_has_the_code_that_the_contract_names(reason: int) -> None:
         return
     proto = Path(reasons.DESCRIPTOR.name)
     root = Path(errors.__file__).parents[2]
-    lines = [line.strip() for line in (root / proto).read_text().splitlines()]
+    lines = [line.strip() for line in (root / proto).read_text(encoding="utf-8").splitlines()]
     at = next(i for i, line in enumerate(lines) if line.startswith(f"{name} ="))
     first = at - 1
     while lines[first - 1].startswith("//"):

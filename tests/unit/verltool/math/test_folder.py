@@ -80,9 +80,11 @@ def test_evaluation_is_table_14s() -> None:
 def test_dapo_is_another_preset(tmp_path: Path) -> None:
     copied = shutil.copytree(FOLDER, tmp_path / "math", ignore=shutil.ignore_patterns("run*"))
     file = copied / "chat.toml"
-    text = file.read_text()
+    text = file.read_text(encoding="utf-8")
     assert text.count('"presets/vt_math.toml"') == 1
-    file.write_text(text.replace('"presets/vt_math.toml"', '"presets/vt_math_dapo.toml"'))
+    file.write_text(
+        text.replace('"presets/vt_math.toml"', '"presets/vt_math_dapo.toml"'), encoding="utf-8"
+    )
     recipe, plain = load_recipe(file), of("chat")
     check_all(recipe)
     assert "warning" not in "\n".join(remarks(recipe))
@@ -108,7 +110,7 @@ def test_ablations_change_the_reward_alone() -> None:
 
 
 def test_the_readme_names_sets_that_can_be_read() -> None:
-    named = re.findall(r"tasks convert (\w+)", (FOLDER / "README.md").read_text())
+    named = re.findall(r"tasks convert (\w+)", (FOLDER / "README.md").read_text(encoding="utf-8"))
     assert set(named) == {"deepmath", "math500", "aime24", "aime25"}
     assert set(named) <= set(SETS)
     held_out = SETS["deepmath"].held_out
@@ -117,9 +119,11 @@ def test_the_readme_names_sets_that_can_be_read() -> None:
 
 
 def test_the_readmes_numbers_are_the_papers() -> None:
-    tables = json.loads((ROOT / "bench/reference/verltool.json").read_text())["tables"]
+    tables = json.loads((ROOT / "bench/reference/verltool.json").read_text(encoding="utf-8"))[
+        "tables"
+    ]
     (table,) = [one for one in tables if one["id"] == "T4"]
-    readme = (FOLDER / "README.md").read_text()
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     for row in table["rows"]:
         if row["system"].startswith(("VT-Math", "ToRL")):
             cells = [*row["cells"].values(), row["averages"]["average"]]

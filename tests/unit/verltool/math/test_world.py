@@ -158,7 +158,7 @@ def test_write_is_one_conversation_a_line(
 ) -> None:
     file = tmp_path / "new" / "d.jsonl"
     demonstrations.main(["--output", str(file), "--seed", "1", "--count", "10"])
-    rows = [json.loads(line)["messages"] for line in file.read_text().splitlines()]
+    rows = [json.loads(line)["messages"] for line in file.read_text(encoding="utf-8").splitlines()]
     assert rows == shown[:10]
 
 
