@@ -22,8 +22,8 @@ def main(arguments: Sequence[str]) -> int:
     lines = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries print there, too
     device.install()  # before Megatron is imported
-    from bench.gpu.machine import forget_peak
     from bench.gpu.stages import STAGES, Scale
+    from bench.gpu.stages.machine import forget_peak
     from learner.ranks import parallel
 
     scale = Scale(small="--small" in arguments)

@@ -17,8 +17,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from bench.gpu import machine
-from bench.gpu.stages import Figures, Scale
+from bench.gpu.stages import Figures, Scale, machine
 from console.machine.ready import free_ports
 from toolwright.process.packaged import packaged
 
@@ -162,7 +161,7 @@ def _write(folder: Path, **ports: int) -> None:
 
 
 def _environment() -> dict[str, str]:
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     paths = [str(root), str(root / "proto"), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from bench.gpu import machine
-from bench.gpu.stages import Figures, Scale
+from bench.gpu.stages import Figures, Scale, machine
 from learner.model import varlen
 from learner.model.packed import CausalAttention, packed
 from learner.ranks import device

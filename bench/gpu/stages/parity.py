@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from bench.gpu import independent, machine
-from bench.gpu.models import FAMILIES, random_rows, sized_model, small_model
-from bench.gpu.stages import Figures, Scale
+from bench.gpu.stages import Figures, Scale, independent, machine
+from bench.gpu.stages.models import FAMILIES, random_rows, sized_model, small_model
 from learner.config.objective import Kl, Loss
 from learner.config.weights import Lora, Optimizer
 from learner.intake.ledger import Ledger

@@ -9,8 +9,7 @@ from unittest.mock import patch
 
 import torch
 
-from bench.gpu import machine
-from bench.gpu.stages import Figures, Scale
+from bench.gpu.stages import Figures, Scale, machine
 from learner.model import head as output_layer
 from learner.model.head import Entropy, Wanted, scores
 from learner.ranks import device

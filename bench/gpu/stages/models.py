@@ -16,7 +16,7 @@ from transformers import (
     Qwen3Config,
 )
 
-from bench.gpu import machine
+from bench.gpu.stages import machine
 from learner.ranks import device
 from learner.training.batch import Row
 
@@ -25,7 +25,7 @@ FAMILIES = ("qwen2-untied", "qwen3-tied", "llama-untied")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
+class Architecture:
     """A Qwen3 architecture: widths, counts and vocabulary."""
 
     hidden: int
@@ -51,10 +51,12 @@ class Size:
 
 
 SIZES = {
-    "tiny": Size(hidden=64, layers=2, heads=4, groups=2, head=16, feed_forward=128, vocabulary=512),
-    "0.6B": Size(hidden=1024, layers=28, heads=16, groups=8, head=128, feed_forward=3072),
-    "1.7B": Size(hidden=2048, layers=28, heads=16, groups=8, head=128, feed_forward=6144),
-    "4B": Size(hidden=2560, layers=36, heads=32, groups=8, head=128, feed_forward=9728),
+    "tiny": Architecture(
+        hidden=64, layers=2, heads=4, groups=2, head=16, feed_forward=128, vocabulary=512
+    ),
+    "0.6B": Architecture(hidden=1024, layers=28, heads=16, groups=8, head=128, feed_forward=3072),
+    "1.7B": Architecture(hidden=2048, layers=28, heads=16, groups=8, head=128, feed_forward=6144),
+    "4B": Architecture(hidden=2560, layers=36, heads=32, groups=8, head=128, feed_forward=9728),
 }
 """Qwen3's published sizes, and one for a CPU."""
 

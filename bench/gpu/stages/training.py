@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from bench.gpu import machine, profiling
-from bench.gpu.models import SIZES, random_rows, sized_model
-from bench.gpu.parity import train_once
-from bench.gpu.plain_loop import plain_loop
-from bench.gpu.stages import Figures, Scale
+from bench.gpu.stages import Figures, Scale, machine, profiling
+from bench.gpu.stages.models import SIZES, random_rows, sized_model
+from bench.gpu.stages.parity import train_once
+from bench.gpu.stages.plain_loop import plain_loop
 from learner.config.weights import Lora, Optimizer, Recompute
 from learner.intake.ledger import Ledger
 from learner.model.head import chunk_bytes
@@ -29,7 +28,7 @@ ENOUGH_FOR_4B = 100e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class TrainingPlan:
     """budget: tokens of a micro-batch. tokens: of a step. longest: tokens of a row. whole: also
     export, checkpoint and the plain loop."""
 
@@ -42,35 +41,35 @@ class Plan:
     whole: bool = False
 
 
-TINY = Plan(size="tiny", budget=300, tokens=600, longest=128, whole=True)
+TINY = TrainingPlan(size="tiny", budget=300, tokens=600, longest=128, whole=True)
 
 
 def train_600m(scale: Scale) -> Figures:
-    return _train(TINY if scale.small else Plan(size="0.6B", budget=16_384, whole=True))
+    return _train(TINY if scale.small else TrainingPlan(size="0.6B", budget=16_384, whole=True))
 
 
 def train_1700m(scale: Scale) -> Figures:
-    return _train(TINY if scale.small else Plan(size="1.7B", budget=8192))
+    return _train(TINY if scale.small else TrainingPlan(size="1.7B", budget=8192))
 
 
 def train_1700m_recompute(scale: Scale) -> Figures:
-    plan = Plan(size="1.7B", budget=16_384, recompute="full")
+    plan = TrainingPlan(size="1.7B", budget=16_384, recompute="full")
     return _train(replace(TINY, recompute="full") if scale.small else plan)
 
 
 def train_4b_lora(scale: Scale) -> Figures:
     lora = Lora(rank=16, alpha=32.0)
-    plan = Plan(size="4B", budget=8192, lora=lora)
+    plan = TrainingPlan(size="4B", budget=8192, lora=lora)
     return _train(replace(TINY, lora=lora) if scale.small else plan)
 
 
 def train_4b(scale: Scale) -> Figures:
     if not scale.small and torch.cuda.mem_get_info()[1] < ENOUGH_FOR_4B:
         return {"left_out": f"needs a device with {ENOUGH_FOR_4B / 1e9:.0f} GB"}
-    return _train(TINY if scale.small else Plan(size="4B", budget=16_384, recompute="full"))
+    return _train(TINY if scale.small else TrainingPlan(size="4B", budget=16_384, recompute="full"))
 
 
-def _train(plan: Plan) -> Figures:
+def _train(plan: TrainingPlan) -> Figures:
     folder = sized_model(plan.size)
     rows = random_rows(plan.size, plan.tokens, plan.longest)
     lengths = [row.length for row in rows]
@@ -117,7 +116,7 @@ def _train(plan: Plan) -> Figures:
     return figures
 
 
-def _expected_gb(policy: Policy, plan: Plan) -> float:
+def _expected_gb(policy: Policy, plan: TrainingPlan) -> float:
     """By the estimates that the learner gives before a run."""
     trained = sum(p.numel() for p in policy.bare.parameters() if p.requires_grad)
     frozen = sum(p.numel() for p in policy.bare.parameters() if not p.requires_grad)

@@ -11,8 +11,7 @@ from collections.abc import Callable
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from bench.gpu import machine
-from bench.gpu.stages import Figures
+from bench.gpu.stages import Figures, machine
 
 KERNELS = 14
 WAITS = 8

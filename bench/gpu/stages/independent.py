@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from bench.gpu.models import VOCABULARY
+from bench.gpu.stages.models import VOCABULARY
 from learner.config.weights import Optimizer
 from learner.training.batch import Row
 

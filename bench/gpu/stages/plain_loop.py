@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from transformers import AutoModelForCausalLM
 
-from bench.gpu import machine
-from bench.gpu.stages import Figures
+from bench.gpu.stages import Figures, machine
 from learner.ranks import device
 from learner.training.batch import Row
 

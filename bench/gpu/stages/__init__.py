@@ -31,7 +31,9 @@ class Stage:
 
     def run(self, scale: Scale) -> Figures:
         module, _, name = self.function.partition(":")
-        found: Callable[[Scale], Figures] = getattr(import_module(f"bench.gpu.{module}"), name)
+        found: Callable[[Scale], Figures] = getattr(
+            import_module(f"bench.gpu.stages.{module}"), name
+        )
         return found(scale)
 
 
