@@ -174,9 +174,8 @@ async def test_a_sampler_that_dies_in_the_middle_costs_no_question(world: MakeWo
     ) as dying:
         both = {"sampler": {"endpoints": [here.sampler.url, dying.url], "timeout_s": 2.0}}
         work = asyncio.create_task(asked(here, changes=both, concurrency=4))
-        await until(
-            lambda: len(lines(here.folder / "eval")) >= 2 and dying.scheduler.running > 0, "rows"
-        )
+        # Not by rows on disk: a busy machine may write all of them at once, at the end.
+        await until(lambda: len(dying.requests) >= 2 and dying.scheduler.running > 0, "requests")
     found = await work
     assert (found["sets"][0]["n"], found["sets"][0]["score"]) == (12, 1.0)
     assert [one["errored"] for one in found["suites"]] == [0]
