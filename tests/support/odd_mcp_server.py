@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Any
 
-MODE = sys.argv[1]
+MODE = sys.argv[1] if __name__ == "__main__" else ""
 ECHO = {"name": "echo", "description": "Echoes.", "inputSchema": {"type": "object"}}
 RAW = {
     "half a pair": r'{"content": [{"type": "text", "text": "a\ud800b"}]}',

@@ -19,8 +19,8 @@ _PLACES = {"read_text": 0, "write_text": 1, "TextIOWrapper": 1}
 """Methods, and the place of `encoding` among their positional arguments."""
 _NO_TEXT = ("av", "os", "tarfile", "zipfile")
 """Modules whose `open` opens something else than text."""
-_OF_BYTES = ("_printed",)
-"""Attributes of our own classes whose `open` opens bytes."""
+_OF_BYTES = ("_printed", "ledger", "source", "doors")
+"""Names of objects of our own whose `open` opens no text file."""
 _TEMPORARY = ("NamedTemporaryFile", "TemporaryFile", "SpooledTemporaryFile")
 
 
@@ -54,12 +54,20 @@ def _opens_text(call: ast.Call) -> bool:
     if isinstance(call.func, ast.Name):
         named = len(call.args) > 1 or any(word.arg == "mode" for word in call.keywords)
         return not named or any(_is_text(mode) for mode in modes)
-    if getattr(getattr(call.func, "value", None), "id", "") in _NO_TEXT:
+    if _owner(call.func) in (*_NO_TEXT, *_OF_BYTES):
         return False
     first = call.args[0] if call.args else None
     mode = getattr(first, "value", None) if first is not None else (modes or [None])[0]
     zipped = any(isinstance(one, str) and one in ("rt", "wt", "at", "xt") for one in modes)
     return zipped or (isinstance(first, ast.Constant | None) and _is_text(mode))
+
+
+def _owner(method: ast.expr) -> str:
+    """Name of the object whose method it is: x of x.open, a.x.open and x[0].open."""
+    owner = getattr(method, "value", None)
+    if isinstance(owner, ast.Subscript):
+        owner = owner.value
+    return str(getattr(owner, "attr", None) or getattr(owner, "id", ""))
 
 
 def _is_text(mode: object) -> bool:
@@ -78,7 +86,7 @@ def _without_arguments(tree: ast.AST) -> Iterator[ast.AST]:
             bare = isinstance(one, ast.Call) and not one.args and not one.keywords
             if not bare or not isinstance(one.func, ast.Attribute) or one.func.attr != "open":
                 continue
-            if getattr(one.func.value, "attr", "") not in _OF_BYTES:
+            if _owner(one.func) not in _OF_BYTES:
                 yield one
 
 

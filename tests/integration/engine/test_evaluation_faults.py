@@ -18,22 +18,20 @@ from tests.support.waiting import holds_for, until
 pytestmark = pytest.mark.quick
 
 
-async def test_a_failed_evaluation_ends_the_engine(world: MakeWorld) -> None:
+async def test_a_failed_evaluation_ends_the_engine(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A learner must not wait for a result that never comes."""
     here = await world(
         run={**NONE, "steps": 0}, task={"reward": "./my_reward.py:score"}, engine=lane(suite())
     )
-    (here.folder / "broken.py").write_text(
-        "from engine.protocols.tagged import Tagged\n"
-        "class Broken(Tagged):\n"
-        "    def prompt(self, task, tools, codec):\n"
-        "        if tools and task.purpose.name == 'EVAL': raise KeyError('broken')\n"
-        "        return super().prompt(task, tools, codec)\n",
-        encoding="utf-8",
-    )
-    engine = here.engine(task={"protocol": "./broken.py:Broken"})
+
+    def broken(*_: object, **__: object) -> dict[str, object]:
+        raise KeyError("broken")
+
+    monkeypatch.setattr(suites, "row_of", broken)
     with pytest.raises(BaseExceptionGroup) as caught:
-        async with engine as run:
+        async with here.engine() as run:
             async with asyncio.timeout(10):
                 await run.task
     assert caught.group_contains(KeyError, match="broken")

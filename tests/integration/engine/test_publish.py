@@ -105,7 +105,9 @@ async def test_a_folder_that_is_not_whole_is_refused_and_the_run_goes_on(world: 
         asked = list(here.sampler.requests)
         cut = here.weights("cut")
         os.truncate(cut / "model.safetensors", 20)
-        with pytest.raises(ServiceError, match=r"model\.safetensors has 20 bytes") as caught:
+        with pytest.raises(
+            ServiceError, match=r"model\.safetensors cannot be read: it has 20 bytes"
+        ) as caught:
             await run.learner.publish(v(version, 1), cut)
         assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
         assert "whole Hugging Face folder" in caught.value.mend

@@ -286,7 +286,7 @@ async def test_a_fork_lives_with_its_parent_and_every_door_knows_of_it(fleet: Fl
 
 async def test_one_id_is_opened_once_by_whichever_of_opening_and_forking(fleet: Fleet) -> None:
     doors = await fleet.doors()
-    await doors[0].open("a", encoding="utf-8")
+    await doors[0].open("a")
     await doors[0].open("b")
     asked = [
         ask for door in doors for ask in (door.open("s"), door.fork("a", "s"), door.fork("b", "s"))

@@ -330,7 +330,7 @@ def test_sources_open_from_the_start_each_time(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"abc")
     for source in (HeldFile(data=b"abc"), StoredFile(path=tmp_path / "a")):
         for _ in range(2):
-            with source.open(encoding="utf-8") as file:
+            with source.open() as file:
                 assert file.read() == b"abc"
 
 

@@ -10,7 +10,7 @@ from toolsvc.host.ledger import CallIdReused, Ledger, ResultForgotten
 def test_a_new_call_may_run_and_a_retry_gets_its_handle() -> None:
     ledger: Ledger[str] = Ledger()
     assert ledger.find("a", b"1", 0) is None
-    ledger.open("a", b"1", 0, "handle", encoding="utf-8")
+    ledger.open("a", b"1", 0, "handle")
     assert ledger.find("a", b"1", 0) == "handle"
     ledger.settle("a")
     assert ledger.find("a", b"1", 0) == "handle"
@@ -18,7 +18,7 @@ def test_a_new_call_may_run_and_a_retry_gets_its_handle() -> None:
 
 def test_the_same_id_with_another_digest_is_refused_in_flight_recorded_and_forgotten() -> None:
     ledger: Ledger[str] = Ledger()
-    ledger.open("a", b"1", 0, "handle", encoding="utf-8")
+    ledger.open("a", b"1", 0, "handle")
     with pytest.raises(CallIdReused):
         ledger.find("a", b"2", 0)
     ledger.settle("a")
@@ -31,7 +31,7 @@ def test_the_same_id_with_another_digest_is_refused_in_flight_recorded_and_forgo
 
 def test_a_later_turn_acknowledges_earlier_results() -> None:
     ledger: Ledger[str] = Ledger()
-    ledger.open("a", b"1", 0, "handle", encoding="utf-8")
+    ledger.open("a", b"1", 0, "handle")
     ledger.settle("a")
     ledger.open("b", b"2", 1, "handle")
     with pytest.raises(ResultForgotten):
@@ -43,7 +43,7 @@ def test_a_later_turn_acknowledges_earlier_results() -> None:
 
 def test_a_call_in_flight_is_not_forgotten_by_a_later_turn() -> None:
     ledger: Ledger[str] = Ledger()
-    ledger.open("a", b"1", 0, "handle", encoding="utf-8")
+    ledger.open("a", b"1", 0, "handle")
     ledger.open("b", b"2", 1, "other")
     assert ledger.find("a", b"1", 0) == "handle"
     ledger.settle("a")
@@ -55,7 +55,7 @@ def test_a_call_in_flight_is_not_forgotten_by_a_later_turn() -> None:
 
 def test_the_id_of_a_call_that_has_run_is_never_released() -> None:
     ledger: Ledger[str] = Ledger()
-    ledger.open("a", b"1", 0, "handle", encoding="utf-8")
+    ledger.open("a", b"1", 0, "handle")
     ledger.begin("a")
     assert (ledger.get("a"), ledger.has_run("a")) == ("handle", False)
     ledger.ran("a")
@@ -68,10 +68,10 @@ def test_the_id_of_a_call_that_has_run_is_never_released() -> None:
 
 def test_a_released_id_is_free_again() -> None:
     ledger: Ledger[str] = Ledger()
-    ledger.open("a", b"1", 0, "first", encoding="utf-8")
+    ledger.open("a", b"1", 0, "first")
     ledger.release("a")
     assert ledger.find("a", b"1", 0) is None
-    ledger.open("a", b"1", 0, "second", encoding="utf-8")
+    ledger.open("a", b"1", 0, "second")
     assert ledger.get("a") == "second"
 
 
@@ -139,7 +139,7 @@ def test_what_began_is_told_in_order_also_when_its_result_is_forgotten() -> None
 
 def test_what_was_released_did_not_begin() -> None:
     ledger: Ledger[str] = Ledger()
-    ledger.open("a", b"1", 0, "handle", encoding="utf-8")
+    ledger.open("a", b"1", 0, "handle")
     ledger.begin("a")
     ledger.release("a")
     assert ledger.began == ()
