@@ -23,6 +23,20 @@ def error(message: str, **more: Any) -> bytes:
     return answer(400, {"error": {"message": message, **more}})
 
 
+def extra(*keys: str) -> bytes:
+    """The refusal of FastAPI with pydantic models that forbid extra fields."""
+    faults = [
+        {
+            "type": "extra_forbidden",
+            "loc": ["body", key],
+            "msg": "Extra inputs are not permitted",
+            "input": 0.5,
+        }
+        for key in keys
+    ]
+    return answer(422, {"detail": faults})
+
+
 def sse(*payloads: object) -> bytes:
     return b"".join(b"data: " + json.dumps(one).encode() + b"\n\n" for one in payloads)
 
@@ -89,6 +103,8 @@ async def test_an_error_in_a_field_of_its_own_is_quoted_and_not_retried() -> Non
         ([error("not taken", param="top_p", code="unsupported_parameter")], {"temperature"}),
         ([error("'temperature' does not support 0.5 with this model")], {"top_p"}),
         ([error("'top_p' is not supported"), error("'temperature' is not supported")], set()),
+        ([extra("temperature")], {"top_p"}),
+        ([extra("temperature", "top_p"), extra("temperature")], set()),
     ],
 )
 async def test_a_key_that_a_server_refuses_is_left_out(
