@@ -287,8 +287,8 @@ class OpenAIPool:
 
         endpoint.in_flight += 1
         asked.sent = endpoint.refused_keys.adapted(request.body)
-        if endpoint.refused_keys.keys:
-            action.remarks["left_out"] = sorted(endpoint.refused_keys.keys)
+        if left_out := endpoint.refused_keys.left_out(request.body):
+            action.remarks["left_out"] = left_out
         try:
             await endpoint.client.stream(
                 request.path,

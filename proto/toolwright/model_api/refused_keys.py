@@ -45,6 +45,10 @@ class RefusedKeys:
         }
         return left | renamed
 
+    def left_out(self, body: Mapping[str, Any]) -> list[str]:
+        """Keys of the body that the server gets under no name."""
+        return sorted(key for key in body if key in self.keys and key not in REPLACED)
+
     def learn(self, refusal: str, sent: Mapping[str, Any]) -> str | None:
         """The key that the refusal of `sent` gives up; None if the request itself is refused."""
         key = refused_key(refusal, sent)
