@@ -455,6 +455,32 @@ def test_sample_says_what_became_of_everything(run: Command) -> None:
     assert len(list(read_trajectories(output))) == 3
 
 
+def test_a_reward_that_always_fails_ends_sample_with_its_line(run: Command) -> None:
+    reward = run.folder / "misspelt.py"
+    reward.write_text("def score(t):\n    return t.metadata['final_txt']\n", encoding="utf-8")
+    options = ("--output", str(run.folder / "kept"), "--n", "3", "--per-task", "2")
+    result = run("sample", *options, task={"reward": "./misspelt.py:score"})
+    assert result.exit_code == 1
+    assert "6 reward failed, 0 bad rows" in result.stderr
+    cause = "raised KeyError('final_txt') at misspelt.py:2"
+    assert f"the reward failed for 6 trajectories: {cause}" in result.stderr.splitlines()
+    assert "reward failed 6 100.0%" in " ".join(result.stderr.split())
+    warnings = [one for one in result.stderr.splitlines() if one.startswith("warning: reward fail")]
+    assert len(warnings) == 1 and cause in warnings[0]
+    assert "engine: the reward function failed for every trajectory" in result.stderr
+
+
+def test_sample_takes_the_address_of_a_server(run: Command) -> None:
+    """As `engine eval` does, for a recipe whose ports `toolwright run` chooses."""
+    options = ("--output", str(run.folder / "kept"), "--n", "1")
+    url = run.tables["sampler"]["endpoints"][0]
+    closed = {"endpoints": ["http://127.0.0.1:0"]}
+    line = sentence(run("sample", *options, sampler=closed))
+    assert """(--set sampler.endpoints='["http://HOST:PORT"]')""" in line
+    result = run("sample", *options, "--endpoint", url, sampler=closed)
+    assert result.exit_code == 0, result.output
+
+
 def test_what_sample_cannot_do_is_one_sentence(run: Command) -> None:
     output = ("--output", str(run.folder / "kept"))
     assert "--n: a task function has no end" in sentence(run("sample", *output))
