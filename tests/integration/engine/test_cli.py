@@ -276,6 +276,32 @@ def test_check_says_what_is_in_order(run: Command, services: Services) -> None:
     assert f"tools.python at {services.tools}: python" in result.stdout
 
 
+def test_check_warns_of_a_misspelt_variable_of_the_template(run: Command, tmp_path: Path) -> None:
+    thinks = "{% if enable_thinking %}<think>{% endif %}" + QWEN_TEMPLATE
+    policy = {"model": write_policy(tmp_path / "qwen", template=thinks)}
+    said = run("check", policy={**policy, "template": {"enable_thinknig": True, "x": 1}}).stdout
+    line = "policy.template: the chat template does not read enable_thinknig"
+    assert f"warning: {line}: did you mean enable_thinking?" in said.splitlines()
+    assert "policy.template: the chat template does not read x" in said.splitlines()
+    said = run("check", policy={**policy, "template": {"enable_thinking": True}}).stdout
+    assert "does not read" not in said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "How many?",
+        [{"type": "text", "text": "How"}, {"type": "text", "text": " many?"}],
+    ],
+)
+def test_check_shows_the_first_question_as_text(run: Command, content: Any) -> None:
+    task = {"id": "a", "messages": [{"role": "user", "content": content}]}
+    (run.folder / "some.jsonl").write_text(json.dumps(task) + "\n", encoding="utf-8")
+    result = run("check", task={"source": "some.jsonl"})
+    assert "first task: a: How many?" in result.stdout.splitlines(), result.output
+    assert "tokens; where the prompt describes the tools" in result.stdout
+
+
 def test_check_starts_what_the_engine_would_start(run: Command) -> None:
     """For as long as it asks."""
     served = {"python": None, "end": {"serve": ["finish"]}}
