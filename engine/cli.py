@@ -138,7 +138,8 @@ def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
 
 @app.command(
     epilog="Exit codes: 0 the output is whole, or what a budget was spent on; 1 one sentence says "
-    "what to mend; 130 or 143 a signal stopped it. The same command goes on where it ended."
+    "what to fix, such as a reward function that failed every time; "
+    "130 or 143 a signal stopped it. The same command goes on where it ended."
 )
 def sample(
     recipe: RecipeArgument,
@@ -196,15 +197,20 @@ def sample(
         float | None, typer.Option(min=0, help="of a million tokens read, for the cost")
     ] = None,
     price_out: Annotated[float | None, typer.Option(min=0, help="of a million written")] = None,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="in place of sampler.endpoints; may be repeated"),
+    ] = None,
     set_: Overrides = None,
 ) -> None:
     """Roll out tasks without a learner and keep the trajectories that are worth imitating.
 
     The samplers of the recipe are used as they are: start them with the weights that shall write.
     Every task is rolled out --per-task times with the recipe's protocol, tools, limits, reward and
-    [sampler] settings. Of those, trajectories that infrastructure ended or that are masked go
-    first, then what any --keep refuses, then duplicates (the same actions after the same prompt, or
-    with --dedupe calls the same calls for the same question), then what is above --most-per-task.
+    [sampler] settings. Of those, trajectories that infrastructure ended, whose reward failed or
+    that are masked go first, then what any --keep refuses, then duplicates (the same actions after
+    the same prompt, or with --dedupe calls the same calls for the same question), then what is
+    above --most-per-task.
 
     How many each criterion refuses, and how many it alone refuses, is in the progress, in the table
     at the end and in OUTPUT.yield.json. --budget-tokens begins no task that would go beyond it,
@@ -226,7 +232,8 @@ def sample(
         from engine.sample import collect, layouts
         from engine.sample.budget import Budget, Prices
 
-        read = one_task(load_recipe(recipe, set_ or ()), task, "`engine sample`")
+        chosen = [f"sampler.endpoints={json.dumps(endpoint)}"] if endpoint else []
+        read = one_task(load_recipe(recipe, [*(set_ or ()), *chosen]), task, "`engine sample`")
         table = read.table("engine", EngineTable)
         options = Options(
             output=output,

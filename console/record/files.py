@@ -132,6 +132,8 @@ def evaluation(row: Mapping[str, Any]) -> Evaluation | None:
         step=at,
         n=int(n),
         reward=reward,
+        lowest=number(row.get("lowest")),
+        highest=number(row.get("highest")),
         stderr=stderr,
         temperature=number(row.get("temperature")),
         seconds=number(row.get("seconds")) or 0.0,

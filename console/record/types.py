@@ -57,13 +57,15 @@ class Evaluation:
     """One suite under one weight version. reward: the mean; success where rewards are 0 or 1.
 
     stderr: of that mean; None where the line has none. temperature: 0 is greedy; None: not told.
-    parts: means of the reward's parts.
+    parts: means of the reward's parts. lowest, highest: of its rewards; None where not told.
     """
 
     suite: str
     step: int
     n: int
     reward: float
+    lowest: float | None = None
+    highest: float | None = None
     stderr: float | None = None
     temperature: float | None = None
     seconds: float = 0.0

@@ -23,7 +23,7 @@ from console.record.types import WAYS, Sample
 from console.redact import redactor
 from console.report import breakdown, plots
 from console.report.commands import commands, processes
-from console.report.headline import are_shares, headline, judge_all, judge_run
+from console.report.headline import are_shares, headline, judge_all, judge_run, questions
 from console.report.measured import measured
 from console.report.plot import Plot, thinned
 from console.report.suites import Asked, Change, all_asked, change, mean, told
@@ -68,7 +68,13 @@ def words_and_numbers(runs: Sequence[RunFiles], *, output: Path) -> dict[str, An
     learnt = [run for run in runs if not run.resolved.control] or list(runs)
     first = learnt[0]
     return {
-        "headline": headline(judgement, main, words, shares=are_shares(runs)),
+        "headline": headline(
+            judgement,
+            main,
+            words,
+            shares=are_shares(runs),
+            questions=questions(runs, judgement),
+        ),
         **_judgement(judgement),
         "about": {"lead": words.lead, "before": words.before, "note": words.note},
         "main": main.name if main else None,

@@ -41,7 +41,8 @@ def judge_all(runs: Sequence[RunFiles], main: Asked | None) -> Judgement:
 
 def are_shares(runs: Sequence[RunFiles]) -> bool:
     """Whether every reward and every part of one was between 0 and 1, so that a mean may be read as
-    a share."""
+    a share. Means of training and the extremes of evaluations are compared; single rewards of
+    training are not recorded."""
     trained = (
         value
         for run in runs
@@ -49,12 +50,35 @@ def are_shares(runs: Sequence[RunFiles]) -> bool:
         for name, value in step.values.items()
         if name == "reward" or name.startswith("reward/")
     )
-    evaluated = (e.reward for run in runs for e in run.record.evaluations)
+    evaluated = (
+        value
+        for run in runs
+        for e in run.record.evaluations
+        for value in (e.reward, e.lowest, e.highest)
+        if value is not None
+    )
     return all(0 <= value <= 1 for value in chain(trained, evaluated))
 
 
-def headline(judgement: Judgement, main: Asked | None, words: Words, *, shares: bool) -> str:
-    """One sentence without its full stop. shares: the rewards are."""
+def questions(runs: Sequence[RunFiles], judgement: Judgement) -> int | None:
+    """Rows of the suite that was compared, the fewest of any evaluation; None where training was
+    compared."""
+    return min(
+        (e.n for run in runs for e in run.record.evaluations if e.suite == judgement.by),
+        default=None,
+    )
+
+
+def headline(
+    judgement: Judgement,
+    main: Asked | None,
+    words: Words,
+    *,
+    shares: bool,
+    questions: int | None = None,
+) -> str:
+    """One sentence without its full stop. shares: the rewards are. questions: that each evaluation
+    asked; None where training was compared."""
     before, after = judgement.before, judgement.after
     if judgement.verdict is Verdict.NOTHING:
         since = f" from step {judgement.since} on" if judgement.since else ""
@@ -73,8 +97,15 @@ def headline(judgement: Judgement, main: Asked | None, words: Words, *, shares: 
         subject = "The reward of training"
     was, became = shown_pair(before, after, shares=shares)
     if judgement.verdict is Verdict.UNCHANGED:
-        return f"{subject} did not change: {was} before, {became} after"
+        if was == became:
+            return f"{subject} did not change: {was} before, {became} after"
+        sample = "the steps" if questions is None else _counted(questions)
+        return f"{subject}: no difference that {sample} can show, {was} before, {became} after"
     return f"{subject} {judgement.verdict} from {was} to {became}"
+
+
+def _counted(questions: int) -> str:
+    return "1 question" if questions == 1 else f"{questions:,} questions"
 
 
 def shown_pair(before: Score, after: Score, *, shares: bool) -> tuple[str, str]:

@@ -33,7 +33,8 @@ WARM_UP = "sft"
 AWAY_S = 15.0
 """An engine that was heard and then is silent so long is doubted."""
 
-PACED = ("sft", "learn", "evaluate")
+AFTER_WARM_UP = ("learn", "evaluate")
+PACED = (WARM_UP, *AFTER_WARM_UP)
 """Stages of a course that go on at a pace."""
 
 
@@ -132,7 +133,7 @@ class Follower:
             status.stage = "training"
         elif not self.course.stages and self._imitated:
             status.stage = "imitation"
-        if status.newest or says is not None:
+        if status.newest or says is not None or self._trains():
             status.step, status.steps = status.last.step, planned
             self._left(now, planned)
         elif self._imitated:
@@ -144,6 +145,8 @@ class Follower:
             status.calls_per_second = says.rate(first, "calls")
         elif status.newest:
             status.tokens_per_second = status.last.tokens_per_second
+        elif self._trains():
+            status.tokens_per_second = status.calls_per_second = None
         if self.course.stages and self.course.stages[-1].name not in PACED:
             status.forget_pace()
         asked = bool(self.resolved.text("run.engine")) and heard is not None
@@ -159,6 +162,11 @@ class Follower:
             status.doubts += doubts.of_engine(says.state, says.texts)
         elif heard is not None and now - heard.at > AWAY_S and status.last.step < planned:
             status.doubts.append(f"the engine has not answered for {now - heard.at:.0f} s")
+
+    def _trains(self) -> bool:
+        """The course is at the stage of reinforcement learning, or of an evaluation around it: the
+        warm-up's counter is no longer the stage's."""
+        return bool(self.course.stages) and self.course.stages[-1].name in AFTER_WARM_UP
 
     def _warms_up(self) -> bool:
         return bool(self.course.stages) and self.course.stages[-1].name == WARM_UP

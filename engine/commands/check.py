@@ -21,6 +21,7 @@ from engine.commands.combining import (
     call_doubts,
     context_doubts,
     prompt_doubts,
+    question_of,
     sampling_doubts,
 )
 from engine.commands.template_report import template_report
@@ -51,6 +52,8 @@ from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server as Listener
 
 BAD_ROWS_SHOWN = 5
+QUESTION_SHOWN = 120
+"""Characters of the first question."""
 PATIENCE_S = 15.0
 """Seconds for a service that is away: whoever checks wants to hear of it, and not that it came."""
 LEFT_OUT = "left out: "
@@ -170,7 +173,10 @@ async def _training(
     else:
         drawn, tokens = await first_that_fits(source, protocol, codec)
         task = drawn.task
-        lines.append(f"first prompt{whose}: {tokens} tokens without tools")
+        lines.append(
+            f"first prompt{whose}: {tokens} tokens; where the prompt describes the tools, their "
+            "descriptions come on top"
+        )
         prompt = codec.decode(prompt_ids(protocol, task, (), codec))
         lines += (WARNING + line for line in prompt_doubts(whose, task, prompt))
         # Demonstrations teach the form of a call.
@@ -186,7 +192,8 @@ async def _training(
             )
     key = f"{task_key(name)}.limits"
     lines += budget_lines(recipe.shared.task.limits, tokens, key)
-    lines.append(f"first task{whose}: {task.id}: {(task.prompt or str(task.messages[-1]))[:120]}")
+    question = " ".join(question_of(task)[:QUESTION_SHOWN].split())
+    lines.append(f"first task{whose}: {task.id}: {question}")
     gives = _gives_metadata(recipe)
     lines += _of_rows(f"task source{whose}", source, gives_metadata=gives)
     if recipe.shared.run.steps:

@@ -72,10 +72,14 @@ def context_doubts(recipe: Recipe, table: EngineTable, config: Mapping[str, Any]
 
 
 def question_of(task: Task) -> str:
-    """The task's own words: its prompt, or its last message."""
-    if task.prompt:
+    """The task's own words: its prompt, or its last message without pictures and other parts."""
+    if task.prompt or not task.messages:
         return task.prompt
-    return content_of(task.messages[-1]) if task.messages else ""
+    message = task.messages[-1]
+    if isinstance(parts := message.get("content"), list):
+        parts = [one for one in parts if isinstance(one, Mapping) and "text" in one]
+        message = {**message, "content": parts}
+    return content_of(message)
 
 
 def prompt_doubts(whose: str, task: Task, prompt: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ from engine.build import (
 from engine.commands.endings import tell_people
 from engine.commands.stopping import until_stopped
 from engine.config import EngineTable
-from engine.errors import StartupError
+from engine.errors import EngineError, StartupError
 from engine.lanes.group import Lane
 from engine.lanes.places import Places
 from engine.rollout.assignment import Surroundings, stored_nowhere
@@ -169,7 +169,7 @@ async def _sample(
             max_bad_rows=table.max_bad_rows,
         )
         collector = Collector(lane, source, store, plan)
-        told = Told(store, collector, paths, options.prices)
+        told = Told(store, collector, paths, options.prices, rewards.failures)
         stack.callback(told.keep_yield)
         show(f"[     0 s] {told.beginning()}, weights {served.name}")
         async with asyncio.TaskGroup() as group:
@@ -186,6 +186,12 @@ async def _sample(
             for task in beside:
                 task.cancel()
         store.finish()
+        if store.totals.no_reward:
+            show(told.summary())
+            raise EngineError(
+                "the reward function failed for every trajectory, so nothing was kept: correct "
+                f"{shared.task.reward}, then collect into another --output"
+            )
         return told.summary()
 
 

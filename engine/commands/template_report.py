@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
 
 from engine.protocols import Protocol
 from engine.protocols.chat import Chat
 from engine.text.codec import HuggingFaceCodec
 from engine.text.framing import template_class
 
+NEAR = 0.8
+"""Likeness of two names, of which one may be the other misspelt: difflib's ratio."""
 TOOL = "tool"
 """Role of observations, where the protocol writes no messages after the prompt."""
 
@@ -35,5 +38,7 @@ def template_report(
             f"the chat template reads {', '.join(unset)}, which policy.template does not set: its "
             "defaults count, set what the run depends on",
         )
-    if unread := sorted(codec.variables.keys() - read):
-        yield False, f"policy.template: the chat template does not read {', '.join(unread)}"
+    for name in sorted(codec.variables.keys() - read):
+        near = get_close_matches(name, sorted(read), n=1, cutoff=NEAR)
+        hint = f": did you mean {near[0]}?" if near else ""
+        yield bool(near), f"policy.template: the chat template does not read {name}{hint}"

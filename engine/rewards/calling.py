@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import traceback
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from engine.rewards.reading import shown
 from engine.rewards.threads import RewardThreads, ThreadOutOfTime, ThreadsLost
 
+ENGINE = str(Path(__file__).resolve().parents[1])
+"""Folder of the engine's own code."""
+
 
 class CallFailed(Exception):
-    """The function raised or took too long; the message says which."""
+    """The function raised or took too long; the message says which, and the line that raised."""
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -28,6 +33,20 @@ def with_options(found: Any, options: Mapping[str, Any]) -> Any:
     """What a recipe's path names, called with the recipe's options where it has some, or where it
     is a class: what comes back is the function. TypeError or ValueError of that call."""
     return found(**options) if options or inspect.isclass(found) else found
+
+
+def raised(error: BaseException) -> str:
+    """What a function of the recipe raised, and the last line of the function's own file that the
+    error passed: `raised KeyError('gold') at reward.py:12`."""
+    frames = [
+        (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
+    ]
+    outside = [one for one in frames if not one[0].startswith(ENGINE)]
+    if not outside:
+        return f"raised {shown(error)}"
+    file, _ = outside[0]
+    line = [line for name, line in outside if name == file][-1]
+    return f"raised {shown(error)} at {Path(file).name}:{line}"
 
 
 async def call_on_loop(awaitable: Awaitable[Any], *, seconds: float) -> Any:
@@ -45,7 +64,7 @@ async def call_on_loop(awaitable: Awaitable[Any], *, seconds: float) -> Any:
     except (Exception, SystemExit) as error:
         if limit.expired():
             raise CallFailed(f"took more than {seconds:g} s") from error
-        raise CallFailed(f"raised {shown(error)}") from error
+        raise CallFailed(raised(error)) from error
 
 
 async def call_in_thread(
@@ -60,5 +79,5 @@ async def call_in_thread(
     except ThreadsLost as lost:
         raise CallFailed(str(lost)) from lost
     if error is not None:
-        raise CallFailed(f"raised {shown(error)}") from error
+        raise CallFailed(raised(error)) from error
     return await call_on_loop(value, seconds=seconds) if inspect.isawaitable(value) else value

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,9 @@ from engine.rewards.stops import StopRules
 from engine.rewards.threads import RewardThreads
 from toolwright.imports import ImportPathError, load_object
 from toolwright.types import Status, Trajectory
+
+MOST_CAUSES = 20
+OTHERS = "other causes"
 
 log = structlog.get_logger("reward")
 
@@ -91,6 +95,8 @@ class Rewards:
         self._seconds = seconds
         self._is_async = is_async(self._function)
         self._threads = RewardThreads(threads)
+        self.failures: Counter[str] = Counter()
+        """Trajectories without a reward, by cause; causes beyond MOST_CAUSES are OTHERS."""
 
     @property
     def lost_threads(self) -> int:
@@ -102,7 +108,7 @@ class Rewards:
         try:
             return read_score(await self._call(trajectory), trajectory)
         except (CallFailed, ScoreRefused) as error:
-            return _failure(trajectory, error)
+            return self._failure(trajectory, error)
 
     async def score_group(self, trajectories: Sequence[Trajectory]) -> list[Score]:
         """A score for each, in order. A value that cannot be used fails its own member where the
@@ -115,7 +121,7 @@ class Rewards:
             values = one_each(await self._call(list(trajectories)), len(trajectories), "rewards")
             return [read_score(value, t) for value, t in zip(values, trajectories, strict=True)]
         except (CallFailed, ScoreRefused) as error:
-            return [_failure(t, error) for t in trajectories]
+            return [self._failure(t, error) for t in trajectories]
 
     async def score(self, trajectories: Sequence[Trajectory]) -> list[Trajectory]:
         """The group with rewards, settled, in the same order. Errored members are not asked
@@ -142,7 +148,13 @@ class Rewards:
             return await call_on_loop(self._function(argument), seconds=self._seconds)
         return await call_in_thread(self._threads, self._function, argument, seconds=self._seconds)
 
-
-def _failure(trajectory: Trajectory, error: Exception) -> Score:
-    log.warning("reward_failed", trajectory=trajectory.id, error=str(error))
-    return failure(REWARD_FAILED, str(error))
+    def _failure(self, trajectory: Trajectory, error: Exception) -> Score:
+        """People are warned of a cause once, and again at each power of ten."""
+        cause = str(error)
+        if cause not in self.failures and len(self.failures) >= MOST_CAUSES:
+            cause = OTHERS
+        self.failures[cause] += 1
+        count = self.failures[cause]
+        say = log.warning if count == 10 ** (len(str(count)) - 1) else log.info
+        say("reward_failed", trajectory=trajectory.id, error=str(error), times=count)
+        return failure(REWARD_FAILED, str(error))

@@ -3,9 +3,9 @@
 Invariants
 - The choice looks at the task's trajectories in the order of their numbers, when all are there.
   Which one was done first plays no part, for that would prefer the short ones.
-- Counts add up: rolled out = kept + infrastructure + masked + what each criterion refused first +
-  duplicates + over the cap. How many a criterion refuses in all, and how many it alone refuses, are
-  further counts of the same trajectories.
+- Counts add up: rolled out = kept + infrastructure + reward failed + masked + what each criterion
+  refused first + duplicates + over the cap. How many a criterion refuses in all, and how many it
+  alone refuses, are further counts of the same trajectories.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Verdict(StrEnum):
     """Another one says the same: action for action, or call for call (--dedupe)."""
     OVER_CAP = "over_the_cap"
     """--most-per-task others of its task were kept."""
+    REWARD_FAILED = "reward_failed"
+    """The reward function raised, took too long or returned no number."""
     MASKED = "masked"
     """The reward function or the rules of [task] took it out of the loss."""
     ERRORED = "errored"
@@ -42,6 +44,7 @@ class Candidate:
     for duplicates."""
 
     errored: bool
+    reward_failed: bool = False
     masked: bool
     refused_by: tuple[str, ...] = ()
     mark: str
@@ -72,6 +75,12 @@ class Totals:
     @property
     def kept(self) -> int:
         return self.verdicts[Verdict.KEPT]
+
+    @property
+    def no_reward(self) -> bool:
+        """Trajectories were to be scored, and the reward function failed for every one."""
+        scored = self.rolled_out - self.verdicts[Verdict.ERRORED]
+        return 0 < scored == self.verdicts[Verdict.REWARD_FAILED]
 
     def enter(self, row: Mapping[str, Any]) -> None:
         """A decided task, as `store` writes it."""
@@ -123,6 +132,8 @@ def mark_of(prompt: Ids, actions: Iterable[str]) -> str:
 def _alone(candidate: Candidate) -> Verdict:
     if candidate.errored:
         return Verdict.ERRORED
+    if candidate.reward_failed:
+        return Verdict.REWARD_FAILED
     if candidate.masked:
         return Verdict.MASKED
     return Verdict.FILTERED if candidate.refused_by else Verdict.KEPT

@@ -26,6 +26,7 @@ from engine.lanes.group import GroupRun, Lane, Member
 from engine.lanes.train import overlaid
 from engine.protocols.chat import Chat
 from engine.protocols.tagged import Tagged
+from engine.rewards.score import REWARD_FAILED
 from engine.rollout.record import with_texts
 from engine.sample.budget import Budget, Spent
 from engine.sample.calls import canonical_calls, mark_of_calls
@@ -250,6 +251,7 @@ class Collector:
             refused_by = await criteria.refused_by(shown)
         return Candidate(
             errored=errored,
+            reward_failed=any(event.kind == REWARD_FAILED for event in trajectory.events),
             masked=trajectory.masked,
             refused_by=refused_by,
             mark="" if errored else self._mark(member),

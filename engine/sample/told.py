@@ -25,13 +25,19 @@ class Told:
     """What people and programs are told of a collection, from the counts of its store."""
 
     def __init__(
-        self, store: Store, collector: Collector, criteria: Mapping[str, str], prices: Prices
+        self,
+        store: Store,
+        collector: Collector,
+        criteria: Mapping[str, str],
+        prices: Prices,
+        failures: Mapping[str, int],
     ) -> None:
-        """criteria: paths by name."""
+        """criteria: paths by name. failures: of the reward function in this life, by cause."""
         self._store = store
         self._collector = collector
         self._criteria = criteria
         self._prices = prices
+        self._failures = failures
         self._then = collector.begun
 
     def beginning(self) -> str:
@@ -82,6 +88,10 @@ class Told:
         if totals.last_bad:
             lines.append(f"the last bad row: {totals.last_bad}")
         lines += table(totals, tuple(self._criteria))
+        lines += [
+            f"the reward failed for {count:,} trajectories: {cause}"
+            for cause, count in Counter(self._failures).most_common()
+        ]
         lines.append(self._spent())
         return "\n".join([*lines, *self._files()])
 
@@ -121,6 +131,7 @@ def as_json(
         "tasks": {"planned": tasks, "decided": totals.tasks, "bad_rows": totals.bad_rows},
         "rolled_out": totals.rolled_out,
         "infrastructure": verdicts[Verdict.ERRORED],
+        "reward_failed": verdicts[Verdict.REWARD_FAILED],
         "masked": verdicts[Verdict.MASKED],
         "criteria": [
             {
@@ -155,6 +166,7 @@ def table(totals: Totals, criteria: Sequence[str]) -> list[str]:
 
     rows = [["", "first", "share", "refused", "alone"], line("rolled out", whole)]
     rows.append(line("infrastructure", verdicts[Verdict.ERRORED]))
+    rows.append(line("reward failed", verdicts[Verdict.REWARD_FAILED]))
     rows.append(line("masked", verdicts[Verdict.MASKED]))
     rows += [
         line(name, totals.refused_first[name], totals.refused[name], totals.refused_alone[name])
@@ -179,6 +191,7 @@ def yield_so_far(totals: Totals, criteria: Sequence[str]) -> str:
     others = (
         (Verdict.DUPLICATE, "duplicates"),
         (Verdict.OVER_CAP, "over the cap"),
+        (Verdict.REWARD_FAILED, "reward failed"),
         (Verdict.MASKED, "masked"),
         (Verdict.ERRORED, "infrastructure"),
     )

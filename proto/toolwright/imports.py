@@ -127,4 +127,5 @@ def _in_words(error: BaseException) -> str:
         return "it calls sys.exit; leave that to `if __name__ == '__main__'`"
     if isinstance(error, ImportError) and (sentence := sentence_for(error)):
         return sentence
-    return f"SyntaxError: {error}" if isinstance(error, SyntaxError) else repr(error)
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

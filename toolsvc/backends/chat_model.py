@@ -267,10 +267,13 @@ class ChatModel:
             try:
                 return await self._post_somewhere(sent)
             except openai.APIStatusError as error:
+                known = set(self._refused_keys.keys)
                 key = self._refused_keys.learn(said(error.response.content), sent)
                 if error.status_code >= 500 or key is None:
                     raise
-                log.warning("request_without", model=self._where, key=key)
+                if key not in known:  # requests in flight are refused for the same key
+                    fix = self._refused_keys.fix(key)
+                    log.warning("server_refuses_a_key", model=self._where, key=key, fix=fix)
 
     async def _post_somewhere(self, sent: Mapping[str, Any]) -> bytes:
         """From the first URL that is not missing."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import mimetypes
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,10 +26,15 @@ from toolsvc.commands.endings import (
     one_sentence,
 )
 from toolsvc.edge.client import Client
+from toolsvc.plugin.tool import LEAST_RUN_LIMIT
 from toolsvc.types import Media
 from toolwright.common.v1 import reasons_pb2
 from toolwright.json_data import read_exact
 from toolwright.tool.v1 import tool_pb2 as pb
+
+MOST_HINTED = 500
+"""Characters of arguments that a hint repeats."""
+_INVALID_ACTION = reasons_pb2.TOOL_ERROR_KIND_INVALID_ACTION
 
 
 def call(
@@ -53,7 +59,7 @@ def call(
         str, typer.Option(help="go on in the session of this id, and leave it open for 10 minutes")
     ] = "",
     run_limit: Annotated[
-        float | None, typer.Option(min=0.001, help="seconds; default: the tool's own")
+        float | None, typer.Option(min=LEAST_RUN_LIMIT, help="seconds; default: the tool's own")
     ] = None,
     interactive: Annotated[
         bool, typer.Option("--interactive", "-i", help="one action after the other, until Ctrl-D")
@@ -102,7 +108,7 @@ async def _call(
     as_json: bool,
 ) -> None:
     async with client:
-        listed = [one.name for one in (await client.list_tools()).tools]
+        listed = {one.name: one for one in (await client.list_tools()).tools}
         # One that is made for each session is listed nowhere: then the session has all there are.
         tools = (tool,) if tool in listed else ()
         session = await client.open(
@@ -118,9 +124,25 @@ async def _call(
                     print(json.dumps(MessageToDict(result, preserving_proto_field_name=True)))
                 else:
                     _show(result)
+                in_json = tool in listed and listed[tool].action_format.HasField("json_call")
+                if in_json and arguments is None and result.error.kind == _INVALID_ACTION:
+                    print(_hint(tool, action), file=sys.stderr)
         finally:
             if not session_id:
                 await session.close()
+
+
+def _hint(tool: str, action: str) -> str:
+    """How the arguments of a tool that is called in JSON are given at a terminal."""
+    try:
+        is_object = isinstance(read_exact(action), dict)
+    except ValueError:
+        is_object = False
+    shown = shlex.quote(action.strip()) if is_object and len(action) <= MOST_HINTED else "JSON"
+    return (
+        f"hint: {tool} is called in JSON, so an action is a whole <tool_call> block; for the "
+        f"arguments alone use --arguments {shown}"
+    )
 
 
 def _object(text: str, option: str) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, TypeVar, cast, overload
 
 from pydantic import create_model
@@ -68,7 +69,7 @@ class _FunctionTool(Tool):
     def of(cls, function: Callable[..., object], settings: Mapping[str, Any]) -> Tool:
         unknown = set(settings) - _SETTINGS
         if unknown:
-            raise TypeError(f"@tool has no setting {', '.join(sorted(unknown))}")
+            raise TypeError(_no_setting(sorted(unknown)))
         fields: Any = {}
         wants_call = False
         hints = inspect.get_annotations(function, eval_str=True)
@@ -99,6 +100,17 @@ class _FunctionTool(Tool):
     @property
     def is_coroutine(self) -> bool:
         return inspect.iscoroutinefunction(self._function)
+
+
+def _no_setting(unknown: Sequence[str]) -> str:
+    """The sentence for settings that do not exist, with the nearest of those that do."""
+    near = [
+        *("run_limit" for name in unknown if "timeout" in name.lower()),
+        *(one for name in unknown for one in get_close_matches(name, sorted(_SETTINGS), n=1)),
+    ]
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    settings = ", ".join(sorted(_SETTINGS))
+    return f"@tool has no setting {', '.join(unknown)}{hint}: the settings are {settings}"
 
 
 _SETTINGS = {

@@ -32,6 +32,11 @@ __all__ = ["STRICT", "Cancellation", "State", "Tool"]
 
 STRICT = ConfigDict(extra="forbid")
 
+LEAST_RUN_LIMIT = 0.001
+"""Shortest time of a call that can be set, in seconds."""
+MOST_RUN_LIMIT = 31_536_000
+"""Longest time of a call that a tool can set, in seconds: a year."""
+
 State = Any
 """Whatever `open` returns; None for a tool without state."""
 
@@ -55,6 +60,8 @@ class Tool:
     stateful: bool = False
     parallel_calls: bool = False
     run_limit: float = 30.0
+    """Time of a call whose caller sets none, in seconds, from `LEAST_RUN_LIMIT` to
+    `MOST_RUN_LIMIT`."""
     media: bool = False
     """Observations may hold images, videos or sound."""
     keep: Keep = "middle"

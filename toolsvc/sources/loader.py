@@ -11,7 +11,7 @@ from typing import Any
 from toolsvc.errors import StartError
 from toolsvc.plugin.built_in import BUILT_IN, make_built_in, validated
 from toolsvc.plugin.decorator import tool_of
-from toolsvc.plugin.tool import Tool
+from toolsvc.plugin.tool import LEAST_RUN_LIMIT, MOST_RUN_LIMIT, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.elsewhere import SOURCES, kind_of, source
 from toolwright.imports import ImportPathError, load_file
@@ -59,7 +59,8 @@ def no_such_word(word: str, otherwise: str) -> StartError:
 
 
 def load_tool_file(path: Path) -> list[Tool]:
-    """Tools that the file itself defines. StartError if it cannot be imported or has none."""
+    """Tools that the file itself defines. Raises StartError if the file cannot be imported, has no
+    tool, or has one with an impossible run limit."""
     try:
         module = load_file(path)
     except ImportPathError as error:
@@ -73,6 +74,7 @@ def load_tool_file(path: Path) -> list[Tool]:
         except Exception as error:
             raise StartError(f"{path}: {name} cannot be made: {error!r}") from error
         if found is not None:
+            _check_run_limit(path, found)
             tools.append(found)
     if not tools:
         raise StartError(
@@ -80,3 +82,17 @@ def load_tool_file(path: Path) -> list[Tool]:
             "toolsvc.Tool and set its name"
         )
     return tools
+
+
+def _check_run_limit(path: Path, tool: Tool) -> None:
+    """Raises StartError for a limit that no call could have."""
+    limit: object = tool.run_limit
+    if (
+        not isinstance(limit, int | float)
+        or isinstance(limit, bool)
+        or not LEAST_RUN_LIMIT <= limit <= MOST_RUN_LIMIT
+    ):
+        raise StartError(
+            f"{path}: tool {tool.name!r}: run_limit = {limit!r:.80} is no time of a call: set a "
+            f"number of seconds, {LEAST_RUN_LIMIT:g} at least and {MOST_RUN_LIMIT:,} at most"
+        )

@@ -130,6 +130,7 @@ def _figures(own: SetScores, by: str, reading: Reading) -> dict[str, Any]:
         "pass_at": {str(k): _score(found) for k, found in own.passes(by).items()},
         "stops": dict(own.stops.most_common()),
         "masked": own.masked,
+        "sampled": dict(own.sampled),
         "measured_rows": rows,
         "calls": _digits(own.calls / rows) if rows else None,
         "input_tokens": _digits(own.input_tokens / rows) if rows else None,

@@ -23,6 +23,7 @@ from engine.lanes.evaluation.rates import RATES
 from engine.lanes.evaluation.results import earlier_rows, rows_file
 from engine.lanes.evaluation.tally import BAD, ERRORED
 from engine.lines import Lines
+from engine.rollout.loop import SAMPLED
 
 REWARD = "reward"
 MOST_NAMED = 100
@@ -35,6 +36,7 @@ class Row:
     """A measured row. question: its number in the suite. position: in the suite's source. parts: of
     the reward, which is one of them. rates: (numerator, denominator) by name. input_tokens,
     output_tokens: see the docs' page. seconds: wall clock.
+    sampled: actions of a model behind an API, by remark.
     """
 
     question: int
@@ -49,6 +51,7 @@ class Row:
     output_tokens: int
     seconds: float
     masked: bool
+    sampled: Mapping[str, int]
 
 
 @dataclass(slots=True)
@@ -116,6 +119,7 @@ class SuiteRows:
                 output_tokens=int(line.get("output_tokens", line["response_tokens"])),
                 seconds=float(line.get("seconds", 0.0)),
                 masked=bool(line["masked"]),
+                sampled={str(name): int(n) for name, n in line.get(SAMPLED, {}).items()},
             )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise self._refused(line, repr(error)) from error

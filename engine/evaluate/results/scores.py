@@ -47,6 +47,8 @@ class SetScores:
         self.masked = 0
         self.stops: Counter[str] = Counter()
         self.rates = Rates()
+        self.sampled: Counter[str] = Counter()
+        """Actions of a model behind an API, by remark."""
 
     def add(self, row: Row) -> None:
         self.rows += 1
@@ -58,6 +60,7 @@ class SetScores:
         self.masked += row.masked
         self.stops[row.stop_reason] += 1
         self.rates.add(row.rates)
+        self.sampled.update(row.sampled)
         if self._clustered:
             self._counts[row.question] = self._counts.get(row.question, 0) + 1
         for name, value in row.parts.items():

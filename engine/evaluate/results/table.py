@@ -12,6 +12,8 @@ NONE = "-"
 GAP = "  "
 AVERAGE = "average"
 ANSWERED = StopReason.ANSWERED.name.lower()
+LEFT_OUT = "left_out/"
+"""Begins the names of keys that the server refuses, among the remarks of a set."""
 LEAST_ROWS = 2
 """Rows of a set from which it is doubted that every answer is wrong."""
 
@@ -73,9 +75,16 @@ def missing(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def doubts(found: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences on sets in which every row answered and every score is 0: then it is seldom the
-    policy."""
+    """Sentences on sets whose requests went out without a key of the recipe, and on sets in which
+    every row answered and every score is 0: then it is seldom the policy."""
     for one in found["sets"]:
+        for name, count in one["sampled"].items():
+            if name.startswith(LEFT_OUT):
+                yield (
+                    f"{one['name']}: {count:,} of {one['sampled']['actions']:,} actions were "
+                    f"sampled without {name.removeprefix(LEFT_OUT)}: the server refuses it, so the "
+                    "server's own value applied and not the recipe's"
+                )
         rows = one["measured_rows"]
         if one["score"] == 0 and rows >= LEAST_ROWS and one["stops"] == {ANSWERED: rows}:
             yield (

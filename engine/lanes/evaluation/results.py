@@ -12,6 +12,7 @@ Invariants
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,10 @@ from engine.rollout.view import spelled
 from engine.types import Codec
 from toolwright.types import Trajectory, WeightVersion
 
+COUNTED = ("stop_put_back", "end_dropped")
+"""Remarks of an API's actions that a row counts."""
+UNMEASURED = ("stream_options",)
+"""Keys without which a request brings the same text."""
 TOLD = ("prompt_tokens", "completion_tokens")
 """What an API says of an action's tokens."""
 LONGEST_NAME = 200
@@ -108,6 +113,7 @@ def row_of(
         "calls": len(trajectory.calls),
         "response_tokens": trajectory.response_tokens,
         **tokens_of(trajectory),
+        **({SAMPLED: remarks} if (remarks := remarks_of(trajectory)) else {}),
         "seconds": round(trajectory.timings.wall_s, 3),
         "masked": trajectory.masked,
         "versions": [str(one) for one in trajectory.weight_versions],
@@ -161,6 +167,17 @@ def tokens_of(trajectory: Trajectory) -> dict[str, int]:
     }
 
 
+def remarks_of(trajectory: Trajectory) -> dict[str, int]:
+    """Actions of a model behind an API by remark: `actions` has all of them, `left_out/KEY` those
+    whose request went out without the key. Empty for SGLang's weights."""
+    noted = [event.data for event in trajectory.events if event.kind == SAMPLED]
+    found = Counter({"actions": len(noted)} if noted else {})
+    for one in noted:
+        found.update(f"left_out/{key}" for key in one.get("left_out", ()) if key not in UNMEASURED)
+        found.update(name for name in COUNTED if name in one)
+    return dict(found)
+
+
 def bad_row(
     index: int, task_id: str, reason: str, suite: str, version: WeightVersion, settings: str
 ) -> dict[str, object]:
@@ -196,4 +213,12 @@ def sample_of(
             "reward_s": trajectory.timings.reward_s,
         },
         "segments": texts_of(trajectory, codec),
+        **({SAMPLED: noted} if (noted := _noted(trajectory)) else {}),
     }
+
+
+def _noted(trajectory: Trajectory) -> list[dict[str, object]]:
+    """The remarks of each action of a model behind an API, with the action's turn."""
+    return [
+        {"turn": event.turn, **event.data} for event in trajectory.events if event.kind == SAMPLED
+    ]

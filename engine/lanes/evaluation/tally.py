@@ -33,6 +33,8 @@ class Tally:
     n: int = 0
     mean: float = 0.0
     squares: float = 0.0
+    lowest: float = math.inf
+    highest: float = -math.inf
     calls: int = 0
     tokens: int = 0
     masked: int = 0
@@ -58,6 +60,7 @@ class Tally:
     def _measure(self, row: Mapping[str, Any]) -> None:
         reward = float(row["reward"])
         self.n += 1
+        self.lowest, self.highest = min(self.lowest, reward), max(self.highest, reward)
         before = reward - self.mean
         self.mean += before / self.n
         self.squares += before * (reward - self.mean)
@@ -87,6 +90,8 @@ class Tally:
             "n": self.n,
             "reward": self.mean,
             "stderr": self.stderr,
+            "lowest": self.lowest,
+            "highest": self.highest,
             "calls": self.calls / self.n,
             "response_tokens": self.tokens / self.n,
             "masked": self.masked,

@@ -15,6 +15,9 @@ from engine.sampler.openai.messages import Conversation
 from toolwright.model_api.refused_keys import Body
 from toolwright.types import SamplingParams
 
+TEMPLATE = "chat_template_kwargs"
+"""Key of a body that has the recipe's `policy.template`."""
+TEMPLATE_FIX = "leave policy.template out, or use a server that takes the key, as vLLM does"
 MOST_STOPS = 4
 """That OpenAI's API takes; the engine finds every stop itself."""
 
@@ -86,7 +89,7 @@ def chat_body(
     if asked.tools:
         body["tools"] = list(asked.tools)
     if template:
-        body["chat_template_kwargs"] = dict(template)
+        body[TEMPLATE] = dict(template)
     if asked.continues:
         body |= _CONTINUING.get(kind, {})
     return body | _common(sampling, max_tokens, stop, kind)

@@ -36,6 +36,7 @@ from engine.sampler.openai.answers import (
     WrongAddress,
     WrongKey,
 )
+from engine.sampler.openai.body import TEMPLATE, TEMPLATE_FIX
 from engine.sampler.openai.client import ApiClient
 from engine.sampler.openai.endpoint import MOST_ALIKE, Endpoint
 from engine.sampler.openai.messages import Span
@@ -287,8 +288,8 @@ class OpenAIPool:
 
         endpoint.in_flight += 1
         asked.sent = endpoint.refused_keys.adapted(request.body)
-        if endpoint.refused_keys.keys:
-            action.remarks["left_out"] = sorted(endpoint.refused_keys.keys)
+        if left_out := endpoint.refused_keys.left_out(request.body):
+            action.remarks["left_out"] = left_out
         try:
             await endpoint.client.stream(
                 request.path,
@@ -338,9 +339,19 @@ class OpenAIPool:
             raise EndpointUnusable(cause) from error
         if misled:
             fault = Fault.MALFORMED  # it worked before: a gateway's moment
+        known = set(endpoint.refused_keys.keys)
         if fault is Fault.REFUSED and (key := endpoint.refused_keys.learn(cause, asked.sent)):
-            log.warning("request_without", endpoint=endpoint.name, key=key, error=cause)
+            if key not in known:  # requests in flight are refused for the same key
+                log.warning(
+                    "server_refuses_a_key",
+                    endpoint=endpoint.name,
+                    key=key,
+                    fix=endpoint.refused_keys.fix(key),
+                    error=cause,
+                )
             return 0.0
+        if fault is Fault.REFUSED and TEMPLATE in asked.sent and TEMPLATE in cause:
+            cause += f"; {TEMPLATE} is the recipe's policy.template: {TEMPLATE_FIX}"
         news = fault is Fault.REFUSED or endpoint.failed()
         if fault is Fault.REFUSED:
             asked.refused.add(endpoint.name)

@@ -25,6 +25,8 @@ _RETRYABLE_CODES = (408, 409, 425, 429)
 _THOUGHT_PARTS = ("thinking", "reasoning", "reasoning_text", "redacted_thinking")
 _MOST_NESTED = 16
 """Levels of parts inside parts; Mistral's have two."""
+_MOST_ENTRIES = 4
+"""Entries of a refusal whose parameters are named."""
 _MOST_TOKENS = 2**53
 
 
@@ -204,22 +206,35 @@ def read_usage(found: Any) -> Usage | None:
 
 def said(body: bytes) -> str:
     """The message in a refusal's body, in one line of at most `MOST_SAID` characters. The parameter
-    that the server names beside its message is part of it."""
+    that the server names beside its message is part of it. Of pydantic's entries, the first and
+    those with the same message count together: the others are about something else."""
     found = _loaded_or_text(body)
     if isinstance(found, list) and found:
         found = found[0]
     if isinstance(found, Mapping):
         found = found.get("error") or found.get("message") or found.get("detail") or found
+    entries = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
     if isinstance(found, list) and found:
         found = found[0]
     named = ""
     if isinstance(found, Mapping):
-        named = _named_parameter(found)
-        found = found.get("message") or found.get("msg") or found
-    line = " ".join(_shown(found)[: 4 * MOST_SAID].split())
-    if named and named.split("'")[1] not in line:
-        line = f"{line[: MOST_SAID - len(named)]}{named}"
-    return line[:MOST_SAID]
+        message = found.get("message") or found.get("msg")
+        alike = [one for one in entries[:_MOST_ENTRIES] if one.get("msg") == message]
+        line = _line(message or found)
+        names = dict.fromkeys(filter(None, map(_named_parameter, alike or [found])))
+        if shown := [f"'{name}'" for name in names if not _is_quoted(name, line)]:
+            named = f" ({_kind(found)}: {', '.join(shown)})"
+    else:
+        line = _line(found)
+    return f"{line[: max(0, MOST_SAID - len(named))]}{named}"[:MOST_SAID]
+
+
+def _is_quoted(name: str, line: str) -> bool:
+    return any(f"{mark}{name}{mark}" in line for mark in ("'", '"', "`"))
+
+
+def _line(found: Any) -> str:
+    return " ".join(_shown(found)[: 4 * MOST_SAID].split())
 
 
 def _shown(found: Any) -> str:
@@ -230,11 +245,19 @@ def _shown(found: Any) -> str:
 
 
 def _named_parameter(error: Mapping[str, Any]) -> str:
-    parameter, code = error.get("param"), error.get("code") or error.get("type")
+    """OpenAI's `param`, or pydantic's `loc` as a dotted path inside the body; "" without either."""
+    parameter, loc = error.get("param"), error.get("loc")
+    if parameter is None and isinstance(loc, list) and len(loc) < _MOST_NESTED:
+        path = loc[1:] if loc[:1] == ["body"] else loc
+        parameter = ".".join(str(one) for one in path if isinstance(one, str | int))
     if not isinstance(parameter, str) or not 0 < len(parameter) < 60 or "'" in parameter:
         return ""
-    kind = code.replace("_", " ") if isinstance(code, str) and len(code) < 60 else "parameter"
-    return f" ({kind}: '{parameter}')"
+    return parameter
+
+
+def _kind(error: Mapping[str, Any]) -> str:
+    code = error.get("code") or error.get("type")
+    return code.replace("_", " ") if isinstance(code, str) and len(code) < 60 else "parameter"
 
 
 def _loaded(payload: bytes) -> dict[str, Any]:

@@ -45,6 +45,16 @@ class RefusedKeys:
         }
         return left | renamed
 
+    def left_out(self, body: Mapping[str, Any]) -> list[str]:
+        """Keys of the body that the server gets under no name."""
+        return sorted(key for key in body if key in self.keys and key not in REPLACED)
+
+    def fix(self, key: str) -> str:
+        """What requests have in the key's place from now on."""
+        if key in REPLACED:
+            return f"requests have {REPLACED[key]} instead"
+        return "requests go out without it, so the server's own value applies"
+
     def learn(self, refusal: str, sent: Mapping[str, Any]) -> str | None:
         """The key that the refusal of `sent` gives up; None if the request itself is refused."""
         key = refused_key(refusal, sent)

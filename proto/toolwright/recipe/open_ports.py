@@ -23,10 +23,12 @@ def open_ports(shared: Shared) -> Iterator[tuple[str, str]]:
     """(key, sentence) of each address without a certain port."""
     for key, address in _addresses(shared):
         if is_open(address) or (key.endswith(".serve") and OPEN_URL.search(address)):
+            example = "'[\"http://HOST:PORT\"]'" if key == "sampler.endpoints" else "..."
             yield (
                 key,
                 f"{key} = {address!r} is any free port, which `toolwright run` chooses for all "
-                f"processes of a run: start the run with it, or name a port (--set {key}=...)",
+                f"processes of a run: start the run with it, or name a port "
+                f"(--set {key}={example})",
             )
 
 

@@ -276,6 +276,32 @@ def test_check_says_what_is_in_order(run: Command, services: Services) -> None:
     assert f"tools.python at {services.tools}: python" in result.stdout
 
 
+def test_check_warns_of_a_misspelt_variable_of_the_template(run: Command, tmp_path: Path) -> None:
+    thinks = "{% if enable_thinking %}<think>{% endif %}" + QWEN_TEMPLATE
+    policy = {"model": write_policy(tmp_path / "qwen", template=thinks)}
+    said = run("check", policy={**policy, "template": {"enable_thinknig": True, "x": 1}}).stdout
+    line = "policy.template: the chat template does not read enable_thinknig"
+    assert f"warning: {line}: did you mean enable_thinking?" in said.splitlines()
+    assert "policy.template: the chat template does not read x" in said.splitlines()
+    said = run("check", policy={**policy, "template": {"enable_thinking": True}}).stdout
+    assert "does not read" not in said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "How many?",
+        [{"type": "text", "text": "How"}, {"type": "text", "text": " many?"}],
+    ],
+)
+def test_check_shows_the_first_question_as_text(run: Command, content: Any) -> None:
+    task = {"id": "a", "messages": [{"role": "user", "content": content}]}
+    (run.folder / "some.jsonl").write_text(json.dumps(task) + "\n", encoding="utf-8")
+    result = run("check", task={"source": "some.jsonl"})
+    assert "first task: a: How many?" in result.stdout.splitlines(), result.output
+    assert "tokens; where the prompt describes the tools" in result.stdout
+
+
 def test_check_starts_what_the_engine_would_start(run: Command) -> None:
     """For as long as it asks."""
     served = {"python": None, "end": {"serve": ["finish"]}}
@@ -453,6 +479,32 @@ def test_sample_says_what_became_of_everything(run: Command) -> None:
     assert counts["rolled out"] == "6" and counts["kept"] == "3"
     assert "3 tasks, 0 done before, weights " in result.stderr
     assert len(list(read_trajectories(output))) == 3
+
+
+def test_a_reward_that_always_fails_ends_sample_with_its_line(run: Command) -> None:
+    reward = run.folder / "misspelt.py"
+    reward.write_text("def score(t):\n    return t.metadata['final_txt']\n", encoding="utf-8")
+    options = ("--output", str(run.folder / "kept"), "--n", "3", "--per-task", "2")
+    result = run("sample", *options, task={"reward": "./misspelt.py:score"})
+    assert result.exit_code == 1
+    assert "6 reward failed, 0 bad rows" in result.stderr
+    cause = "raised KeyError('final_txt') at misspelt.py:2"
+    assert f"the reward failed for 6 trajectories: {cause}" in result.stderr.splitlines()
+    assert "reward failed 6 100.0%" in " ".join(result.stderr.split())
+    warnings = [one for one in result.stderr.splitlines() if one.startswith("warning: reward fail")]
+    assert len(warnings) == 1 and cause in warnings[0]
+    assert "engine: the reward function failed for every trajectory" in result.stderr
+
+
+def test_sample_takes_the_address_of_a_server(run: Command) -> None:
+    """As `engine eval` does, for a recipe whose ports `toolwright run` chooses."""
+    options = ("--output", str(run.folder / "kept"), "--n", "1")
+    url = run.tables["sampler"]["endpoints"][0]
+    closed = {"endpoints": ["http://127.0.0.1:0"]}
+    line = sentence(run("sample", *options, sampler=closed))
+    assert """(--set sampler.endpoints='["http://HOST:PORT"]')""" in line
+    result = run("sample", *options, "--endpoint", url, sampler=closed)
+    assert result.exit_code == 0, result.output
 
 
 def test_what_sample_cannot_do_is_one_sentence(run: Command) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from typing import Any
 
 import pytest
 
 from engine.errors import StartupError
+from engine.evaluate.results.table import table
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.evaluated import asked, lines
 from tests.support.evaluations import lane, suite
@@ -41,6 +43,30 @@ async def test_a_model_behind_an_api_is_asked_in_chat(world: MakeWorld) -> None:
     assert again["sets"] == found["sets"]
     assert not here.sampler.requests
     assert [row["errored"] for row in lines(here.folder / "eval")] == [""] * 3
+
+
+async def test_a_key_that_was_left_out_is_in_every_file(world: MakeWorld) -> None:
+    here = await world(engine=lane(suite("nq", 3, temperature=0.6)))
+    fault = {"loc": ["body", "temperature"], "msg": "Extra inputs are not permitted"}
+    refused = answer(422, {"detail": [fault]})
+    async with api(refused, said("<answer> 2</answer>"), models=listed("big")) as server:
+        changes = {"sampler": {"api": "openai-chat", "endpoints": [server.url], "model": "big"}}
+        found = await asked(here, changes=changes, concurrency=1)
+    assert [one.body.get("temperature") for one in server.asked] == [0.6, None, None, None]
+    folder = here.folder / "eval"
+    counts = {"actions": 1, "left_out/temperature": 1}
+    assert [row["sampled"] for row in lines(folder)] == [counts] * 3
+    assert found["sets"][0]["sampled"] == {"actions": 3, "left_out/temperature": 3}
+    sentence = "nq: 3 of 3 actions were sampled without temperature: the server refuses it"
+    assert any(line.startswith(f"warning: {sentence}") for line in table(found))
+    assert sentence in (folder / "page.html").read_text(encoding="utf-8")
+    sample = json.loads((folder / "samples.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    (note,) = sample["sampled"]
+    assert (note["left_out"], note["model"], note["prompt_tokens"]) == (
+        ["temperature"],
+        "big",
+        1000,
+    )
 
 
 async def test_a_key_that_is_refused_ends_the_command_with_one_line(world: MakeWorld) -> None:

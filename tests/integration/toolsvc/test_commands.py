@@ -132,6 +132,23 @@ def test_an_action_may_come_in_several_ways(
     assert "isolation" not in called.stdout
 
 
+@pytest.mark.parametrize(
+    ("action", "shown"),
+    [('{"a": 1, "b": 2}', """'{"a": 1, "b": 2}'"""), ("1 2", "JSON"), ("[1]", "JSON")],
+)
+def test_arguments_alone_are_hinted_at_for_a_tool_in_json(
+    start: Callable[..., Any], tmp_path: Path, action: str, shown: str
+) -> None:
+    file = tmp_path / "add.py"
+    file.write_text(
+        "from toolsvc import tool\n\n@tool\ndef add(a: int, b: int): ...\n", encoding="utf-8"
+    )
+    said = run("call", start(str(file)).address, "add", action).stderr
+    assert "INVALID_ACTION" in said
+    assert said.splitlines()[-1].startswith("hint: add is called in JSON")
+    assert said.endswith(f"use --arguments {shown}\n")
+
+
 def test_a_tool_that_failed_has_answered(service: Any) -> None:
     called = run("call", service.address, "python", "1 / 0")
     assert called.exit_code == 0

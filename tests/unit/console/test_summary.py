@@ -151,6 +151,43 @@ def test_paths_come_last_and_exist(seeds: list[Path]) -> None:
     assert (seeds[0] / "x/r.html").is_file()
 
 
+@pytest.mark.parametrize(
+    ("extremes", "shares"),
+    [
+        ({}, True),
+        ({"lowest": 0.0, "highest": 1.0}, True),
+        ({"lowest": 0.0, "highest": 1.1}, False),
+        ({"lowest": -0.2, "highest": 1.0}, False),
+        ({"lowest": 0.0, "highest": 1.0 + 1e-9}, False),
+    ],
+)
+def test_a_mean_is_a_share_only_where_each_reward_is(
+    tmp_path: Path, extremes: dict[str, float], shares: bool
+) -> None:
+    run = run_folders.whole(tmp_path / "a", after=0.9)
+    file = run / "evaluations.jsonl"
+    found = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    file.write_text("", encoding="utf-8")
+    lines(file, [{**one, **extremes} for one in found])
+    said = "Held-out success rose from 20% to 90%"
+    shaped = "Held-out success: mean reward rose from 0.2 to 0.9"
+    assert summary(run)["headline"] == (said if shares else shaped)
+
+
+@pytest.mark.parametrize(("n", "shown"), [(4, "4 questions"), (1, "1 question")])
+def test_few_questions_show_no_difference(tmp_path: Path, n: int, shown: str) -> None:
+    run = run_folders.whole(tmp_path / "a", after=0.9)
+    few = [
+        evaluation("heldout-sampled", at, mean, n=n, stderr=error)
+        for at, mean, error in ((0, 0.75, 0.22), (40, 1.0, 0.0))
+    ]
+    (run / "evaluations.jsonl").write_text("", encoding="utf-8")
+    lines(run / "evaluations.jsonl", few)
+    assert summary(run)["headline"] == (
+        f"Held-out success: no difference that {shown} can show, 75% before, 100% after"
+    )
+
+
 def test_rewards_with_penalties_are_no_shares(tmp_path: Path) -> None:
     run = run_folders.whole(tmp_path / "a", after=0.9)
     assert summary(run)["headline"] == "Held-out success rose from 20% to 90%"

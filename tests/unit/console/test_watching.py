@@ -266,6 +266,23 @@ async def test_the_view_tells_the_runs_age_and_what_a_warm_up_begins_with(tmp_pa
     assert "warm-up" not in status.doing
 
 
+@pytest.mark.parametrize("stage", ["learn", "evaluate"])
+async def test_a_new_stage_does_not_show_the_warm_ups_counter(tmp_path: Path, stage: str) -> None:
+    run_folders.resolved(tmp_path)
+    with CourseLog(tmp_path) as log:
+        log.stage("sft", "warm-up")
+        lines(tmp_path / "sft/sft.jsonl", [{"step": 40, "tokens_per_s": 50.0, "step_s": 2.0}])
+        await (follower := Follower(tmp_path, status := Status())).look()
+        assert (status.step, status.tokens_per_second) == (40, 50.0)
+        log.stage(stage, "the next one")
+        await follower.look()
+    assert (status.stage, status.step, status.steps) == ("the next one", 0, 50)
+    assert (status.tokens_per_second, status.left_s) == (None, None)
+    lines(tmp_path / "learner.jsonl", [step(1)])
+    await follower.look()
+    assert status.step == 1
+
+
 def test_who_watched_is_told_that_the_run_was_stopped_and_what_goes_on() -> None:
     began = Began(
         at=1.0, pid=1, created=1.0, argv=("toolwright", "run", "my recipe.toml"), recipe="",

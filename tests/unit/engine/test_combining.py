@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.commands.check import check
+from engine.commands.combining import question_of
 from engine.commands.render import render_recipe
 from engine.config import EngineTable, RenderTable
 from engine.errors import StartupError
@@ -17,6 +18,7 @@ from tests.support.families import write_family
 from tests.support.policy import QWEN_TEMPLATE, write_policy
 from tests.support.recipes import merged, to_toml
 from toolwright.recipe import load_recipe
+from toolwright.types import Task
 
 pytestmark = pytest.mark.quick
 
@@ -250,3 +252,17 @@ def test_a_warm_up_under_another_template(folder: Path) -> None:
         "teaches other prompts than rollouts have; name folders with the same tokenizer.json and "
         "chat template"
     )
+
+
+@pytest.mark.parametrize(
+    ("content", "question"),
+    [
+        ("How many?", "How many?"),
+        ([{"type": "image"}, {"type": "text", "text": "How many?"}], "How many?"),
+        ([{"type": "image"}], ""),
+        (None, ""),
+    ],
+)
+def test_a_question_is_its_text_alone(content: Any, question: str) -> None:
+    task = Task(id="a", messages=({"role": "user", "content": content},))
+    assert question_of(task) == question

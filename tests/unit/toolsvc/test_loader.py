@@ -11,6 +11,8 @@ from toolsvc.plugin.built_in import imported, parse_settings
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
 
+pytestmark = pytest.mark.quick
+
 SANDBOX = SandboxConfig()
 
 GOOD = '''
@@ -66,6 +68,47 @@ async def test_a_file_that_does_not_serve_is_one_sentence(
         await load_tools(["python", write(tmp_path, text)], {}, SANDBOX)
     assert says in str(failure.value)
     assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    "limit", ["'5s'", "float('nan')", "float('inf')", "-1", "0", "0.0005", "None", "True", "1e300"]
+)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "from toolsvc import tool\n@tool(run_limit={})\ndef slow(text: str): ...",
+        "from toolsvc import Tool\nclass Slow(Tool):\n    name = 'slow'\n    run_limit = {}",
+    ],
+)
+async def test_a_run_limit_that_no_call_could_have_is_refused(
+    tmp_path: Path, form: str, limit: str
+) -> None:
+    with pytest.raises(StartError) as failure:
+        await load_tools([write(tmp_path, form.format(limit))], {}, SANDBOX)
+    assert f"mine.py: tool 'slow': run_limit = {eval(limit)!r} is" in str(failure.value)
+    assert "0.001 at least" in str(failure.value)
+
+
+@pytest.mark.parametrize("limit", ["0.001", "1", "31_536_000"])
+async def test_a_run_limit_at_a_bound_is_taken(tmp_path: Path, limit: str) -> None:
+    text = f"from toolsvc import tool\n@tool(run_limit={limit})\ndef slow(text: str): ..."
+    (one,) = await load_tools([write(tmp_path, text)], {}, SANDBOX)
+    assert one.run_limit == float(limit)
+
+
+@pytest.mark.parametrize(
+    ("setting", "meant"),
+    [("timeout=5", "run_limit"), ("memory=5", "memory_bytes"), ("runlimit=5", "run_limit")],
+)
+async def test_an_unknown_setting_lists_the_known_ones(
+    tmp_path: Path, setting: str, meant: str
+) -> None:
+    text = f"from toolsvc import tool\n@tool({setting})\ndef slow(text: str): ..."
+    with pytest.raises(StartError) as failure:
+        await load_tools([write(tmp_path, text)], {}, SANDBOX)
+    name = setting.partition("=")[0]
+    said = f"mine.py cannot be imported: TypeError: @tool has no setting {name} (did you mean"
+    assert f"{said} {meant}?): the settings are cpus, description, " in str(failure.value)
 
 
 async def test_an_unknown_name_lists_the_known_ones() -> None:

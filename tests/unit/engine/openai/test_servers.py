@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.errors import SamplerFailed
 from engine.sampler.openai.answers import EndpointUnusable
+from engine.sampler.openai.pool import OpenAIPool
+from engine.text.turns import PackedBytes, TurnCodec
 from tests.support.openai_api import DONE, STREAM, Play, answer, api, chat, event, listed
-from tests.support.openai_talk import END, talk
+from tests.support.openai_talk import END, Talk, talk
+from toolwright.recipe import Sampler
 
 pytestmark = pytest.mark.quick
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
@@ -21,6 +26,20 @@ CALL = {"id": "a", "function": {"name": "one", "arguments": "{}"}}
 
 def error(message: str, **more: Any) -> bytes:
     return answer(400, {"error": {"message": message, **more}})
+
+
+def extra(*keys: str) -> bytes:
+    """The refusal of FastAPI with pydantic models that forbid extra fields."""
+    faults = [
+        {
+            "type": "extra_forbidden",
+            "loc": ["body", key],
+            "msg": "Extra inputs are not permitted",
+            "input": 0.5,
+        }
+        for key in keys
+    ]
+    return answer(422, {"detail": faults})
 
 
 def sse(*payloads: object) -> bytes:
@@ -89,6 +108,8 @@ async def test_an_error_in_a_field_of_its_own_is_quoted_and_not_retried() -> Non
         ([error("not taken", param="top_p", code="unsupported_parameter")], {"temperature"}),
         ([error("'temperature' does not support 0.5 with this model")], {"top_p"}),
         ([error("'top_p' is not supported"), error("'temperature' is not supported")], set()),
+        ([extra("temperature")], {"top_p"}),
+        ([extra("temperature", "top_p"), extra("temperature")], set()),
     ],
 )
 async def test_a_key_that_a_server_refuses_is_left_out(
@@ -102,6 +123,43 @@ async def test_a_key_that_a_server_refuses_is_left_out(
     for asked in here.asked[-2:]:
         assert {"temperature", "top_p"} & set(asked.body) == left
     assert found.remarks["left_out"] == sorted({"temperature", "top_p"} - left)
+
+
+async def test_a_refused_key_is_one_warning_however_many_requests_have_it() -> None:
+    both = asyncio.Event()
+
+    async def refuses(writer: asyncio.StreamWriter) -> None:
+        """When a second request is on its way."""
+        if len(here.asked) == 2:
+            both.set()
+        await asyncio.wait_for(both.wait(), 5)
+        writer.write(extra("temperature"))
+
+    async with api(refuses, refuses, chat("Yes.")) as here, talk(here) as one:
+        with capture_logs() as logs:
+            await asyncio.gather(one.act(temperature=0.5), one.act(temperature=0.5))
+    assert len(here.asked) == 4
+    (warning,) = [log for log in logs if log["event"] == "server_refuses_a_key"]
+    assert warning["key"] == "temperature"
+    assert warning["fix"] == "requests go out without it, so the server's own value applies"
+
+
+async def test_a_server_without_chat_templates_is_about_the_recipe_s_key() -> None:
+    """Its own sentence names a key that no recipe has."""
+    refusal = answer(400, {"error": {"message": "unrecognized: chat_template_kwargs"}})
+    codec = TurnCodec(PackedBytes())
+    async with api(refusal) as here:
+        table = Sampler(api="openai-chat", endpoints=(here.url,), tokenizer="bytes")
+        pool = OpenAIPool(table, codec, vocab_size=codec.vocab_size, template={"thinking": False})
+        await pool.open()
+        try:
+            with pytest.raises(SamplerFailed) as raised:
+                await Talk(pool, codec).act()
+        finally:
+            await pool.close()
+    assert "chat_template_kwargs is the recipe's policy.template: leave policy.template out" in str(
+        raised.value
+    )
 
 
 @pytest.mark.parametrize(

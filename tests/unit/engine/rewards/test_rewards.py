@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from engine.errors import StartupError
-from engine.rewards.rewards import Rewards
+from engine.rewards.rewards import MOST_CAUSES, Rewards
 from tests.support.docs import example
 from tests.support.waiting import passes
 from toolwright.types import (
@@ -30,6 +31,8 @@ from toolwright.types import (
 from toolwright.types import Sequence as TokenSequence
 from toolwright.wire import serialize, trajectory_from_proto, trajectory_to_proto
 
+pytestmark = pytest.mark.quick
+
 FUNCTIONS = """
 import asyncio
 import functools
@@ -38,6 +41,8 @@ import numpy
 from engine.rewards import Score
 from toolwright.types import Event, RewardPart
 
+def each_its_own(t):
+    raise KeyError(t.id)
 def number(t):
     return len(t.metadata["final_text"])
 def true(t):
@@ -210,6 +215,79 @@ async def test_faults_are_masked_and_told(folder: Path, name: str, words: str) -
     (event,) = scored.events
     assert event.kind == "reward_failed"
     assert words in event.data["error"]
+
+
+LINES = """
+import functools
+import json
+import statistics
+def direct(t):
+    return t.metadata["final_txt"]
+def through_a_helper(t):
+    return helper(t)
+def helper(t):
+    return t.metadata["final_txt"]
+def through_a_library(t):
+    return json.loads("{")
+async def later(t):
+    return t.metadata["final_txt"]
+class Callable:
+    def __call__(self, t):
+        return t.metadata["final_txt"]
+instance = Callable()
+partial = functools.partial(lambda x, t: x / 0, 4.0)
+def hidden(t):
+    try:
+        return t.metadata["final_txt"]
+    except KeyError as error:
+        raise ValueError("no text") from error
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("direct", 6),
+        ("through_a_helper", 10),
+        ("through_a_library", 12),
+        ("later", 14),
+        ("instance", 17),
+        ("partial", 19),
+        ("hidden", 24),
+    ],
+)
+async def test_a_function_that_raises_is_named_with_its_line(
+    tmp_path: Path, name: str, line: int
+) -> None:
+    (tmp_path / "mine.py").write_text(LINES, encoding="utf-8")
+    function = Rewards(f"./mine.py:{name}", tmp_path, per_group=False, seconds=5)
+    try:
+        score = await function.score_one(trajectory())
+    finally:
+        function.close()
+    (event,) = score.events
+    assert event.data["error"].endswith(f" at mine.py:{line}")
+
+
+async def test_a_cause_is_warned_of_once_and_at_each_power_of_ten(folder: Path) -> None:
+    function = rewards(folder, "raises")
+    try:
+        with capture_logs() as logs:
+            await function.score_group([trajectory(n) for n in range(12)])
+    finally:
+        function.close()
+    assert [one["times"] for one in logs if one["log_level"] == "warning"] == [1, 10]
+    assert list(function.failures.values()) == [12]
+
+
+async def test_causes_are_bounded(folder: Path) -> None:
+    function = rewards(folder, "each_its_own")
+    try:
+        await function.score_group([trajectory(n) for n in range(MOST_CAUSES + 5)])
+    finally:
+        function.close()
+    assert len(function.failures) == MOST_CAUSES + 1
+    assert function.failures["other causes"] == 5
 
 
 @pytest.mark.parametrize("name", ["sleeps", "hangs"])

@@ -18,6 +18,7 @@ def candidate(mark: str = "a", **fields: Any) -> Candidate:
 def test_each_reason_in_its_order() -> None:
     candidates = [
         candidate("a", errored=True, masked=True),
+        candidate("a", reward_failed=True, masked=True),
         candidate("a", masked=True, refused_by=("right",)),
         candidate("a", refused_by=("right", "short")),
         candidate("a"),
@@ -27,8 +28,8 @@ def test_each_reason_in_its_order() -> None:
         candidate("c"),
     ]
     assert choose(candidates, {"old"}, 2) == [
-        Verdict.ERRORED, Verdict.MASKED, Verdict.FILTERED, Verdict.KEPT, Verdict.DUPLICATE,
-        Verdict.DUPLICATE, Verdict.KEPT, Verdict.OVER_CAP,
+        Verdict.ERRORED, Verdict.REWARD_FAILED, Verdict.MASKED, Verdict.FILTERED, Verdict.KEPT,
+        Verdict.DUPLICATE, Verdict.DUPLICATE, Verdict.KEPT, Verdict.OVER_CAP,
     ]  # fmt: skip
 
 

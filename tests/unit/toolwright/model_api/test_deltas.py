@@ -273,6 +273,21 @@ def test_what_is_not_a_whole_answer(body: bytes) -> None:
         (b'{"error": {"message": "bad", "param": "top_p", "code": "unsupported_parameter"}}',
          "bad (unsupported parameter: 'top_p')"),
         (b'{"detail": [{"msg": "extra inputs"}]}', "extra inputs"),
+        (
+            b'{"detail": [{"type": "extra_forbidden", "loc": ["body", "temperature"], '
+            b'"msg": "No"}]}',
+            "No (extra forbidden: 'temperature')",
+        ),
+        (
+            b'{"detail": [{"loc": ["body", "top_p"], "msg": "No"}, {"loc": ["body", "seed"], '
+            b'"msg": "No"}, {"loc": ["body", "max_tokens"], "msg": "Too many"}]}',
+            "No (parameter: 'top_p', 'seed')",
+        ),
+        (
+            b'{"detail": [{"loc": ["body", "messages", 0, "name"], "msg": "No"}]}',
+            "No (parameter: 'messages.0.name')",
+        ),
+        (b'{"detail": [{"loc": "body", "msg": "No"}, {"loc": [[]], "msg": "No"}, 7]}', "No"),
         (b"plain\n words", "plain words"),
         (b"[" * 100_000, "[" * 300),
         (b"[" * 900 + b"]" * 900, None),
