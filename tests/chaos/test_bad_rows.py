@@ -25,7 +25,7 @@ BROKEN = (
     b"{",
     b'{"prompt": "\xff"}',
     b"{}",
-    b'{"messages": "hello"}',
+    b'{"messages": [5]}',
     b'{"prompt": "x", "metadata": "{"}',
     b'{"prompt": "\\ud800"}',
     b'{"prompt": "x", "image": "absent.png"}',

@@ -122,7 +122,7 @@ def missing(module: str, extra: str) -> str:
     """A sentence: which package is not there, and the extra that brings it."""
     package = IMPORTED_AS.get(top := module.partition(".")[0], top)
     having = extras_with(package)
-    chosen = extra if extra in having or not having else having[0]
+    chosen = extra if extra in having or not having else min(having, key=_size)
     return f"the package {package} is missing: pip install '{PACKAGE}[{chosen}]'"
 
 
@@ -134,6 +134,11 @@ def extras_with(package: str) -> list[str]:
         for name, extra in _requirements()
         if name == wanted and extra not in ("", "all", "dev")
     ]
+
+
+def _size(extra: str) -> int:
+    """Packages that an extra brings by itself."""
+    return sum(1 for _, name in _requirements() if name == extra)
 
 
 def first_sentence(text: str) -> str:

@@ -195,9 +195,10 @@ def test_death_between_publish_and_checkpoint_opens_a_new_lineage(
     """Steps 1 to 3 are published, 2 is the checkpoint; 3 is abandoned with its groups."""
     recipe = recipe_for(tmp_path, model_folder, engine)
 
-    def die_at_three(run: Run, *_rest: Any) -> None:
+    def die_at_three(run: Run, *_rest: Any) -> dict[str, float]:
         if run.version.step == 3:
             raise KeyboardInterrupt
+        return {}
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(stepping, "tell", die_at_three)

@@ -104,10 +104,11 @@ def test_an_engine_that_is_gone_holds_nobody_up(
 
     tell = stepping.tell
 
-    def tell_and_go(*arguments: Any) -> None:
-        tell(*arguments)
+    def tell_and_go(*arguments: Any) -> dict[str, float]:
+        figures = tell(*arguments)
         engine.stop()
         os.kill(os.getpid(), signal.SIGTERM)
+        return figures
 
     monkeypatch.setattr(stepping, "tell", tell_and_go)
     monkeypatch.setattr("learner.intake.client.HURRIED_S", 0.2)
