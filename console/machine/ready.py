@@ -111,8 +111,8 @@ def _channel(address: str) -> grpc.aio.Channel:
     return open_channel(address, os.environ.get(TOKEN_VARIABLE, ""))
 
 
-def free_ports(count: int) -> list[int]:
-    """Loopback ports that nobody holds now, all different.
+def free_ports(count: int, among: tuple[int, int] = _PORTS) -> list[int]:
+    """Loopback ports that no process holds now, all different. among: the first and the last.
 
     From below those that the kernel gives to outgoing connections (Linux: from 32768 on): a server
     takes a minute until it listens, and any connection might have its port by then.
@@ -120,7 +120,7 @@ def free_ports(count: int) -> list[int]:
     chosen: list[int] = []
     with ExitStack() as stack:
         while len(chosen) < count:
-            port = random.SystemRandom().randint(*_PORTS)
+            port = random.SystemRandom().randint(*among)
             probe = stack.enter_context(socket.socket())
             with suppress(OSError):
                 probe.bind(("127.0.0.1", port))

@@ -1,10 +1,17 @@
-"""Loopback ports."""
+"""Loopback ports. Each worker of a test run has a range of its own: what one has chosen and not yet
+bound, no other takes."""
 
 from __future__ import annotations
 
+import os
+
 from console.machine.ready import free_ports
+
+_FIRST, _EACH, _RANGES = 15_000, 2_200, 8
 
 
 def free_port() -> int:
-    """A port that nobody held a moment ago, and no outgoing connection gets."""
-    return free_ports(1)[0]
+    """A port that no process held a moment ago, and no outgoing connection gets."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _RANGES
+    first = _FIRST + worker * _EACH
+    return free_ports(1, among=(first, first + _EACH - 1))[0]

@@ -127,10 +127,12 @@ async def test_the_attempts_end_and_the_member_is_masked(
         await until(lambda: not here.tools.live, "the sessions' end")
         run.engine.status.line()  # brings the metrics up to date
         count = run.engine.metrics.registry.get_sample_value
-        assert (
-            count("toolwright_engine_attempts_failed_total", {"reason": "infrastructure_error"})
-            == 2
+        failed = count(
+            "toolwright_engine_attempts_failed_total", {"reason": "infrastructure_error"}
         )
+        # With so short a patience a busy machine may cost the other member an attempt, too.
+        assert failed is not None
+        assert failed >= 2
     living, lost = group.members
     assert living.reward == 1.0
     assert (lost.status, lost.stop_reason) == (Status.ERRORED, StopReason.INFRASTRUCTURE_ERROR)
