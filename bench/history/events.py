@@ -1,0 +1,265 @@
+"""The events of a history: what sampler, tool host, learner and harness saw of one run.
+
+A history is a list of events in the order of one clock. The engine under test writes none of
+them, except where a field says so: its neighbours are the witnesses.
+
+Invariants
+- `at` is seconds on the harness's clock and never falls from one event to the next.
+- Names are the product's own: an attempt is TRAJECTORY/NAME, a call id ATTEMPT/TURN/INDEX.
+- An observer that cannot see a thing writes no event. The validator lists what it could not judge.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum, auto
+
+import msgspec
+
+from toolwright.types import Ids, WeightVersion
+
+
+class Seen(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Base of all events. at: seconds on the harness's clock."""
+
+    at: float
+
+
+# ---- the harness ----
+
+
+class Planned(Seen, frozen=True, kw_only=True):
+    """First event: the numbers that the promises depend on. batch = groups a step x group size."""
+
+    eta: int
+    batch: int
+    group_size: int
+    steps: int
+    stateful: bool = True
+    """Tools keep state: one session an attempt, and no effect twice in a session."""
+
+
+class LifeBegan(Seen, frozen=True, kw_only=True):
+    """An engine process (or its simulated life) started; lives count from 0."""
+
+    life: int
+
+
+class LifeEnded(Seen, frozen=True, kw_only=True):
+    """The life is over. killed: without a word, so that its last appends may be lost."""
+
+    life: int
+    killed: bool
+
+
+class Fault(Seen, frozen=True, kw_only=True):
+    """The harness did harm. kind: the fault's name; detail: to whom, how long."""
+
+    kind: str
+    detail: str = ""
+
+
+class FaultsOver(Seen, frozen=True, kw_only=True):
+    """No further fault comes: from here the run must end within the bound, in seconds."""
+
+    bound: float
+
+
+class Finished(Seen, frozen=True, kw_only=True):
+    """Last event, after the engine's end. What is still held, by the owners' own counts."""
+
+    complete: bool
+    """The learner has all groups that it wanted."""
+    sessions: int = 0
+    """Open on the tool host."""
+    requests: int = 0
+    """In flight at the samplers."""
+    places: int = 0
+    tasks: int = 0
+    """asyncio tasks that outlived the engine; simulation only."""
+
+
+# ---- the sampler ----
+
+
+class Sampled(Seen, frozen=True, kw_only=True):
+    """One request and what the server sent for it, seen when its stream ended or broke.
+
+    prompt: ids of the request. token_ids: ids that were sent, or offered where the observer cannot
+    know how many left (`exact` is false then). version: the server's own weights.
+    """
+
+    attempt: str
+    server: str
+    prompt: Ids
+    token_ids: Ids
+    version: WeightVersion
+    exact: bool = True
+
+
+class Loaded(Seen, frozen=True, kw_only=True):
+    """A server took weights."""
+
+    server: str
+    version: WeightVersion
+
+
+# ---- the tool host ----
+
+
+class SessionOpened(Seen, frozen=True, kw_only=True):
+    session: str
+
+
+class SessionClosed(Seen, frozen=True, kw_only=True):
+    """Closed, reaped, or lost with its host."""
+
+    session: str
+
+
+class Effect(Seen, frozen=True, kw_only=True):
+    """The tool began to run a call. answer: ids of the observation that it will give, as the
+    record should show them; None where the observer does not know."""
+
+    session: str
+    call_id: str
+    action: str
+    answer: Ids | None = None
+
+
+# ---- the engine, as its status or the simulator's eyes show it ----
+
+
+class Admitted(Seen, frozen=True, kw_only=True):
+    """After an admission or any change: the numbers of the staleness bound at this instant.
+
+    step: newest published optimizer step. accepted, running: trajectories.
+    """
+
+    step: int
+    accepted: int
+    running: int
+
+
+class Dispatched(Seen, frozen=True, kw_only=True):
+    """A life handed a call to the channel."""
+
+    life: int
+    attempt: str
+    call_id: str
+
+
+# ---- the learner ----
+
+
+class Segment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run of tokens of a record. author: name of `Author`."""
+
+    author: str
+    token_ids: Ids
+    turn: int = 0
+    version: WeightVersion | None = None
+    trainable: bool = False
+
+
+class Member(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One trajectory of a group as it was delivered; segments of its only sequence."""
+
+    trajectory: str
+    attempt: str
+    """TRAJECTORY/NAME; "" where the observer does not know it."""
+    masked: bool
+    calls: tuple[str, ...]
+    """Ids of the calls that the record holds, in order."""
+    segments: tuple[Segment, ...]
+
+
+class Offered(Seen, frozen=True, kw_only=True):
+    """A group arrived at the learner. hash: the engine's; bytes_hash: of the messages as they came;
+    stored_hash: of the group as journaled, which freshness does not change ("" if unknown)."""
+
+    sequence: int
+    group: str
+    hash: str
+    bytes_hash: str
+    version: WeightVersion
+    """The version that the lease named: the weights that will train on it."""
+    members: tuple[Member, ...]
+    stored_hash: str = ""
+
+
+class Trained(Seen, frozen=True, kw_only=True):
+    """The learner made a step of these groups. step: the one that it makes, from 1."""
+
+    lineage: str
+    step: int
+    sequences: tuple[int, ...]
+
+
+class Acknowledged(Seen, frozen=True, kw_only=True):
+    """The learner acknowledged every group up to the mark; the engine may forget them."""
+
+    mark: int
+
+
+class Published(Seen, frozen=True, kw_only=True):
+    """PublishWeights answered OK."""
+
+    version: WeightVersion
+
+
+class Restored(Seen, frozen=True, kw_only=True):
+    """The learner died and began again at a checkpoint: later steps count from this one."""
+
+    lineage: str
+    step: int
+
+
+class Evaluated(Seen, frozen=True, kw_only=True):
+    """A finished evaluation as the run folder has it. wrote: the versions of its rows' tokens."""
+
+    suite: str
+    version: WeightVersion
+    rows: int
+    expected_rows: int
+    wrote: tuple[WeightVersion, ...]
+
+
+# ---- the journal, read after the end ----
+
+
+class Fate(StrEnum):
+    """How a position of the task source ended."""
+
+    TRAINED = auto()
+    """Offered, and in a step of the surviving lineage."""
+    DROPPED = auto()
+    """Offered until nothing in it was fresh enough."""
+    TURNED_AWAY = auto()
+    """Never offered: no signal."""
+    SKIPPED = auto()
+    """Its task cannot be run."""
+    PENDING = auto()
+    """Journaled or in flight; a later life goes on with it."""
+
+
+class Position(Seen, frozen=True, kw_only=True):
+    """The journal's word on one admitted position; after `Finished`'s engine has ended.
+
+    reason: of a dropped or skipped one. attempts: all attempts' names in the order of their
+    making, by member index.
+    """
+
+    position: int
+    group: str
+    fate: Fate
+    sequence: int | None = None
+    reason: str = ""
+    attempts: tuple[tuple[str, ...], ...] = ()
+
+
+AnyEvent = (
+    Planned | LifeBegan | LifeEnded | Fault | FaultsOver | Finished | Sampled | Loaded
+    | SessionOpened | SessionClosed | Effect | Admitted | Dispatched | Offered | Trained
+    | Acknowledged | Published | Restored | Evaluated | Position
+)  # fmt: skip
+History = list[AnyEvent]
