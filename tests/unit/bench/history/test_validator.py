@@ -26,7 +26,6 @@ from bench.history.events import (
     Offered,
     Planned,
     Position,
-    Published,
     Publishing,
     Restored,
     Sampled,
@@ -200,16 +199,12 @@ def without_calls_of_publish(history: History) -> History:
     return [event for event in history if not isinstance(event, Publishing)]
 
 
-def late_request(version: WeightVersion, after: WeightVersion) -> Change:
-    def apply(history: History) -> History:
-        at = history[places(history, Published, version=after)[0]].at
-        asked = Sampled(
-            at=at + 0.004, attempt="g0000009-0/b1r0a0", server="s0", prompt=ids([1]),
-            token_ids=ids(), version=version, began=at + 0.002,
-        )  # fmt: skip
-        return insert((Published, 0, {"version": after}), asked)(history)
-
-    return apply
+def under(attempt: str, version: WeightVersion, offer: int, *, who: int = 0) -> Change:
+    """The last request of a member's attempt, and its segment, are of another version."""
+    return both(
+        edit(Sampled, -1, where={"attempt": attempt}, version=version),
+        edit(Offered, offer, members=member(who, segments=segment(-1, version=version))),
+    )
 
 
 def session(attempt: str, life: int) -> str:
@@ -369,7 +364,10 @@ MUTILATIONS: dict[str, list[Change]] = {
             edit(Sampled, where={"attempt": GIVEN_UP}, version=UNKNOWN),
         ),
     ],
-    "requests_get_the_newest": [late_request(A0, A2), late_request(A1, B2)],
+    "requests_get_the_newest": [
+        under(G4, B2, 4),
+        under("g0000004-1/b1r0a0", B2, 4, who=1),
+    ],
     "admission_keeps_the_bound": [
         edit(Admitted, 1, running=5),
         edit(Admitted, -1, accepted=8),
@@ -514,6 +512,49 @@ def test_a_rewind_frees_what_the_abandoned_steps_trained_on() -> None:
 def test_a_kill_excuses_prompts_that_the_record_lacks() -> None:
     history = edit(LifeEnded, killed=False)(valid_history())
     assert [one.invariant.name for one in violations(history)] == ["prompts_are_prefixes"]
+
+
+@pytest.mark.parametrize(
+    ("stateful", "ends", "excused"),
+    [(True, True, True), (False, False, True), (True, False, False)],
+)
+def test_an_action_in_progress_may_be_sampled_anew(
+    stateful: bool, ends: bool, excused: bool
+) -> None:
+    """A life stops, or a session without state is replaced, while a broken stream is continued."""
+    history = edit(Planned, stateful=stateful)(valid_history())
+    last = history[places(history, Sampled, attempt=G4)[-1]]
+    assert isinstance(last, Sampled)
+    lost = [
+        changed(last, token_ids=ids([7, 8, 9])),
+        changed(last, prompt=ids([*last.prompt, 7, 8]), token_ids=ids()),
+    ]
+    where = (Sampled, -1, {"attempt": G4})
+    history = insert(where, *lost, before=True)(history)
+    if ends:
+        until = places(history, Sampled, attempt=G4)[-1]
+        now = history[until].at
+        more: History = [LifeEnded(at=now, life=1, killed=False), LifeBegan(at=now, life=2)]
+        history = timed([*history[:until], *more, *history[until:]])
+        asked = places(history, Sampled, attempt=G4)[-1]
+        history[asked] = changed(history[asked], began=now)
+        history = [
+            changed(one, life=2)
+            if isinstance(one, Dispatched | LifeEnded) and one.at > now
+            else one
+            for one in history
+        ]
+    found = [one.invariant.name for one in violations(history)]
+    assert ("prompts_are_prefixes" not in found) is excused
+    assert not excused or found == []
+
+
+def test_weights_of_servers_before_the_first_policy_are_no_lineage_of_the_run() -> None:
+    own = Loaded(at=0, server="s0", version=WeightVersion(lineage="default", step=0))
+    history = insert((LifeBegan, 0, {}), own)(valid_history())
+    assert violations(history) == ()
+    history = [one for one in history if not isinstance(one, Sampled | Effect)]
+    assert violations(history) == ()
 
 
 def test_an_action_that_never_ended_may_be_asked_for_again() -> None:
