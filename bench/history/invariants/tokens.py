@@ -129,7 +129,8 @@ class Tokens(Judge):
             if member.attempt and self._requests and content:
                 requests = self._requests.get(member.attempt, [])
                 self._prompts_are_prefixes(index, about, member, content, requests)
-                self._ids_were_sent(index, about, member, content, requests)
+                if self._begins_as_its_parent(index, about, member, content):
+                    self._ids_were_sent(index, about, member, content, requests)
 
     def _prompts_grow(self, attempt: str, requests: list[Request]) -> None:
         of_life: dict[int, list[Request]] = defaultdict(list)
@@ -179,6 +180,28 @@ class Tokens(Judge):
                     *about,
                 )
 
+    def _begins_as_its_parent(
+        self, index: int, about: tuple[str, str], member: Member, content: bytes
+    ) -> bool:
+        """The parent's requests brought the first tokens of a branch. A parent that was given up
+        has no record to compare with."""
+        if member.parent not in self._members:
+            return True
+        _index, _group, parent = self._members[member.parent]
+        self.findings.judged(SENT_IDS)
+        shared = b"".join(packed(one.token_ids) for one in parent.segments)
+        if shared[: member.shared * WIDTH] == content[: member.shared * WIDTH]:
+            return True
+        self.findings.breaks(
+            SENT_IDS,
+            index,
+            f"{member.attempt} branches off {member.parent} after {member.shared} tokens, and "
+            f"their records differ at token {common_tokens(shared, content)}",
+            *about,
+            member.parent,
+        )
+        return False
+
     def _ids_were_sent(
         self,
         index: int,
@@ -187,7 +210,7 @@ class Tokens(Judge):
         content: bytes,
         requests: list[Request],
     ) -> None:
-        spans = model_spans(member)
+        spans = [span for span in model_spans(member) if span[0] >= member.shared]
         pieces = pieces_of(spans, content, requests)
         for number, (start, end) in enumerate(spans):
             self.findings.judged(SENT_IDS)
@@ -204,7 +227,7 @@ class Tokens(Judge):
         offset, number = 0, 0
         for segment in member.segments:
             start, offset = offset, offset + len(segment.token_ids)
-            if segment.author != MODEL or start == offset:
+            if segment.author != MODEL or start == offset or start < member.shared:
                 continue
             while spans[number][1] <= start:
                 number += 1
