@@ -6,18 +6,19 @@ from __future__ import annotations
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.history.invariants import INVARIANTS
+
 pytestmark = pytest.mark.quick
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "SPECIFICATION.md").read_text(encoding="utf-8")
-INVARIANTS = ROOT / "bench/history/invariants"
 
 ROW = re.compile(r"^\| (?P<number>[A-Z]\d+) \| (?P<promise>[^|]+) \| (?P<held>[^|]+) \|$", re.M)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
@@ -113,14 +114,6 @@ def fault_of_constant(path: str, name: str, said: str) -> str:
     return "" if found == expected else f"is {found!r} in the code"
 
 
-def invariants() -> Iterator[str]:
-    """Names in `Invariant(name=...)` of the validator's modules."""
-    for file in sorted(INVARIANTS.glob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Invariant":
-                yield from (ast.literal_eval(k.value) for k in node.keywords if k.arg == "name")
-
-
 def test_every_row_has_a_number_of_its_own_and_says_what_holds_it() -> None:
     rows = list(ROW.finditer(PAGE))
     numbers = [row["number"] for row in rows]
@@ -133,28 +126,33 @@ def test_every_row_has_a_number_of_its_own_and_says_what_holds_it() -> None:
     assert len(CONSTANT.findall(PAGE)) >= 40
 
 
-@pytest.mark.parametrize(("path", "name"), sorted(set(TEST.findall(PAGE))))
-def test_a_test_that_is_named_exists_and_runs(path: str, name: str) -> None:
-    assert not fault_of_test(path, name)
+def test_every_test_that_is_named_exists_and_runs() -> None:
+    named = {"::".join(one): fault_of_test(*one) for one in TEST.findall(PAGE)}
+    assert {name: fault for name, fault in named.items() if fault} == {}
 
 
-@pytest.mark.parametrize(("path", "name", "said"), sorted(set(CONSTANT.findall(PAGE))))
-def test_a_constant_has_the_value_that_is_named(path: str, name: str, said: str) -> None:
-    assert not fault_of_constant(path, name, said)
+def test_every_constant_has_the_value_that_is_named() -> None:
+    named = {" ".join(one): fault_of_constant(*one) for one in CONSTANT.findall(PAGE)}
+    assert {name: fault for name, fault in named.items() if fault} == {}
 
 
-def test_an_invariant_that_is_named_is_the_validators() -> None:
-    named = set(INVARIANT.findall(PAGE))
-    assert len(named) > 15
-    assert named <= set(invariants())
+def test_the_page_names_every_invariant_of_the_validator_and_no_other() -> None:
+    assert set(INVARIANT.findall(PAGE)) == {one.name for one in INVARIANTS}
 
 
-def test_what_is_wrong_is_found() -> None:
-    here = "tests/unit/docs/test_specification.py"
-    assert fault_of_test(here, "test_nothing") == "no such function"
-    assert fault_of_test("tests/no.py", "test_nothing") == "no such file"
-    full = "tests/chaos/test_outages.py", "test_a_tool_service_that_is_stopped_and_says_nothing"
-    assert fault_of_test(*full) == "is marked only_in_full"
+def test_what_is_wrong_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(
+        "pytestmark = pytest.mark.slow\n"
+        "def test_one(): pass\n"
+        "@pytest.mark.only_in_full\n"
+        "def test_two(): pass\n",
+        encoding="utf-8",
+    )
+    assert fault_of_test(str(file), "test_one") == ""
+    assert fault_of_test(str(file), "test_two") == "is marked only_in_full"
+    assert fault_of_test(str(file), "test_three") == "no such function"
+    assert fault_of_test(str(tmp_path / "no.py"), "test_one") == "no such file"
     limit = "proto/toolwright/rpc/options.py", "MESSAGE_LIMIT"
     assert fault_of_constant(*limit, "64 << 20") == ""
     assert fault_of_constant(*limit, "65 << 20") == "is 67108864 in the code"
