@@ -5,25 +5,30 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from learner.config import words
+from toolwright.credit.advantages import Std
+from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
+from toolwright.credit.estimators import ESTIMATORS, EstimatorName
+from toolwright.credit.losses import (
+    AGGREGATIONS,
+    CLIP_KEYS,
+    LOSSES,
+    AggregationName,
+    KlName,
+    LossName,
+)
 from toolwright.recipe import Table
-from toolwright.recipe.shared_tables import CorrectionMode
-
-Aggregation = Literal[
-    "token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-sum-token-sum-norm"
-]
 
 
 class Advantage(Table):
     """Rewards to advantages: the estimator, and what single tasks weigh in a mixed batch."""
 
-    estimator: Literal["grpo", "rloo", "opo", "reinforce_pp", "reinforce_pp_baseline"] = "grpo"
-    std: Literal["population", "sample", "none"] = "sample"
+    estimator: EstimatorName = "grpo"
+    std: Std = "sample"
     eps: float = Field(default=1e-6, ge=0)
     singleton: Literal["zero", "raw"] = "zero"
     discount: float = Field(default=1.0, ge=0, le=1, description="of reinforce_pp, a token")
@@ -44,12 +49,11 @@ class Advantage(Table):
 
     @property
     def words(self) -> str:
-        own = {
-            "grpo": f" with {'no' if self.std == 'none' else self.std} deviation",
-            "reinforce_pp": f" with discount {self.discount:g}",
-        }
+        settings = ESTIMATORS[self.estimator].settings.format(
+            deviation="no" if self.std == "none" else self.std, discount=self.discount
+        )
         weighed = f", weights {self.weights}" if self.weights else ""
-        return f"advantages {self.estimator}{own.get(self.estimator, '')}{weighed}"
+        return f"advantages {self.estimator}{settings}{weighed}"
 
 
 class Credit(Table):
@@ -66,7 +70,7 @@ class Credit(Table):
     count_in_reward: bool = Field(
         default=False, description="rewards of turns also count in the trajectory's own"
     )
-    std: Literal["population", "sample", "none"] = "population"
+    std: Std = "population"
     singleton: Literal["zero", "raw", "batch"] = "zero"
     scope: Literal["prompt", "batch"] = Field(
         default="prompt", description="turns are compared within their group, or over the batch"
@@ -92,39 +96,29 @@ class Credit(Table):
         return f"credit of turns {by} ({how}{also})"
 
 
-LossKind = Literal["ppo", "gspo", "cispo", "sapo", "gmpo", "reinforce"]
-
-OF_KIND: dict[str, dict[str, float | str]] = {
-    "ppo": {"clip_low": 0.2, "clip_high": 0.28, "dual_clip": 3.0, "aggregation": "token-mean"},
-    "gspo": {"clip_low": 3e-4, "clip_high": 4e-4, "aggregation": "seq-mean-token-mean"},
-    "cispo": {"clip_low": 1.0, "clip_high": 0.28, "aggregation": "token-mean"},
-    "sapo": {"aggregation": "seq-mean-token-mean"},
-    "gmpo": {"clip_low": 0.4, "clip_high": 0.4, "aggregation": "seq-mean-token-mean"},
-    "reinforce": {"aggregation": "token-mean"},
-}
-"""What a loss has where the recipe does not say: DAPO's bounds for ppo, else those of its paper.
-CISPO has no lower bound. A bound that is not here is 0: the loss has none."""
-
-WIDEST_GSPO = 0.1
+PPO = LOSSES["ppo"].clip
+WIDEST_SEQUENCE_CLIP = 0.1
 """The mean log-ratio of a sequence hardly moves: a wider range never decides anything."""
 
 
 class Loss(Table):
     """What is minimised, and how tokens are added up.
 
-    Bounds and aggregation that the recipe leaves out are those of the kind (`OF_KIND`).
+    Bounds and aggregation that the recipe leaves out are those of the kind (`LOSSES`).
     """
 
-    kind: LossKind = "ppo"
-    clip_low: float = Field(default=0.2, ge=0, description="lower bound 1 - clip_low")
-    clip_high: float = Field(default=0.28, ge=0, description="upper bound 1 + clip_high")
+    kind: LossName = "ppo"
+    clip_low: float = Field(default=PPO["clip_low"], ge=0, description="lower bound 1 - clip_low")
+    clip_high: float = Field(
+        default=PPO["clip_high"], ge=0, description="upper bound 1 + clip_high"
+    )
     dual_clip: float = Field(
-        default=3.0, ge=0, description="ppo: A < 0 costs at most -A times it; 0 = none"
+        default=PPO["dual_clip"], ge=0, description="ppo: A < 0 costs at most -A times it; 0 = none"
     )
     tau_positive: float = Field(default=1.0, gt=0, description="sapo's gate for A > 0")
     tau_negative: float = Field(default=1.05, gt=0, description="sapo's gate for A <= 0")
     entropy: float = Field(default=0.0, ge=0, description="bonus on a token's entropy")
-    aggregation: Aggregation = "token-mean"
+    aggregation: AggregationName = "token-mean"
     norm: float = Field(default=1.0, gt=0, description="the constant of seq-sum-token-sum-norm")
     per_task: bool = Field(
         default=True,
@@ -133,55 +127,52 @@ class Loss(Table):
 
     other_keys: ClassVar = words.LOSS_KEYS
 
-    belongs_to: ClassVar = {key: "kind" for own in OF_KIND.values() for key in own}
+    belongs_to: ClassVar = dict.fromkeys((*CLIP_KEYS, "aggregation"), "kind")
     other_words: ClassVar = {"kind": words.KIND, "aggregation": words.AGGREGATION}
 
     @property
     def words(self) -> str:
-        low, high = 1 - self.clip_low, 1 + self.clip_high
-        if self.kind == "gmpo":
-            low, high = math.exp(-self.clip_low), math.exp(self.clip_high)
-        dual = f", dual clip {self.dual_clip:g}" if self.dual_clip else ", no dual clip"
-        of_kind = {
-            "ppo": f" (ratio {low:.6g} to {high:.6g}{dual})",
-            "gspo": f" (mean ratio {low:.6g} to {high:.6g})",
-            "cispo": f" (ratio {low:.6g} to {high:.6g})",
-            "gmpo": f" (ratio {low:.3g} to {high:.3g})",
-            "sapo": f" (tau {self.tau_positive:g} and {self.tau_negative:g})",
-        }
-        norm = f" {self.norm:g}" if self.aggregation == "seq-sum-token-sum-norm" else ""
+        entry = LOSSES[self.kind]
+        low, high = entry.clip_range(self.clip_low, self.clip_high)
+        settings = entry.settings.format(
+            low=low,
+            high=high,
+            dual=f", dual clip {self.dual_clip:g}" if self.dual_clip else ", no dual clip",
+            positive=self.tau_positive,
+            negative=self.tau_negative,
+        )
+        norm = f" {self.norm:g}" if "norm" in AGGREGATIONS[self.aggregation].reads else ""
         bonus = f", entropy bonus {self.entropy:g}" if self.entropy else ""
-        return f"loss {self.kind}{of_kind.get(self.kind, '')}, {self.aggregation}{norm}{bonus}"
+        return f"loss {self.kind}{settings}, {self.aggregation}{norm}{bonus}"
 
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_the_kind(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        none = {"clip_low": 0.0, "clip_high": 0.0, "dual_clip": 0.0}
-        own = OF_KIND.get(str(given.get("kind", "ppo")), {})
-        return {**none, **own, **given}
+        entry = LOSSES.get(str(given.get("kind", "ppo")))
+        return {**(entry.defaults if entry is not None else {}), **given}
 
     @model_validator(mode="after")
-    def _bounds_make_sense(self) -> Loss:
-        kind, low, high = self.kind, self.clip_low, self.clip_high
-        if kind in ("sapo", "reinforce") and (low or high):
-            other = ": its gate is tau_positive and tau_negative" if kind == "sapo" else ""
-            raise ValueError(f"kind = {kind!r} has no clip range{other}; leave clip_* out")
-        if self.dual_clip and kind != "ppo":
-            raise ValueError(f"kind = {kind!r} has no dual clip; leave dual_clip out")
+    def _bounds_fit_the_kind(self) -> Loss:
+        entry, low, high = LOSSES[self.kind], self.clip_low, self.clip_high
+        for key in CLIP_KEYS:
+            if getattr(self, key) and key not in entry.clip:
+                instead = f", only {' and '.join(entry.keys)}" if entry.keys else ""
+                raise ValueError(f"kind = {self.kind!r} reads no {key}{instead}: leave {key} out")
         if 0 < self.dual_clip <= 1:
-            raise ValueError(f"dual_clip = {self.dual_clip} has to be above 1, or 0 for none")
-        if kind == "gspo" and max(low, high) > WIDEST_GSPO:
+            raise ValueError(f"dual_clip = {self.dual_clip} must be above 1, or 0 for no dual clip")
+        if entry.sequence_range and max(low, high) > WIDEST_SEQUENCE_CLIP:
             raise ValueError(
-                f"clip_low = {low:g}, clip_high = {high:g} with kind = 'gspo' bound the mean ratio "
-                f"of a whole sequence, which hardly leaves 1: leave both out for its paper's 3e-4 "
-                f"and 4e-4, and take at most {WIDEST_GSPO}"
+                f"clip_low = {low:g}, clip_high = {high:g} with kind = {self.kind!r} bound the "
+                "mean ratio of a whole sequence, which hardly leaves 1: leave both out for its "
+                f"paper's {entry.clip['clip_low']:g} and {entry.clip['clip_high']:g}, or set at "
+                f"most {WIDEST_SEQUENCE_CLIP}"
             )
-        if kind in ("ppo", "gspo", "cispo") and low > 1:
+        if low > 1 and not entry.log_range:
             raise ValueError(
                 f"clip_low = {low:g} puts the lower bound 1 - clip_low below 0, where no ratio "
-                "is: 1 is without a lower bound"
+                "is: set 1 for no lower bound"
             )
         return self
 
@@ -235,25 +226,21 @@ class Correction(Table):
         return self.lower or 1 / self.upper
 
     def words(self, mode: CorrectionMode) -> str:
-        """Of the mode with the bounds that it reads, and of what is left out in any mode."""
-        bounds = {
-            "token_truncate": f" at {self.upper:g}",
-            "seq_truncate": f" at {self.upper:g}",
-            "token_mask": f" outside of {self.low:.3g} to {self.upper:g}",
-            "geo_mask": f" outside of {self.low:.3g} to {self.upper:g}",
-            "decoupled": f", {self.decoupled_cap_mode} above {self.decoupled_cap:g}",
-        }
+        """The mode with the bounds that it reads, and what leaves the batch in any mode."""
+        bounds = CORRECTIONS[mode].settings.format(
+            upper=self.upper, low=self.low, cap=self.decoupled_cap, cap_mode=self.decoupled_cap_mode
+        )
         veto = f", veto below {self.veto:g}" if self.veto else ""
         bound = "bound" if len(self.reject) == 1 else "bounds"
         rejects = f", {len(self.reject)} {bound} on sequences" if self.reject else ""
-        return f"correction {mode}{bounds.get(mode, '')}{veto}{rejects}"
+        return f"correction {mode}{bounds}{veto}{rejects}"
 
 
 class Kl(Table):
     """Distance to the policy that the run started from; 0 = no reference model at all."""
 
     coefficient: float = Field(default=0.0, ge=0)
-    estimator: Literal["k1", "k2", "k3", "k3+", "abs"] = "k3"
+    estimator: KlName = "k3"
     place: Literal["loss", "reward"] = Field(
         default="loss", description="a term of the loss, or k1 of each token off its reward"
     )

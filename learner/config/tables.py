@@ -22,6 +22,8 @@ from learner.config.weights import (
     SftOptimizer,
     Vision,
 )
+from toolwright.credit.estimators import ESTIMATORS
+from toolwright.credit.losses import AGGREGATIONS
 from toolwright.recipe import Shared, Table, task_key
 
 EPOCHS = 2
@@ -103,7 +105,8 @@ class LearnerTable(Table):
     def doubts(self, shared: Shared) -> list[str]:
         run, advantage = shared.run, self.advantage
         lines = []
-        if run.group_size == 1 and (advantage.estimator, advantage.singleton) == ("grpo", "zero"):
+        lone = ESTIMATORS[advantage.estimator].reads
+        if run.group_size == 1 and "singleton" in lone and advantage.singleton == "zero":
             lines.append(
                 "run.group_size = 1 leaves nothing to compare a rollout with: every advantage "
                 "is 0 (learner.advantage.singleton = 'raw' takes the reward itself)"
@@ -116,12 +119,12 @@ class LearnerTable(Table):
         unreachable = self.publish.beyond(shared.sampler.endpoints)
         if unreachable is not None:
             lines.append(unreachable)
-        summed = self.loss.aggregation == "seq-sum-token-sum-norm"
+        summed = "norm" in AGGREGATIONS[self.loss.aggregation].reads
         if summed and "norm" not in self.loss.model_fields_set:
             longest, key = longest_response(shared)
             rows = run.batch // self.updates
             lines.append(
-                "learner.loss.aggregation = 'seq-sum-token-sum-norm' divides the sum over all "
+                f"learner.loss.aggregation = {self.loss.aggregation!r} divides the sum over all "
                 "tokens by learner.loss.norm, which is left at 1: gradients grow with the batch. "
                 f"Dr. GRPO's constant is the longest response: set learner.loss.norm = "
                 f"{longest * max(1, rows)}, {key} ({longest}) times the "

@@ -1,25 +1,17 @@
-"""What other trainers and papers call it, and what it is here: for those who come from there.
+"""Names of other trainers and papers for keys and values here, for users who come from there.
 
-Of values: the words of verl, slime and of the papers themselves, in lower case with underscores. Of
-keys: names of verl, slime, TRL, OpenRLHF and PEFT, by the key that they are here.
+Values are words of verl, slime and the papers, in lower case with underscores; most stand in the
+registries of `toolwright.credit`. Keys are names of verl, slime, TRL, OpenRLHF and PEFT.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from toolwright.credit.entries import other_words
+from toolwright.credit.estimators import ESTIMATORS
+from toolwright.credit.losses import AGGREGATIONS, KL_ESTIMATORS, LOSSES
 from toolwright.other_names import Names
-
-
-def _estimator(name: str, value: str) -> str:
-    return (
-        f"{name} is an estimator with loss kind 'ppo': set learner.advantage.estimator = '{value}'"
-    )
-
-
-def _loss(name: str, value: str) -> str:
-    return f"{name} is a loss: set learner.loss.kind = '{value}'"
-
 
 DR_GRPO = (
     "Dr. GRPO is estimator 'grpo' with learner.advantage.std = 'none', and loss kind 'ppo' with "
@@ -31,46 +23,31 @@ DAPO = (
 )
 NO_CRITIC = "there is no critic here: advantages compare the rollouts of a group or of a batch"
 
+COMPOSED: Mapping[str, str] = {"dr_grpo": DR_GRPO, "drgrpo": DR_GRPO, "dapo": DAPO}
+
 KIND: Mapping[str, str] = {
-    "grpo": _estimator("GRPO", "grpo"),
-    "rloo": _estimator("RLOO", "rloo"),
-    "opo": _estimator("OPO", "opo"),
-    "reinforce_pp": _estimator("REINFORCE++", "reinforce_pp"),
-    "reinforce++": _estimator("REINFORCE++", "reinforce_pp"),
-    "reinforce_plus_plus": _estimator("REINFORCE++", "reinforce_pp"),
-    "dr_grpo": DR_GRPO,
-    "drgrpo": DR_GRPO,
-    "dapo": DAPO,
-    "vanilla": "this is 'ppo' here",
-    "pg": "this is 'reinforce' here",
-    "geo_mean": "this is 'gmpo' here",
+    **{
+        word: f"{entry.title} is an estimator with loss kind 'ppo': set "
+        f"learner.advantage.estimator = {name!r}"
+        for name, entry in ESTIMATORS.items()
+        for word in (name, *entry.also)
+    },
+    **other_words(LOSSES),
+    **COMPOSED,
 }
 ESTIMATOR: Mapping[str, str] = {
-    "ppo": f"{_loss('PPO', 'ppo')}; {NO_CRITIC}",
-    "gspo": _loss("GSPO", "gspo"),
-    "cispo": _loss("CISPO", "cispo"),
-    "sapo": _loss("SAPO", "sapo"),
-    "gmpo": _loss("GMPO", "gmpo"),
-    "reinforce": _loss("REINFORCE", "reinforce"),
-    "reinforce++": "this is 'reinforce_pp' here",
-    "reinforce_plus_plus": "this is 'reinforce_pp' here",
-    "reinforce_plus_plus_baseline": "this is 'reinforce_pp_baseline' here",
-    "dr_grpo": DR_GRPO,
-    "drgrpo": DR_GRPO,
-    "dapo": DAPO,
+    **{
+        name: f"{entry.title} is a loss: set learner.loss.kind = {name!r}"
+        for name, entry in LOSSES.items()
+    },
+    **other_words(ESTIMATORS),
+    **COMPOSED,
     "gigpo": "GiGPO is estimator 'grpo' with learner.credit.turns = 'anchor'",
     "gae": NO_CRITIC,
     "vapo": NO_CRITIC,
 }
-KL: Mapping[str, str] = {
-    "kl": "this is 'k1' here",
-    "mse": "this is 'k2' here",
-    "low_var_kl": "this is 'k3' here",
-    "low_var_kl+": "this is 'k3+' here",
-}
-AGGREGATION: Mapping[str, str] = {
-    "seq_mean_token_sum_norm": "this is 'seq-sum-token-sum-norm' here",
-}
+KL = other_words(KL_ESTIMATORS)
+AGGREGATION = other_words(AGGREGATIONS)
 
 LEARNER_KEYS: Names = {
     "tokens_per_microbatch": ("max_tokens_per_gpu", "ppo_max_token_len_per_gpu"),

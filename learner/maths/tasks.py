@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from learner.maths.losses import token_weights
-
-SUMMED = "seq-sum-token-sum-norm"
-"""No mean: its constant is the same for all tasks."""
+from learner.maths.aggregation import token_weights
+from toolwright.credit.losses import AGGREGATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +34,7 @@ def mixed_weights(
 ) -> list[float]:
     """As `losses.token_weights` of a batch with several tasks. of_row: the task of each sequence,
     by its place in `tasks`."""
-    if not tasks.apart or mode == SUMMED:
+    if not tasks.apart or "norm" in AGGREGATIONS[mode].reads:
         plain = token_weights(list(counts), mode, norm=norm)
         factors = [share * len(tasks.names) for share in tasks.shares]
         return [factors[task] * weight for task, weight in zip(of_row, plain, strict=True)]

@@ -18,10 +18,14 @@ from dataclasses import dataclass, field
 import torch
 
 from learner.config.objective import Correction, Kl, Loss
-from learner.maths import correction, losses
+from learner.maths import correction
+from learner.maths.kl import kl
+from learner.maths.losses import PolicyLoss, Tokens, loss_function
+from learner.maths.ratios import limited
 from learner.model.head import Entropy
 from learner.training.batch import MicroBatch
-from toolwright.recipe.shared_tables import CorrectionMode
+from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
+from toolwright.credit.losses import LOSSES
 
 Stats = dict[str, torch.Tensor]
 """Scalars of one micro-batch: names that begin with "max_" are maximised over micro-batches and
@@ -63,22 +67,20 @@ class PolicyObjective:
     @property
     def reads_old(self) -> bool:
         """Whether the loss compares with the weights at the start of the update."""
-        return self.correction != "bypass" and self.loss.kind != "reinforce"
+        return CORRECTIONS[self.correction].weighs and LOSSES[self.loss.kind].has_ratio
 
     def __call__(
         self, batch: MicroBatch, logp: torch.Tensor, entropy: torch.Tensor
     ) -> tuple[torch.Tensor, Stats]:
         start = batch.old if batch.old is not None else logp.detach()
-        found = self._policy_loss(
-            batch, logp, batch.behaviour if self.correction == "bypass" else start
-        )
+        found = self.policy_loss(batch, logp, start)
         token_loss = found.loss
         told = {"tokens": torch.ones_like(logp)}
         # What judged rows were compared by is told by their scoring, left out ones included.
         stats = token_stats(logp, entropy)
         if not self.leaves_out:
             stats |= gap_stats(start, batch.behaviour, batch.fresh)
-        if self.correction != "bypass" or self.loss.kind == "reinforce":
+        if CORRECTIONS[self.correction].weighs or not LOSSES[self.loss.kind].has_ratio:
             weight, capped = self._weight(batch, logp, start)
             token_loss = weight * token_loss
             stats["weight"] = weight.sum()
@@ -89,7 +91,7 @@ class PolicyObjective:
             reference = batch.reference if len(logp) else torch.zeros_like(logp)
             if reference is None:
                 raise ValueError("a KL term needs rows that were scored by the reference")
-            distance = losses.kl(logp, reference, self.kl.estimator)
+            distance = kl(logp, reference, self.kl.estimator)
             token_loss = token_loss + self.kl.coefficient * distance
             stats["kl_reference"] = distance.detach().sum()
             told["kl_reference"] = distance
@@ -106,38 +108,19 @@ class PolicyObjective:
             stats |= task_stats(told, batch.task, self.tasks)
         return token_loss, stats
 
-    def _policy_loss(
-        self, batch: MicroBatch, logp: torch.Tensor, old: torch.Tensor
-    ) -> losses.PolicyLoss:
-        loss, advantage = self.loss, batch.advantage
-        low, high = loss.clip_low, loss.clip_high
-        if loss.kind == "ppo":
-            return losses.ppo_clip(
-                logp, old, advantage, clip_low=low, clip_high=high, dual_clip=loss.dual_clip
-            )
-        if loss.kind == "gspo":
-            return losses.gspo(logp, old, advantage, batch.row, clip_low=low, clip_high=high)
-        if loss.kind == "cispo":
-            return losses.cispo(logp, old, advantage, clip_low=low, clip_high=high)
-        if loss.kind == "sapo":
-            return losses.sapo(
-                logp,
-                old,
-                advantage,
-                tau_positive=loss.tau_positive,
-                tau_negative=loss.tau_negative,
-            )
-        if loss.kind == "gmpo":
-            return losses.gmpo(logp, old, advantage, batch.row, clip_low=low, clip_high=high)
-        return losses.reinforce(logp, advantage)
+    def policy_loss(self, batch: MicroBatch, logp: torch.Tensor, start: torch.Tensor) -> PolicyLoss:
+        """The recipe's loss. start: [n] log-probs at the start of the update."""
+        old = start if CORRECTIONS[self.correction].weighs else batch.behaviour
+        tokens = Tokens(logp=logp, old=old, advantage=batch.advantage, row=batch.row)
+        return loss_function(self.loss.kind)(tokens, self.loss)
 
     def _weight(
         self, batch: MicroBatch, logp: torch.Tensor, start: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         mode = self.correction
-        if self.loss.kind == "reinforce":
+        if not LOSSES[self.loss.kind].has_ratio:
             start = logp.detach()
-            mode = "token_truncate" if mode == "bypass" else mode
+            mode = mode if CORRECTIONS[mode].weighs else "token_truncate"
         return correction.weights(mode, start, batch.behaviour, batch.row, self.bounds)
 
 
@@ -177,7 +160,7 @@ def gap_stats(logp: torch.Tensor, behaviour: torch.Tensor, fresh: torch.Tensor) 
     difference = logp.detach() - behaviour
     gap = difference.abs()
     fresh_gap = torch.where(fresh, gap, torch.zeros_like(gap))
-    ratio = losses.limited(difference).exp()
+    ratio = limited(difference).exp()
     zero = gap.new_zeros(())
     return {
         "compared": gap.new_full((), gap.numel()),

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from learner.config.objective import Loss
+from learner.maths.aggregation import token_weights
 from learner.maths.correction import judge
-from learner.maths.losses import token_weights
 from learner.maths.tasks import Tasks, mixed_weights
 from learner.model.policy import Model
 from learner.training.batch import Row

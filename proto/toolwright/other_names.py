@@ -15,13 +15,6 @@ RUN: Names = {
     "steps": ("max_steps", "total_training_steps", "num_rollout"),
     "max_staleness": ("staleness", "max_head_offpolicyness"),
 }
-CORRECTION: Mapping[str, str] = {
-    "none": "'bypass' corrects nothing",
-    "off": "'bypass' corrects nothing",
-    "tis": "this is 'token_truncate' here",
-    "mis": "this is 'token_mask' here",
-    "icepop": "this is 'token_mask' here",
-}
 POLICY: Names = {"model": ("path", "model_path", "model_name_or_path", "pretrain")}
 TASK: Names = {
     "source": ("data", "dataset", "train_files", "prompt_data"),

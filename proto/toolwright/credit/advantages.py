@@ -43,29 +43,6 @@ def group_advantage(
     return _by_group(rewards, groups, in_baseline, advantage)
 
 
-def within_groups(
-    rewards: Sequence[float],
-    groups: Sequence[Hashable],
-    lengths: Sequence[int],
-    *,
-    estimator: str,
-    std: Std,
-    eps: float,
-    singleton: Literal["zero", "raw"],
-    in_baseline: Sequence[bool],
-) -> list[float]:
-    """By the estimator of a recipe that compares the members of a group: "rloo", "opo", else GRPO.
-
-    lengths: tokens that the policy wrote, which OPO weighs by."""
-    if estimator == "rloo":
-        return rloo(rewards, groups, in_baseline)
-    if estimator == "opo":
-        return opo(rewards, groups, lengths, in_baseline)
-    return group_advantage(
-        rewards, groups, std=std, eps=eps, singleton=singleton, in_baseline=in_baseline
-    )
-
-
 def standardised(
     values: Sequence[float], inside: Sequence[bool], *, std: Std, eps: float
 ) -> list[float]:

@@ -15,6 +15,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from toolwright import other_names
+from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
+from toolwright.credit.entries import other_words
 from toolwright.recipe.spelling import grpc_fault, url_fault
 from toolwright.recipe.table import Table
 from toolwright.recipe.tasks import (
@@ -47,11 +49,6 @@ TEMPLATE_NAMES = ("messages", "tools", "documents", "add_generation_prompt")
 
 ForeignText = Literal["plain", "as_is"]
 
-CorrectionMode = Literal[
-    "bypass", "token_truncate", "token_mask", "seq_truncate", "geo_mask", "decoupled"
-]
-"""What the learner does about samplers that do not agree with it; exactly one is active."""
-
 
 class Run(Table):
     """What one run is, for the engine and the learner alike."""
@@ -73,7 +70,7 @@ class Run(Table):
 
     other_keys: ClassVar = other_names.RUN
 
-    other_words: ClassVar = {"correction": other_names.CORRECTION}
+    other_words: ClassVar = {"correction": other_words(CORRECTIONS)}
 
     @field_validator("engine")
     @classmethod
@@ -98,12 +95,15 @@ class Run(Table):
     def _one_correction(self) -> Run:
         """All but decoupled compare with the weights that sampled, which are gone once newer ones
         train."""
-        asynchronous = self.max_staleness > 0
-        if asynchronous != (self.correction == "decoupled"):
+        stale = self.max_staleness > 0
+        if stale != CORRECTIONS[self.correction].stale:
+            fresh, late = (
+                ", ".join(repr(name) for name, entry in CORRECTIONS.items() if entry.stale == way)
+                for way in (False, True)
+            )
             raise ValueError(
                 f"max_staleness = {self.max_staleness} with correction = {self.correction!r}: "
-                "staleness 0 takes 'bypass', 'token_truncate', 'token_mask', 'seq_truncate' or "
-                "'geo_mask', above 0 takes 'decoupled'"
+                f"staleness 0 takes {fresh}; above 0 takes {late}"
             )
         return self
 

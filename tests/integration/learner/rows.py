@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learner.config.objective import Aggregation, Loss
+from learner.config.objective import Loss
 from learner.training.batch import Row
 from learner.training.part import Part, counts_of
 from tests.integration.learner.models import VOCABULARY
 
 
 def weighed(
-    rows: Sequence[Row], mode: Aggregation = "token-mean", *, drop_silent: bool = False
+    rows: Sequence[Row], mode: str = "token-mean", *, drop_silent: bool = False
 ) -> list[Row]:
     """Rows with what each target weighs in the loss."""
     counts = counts_of(rows, drop_silent=drop_silent)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
-from learner.config.objective import OF_KIND, Aggregation, Correction, Kl, Loss, LossKind, Reject
+from learner.config.objective import Correction, Kl, Loss, Reject
 from learner.config.weights import Optimizer
 from learner.model.policy import Policy, lent_weights, load_frozen, load_policy
 from learner.training.batch import Row, collate, micro_batches
@@ -20,7 +19,8 @@ from learner.training.objective import PolicyObjective
 from learner.training.step import gradients, score
 from learner.training.update import improve
 from tests.integration.learner.rows import make_rows, weighed
-from toolwright.recipe.shared_tables import CorrectionMode
+from toolwright.credit.corrections import CORRECTIONS
+from toolwright.credit.losses import LOSSES
 
 pytestmark = pytest.mark.quick
 
@@ -44,7 +44,7 @@ def gradient_of(
 @pytest.mark.parametrize(
     "mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-sum-token-sum-norm"]
 )
-def test_splitting_and_padding_change_nothing(policy: Policy, mode: Aggregation) -> None:
+def test_splitting_and_padding_change_nothing(policy: Policy, mode: str) -> None:
     """Invariants 1, 2, 3: one row a micro-batch has no padding at all, one batch has the most."""
     rows = weighed(make_rows(7), mode)
     loss, grad = gradient_of(policy, rows, budget=100_000)
@@ -54,8 +54,8 @@ def test_splitting_and_padding_change_nothing(policy: Policy, mode: Aggregation)
         assert torch.allclose(other, grad, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", OF_KIND)
-def test_splitting_changes_no_loss(policy: Policy, kind: LossKind) -> None:
+@pytest.mark.parametrize("kind", LOSSES)
+def test_splitting_changes_no_loss(policy: Policy, kind: str) -> None:
     """Of whole sequences or of tokens; with weights of whole sequences and an entropy bonus too."""
     loss = Loss(kind=kind, entropy=0.1)
     objective = PolicyObjective(loss=loss, kl=Kl(), correction="seq_truncate")
@@ -79,8 +79,8 @@ def test_observation_log_probs_change_nothing(policy: Policy) -> None:
     assert torch.equal(other, grad)
 
 
-@pytest.mark.parametrize("correction", get_args(CorrectionMode))
-def test_on_policy_is_reinforce(policy: Policy, correction: CorrectionMode) -> None:
+@pytest.mark.parametrize("correction", CORRECTIONS)
+def test_on_policy_is_reinforce(policy: Policy, correction: str) -> None:
     """Invariant 7, and that all corrections agree where there is nothing to correct."""
     rows = weighed(make_rows(5))
     scored, _ = score(policy, rows, 100, "old")
@@ -197,7 +197,7 @@ def rows_that_disagree(policy: Policy) -> list[Row]:
 
 
 @pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean"])
-def test_what_is_left_out_counts_in_no_mean(policy: Policy, mode: Aggregation) -> None:
+def test_what_is_left_out_counts_in_no_mean(policy: Policy, mode: str) -> None:
     """As if the targets had not been there: those of a row without an advantage included."""
     objective = replace(LEFT_OUT, loss=Loss(aggregation=mode))
     rows = rows_that_disagree(policy)

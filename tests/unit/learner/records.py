@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from learner.config.objective import Advantage, Credit
 from learner.credit.assign import assigned
 from learner.training.batch import Row, rows_of
+from toolwright.credit.estimators import ESTIMATORS
 from toolwright.types import (
     Author,
     Group,
@@ -129,7 +130,7 @@ def batches(draw: st.DrawFn) -> list[Group]:
 
 advantages = st.builds(
     Advantage,
-    estimator=st.sampled_from(["grpo", "rloo", "opo", "reinforce_pp", "reinforce_pp_baseline"]),
+    estimator=st.sampled_from(list(ESTIMATORS)),
     std=st.sampled_from(["population", "sample", "none"]),
     singleton=st.sampled_from(["zero", "raw"]),
     discount=st.sampled_from([1.0, 0.9]),

@@ -23,12 +23,15 @@ from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
 from learner.config.tables import LearnerTable, SftTable
 from learner.config.weights import Optimizer, Publish
 from learner.credit.assign import assigned
+from learner.maths.aggregation import token_weights
 from learner.maths.correction import judge
-from learner.maths.losses import token_weights
 from learner.maths.schedule import fraction
 from learner.training.batch import MicroBatch
 from learner.training.objective import PolicyObjective
 from tests.unit.learner.records import Step, group, rows, trajectory
+from toolwright.credit.corrections import CORRECTIONS
+from toolwright.credit.estimators import ESTIMATORS
+from toolwright.credit.losses import LOSSES
 from toolwright.recipe.keys import unread
 from toolwright.recipe.layers import Layer
 from toolwright.recipe.table import ON, Case
@@ -121,8 +124,6 @@ def rates_of(settings: Settings) -> Hashable:
     return tuple(fraction(read.optimizer, step, 10) for step in range(10))
 
 
-KINDS = ("ppo", "gspo", "cispo", "sapo", "gmpo", "reinforce")
-MODES = ("bypass", "token_truncate", "token_mask", "seq_truncate", "geo_mask", "decoupled")
 LOSS: list[Settings] = [
     {
         "learner.loss.kind": kind,
@@ -132,7 +133,7 @@ LOSS: list[Settings] = [
         "learner.loss.aggregation": aggregation,
     }
     for (kind, mode, (kl, place)), aggregation in zip(
-        product(KINDS, MODES, [(0.0, "loss"), (0.1, "loss"), (0.1, "reward")]),
+        product(LOSSES, CORRECTIONS, [(0.0, "loss"), (0.1, "loss"), (0.1, "reward")]),
         cycle(["token-mean", "seq-sum-token-sum-norm"]),
         strict=False,
     )
@@ -148,7 +149,7 @@ CREDIT: list[Settings] = [
         "learner.credit.singleton": alone,
     }
     for estimator, std, lone, turns, turn_std, scope, alone in product(
-        ["grpo", "rloo", "opo", "reinforce_pp", "reinforce_pp_baseline"],
+        ESTIMATORS,
         ["sample", "none"],
         ["zero", "raw"],
         ["none", "anchor", "position", "group", "alone"],

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from learner.config.objective import Loss
-from learner.maths.losses import token_weights
+from learner.maths.aggregation import token_weights
 from learner.maths.tasks import Tasks, mixed_weights
 from learner.metrics import task_stats
 from learner.training.objective import task_stats as token_stats_of_tasks
