@@ -1,6 +1,6 @@
-"""What is maximised: advantages, credit of turns, loss, correction, distance to the start.
+"""The objective: advantages, credit of turns, loss, correction, KL to the first policy.
 
-`words` of a table are what `engine check` says of it.
+A table's `summary` is its part of the line that `engine check` prints.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from learner.config import words
+from learner.config import other_names
 from toolwright.credit.advantages import Std
 from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
 from toolwright.credit.estimators import ESTIMATORS, EstimatorName
@@ -25,7 +25,7 @@ from toolwright.recipe import Table
 
 
 class Advantage(Table):
-    """Rewards to advantages: the estimator, and what single tasks weigh in a mixed batch."""
+    """Rewards to advantages: the estimator, and factors of data sources in a mixed batch."""
 
     estimator: EstimatorName = "grpo"
     std: Std = "sample"
@@ -43,12 +43,12 @@ class Advantage(Table):
         description="groups without a signal: tokens count in the mean, or leave the batch",
     )
 
-    other_keys: ClassVar = words.ADVANTAGE_KEYS
+    other_keys: ClassVar = other_names.ADVANTAGE_KEYS
 
-    other_words: ClassVar = {"estimator": words.ESTIMATOR}
+    other_words: ClassVar = {"estimator": other_names.ESTIMATOR}
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         settings = ESTIMATORS[self.estimator].settings.format(
             deviation="no" if self.std == "none" else self.std, discount=self.discount
         )
@@ -57,7 +57,7 @@ class Advantage(Table):
 
 
 class Credit(Table):
-    """What turns earn on their own, beside the trajectory that they belong to."""
+    """Credit of single turns, in addition to that of their trajectory."""
 
     turns: Literal["none", "anchor", "position", "group", "alone"] = Field(
         default="none", description="what the return of a turn is compared with"
@@ -84,10 +84,10 @@ class Credit(Table):
         default="soft", description="hard: tokens that branches share get their mean advantage"
     )
 
-    other_keys: ClassVar = words.CREDIT_KEYS
+    other_keys: ClassVar = other_names.CREDIT_KEYS
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         also = ", their rewards in the trajectory's" if self.count_in_reward else ""
         if self.turns == "none":
             return f"no credit of turns{also}"
@@ -102,7 +102,7 @@ WIDEST_SEQUENCE_CLIP = 0.1
 
 
 class Loss(Table):
-    """What is minimised, and how tokens are added up.
+    """The policy loss, and the aggregation of its tokens.
 
     Bounds and aggregation that the recipe leaves out are those of the kind (`LOSSES`).
     """
@@ -125,13 +125,13 @@ class Loss(Table):
         description="of several tasks: means within each, then their weighed sum; false = over all",
     )
 
-    other_keys: ClassVar = words.LOSS_KEYS
+    other_keys: ClassVar = other_names.LOSS_KEYS
 
     belongs_to: ClassVar = dict.fromkeys((*CLIP_KEYS, "aggregation"), "kind")
-    other_words: ClassVar = {"kind": words.KIND, "aggregation": words.AGGREGATION}
+    other_words: ClassVar = {"kind": other_names.KIND, "aggregation": other_names.AGGREGATION}
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         entry = LOSSES[self.kind]
         low, high = entry.clip_range(self.clip_low, self.clip_high)
         settings = entry.settings.format(
@@ -178,7 +178,7 @@ class Loss(Table):
 
 
 class Reject(Table):
-    """A bound on how far a sequence's sampler and learner may diverge."""
+    """A bound on the divergence between sampler and learner for a sequence."""
 
     statistic: Literal["k1", "k2", "k3"] = Field(
         description="a token's log rho, half its square, or rho - 1 - log rho"
@@ -189,7 +189,7 @@ class Reject(Table):
 
     @property
     def low(self) -> float:
-        """The lower bound of k1."""
+        """Lower bound of k1."""
         return self.lower or 1 / self.upper
 
     @model_validator(mode="after")
@@ -206,7 +206,7 @@ class Reject(Table):
 
 
 class Correction(Table):
-    """Bounds of run.correction, and sequences that are left out in any mode.
+    """Bounds of run.correction, and bounds that drop sequences in any mode.
 
     rho is a token's probability by the learner at the start of the update, over the sampler's.
     """
@@ -222,10 +222,10 @@ class Correction(Table):
 
     @property
     def low(self) -> float:
-        """The lower bound of the mask modes."""
+        """Lower bound of the mask modes."""
         return self.lower or 1 / self.upper
 
-    def words(self, mode: CorrectionMode) -> str:
+    def summary(self, mode: CorrectionMode) -> str:
         """The mode with the bounds that it reads, and what leaves the batch in any mode."""
         bounds = CORRECTIONS[mode].settings.format(
             upper=self.upper, low=self.low, cap=self.decoupled_cap, cap_mode=self.decoupled_cap_mode
@@ -237,7 +237,7 @@ class Correction(Table):
 
 
 class Kl(Table):
-    """Distance to the policy that the run started from; 0 = no reference model at all."""
+    """KL to the policy at the start of the run; 0 = no reference model."""
 
     coefficient: float = Field(default=0.0, ge=0)
     estimator: KlName = "k3"
@@ -245,12 +245,12 @@ class Kl(Table):
         default="loss", description="a term of the loss, or k1 of each token off its reward"
     )
 
-    other_keys: ClassVar = words.KL_KEYS
+    other_keys: ClassVar = other_names.KL_KEYS
 
-    other_words: ClassVar = {"estimator": words.KL}
+    other_words: ClassVar = {"estimator": other_names.KL}
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         if not self.coefficient:
             return "no KL"
         how = f"{self.estimator} in the loss" if self.place == "loss" else "in the reward"

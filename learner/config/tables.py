@@ -1,7 +1,7 @@
 """The recipe's [learner] and [sft] tables.
 
 Importable without torch, so that `engine check` can validate a recipe on a machine without it.
-What engine and learner must agree on (steps, batch, staleness, correction) is in [run].
+Settings that engine and learner share (steps, batch, staleness, correction) are in [run].
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from learner.config import reads, words
+from learner.config import other_names, reads
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
 from learner.config.weights import (
     Lora,
@@ -27,7 +27,7 @@ from toolwright.credit.losses import AGGREGATIONS
 from toolwright.recipe import Shared, Table, task_key
 
 EPOCHS = 2
-"""Of imitation where the recipe gives neither epochs nor steps (MTR, section 4.1)."""
+"""Epochs of imitation if the recipe gives neither epochs nor steps (MTR, section 4.1)."""
 
 
 class LearnerTable(Table):
@@ -78,19 +78,19 @@ class LearnerTable(Table):
         default=0, ge=0, le=65_535, description="Prometheus on loopback; 0 = off"
     )
 
-    other_keys: ClassVar = words.LEARNER_KEYS
+    other_keys: ClassVar = other_names.LEARNER_KEYS
 
     read_where: ClassVar = reads.LEARNER
 
     def in_force(self, shared: Shared) -> str:
         parts = (
-            self.loss.words,
+            self.loss.summary,
             *self._of_tasks(shared),
-            self.advantage.words,
-            self.correction.words(shared.run.correction),
-            self.credit.words,
-            self.kl.words,
-            f"{self.optimizer.words}{_adapters(self.lora)}",
+            self.advantage.summary,
+            self.correction.summary(shared.run.correction),
+            self.credit.summary,
+            self.kl.summary,
+            f"{self.optimizer.summary}{_adapters(self.lora)}",
             f"staleness {shared.run.max_staleness}",
             f"weights by {self.publish.way}",
         )
@@ -99,8 +99,10 @@ class LearnerTable(Table):
     def _of_tasks(self, shared: Shared) -> list[str]:
         if not shared.tasks:
             return []
-        told = ", ".join(f"{name} {task.weight:g}" for name, task in shared.tasks.items())
-        return [f"means {'within each task' if self.loss.per_task else 'over all tasks'}, {told}"]
+        weights = ", ".join(f"{name} {task.weight:g}" for name, task in shared.tasks.items())
+        return [
+            f"means {'within each task' if self.loss.per_task else 'over all tasks'}, {weights}"
+        ]
 
     def doubts(self, shared: Shared) -> list[str]:
         run, advantage = shared.run, self.advantage
@@ -139,7 +141,7 @@ class LearnerTable(Table):
 
 
 def longest_response(shared: Shared) -> tuple[int, str]:
-    """Of all tasks, with the key that allows it."""
+    """Longest response over all tasks, and the key that sets it."""
     limits = {name: task.limits.longest for name, task in shared.each_task.items()}
     name = max(limits, key=lambda one: limits[one][1])
     key, longest = limits[name]
@@ -147,7 +149,7 @@ def longest_response(shared: Shared) -> tuple[int, str]:
 
 
 class Heldout(Table):
-    """Traces whose loss is measured and that are never trained on; none unless one is named."""
+    """Held-out traces: their loss is measured, and they are never trained on."""
 
     data: Path | None = Field(default=None, description="a trajectories file of its own")
     fraction: float = Field(
@@ -161,7 +163,7 @@ class Heldout(Table):
     def _one_source(self) -> Heldout:
         if self.data is not None and self.fraction:
             raise ValueError(
-                "data and fraction both say what is held out: leave out the one that does not count"
+                "data and fraction both name the held-out traces: leave one of them out"
             )
         return self
 
@@ -197,7 +199,7 @@ class SftTable(Table):
     checkpoint_every: int = Field(default=500, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
 
-    other_keys: ClassVar = words.SFT_KEYS
+    other_keys: ClassVar = other_names.SFT_KEYS
 
     either: ClassVar = (("steps", "epochs"),)
     read_where: ClassVar = reads.SFT
@@ -206,12 +208,12 @@ class SftTable(Table):
         epochs = self.epochs or EPOCHS
         seen = "once" if epochs == 1 else f"{epochs} times"
         length = f"{self.steps} steps" if self.steps is not None else f"each trace {seen}"
-        return f"{length}, {self.batch_size} traces a step; {self.optimizer.words}" + _adapters(
+        return f"{length}, {self.batch_size} traces a step; {self.optimizer.summary}" + _adapters(
             self.lora
         )
 
     def shown(self, count: int) -> int:
-        """Traces of the whole run's batches, `count` different ones."""
+        """Number of traces in all batches of the run, with `count` different traces."""
         if self.steps is not None:
             return self.steps * self.batch_size
         return (self.epochs or EPOCHS) * count
@@ -220,7 +222,7 @@ class SftTable(Table):
     def _one_length(self) -> SftTable:
         if self.steps is not None and self.epochs is not None:
             raise ValueError(
-                f"steps = {self.steps} and epochs = {self.epochs}: give one of them, the other "
+                f"steps = {self.steps} and epochs = {self.epochs}: give one of them; the other "
                 "follows from it"
             )
         return self
@@ -240,17 +242,17 @@ def _check_matrices(table: LearnerTable | SftTable) -> None:
     if lora is not None and parallel.tensor > 1:
         raise ValueError("lora adapts whole matrices: set parallel.tensor = 1")
     if lora is not None and parallel.pipeline > 1:
-        raise ValueError("lora's adapters are of all layers: set parallel.pipeline = 1")
+        raise ValueError("lora adapts all layers on one stage: set parallel.pipeline = 1")
     if lora is not None and parallel.expert > 1:
-        raise ValueError("lora's frozen weights are whole on a rank: set parallel.expert = 1")
+        raise ValueError("lora keeps whole frozen weights on a rank: set parallel.expert = 1")
     if lora is not None and table.recompute == "full":
         # Megatron's checkpoint of a layer has no gradient where its input has none.
         raise ValueError(
-            "lora freezes what the first layer reads, and a layer that is computed again would "
-            "give its adapters no gradient: set recompute = 'selective' or 'none'"
+            "lora freezes the first layer's input, and a recomputed layer would give its adapters "
+            "no gradient: set recompute = 'selective' or 'none'"
         )
     if lora is not None and optimizer.kind == "muon":
-        raise ValueError("lora's two factors are no matrices for Muon: set optimizer.kind = 'adam'")
+        raise ValueError("Muon does not fit lora's two factors: set optimizer.kind = 'adam'")
     if optimizer.kind == "muon" and parallel.tensor > 1:
         raise ValueError(
             "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1"

@@ -1,4 +1,4 @@
-"""How weights move and where they lie: optimizer, ranks, adapters, the way to the samplers."""
+"""Tables of the weights: optimizer, ranks, adapters, publishing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from learner.config import words
+from learner.config import other_names
 from toolwright.recipe import Table
 
 Recompute = Literal["none", "selective", "full"]
@@ -17,7 +17,7 @@ Vision = Literal["frozen", "trained"]
 
 
 class Optimizer(Table):
-    """How gradients become updates; rates are peak values of the schedule."""
+    """The optimizer; rates are peak values of the schedule."""
 
     kind: Literal["adam", "muon"] = Field(
         default="adam", description="muon: Muon on 2-D weights, Adam on the rest"
@@ -37,13 +37,13 @@ class Optimizer(Table):
     min_fraction: float = Field(default=0.0, ge=0, le=1, description="of the peak, at the end")
     clip: float = Field(default=1.0, gt=0, description="largest global gradient norm")
 
-    other_keys: ClassVar = words.OPTIMIZER_KEYS
+    other_keys: ClassVar = other_names.OPTIMIZER_KEYS
 
     either: ClassVar = (("warmup_steps", "warmup_ratio"),)
     belongs_to: ClassVar = {"muon_lr": "kind"}
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         muon = f"muon {self.muon_lr:g} and " if self.kind == "muon" else ""
         warm = f", warm-up {self.warmup_steps} steps" if self.warmup_steps else ""
         if self.warmup_ratio and not self.warmup_steps:
@@ -63,7 +63,7 @@ class Optimizer(Table):
 
 
 class SftOptimizer(Optimizer):
-    """The same with the defaults of a fine-tuning: warm-up, then cosine (MTR, section 4.1)."""
+    """The optimizer with defaults for fine-tuning: warm-up, then cosine (MTR, section 4.1)."""
 
     lr: float = Field(default=1e-5, ge=0, description="Adam's peak rate")
     beta2: float = Field(default=0.98, ge=0, lt=1)
@@ -74,7 +74,7 @@ class SftOptimizer(Optimizer):
 
 
 class Parallel(Table):
-    """Ranks of one model copy; what is left over of the world size is data parallel."""
+    """Ranks of one model copy. The world size over these ranks is the data-parallel size."""
 
     tensor: int = Field(default=1, ge=1)
     pipeline: int = Field(default=1, ge=1, description="stages of the layers")
@@ -89,20 +89,20 @@ class Parallel(Table):
         default=False, description="optimizer state split over data ranks; TransformerEngine only"
     )
 
-    other_keys: ClassVar = words.PARALLEL_KEYS
+    other_keys: ClassVar = other_names.PARALLEL_KEYS
 
     @model_validator(mode="after")
     def _sequence_of_tensor(self) -> Parallel:
         if self.sequence and self.tensor == 1:
             raise ValueError(
-                "parallel.sequence splits activations over the ranks of parallel.tensor: set that "
-                "above 1, or parallel.sequence = false"
+                "parallel.sequence splits activations over tensor-parallel ranks: set "
+                "parallel.tensor above 1, or parallel.sequence = false"
             )
         return self
 
 
 class Publish(Table):
-    """How new weights reach the samplers."""
+    """The way of new weights to the samplers."""
 
     way: Literal["folder", "group"] = Field(
         default="folder",
@@ -120,15 +120,17 @@ class Publish(Table):
     )
 
     def beyond(self, endpoints: Sequence[str]) -> str | None:
-        """Why samplers cannot meet the first rank, one sentence; None where nothing speaks
-        against it. endpoints: their URLs."""
+        """Why samplers cannot reach the first rank, one sentence; None if they may.
+
+        endpoints: URLs of the samplers.
+        """
         if self.way == "folder" or not _is_loopback(self.address):
             return None
         for url in endpoints:
             host = urlsplit(url).hostname or ""
             if not _is_loopback(host):
                 return (
-                    f"the sampler at {url} cannot meet this learner at {self.address}: set "
+                    f"the sampler at {url} cannot reach this learner at {self.address}: set "
                     "learner.publish.address to this machine's address in the samplers' network, "
                     'or learner.publish.way = "folder"'
                 )
@@ -146,7 +148,7 @@ Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_pr
 
 
 class Lora(Table):
-    """Low-rank adapters are trained, the policy's own weights are not."""
+    """Low-rank adapters. They are trained; the policy's own weights are frozen."""
 
     rank: int = Field(default=16, ge=1, description="of what is added to a matrix")
     alpha: float = Field(
@@ -156,7 +158,7 @@ class Lora(Table):
         default=get_args(Projection), min_length=1, description="the matrices, by PEFT's names"
     )
 
-    other_keys: ClassVar = words.LORA_KEYS
+    other_keys: ClassVar = other_names.LORA_KEYS
 
     @model_validator(mode="after")
     def _each_once(self) -> Lora:

@@ -1,6 +1,6 @@
-"""Trajectories compared with trajectories: an advantage a target, before turns add theirs.
+"""Advantages of trajectories, one a target, before turns add theirs.
 
-A trajectory's sequences follow each other: what its last token earned flows back through all of
+A trajectory's sequences follow each other: the return of its last token flows back through all of
 them. KL in the reward (RLHF's form, r_t -= beta (log pi - log pi_ref)) takes the sampler's log-prob
 of the token, since the sampler drew it.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from learner.config.objective import Advantage, Credit
-from learner.credit.earned import Member, turns_of_targets
+from learner.credit.members import Member, turns_of_targets
 from learner.maths.returns import reinforce_pp, rfpp_baseline
 from learner.training.batch import Row
 from toolwright.credit.estimators import ESTIMATORS, Rewards
@@ -29,7 +29,7 @@ def episode_advantages(
 ) -> tuple[list[np.ndarray], set[str]]:
     """([targets] float64 of every member, groups in which a member has an advantage).
 
-    kl: coefficient of the KL penalty in the reward; above 0 rows have reference log-probs.
+    kl: coefficient of the KL penalty in the reward; above 0 rows must have reference log-probs.
     """
     penalties = [_penalty(member, rows, kl) for member in members]
     groups = [member.group for member in members]
@@ -96,7 +96,7 @@ def _whitened_returns(
     advantage: Advantage,
     credit: Credit,
 ) -> list[np.ndarray]:
-    """REINFORCE++: the reward stands on the last target, a turn's on the last one up to it."""
+    """REINFORCE++: the reward is at the last target, a turn's reward at the turn's last target."""
     sizes = [len(penalty) for penalty in penalties]
     mask = _mask(sizes)
     rewards = torch.zeros_like(mask)
@@ -128,7 +128,7 @@ OVER_BATCH = {
 
 
 def _penalty(member: Member, rows: Sequence[Row], kl: float) -> np.ndarray:
-    """[targets] float64 what the distance to the reference costs each target."""
+    """[targets] float64 KL penalty of each target."""
     parts = [np.zeros(0)]
     for place in member.rows:
         row = rows[place]
@@ -141,7 +141,7 @@ def _penalty(member: Member, rows: Sequence[Row], kl: float) -> np.ndarray:
 
 
 def _mask(sizes: Sequence[int]) -> torch.Tensor:
-    """[members, longest] float64: 1 on the targets of each, which stand at its front."""
+    """[members, longest] float64: 1 for each target, from the front."""
     places = torch.arange(max(sizes, default=0)).unsqueeze(0)
     return (places < torch.tensor(sizes, dtype=torch.int64).unsqueeze(1)).double()
 

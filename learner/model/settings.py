@@ -1,12 +1,12 @@
-"""What of a Hugging Face configuration changes the model's numbers.
+"""Settings of a Hugging Face configuration that change the model's numbers.
 
-Invariant: such a setting is computed as transformers and the samplers do, or refused by its name;
-none is passed over in silence. Sizes, norms' epsilon and tied embeddings are mbridge's to map.
+Invariant: such a setting is computed as in transformers and the samplers, or refused by its name;
+no setting is ignored. mbridge maps sizes, norms' epsilon and tied embeddings.
 
 Frequencies of rotary positions come from transformers' own functions, so that linear, yarn and
-llama3 scaling are those of the folder to the digit. What depends on the length of a sequence
-(dynamic, longrope) is refused: the sampler would see another length than a training row has.
-Llama's `pretraining_tp` only says how a product was once cut: transformers and SGLang ignore it.
+llama3 scaling are exactly those of the folder. Scaling by the length of a sequence (dynamic,
+longrope) is refused: the sampler sees another length than a training row. Llama's `pretraining_tp`
+only describes how a product was split once: transformers and SGLang ignore it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCALED = ("linear", "yarn", "llama3")
 
 
 def check_settings(config: Any, folder: Path) -> None:
-    """ModelError that names the setting which this learner does not compute."""
+    """Raises ModelError with the first setting that this learner does not compute."""
     rope = config.rope_parameters
     window = getattr(config, "use_sliding_window", False)
     layers = set(
@@ -71,19 +71,19 @@ def check_settings(config: Any, folder: Path) -> None:
         "quantization_config": (
             "a quantised folder",
             getattr(config, "quantization_config", None) is None,
-            "none: train the unquantised folder",
+            "no quantisation: train the unquantised folder",
         ),
     }
     for name, (value, fits, wanted) in refused.items():
         if not fits:
             raise ModelError(
-                f"{folder}: {name} = {value} in its config.json would train another model than "
-                f"the samplers run; the learner computes {wanted}"
+                f"{folder}: {name} = {value} in its config.json is not supported, and training "
+                f"would differ from the samplers; the learner supports {wanted}"
             )
 
 
 def frequencies(config: Any) -> tuple[torch.Tensor, float] | None:
-    """([head size / 2] inverse frequencies, factor on queries and keys); None for plain ones."""
+    """([head size / 2] inverse frequencies, factor on queries and keys); None without scaling."""
     kind = config.rope_parameters["rope_type"]
     if kind == "default":
         return None

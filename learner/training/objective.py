@@ -1,10 +1,10 @@
-"""What a micro-batch contributes to the loss, and what it tells the metrics.
+"""The loss and the stats of a micro-batch.
 
-Puts the pure functions of `losses` and `correction` together as the recipe says. Three log-probs of
-a token meet: the sampler's (roll), the learner's at the start of the update (old), the current one
-(new). `bypass` takes the ratio against roll; every other mode takes it against old, and corrects
-for old against roll by a weight or by what it left out of the batch (see `maths.correction`).
-"reinforce" has no ratio: its weight compares new with roll, cut at the bound, in bypass too.
+Combines the pure functions of `maths.losses`, `maths.kl` and `maths.correction` as the recipe says.
+A token has three log-probs: the sampler's (roll), the learner's at the start of the update (old),
+the current one (new). `bypass` takes the ratio against roll. Every other mode takes it against old,
+and corrects for old against roll by a weight or by dropping tokens (see `maths.correction`). A loss
+without a ratio has a weight that compares new with roll, cut at the bound, in bypass too.
 
 With one optimizer step a batch the weights at the start of the update are the current ones: `old`
 is the detached log-prob itself and costs no forward of its own.
@@ -28,9 +28,9 @@ from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
 from toolwright.credit.losses import LOSSES
 
 Stats = dict[str, torch.Tensor]
-"""Scalars of one micro-batch: names that begin with "max_" are maximised over micro-batches and
-ranks, all others are summed; divisions come last (see `metrics`). The names follow from the
-settings alone, never from the rows: ranks reduce them together."""
+"""Scalars of one micro-batch. Names that begin with "max_" are maximised over micro-batches and
+ranks, all others are summed; divisions come last (see `metrics`). The names depend on the settings
+alone, never on the rows: ranks reduce them together."""
 
 Objective = Callable[[MicroBatch, torch.Tensor, torch.Tensor], tuple[torch.Tensor, Stats]]
 """(micro-batch, [n] log-probs, [n] entropies) -> ([n] token losses before weighing, stats)."""
@@ -38,20 +38,18 @@ Objective = Callable[[MicroBatch, torch.Tensor, torch.Tensor], tuple[torch.Tenso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyObjective:
-    """A policy loss with one correction, an optional KL term and an optional entropy bonus.
-
-    tasks: names of several, each of which has stats of its own beside those of all.
-    """
+    """A policy loss with one correction, an optional KL term and an optional entropy bonus."""
 
     loss: Loss
     kl: Kl
     correction: CorrectionMode
     bounds: Correction = field(default_factory=Correction)
     tasks: tuple[str, ...] = ()
+    """Names of several tasks. Each gets stats of its own beside those of the batch."""
 
     @property
     def entropy(self) -> Entropy:
-        """What the objective does with entropies."""
+        """How the objective uses entropies."""
         return "loss" if self.loss.entropy > 0 else "metric"
 
     @property
@@ -75,8 +73,8 @@ class PolicyObjective:
         start = batch.old if batch.old is not None else logp.detach()
         found = self.policy_loss(batch, logp, start)
         token_loss = found.loss
-        told = {"tokens": torch.ones_like(logp)}
-        # What judged rows were compared by is told by their scoring, left out ones included.
+        by_task = {"tokens": torch.ones_like(logp)}
+        # Judged rows had their gap stats when they were scored, dropped rows included.
         stats = token_stats(logp, entropy)
         if not self.leaves_out:
             stats |= gap_stats(start, batch.behaviour, batch.fresh)
@@ -87,14 +85,14 @@ class PolicyObjective:
             stats["weight_squared"] = weight.square().sum()
             stats["weight_capped"] = capped.sum()
         if self.kl.coefficient > 0:
-            # A micro-batch without rows has no reference, and still the names of all others.
+            # A micro-batch without rows has no reference, and must have the same stats as others.
             reference = batch.reference if len(logp) else torch.zeros_like(logp)
             if reference is None:
-                raise ValueError("a KL term needs rows that were scored by the reference")
+                raise ValueError("score the rows by the reference before taking a KL term")
             distance = kl(logp, reference, self.kl.estimator)
             token_loss = token_loss + self.kl.coefficient * distance
             stats["kl_reference"] = distance.detach().sum()
-            told["kl_reference"] = distance
+            by_task["kl_reference"] = distance
         if self.loss.entropy > 0:
             token_loss = token_loss - self.loss.entropy * entropy
         stats["clipped_above"] = found.above.sum()
@@ -102,10 +100,10 @@ class PolicyObjective:
         stats["dual_clipped"] = found.dual.sum()
         stats["ratio"] = found.ratio.detach().sum()
         if self.tasks:
-            told["entropy"] = entropy
-            told["loss"] = token_loss * batch.weight
-            told["clipped"] = (found.above | found.below).to(token_loss.dtype)
-            stats |= task_stats(told, batch.task, self.tasks)
+            by_task["entropy"] = entropy
+            by_task["loss"] = token_loss * batch.weight
+            by_task["clipped"] = (found.above | found.below).to(token_loss.dtype)
+            stats |= task_stats(by_task, batch.task, self.tasks)
         return token_loss, stats
 
     def policy_loss(self, batch: MicroBatch, logp: torch.Tensor, start: torch.Tensor) -> PolicyLoss:
@@ -133,14 +131,16 @@ def imitation(
 
 @torch.no_grad()
 def token_stats(logp: torch.Tensor, entropy: torch.Tensor) -> Stats:
-    """Tokens and their entropy."""
+    """Number of tokens and the sum of their entropies."""
     return {"tokens": logp.new_full((), logp.numel()), "entropy": entropy.detach().sum()}
 
 
 @torch.no_grad()
 def task_stats(values: Stats, of_token: torch.Tensor, tasks: Sequence[str]) -> Stats:
-    """Sums of [n] values over the tokens of each task, as "VALUE/TASK". of_token: [n] places in
-    `tasks`."""
+    """Sums of [n] values over the tokens of each task, as "VALUE/TASK".
+
+    of_token: [n] index in `tasks`.
+    """
     out: Stats = {}
     for name, value in values.items():
         sums = value.new_zeros(len(tasks)).index_add(0, of_token, value.detach())
@@ -152,9 +152,9 @@ def task_stats(values: Stats, of_token: torch.Tensor, tasks: Sequence[str]) -> S
 def gap_stats(logp: torch.Tensor, behaviour: torch.Tensor, fresh: torch.Tensor) -> Stats:
     """How far sampler and learner disagree on [n] tokens.
 
-    logp: by the learner's weights at the start of the update where they are known. behaviour: by
-    the sampler. The gap of fresh tokens compares the same weights on both sides; of all tokens it
-    also holds what the policy moved since.
+    logp: by the learner's weights at the start of the update. behaviour: by the sampler. The gap of
+    fresh tokens compares the same weights on both sides. The gap of all tokens also holds what the
+    policy moved since.
     """
     # Sums over masks, not selections: a selection makes the host wait for the device.
     difference = logp.detach() - behaviour

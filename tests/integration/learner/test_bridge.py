@@ -151,10 +151,10 @@ def test_experts_are_shared_out_whole(
     mend = r"mixture of experts.*parallel\.expert to 2.*sequence = true.*parallel\.tensor = 1"
     sizes |= {"tensor": 2, "expert": 1}
     with pytest.raises(ModelError, match=mend):
-        load_policy(folder, Optimizer(), "float32", ways=Parallel(tensor=2, sequence=True))
+        load_policy(folder, Optimizer(), "float32", layout=Parallel(tensor=2, sequence=True))
     sizes["expert"] = 2
     with pytest.raises(ModelError, match=mend):
-        load_policy(folder, Optimizer(), "float32", ways=Parallel(tensor=2))
+        load_policy(folder, Optimizer(), "float32", layout=Parallel(tensor=2))
 
 
 def test_folders_that_cannot_be_trained_are_named(tmp_path: Path, one_rank: None) -> None:

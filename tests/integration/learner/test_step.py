@@ -12,7 +12,7 @@ import torch
 
 from learner.config.objective import Correction, Kl, Loss, Reject
 from learner.config.weights import Optimizer
-from learner.model.policy import Policy, lent_weights, load_frozen, load_policy
+from learner.model.policy import Policy, borrowed_weights, load_frozen, load_policy
 from learner.training.batch import Row, collate, micro_batches
 from learner.training.memory import token_bytes
 from learner.training.objective import PolicyObjective
@@ -266,14 +266,14 @@ def test_lent_weights_score_as_their_folder_and_leave_no_trace(
         for parameter in policy.bare.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     before = [p.detach().clone() for p in policy.bare.parameters()]
-    with lent_weights(policy, policy.source):
+    with borrowed_weights(policy, policy.source):
         found, _ = score(policy, rows, 100, "old")
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.old is not None
         assert np.array_equal(mine.old, theirs.old)
-    with pytest.raises(OSError, match="gone"), lent_weights(policy, policy.source):
+    with pytest.raises(OSError, match="gone"), borrowed_weights(policy, policy.source):
         raise OSError("gone")
-    with pytest.raises(Exception, match="nothing"), lent_weights(policy, tmp_path / "nothing"):
+    with pytest.raises(Exception, match="nothing"), borrowed_weights(policy, tmp_path / "nothing"):
         pass
     assert all(torch.equal(a, b) for a, b in zip(before, policy.bare.parameters(), strict=True))
 

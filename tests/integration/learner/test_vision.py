@@ -16,7 +16,7 @@ from learner.cli import app
 from learner.config.weights import Lora, Optimizer, Parallel, Vision
 from learner.errors import DataError, ModelError
 from learner.intake.ledger import Ledger
-from learner.model.policy import Policy, lent_weights, load_frozen, load_policy
+from learner.model.policy import Policy, borrowed_weights, load_frozen, load_policy
 from learner.saving.checkpoint import Checkpoints
 from learner.training.batch import Row, collate, micro_batches
 from learner.training.step import gradients, score
@@ -167,7 +167,7 @@ def test_a_folder_keeps_its_names_and_loads_in_transformers(
         assert (torch.from_numpy(row.old[1:])[chosen] - expected).abs().max() < 1e-5
     # The probe's way: another folder's weights in the same memory, and back.
     own = named_weights(policy)
-    with lent_weights(policy, source):
+    with borrowed_weights(policy, source):
         lent, _ = score(policy, rows, 60, "old")
     assert any((a.old != b.old).any() for a, b in zip(lent, rows, strict=True))  # type: ignore[union-attr]
     back = named_weights(policy)
@@ -214,7 +214,7 @@ def test_what_cannot_be_trained_is_a_sentence(tmp_path: Path, one_rank: None) ->
     with pytest.raises(ModelError, match=r"lora adapts policies of text alone"):
         load_policy(folder, Optimizer(), "float32", Lora())
     with pytest.raises(ModelError, match=r"parallel\.sequence = false"):
-        load_policy(folder, Optimizer(), "float32", ways=Parallel(tensor=2, sequence=True))
+        load_policy(folder, Optimizer(), "float32", layout=Parallel(tensor=2, sequence=True))
     config = folder / "config.json"
     whole = config.read_text(encoding="utf-8")
     config.write_text(whole.replace('"mrope_section"', '"sections"'), encoding="utf-8")
@@ -234,7 +234,7 @@ def test_what_cannot_be_trained_is_a_sentence(tmp_path: Path, one_rank: None) ->
 def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
     pixels = Pixels(write_seeing_model(tmp_path / "model"))
     whole = picture(56, 56)
-    with pytest.raises(DataError, match="ab is no image of PNG"):
+    with pytest.raises(DataError, match="ab is not an image of PNG"):
         pixels.image("ab", b"<svg/>")
     cut = pixels.image("ab", whole[: len(whole) // 2])
     assert cut.grid == (2, 2)

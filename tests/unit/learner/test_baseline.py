@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learner.config.objective import Advantage
-from learner.credit.earned import members_of
 from learner.credit.episode import compared
+from learner.credit.members import members_of
 from toolwright.credit.advantages import group_advantage
 from toolwright.types import Group, Status, StopReason, Task, Trajectory
 

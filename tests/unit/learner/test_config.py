@@ -32,7 +32,7 @@ def test_muon_needs_whole_matrices(table: type[LearnerTable] | type[SftTable]) -
 
 
 def test_a_sequence_is_split_over_tensor_parallel_ranks_alone() -> None:
-    with pytest.raises(ValidationError, match=r"parallel\.tensor: set that above 1"):
+    with pytest.raises(ValidationError, match=r"parallel\.tensor above 1"):
         LearnerTable.model_validate({"parallel": {"sequence": True}})
     LearnerTable.model_validate({"parallel": {"sequence": True, "tensor": 2}})
 

@@ -16,13 +16,13 @@ from learner.config.weights import SftOptimizer
 from learner.errors import DataError
 from learner.imitation.order import batches, order, steps_of
 from learner.imitation.traces import load_traces, widened
-from learner.intake.origin import Origin
+from learner.intake.tokenizer_check import TokenizerCheck
 from learner.progress import in_words
 from tests.integration.learner.fake_engine import random_group
 from toolwright import types as t
 from toolwright.trajectory_files import write_trajectories
 
-NAMELESS = Origin(Path("no-policy"))
+NAMELESS = TokenizerCheck(Path("no-policy"))
 """Trajectories of any tokenizer are taken."""
 VERSION = t.WeightVersion(lineage="a", step=0)
 
@@ -101,7 +101,7 @@ def test_the_split_keeps_tasks_together_and_every_trace(tmp_path: Path) -> None:
 
 def test_a_split_that_leaves_nothing_is_a_sentence(tmp_path: Path) -> None:
     write(tmp_path, groups=1)
-    with pytest.raises(DataError, match=r"leaves none to train on.*sft\.heldout\.data"):
+    with pytest.raises(DataError, match=r"sft\.heldout\.fraction.*sft\.heldout\.data"):
         load_traces(tmp_path / "traces", 64, NAMELESS, max_length=100).split(0.1, seed=0)
 
 

@@ -115,4 +115,3 @@ def test_a_file_system_without_locks_is_said_and_the_run_goes_on(
     with only_learner(tmp_path) as doubt:
         assert doubt is not None
         assert "No locks available" in doubt
-        assert "one learner alone" in doubt

@@ -61,15 +61,15 @@ def test_an_entry_names_keys_of_its_table(entries: Mapping[str, Entry], table: t
 
 def test_the_tables_take_every_name_and_say_it() -> None:
     for name in LOSSES:
-        assert f"loss {name}" in Loss(kind=name).words
+        assert f"loss {name}" in Loss(kind=name).summary
         for mode in AGGREGATIONS:
-            assert f", {mode}" in Loss(kind=name, aggregation=mode).words
+            assert f", {mode}" in Loss(kind=name, aggregation=mode).summary
     for name in ESTIMATORS:
-        assert f"advantages {name}" in Advantage(estimator=name).words
+        assert f"advantages {name}" in Advantage(estimator=name).summary
     for name in KL_ESTIMATORS:
-        assert name in Kl(coefficient=0.1, estimator=name).words
+        assert name in Kl(coefficient=0.1, estimator=name).summary
     for name in CORRECTIONS:
-        assert f"correction {name}" in Correction().words(name)
+        assert f"correction {name}" in Correction().summary(name)
 
 
 def test_a_loss_takes_the_defaults_of_its_kind() -> None:

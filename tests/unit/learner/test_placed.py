@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from learner.vision.shown import Image, Shown, positions
+from learner.vision.placed import Image, PlacedImage, positions
 
 
-def shown(start: int, rows: int, columns: int) -> Shown:
-    return Shown(image=Image(sha256="", data=b"", grid=(rows, columns)), start=start)
+def shown(start: int, rows: int, columns: int) -> PlacedImage:
+    return PlacedImage(image=Image(sha256="", data=b"", grid=(rows, columns)), start=start)
 
 
 def test_text_counts_on_in_all_three() -> None:
