@@ -35,8 +35,8 @@ def token_bytes(config: Any, recompute: Recompute) -> int:
     """Size of a token's activations on a rank, in bytes. config: Megatron's, of the model.
 
     A layer keeps its two norms' inputs and outputs, attention's output, and four tensors of the
-    feed-forward part. It keeps queries, keys and values before and after norms and positions. With `full`
-    a layer keeps its input alone, and one layer at a time has the rest.
+    feed-forward part. It keeps queries, keys and values before and after norms and positions. With
+    `full` a layer keeps its input alone, and one layer at a time has the rest.
     """
     head = config.kv_channels
     query = head * config.num_attention_heads

@@ -17,6 +17,7 @@ from megatron.core.dist_checkpointing import load_tensors_metadata
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from bench.gpu.stages import independent
 from learner.config.objective import Loss
 from learner.config.weights import Lora, Optimizer
 from learner.errors import CheckpointError, ModelError
@@ -31,7 +32,7 @@ from learner.training.update import finite_gradients
 from tests.integration.learner.models import reference_log_probs, weights, write_model
 from tests.integration.learner.rows import make_rows, weighed
 from tests.integration.learner.test_checkpoint import train
-from tests.integration.learner.test_plain_step import OBJECTIVE, plain_loss
+from tests.integration.learner.test_plain_step import OBJECTIVE
 
 pytestmark = pytest.mark.quick
 
@@ -102,7 +103,7 @@ def test_folder_adapter_and_gradients_are_those_of_peft(
         assert (mine - peft[chosen]).abs().max() < 5e-6
         assert (mine - base[chosen]).abs().max() > 0.05, "the adapters change nothing here"
 
-    loss = plain_loss(plain, rows)
+    loss = independent.loss(plain, rows, to_sampler=True)
     loss.backward()  # type: ignore[no-untyped-call]
     stats = gradients(policy, micro_batches(weighed(rows), rank=0, ranks=1, budget=60), OBJECTIVE)
     assert stats["loss"] == pytest.approx(float(loss.detach()), abs=1e-5)

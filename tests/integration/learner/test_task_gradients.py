@@ -94,14 +94,14 @@ def test_looking_at_the_tasks_changes_the_step_by_rounding_alone(
     model_folder: Path, one_rank: None
 ) -> None:
     found = []
-    for tasks in (True, False):
+    for measured in (True, False):
         policy = load_policy(model_folder, Optimizer(lr=1e-3), "float32")
         tasks = Tasks(names=NAMES, weights=(1.0, 1.0, 2.0), per_task=True)
         done = improve(
             policy, mixed(), OBJECTIVE, reference=None, updates=1, budget=60, step=0, steps=1,
-            drop_silent=False, tasks=tasks, measure_tasks=tasks,
+            drop_silent=False, tasks=tasks, measure_tasks=measured,
         )  # fmt: skip
-        assert bool(done.task_gradients) is tasks
+        assert bool(done.task_gradients) is measured
         found.append(done)
     assert found[0].grad_norm == pytest.approx(found[1].grad_norm, rel=1e-4)
     assert found[0].sums["loss"] == pytest.approx(found[1].sums["loss"], abs=1e-6)
