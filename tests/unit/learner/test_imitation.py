@@ -17,7 +17,6 @@ from learner.errors import DataError
 from learner.imitation.order import batches, order, steps_of
 from learner.imitation.traces import load_traces, widened
 from learner.intake.tokenizer_check import TokenizerCheck
-from learner.progress import in_words
 from tests.integration.learner.fake_engine import random_group
 from toolwright import types as t
 from toolwright.trajectory_files import write_trajectories
@@ -144,17 +143,6 @@ def test_what_teaches_nothing_is_not_widened(tmp_path: Path) -> None:
     mute = replace(sequence, segments=tuple(replace(s, trainable=False) for s in sequence.segments))
     silent = replace(one, sequences=(mute,))
     assert widened(silent) == silent
-
-
-def test_time_left_is_in_words_that_fit_it() -> None:
-    assert [in_words(s) for s in (0.4, 119, 120, 3599, 3600, 90061)] == [
-        "0 s",
-        "119 s",
-        "2 min",
-        "1 h 00 min",
-        "1 h 00 min",
-        "25 h 01 min",
-    ]
 
 
 def test_a_folder_of_shards_is_the_same_as_one_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from learner.config.objective import Kl, Loss
 from learner.maths.aggregation import token_weights
 from learner.maths.kl import kl
 from learner.maths.losses import Tokens, loss_function
-from learner.maths.ratios import importance, row_means, row_sums
+from learner.maths.ratios import importance
 from learner.training.batch import MicroBatch
 from learner.training.objective import PolicyObjective
 from toolwright.credit.losses import AGGREGATIONS, KL_ESTIMATORS, LOSSES
@@ -241,17 +241,6 @@ def test_the_entropy_bonus_raises_the_entropy() -> None:
     found = gradient(value, START)
     assert torch.allclose(found, numeric(value, START), atol=1e-8)
     assert float(entropies(START - 0.1 * found).mean()) > float(entropies(START).mean())
-
-
-@given(st.permutations(range(4)))
-def test_sums_of_a_sequence_do_not_know_its_neighbours(order: list[int]) -> None:
-    sizes = torch.tensor([1, 4, 2, 3])
-    row = torch.tensor(order).repeat_interleave(sizes)
-    values = numbers(6, len(row))
-    found = row_sums(values, row)
-    for number in order:
-        assert torch.allclose(found[row == number], values[row == number].sum())
-    assert row_means(values[:0], row[:0]).shape == (0,)
 
 
 @given(st.lists(st.integers(0, 9), max_size=8), st.integers(0, 8))

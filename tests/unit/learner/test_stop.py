@@ -55,7 +55,7 @@ def start(started: ExitStack, tmp_path: Path, *arguments: str) -> subprocess.Pop
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_before_the_first_step_one_signal_ends_it_at_once(
     started: ExitStack, tmp_path: Path, number: signal.Signals
 ) -> None:

