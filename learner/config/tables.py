@@ -238,31 +238,37 @@ def _adapters(lora: Lora | None) -> str:
 
 
 def _check_matrices(table: LearnerTable | SftTable) -> None:
-    optimizer, parallel, lora = table.optimizer, table.parallel, table.lora
-    if lora is not None and parallel.tensor > 1:
-        raise ValueError("lora adapts whole matrices: set parallel.tensor = 1")
-    if lora is not None and parallel.pipeline > 1:
-        raise ValueError("lora adapts all layers on one stage: set parallel.pipeline = 1")
-    if lora is not None and parallel.expert > 1:
-        raise ValueError("lora keeps whole frozen weights on a rank: set parallel.expert = 1")
-    if lora is not None and table.recompute == "full":
-        # Megatron's checkpoint of a layer has no gradient where its input has none.
-        raise ValueError(
+    parallel, lora, muon = table.parallel, table.lora is not None, table.optimizer.kind == "muon"
+    conflicts = (
+        (lora and parallel.tensor > 1, "lora adapts whole matrices: set parallel.tensor = 1"),
+        (
+            lora and parallel.pipeline > 1,
+            "lora adapts all layers on one stage: set parallel.pipeline = 1",
+        ),
+        (
+            lora and parallel.expert > 1,
+            "lora keeps whole frozen weights on a rank: set parallel.expert = 1",
+        ),
+        (  # Megatron's checkpoint of a layer has no gradient if its input has none.
+            lora and table.recompute == "full",
             "lora freezes the first layer's input, and a recomputed layer would give its adapters "
-            "no gradient: set recompute = 'selective' or 'none'"
-        )
-    if lora is not None and optimizer.kind == "muon":
-        raise ValueError("Muon does not fit lora's two factors: set optimizer.kind = 'adam'")
-    if optimizer.kind == "muon" and parallel.tensor > 1:
-        raise ValueError(
-            "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1"
-        )
-    if optimizer.kind == "muon" and parallel.expert > 1:
-        raise ValueError(
-            "optimizer.kind = 'muon' moves weights that every rank has: set parallel.expert = 1"
-        )
-    if optimizer.kind == "muon" and parallel.distributed_optimizer:
-        raise ValueError(
+            "no gradient: set recompute = 'selective' or 'none'",
+        ),
+        (lora and muon, "Muon does not fit lora's two factors: set optimizer.kind = 'adam'"),
+        (
+            muon and parallel.tensor > 1,
+            "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1",
+        ),
+        (
+            muon and parallel.expert > 1,
+            "optimizer.kind = 'muon' moves weights that every rank has: set parallel.expert = 1",
+        ),
+        (
+            muon and parallel.distributed_optimizer,
             "optimizer.kind = 'muon' moves whole matrices: set parallel.distributed_optimizer = "
-            "false"
-        )
+            "false",
+        ),
+    )
+    for conflict, sentence in conflicts:
+        if conflict:
+            raise ValueError(sentence)

@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from learner.ranks import parallel
+from learner.ranks.device import moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +39,7 @@ class Share:
         """The same on a device; the copies do not wait for each other or for the host."""
         if device.type == "cpu":
             return self
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        moved = {
-            name: value.pin_memory().to(device, non_blocking=True)
-            for name, value in own.items()
-            if value is not None
-        }
-        return replace(self, **moved)
+        return replace(self, **moved({f.name: getattr(self, f.name) for f in fields(self)}, device))
 
     def of_row(self, row: torch.Tensor) -> torch.Tensor:
         """[1, s] -> [1, s / ranks]"""

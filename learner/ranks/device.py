@@ -62,6 +62,15 @@ def device() -> torch.device:
     return torch.device("cpu")
 
 
+def moved(tensors: dict[str, Any], where: torch.device) -> dict[str, Any]:
+    """The tensors among the values on a device, without a wait for each other or for the host."""
+    return {
+        name: value.pin_memory().to(where, non_blocking=True)
+        for name, value in tensors.items()
+        if isinstance(value, torch.Tensor)
+    }
+
+
 def has_cuda() -> bool:
     return bool(torch.cuda.is_available())
 

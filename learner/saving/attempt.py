@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from learner.config.weights import Publish
@@ -74,12 +73,7 @@ class Attempt:
     def __enter__(self) -> Attempt:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._close()
 
     def send(self, bucket: Sequence[Named], meanwhile: Callable[[], None]) -> None:

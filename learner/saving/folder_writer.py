@@ -12,7 +12,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from types import TracebackType
 
 BEAT_S = 10.0
 """Interval between heartbeats to ranks that wait, in seconds."""
@@ -32,12 +31,7 @@ class FolderWriter:
     def __enter__(self) -> FolderWriter:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_error: object) -> None:
         if kind is None:
             self.settle()
         elif self._in_progress is not None:

@@ -12,13 +12,13 @@ Does not know the model or the loss.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
 
 from learner.errors import DataError
+from learner.ranks.device import moved
 from learner.training.packing import plan
 from learner.vision.placed import Image, PlacedImage, positions, read_images
 from toolwright import types as t
@@ -106,12 +106,7 @@ class MicroBatch:
         """The same on a device; the copies do not wait for each other or for the host."""
         if device.type == "cpu":
             return self
-        moved: dict[str, Any] = {
-            name: value.pin_memory().to(device, non_blocking=True)
-            for name in self.__slots__
-            if isinstance(value := getattr(self, name), torch.Tensor)
-        }
-        return replace(self, **moved)
+        return replace(self, **moved({f.name: getattr(self, f.name) for f in fields(self)}, device))
 
 
 def rows_of(

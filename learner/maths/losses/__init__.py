@@ -44,3 +44,17 @@ def loss_function(kind: LossName) -> Callable[[Tokens, Loss], PolicyLoss]:
     """The function `loss` of the file `kind`.py."""
     function: Callable[[Tokens, Loss], PolicyLoss] = import_module(f"{__name__}.{kind}").loss
     return function
+
+
+def clipped(ratio: torch.Tensor, advantage: torch.Tensor, settings: Loss) -> PolicyLoss:
+    """max(-A r, -A clip(r, 1 - low, 1 + high)) of [n] ratios."""
+    plain = -advantage * ratio
+    bounded = -advantage * ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high)
+    decided = bounded > plain
+    return PolicyLoss(
+        torch.maximum(plain, bounded),
+        ratio,
+        decided & (advantage > 0),
+        decided & (advantage < 0),
+        torch.zeros_like(decided),
+    )

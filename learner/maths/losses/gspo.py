@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import torch
-
 from learner.config.objective import Loss
-from learner.maths.losses import PolicyLoss, Tokens
+from learner.maths.losses import PolicyLoss, Tokens, clipped
 from learner.maths.ratios import row_means
 
 LOG_LIMIT = 10.0
@@ -17,16 +15,6 @@ def loss(tokens: Tokens, settings: Loss) -> PolicyLoss:
     In the token form: every token has the sequence's ratio in value and its own share of the
     gradient, so that seq-mean-token-mean gives the sequence's loss.
     """
-    logp, advantage = tokens.logp, tokens.advantage
+    logp = tokens.logp
     log_ratio = row_means((logp - tokens.old).detach(), tokens.row).clamp(max=LOG_LIMIT)
-    ratio = (logp - logp.detach() + log_ratio).exp()
-    plain = -advantage * ratio
-    bounded = -advantage * ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high)
-    decided = bounded > plain
-    return PolicyLoss(
-        torch.maximum(plain, bounded),
-        ratio,
-        decided & (advantage > 0),
-        decided & (advantage < 0),
-        torch.zeros_like(decided),
-    )
+    return clipped((logp - logp.detach() + log_ratio).exp(), tokens.advantage, settings)

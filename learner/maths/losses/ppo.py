@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from learner.config.objective import Loss
-from learner.maths.losses import PolicyLoss, Tokens
+from learner.maths.losses import PolicyLoss, Tokens, clipped
 from learner.maths.ratios import importance
 
 
@@ -15,14 +15,9 @@ def loss(tokens: Tokens, settings: Loss) -> PolicyLoss:
     A dual_clip of 0 sets no such limit (Ye et al. 2020).
     """
     advantage = tokens.advantage
-    ratio = importance(tokens.logp, tokens.old)
-    plain = -advantage * ratio
-    bounded = -advantage * ratio.clamp(1 - settings.clip_low, 1 + settings.clip_high)
-    found = torch.maximum(plain, bounded)
-    decided = bounded > plain
-    dual = torch.zeros_like(decided)
-    if settings.dual_clip:
-        ceiling = -advantage * settings.dual_clip
-        dual = (advantage < 0) & (found > ceiling)
-        found = torch.where(dual, ceiling, found)
-    return PolicyLoss(found, ratio, decided & (advantage > 0), decided & (advantage < 0), dual)
+    found = clipped(importance(tokens.logp, tokens.old), advantage, settings)
+    if not settings.dual_clip:
+        return found
+    ceiling = -advantage * settings.dual_clip
+    dual = (advantage < 0) & (found.loss > ceiling)
+    return found._replace(loss=torch.where(dual, ceiling, found.loss), dual=dual)
