@@ -34,7 +34,7 @@ class FolderError(LearnerError):
 
 
 class PortError(LearnerError):
-    """The page for Prometheus cannot be served where the recipe wants it."""
+    """The page for Prometheus cannot be served at the recipe's port."""
 
 
 class CollectorError(LearnerError):

@@ -31,9 +31,9 @@ class Advantage(Table):
     std: Std = "sample"
     eps: float = Field(default=1e-6, ge=0)
     singleton: Literal["zero", "raw"] = "zero"
-    discount: float = Field(default=1.0, ge=0, le=1, description="of reinforce_pp, a token")
+    discount: float = Field(default=1.0, ge=0, le=1, description="of reinforce_pp, for each token")
     per_data_source: bool = Field(
-        default=False, description="what is compared over the batch, within each data_source alone"
+        default=False, description="comparisons over the batch stay within each data_source"
     )
     weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         default_factory=dict, description="data_source = factor on its advantages; others have 1"
@@ -60,10 +60,10 @@ class Credit(Table):
     """Credit of single turns, in addition to that of their trajectory."""
 
     turns: Literal["none", "anchor", "position", "group", "alone"] = Field(
-        default="none", description="what the return of a turn is compared with"
+        default="none", description="the turns that a turn's return is compared with"
     )
-    weight: float = Field(default=1.0, ge=0, description="of a turn's advantage in the sum")
-    discount: float = Field(default=0.5, ge=0, le=1, description="a turn, of rewards of turns")
+    weight: float = Field(default=1.0, ge=0, description="factor on a turn's advantage")
+    discount: float = Field(default=0.5, ge=0, le=1, description="of turns' rewards, for each turn")
     outcome_in_return: bool = Field(
         default=False, description="the trajectory's reward counts in the return of its last turn"
     )
@@ -75,8 +75,10 @@ class Credit(Table):
     scope: Literal["prompt", "batch"] = Field(
         default="prompt", description="turns are compared within their group, or over the batch"
     )
-    several: Literal["mean", "sum"] = Field(default="mean", description="of a turn's anchors")
-    ignore: tuple[str, ...] = Field(default=(), description="anchors that count for nothing")
+    several: Literal["mean", "sum"] = Field(
+        default="mean", description="combines the values of a turn's anchors"
+    )
+    ignore: tuple[str, ...] = Field(default=(), description="anchors without effect")
     first_turn: bool = Field(
         default=False, description="all first turns have an anchor in common, as plans do"
     )
@@ -183,7 +185,9 @@ class Reject(Table):
     statistic: Literal["k1", "k2", "k3"] = Field(
         description="a token's log rho, half its square, or rho - 1 - log rho"
     )
-    over: Literal["sum", "mean", "max"] = Field(description="of the sequence's tokens")
+    over: Literal["sum", "mean", "max"] = Field(
+        description="how the sequence's tokens are combined"
+    )
     upper: float = Field(gt=0, description="largest that stays; k1: of rho itself")
     lower: float = Field(default=0.0, ge=0, description="k1: smallest rho; 0 = 1 / upper")
 
@@ -211,14 +215,16 @@ class Correction(Table):
     rho is a token's probability by the learner at the start of the update, over the sampler's.
     """
 
-    upper: float = Field(default=2.0, ge=1, description="C of the token, seq and geo modes")
-    lower: float = Field(default=0.0, ge=0, le=1, description="of the mask modes; 0 = 1 / upper")
+    upper: float = Field(default=2.0, ge=1, description="bound C of the token, seq and geo modes")
+    lower: float = Field(
+        default=0.0, ge=0, le=1, description="lower bound of the mask modes; 0 = 1 / upper"
+    )
     decoupled_cap: float = Field(default=5.0, gt=0, description="cap of decoupled's weight")
     decoupled_cap_mode: Literal["truncate", "mask"] = "truncate"
     veto: float = Field(
         default=0.0, ge=0, lt=1, description="a token with a smaller rho drops its sequence"
     )
-    reject: tuple[Reject, ...] = Field(default=(), description="a sequence has to pass all")
+    reject: tuple[Reject, ...] = Field(default=(), description="bounds that a sequence must pass")
 
     @property
     def low(self) -> float:

@@ -31,7 +31,7 @@ WITHOUT_RATIO: Case = {
     "run.correction": tuple(name for name, entry in CORRECTIONS.items() if not entry.weighs),
     "learner.loss.kind": tuple(name for name, entry in LOSSES.items() if not entry.has_ratio),
 }
-"""The loss has no ratio, so a weight corrects for the sampler even where the mode has none."""
+"""The loss has no ratio, so a weight corrects for the sampler even if the mode has no weight."""
 COMPARED: Case = {"learner.credit.turns": ("anchor", "position", "group")}
 CREDITED: Case = {"learner.credit.turns": ("anchor", "position", "group", "alone")}
 ANCHORED: Case = {"learner.credit.turns": ("anchor",)}

@@ -54,12 +54,14 @@ class LearnerTable(Table):
     keep_checkpoints: int = Field(default=2, ge=1)
     keep_policies: int = Field(default=3, ge=2, description="published folders that stay on disk")
     probe_rows: int = Field(
-        default=8, ge=0, description="scored for the gap when training shows few; 0 = no probe"
+        default=8,
+        ge=0,
+        description="rows scored for the gap if training shows few tokens; 0 = no probe",
     )
     conflict_every: int = Field(
         default=0,
         ge=0,
-        description="steps between looks at how far the tasks' gradients agree; 0 = never",
+        description="steps between measurements of the tasks' gradient cosines; 0 = never",
     )
     lease_wait_s: float = Field(default=20.0, gt=0, description="one long poll for groups")
     prefetch: bool = Field(
@@ -69,10 +71,10 @@ class LearnerTable(Table):
     patience_steps: int = Field(
         default=20,
         ge=0,
-        description="steps in a row that teach nothing; 0 = without end",
+        description="limit of steps in a row that teach nothing; 0 = no limit",
     )
     engine_patience_s: float = Field(
-        default=600.0, gt=0, description="how long the engine may be out of reach"
+        default=600.0, gt=0, description="longest time that the engine may be unreachable"
     )
     metrics_port: int = Field(
         default=0, ge=0, le=65_535, description="Prometheus on loopback; 0 = off"
@@ -171,7 +173,7 @@ class Heldout(Table):
 class SftTable(Table):
     """`learner sft`: imitation of the trainable tokens of a trajectories file."""
 
-    data: Path = Field(description="what `engine render` or `engine sample` wrote: file or folder")
+    data: Path = Field(description="file or folder of `engine render` or `engine sample`")
     model: Path | None = Field(default=None, description="folder to start from; policy.model")
     output: Path | None = Field(default=None, description="final folder; <run.folder>/sft/final")
     epochs: int | None = Field(

@@ -34,7 +34,7 @@ class Optimizer(Table):
         default=0.0, ge=0, le=1, description="warm-up as a share of all steps"
     )
     decay: Literal["constant", "linear", "cosine"] = "constant"
-    min_fraction: float = Field(default=0.0, ge=0, le=1, description="of the peak, at the end")
+    min_fraction: float = Field(default=0.0, ge=0, le=1, description="share of the peak at the end")
     clip: float = Field(default=1.0, gt=0, description="largest global gradient norm")
 
     other_keys: ClassVar = other_names.OPTIMIZER_KEYS
@@ -80,7 +80,7 @@ class Parallel(Table):
     pipeline: int = Field(default=1, ge=1, description="stages of the layers")
     context: int = Field(default=1, ge=1, description="parts of every sequence")
     expert: int = Field(
-        default=1, ge=1, description="ranks that share out the experts; also tensor and data ranks"
+        default=1, ge=1, description="ranks that share the experts; also tensor and data ranks"
     )
     sequence: bool = Field(
         default=False, description="norms' activations are split over the tensor-parallel ranks"
@@ -106,15 +106,15 @@ class Publish(Table):
 
     way: Literal["folder", "group"] = Field(
         default="folder",
-        description="group: by broadcast from memory to memory, the folder follows behind",
+        description="group: by broadcast from memory to memory, the folder follows",
     )
     bucket_mib: int = Field(default=512, ge=1, description="weights in one broadcast, MiB")
     address: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="this machine's, where the samplers meet the first rank",
+        description="this machine's address for the samplers",
     )
-    port: int = Field(default=0, ge=0, le=65535, description="there; 0 = any that is free")
+    port: int = Field(default=0, ge=0, le=65535, description="0 = any free port")
     timeout_s: float = Field(
         default=60.0, gt=0, le=600, description="for one bucket to reach all samplers"
     )
@@ -150,12 +150,12 @@ Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_pr
 class Lora(Table):
     """Low-rank adapters. They are trained; the policy's own weights are frozen."""
 
-    rank: int = Field(default=16, ge=1, description="of what is added to a matrix")
+    rank: int = Field(default=16, ge=1, description="rank of an adapter")
     alpha: float = Field(
-        default=32.0, gt=0, allow_inf_nan=False, description="alpha / rank scales it"
+        default=32.0, gt=0, allow_inf_nan=False, description="an adapter is scaled by alpha / rank"
     )
     targets: tuple[Projection, ...] = Field(
-        default=get_args(Projection), min_length=1, description="the matrices, by PEFT's names"
+        default=get_args(Projection), min_length=1, description="adapted matrices, by PEFT's names"
     )
 
     other_keys: ClassVar = other_names.LORA_KEYS
