@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from learner.config import other_names
-from toolwright.credit.advantages import Std
+from toolwright.credit.advantages import Singleton, Std
 from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
 from toolwright.credit.estimators import ESTIMATORS, EstimatorName
 from toolwright.credit.losses import (
@@ -21,6 +21,7 @@ from toolwright.credit.losses import (
     KlName,
     LossName,
 )
+from toolwright.credit.turns import Branches, Scope, Several, TurnsBy, TurnSingleton
 from toolwright.recipe import Table
 
 
@@ -30,7 +31,7 @@ class Advantage(Table):
     estimator: EstimatorName = "grpo"
     std: Std = "sample"
     eps: float = Field(default=1e-6, ge=0)
-    singleton: Literal["zero", "raw"] = "zero"
+    singleton: Singleton = "zero"
     discount: float = Field(default=1.0, ge=0, le=1, description="of reinforce_pp, for each token")
     per_data_source: bool = Field(
         default=False, description="comparisons over the batch stay within each data_source"
@@ -59,7 +60,7 @@ class Advantage(Table):
 class Credit(Table):
     """Credit of single turns, in addition to that of their trajectory."""
 
-    turns: Literal["none", "anchor", "position", "group", "alone"] = Field(
+    turns: TurnsBy = Field(
         default="none", description="the turns that a turn's return is compared with"
     )
     weight: float = Field(default=1.0, ge=0, description="factor on a turn's advantage")
@@ -71,18 +72,16 @@ class Credit(Table):
         default=False, description="rewards of turns also count in the trajectory's own"
     )
     std: Std = "population"
-    singleton: Literal["zero", "raw", "batch"] = "zero"
-    scope: Literal["prompt", "batch"] = Field(
+    singleton: TurnSingleton = "zero"
+    scope: Scope = Field(
         default="prompt", description="turns are compared within their group, or over the batch"
     )
-    several: Literal["mean", "sum"] = Field(
-        default="mean", description="combines the values of a turn's anchors"
-    )
+    several: Several = Field(default="mean", description="combines the values of a turn's anchors")
     ignore: tuple[str, ...] = Field(default=(), description="anchors without effect")
     first_turn: bool = Field(
         default=False, description="all first turns have an anchor in common, as plans do"
     )
-    branches: Literal["soft", "hard"] = Field(
+    branches: Branches = Field(
         default="soft", description="hard: tokens that branches share get their mean advantage"
     )
 

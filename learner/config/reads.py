@@ -12,6 +12,7 @@ from toolwright.credit.corrections import CORRECTIONS
 from toolwright.credit.entries import names_reading
 from toolwright.credit.estimators import ESTIMATORS
 from toolwright.credit.losses import AGGREGATIONS, LOSSES
+from toolwright.credit.turns import LABELLED
 from toolwright.recipe.table import ON, Case
 
 
@@ -32,8 +33,8 @@ WITHOUT_RATIO: Case = {
     "learner.loss.kind": tuple(name for name, entry in LOSSES.items() if not entry.has_ratio),
 }
 """The loss has no ratio, so a weight corrects for the sampler even if the mode has no weight."""
-COMPARED: Case = {"learner.credit.turns": ("anchor", "position", "group")}
-CREDITED: Case = {"learner.credit.turns": ("anchor", "position", "group", "alone")}
+COMPARED: Case = {"learner.credit.turns": LABELLED}
+CREDITED: Case = {"learner.credit.turns": (*LABELLED, "alone")}
 ANCHORED: Case = {"learner.credit.turns": ("anchor",)}
 BROADCAST: Case = {"learner.publish.way": ("group",)}
 DECAYS = ("linear", "cosine")

@@ -15,9 +15,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from toolwright.credit.advantages import Std
+from toolwright.credit.advantages import Singleton, Std
 from toolwright.credit.estimators import ESTIMATORS, EstimatorName, Rewards
-from toolwright.credit.turns import step_advantage, step_groups, turn_labels, turn_returns
+from toolwright.credit.turns import (
+    LABELLED,
+    Branches,
+    Scope,
+    Several,
+    TurnsBy,
+    TurnSingleton,
+    step_advantage,
+    step_groups,
+    turn_labels,
+    turn_returns,
+)
 
 NO_RECIPE = (
     "The run's folder tells no recipe of a learner, so advantages are not known: they are made of "
@@ -33,25 +44,25 @@ class _Advantage(BaseModel):
     estimator: EstimatorName
     std: Std
     eps: float
-    singleton: Literal["zero", "raw"]
+    singleton: Singleton
     weights: dict[str, Annotated[float, Field(ge=0)]]
 
 
 class _Credit(BaseModel):
     """Keys of [learner.credit] that are read here."""
 
-    turns: Literal["none", "anchor", "position", "group", "alone"]
+    turns: TurnsBy
     weight: float
     discount: float
     outcome_in_return: bool
     count_in_reward: bool
     std: Std
-    singleton: Literal["zero", "raw", "batch"]
-    scope: Literal["prompt", "batch"]
-    several: Literal["mean", "sum"]
+    singleton: TurnSingleton
+    scope: Scope
+    several: Several
     ignore: tuple[str, ...]
     first_turn: bool
-    branches: Literal["soft", "hard"]
+    branches: Branches
 
 
 class _Kl(BaseModel):
@@ -178,8 +189,7 @@ def _also(formula: Formula, factor: float) -> str:
 
 
 def _over_batch(credit: _Credit) -> bool:
-    labelled = credit.turns in ("anchor", "position", "group")
-    return labelled and (credit.scope == "batch" or credit.singleton == "batch")
+    return credit.turns in LABELLED and (credit.scope == "batch" or credit.singleton == "batch")
 
 
 def _said(turns: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

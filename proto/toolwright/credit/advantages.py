@@ -18,6 +18,9 @@ from typing import Literal
 from toolwright.credit.signal import varies
 
 Std = Literal["population", "sample", "none"]
+"""Standard deviation that a difference is divided by."""
+Singleton = Literal["zero", "raw"]
+"""Advantage of a lone rollout: 0, or its reward."""
 
 
 def group_advantage(
@@ -26,7 +29,7 @@ def group_advantage(
     *,
     std: Std = "sample",
     eps: float = 1e-6,
-    singleton: Literal["zero", "raw"] = "zero",
+    singleton: Singleton = "zero",
     in_baseline: Sequence[bool] | None = None,
 ) -> list[float]:
     """(R - mean) / (std + eps) within each group (GRPO; with std "none" Dr.GRPO).

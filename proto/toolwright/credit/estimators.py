@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from toolwright.credit.advantages import Std, group_advantage, opo, rloo
+from toolwright.credit.advantages import Singleton, Std, group_advantage, opo, rloo
 from toolwright.credit.entries import Entry
 
 
@@ -37,7 +37,7 @@ class EstimatorSettings(Protocol):
     @property
     def eps(self) -> float: ...
     @property
-    def singleton(self) -> Literal["zero", "raw"]: ...
+    def singleton(self) -> Singleton: ...
 
 
 def _grpo(given: Rewards, settings: EstimatorSettings) -> list[float]:

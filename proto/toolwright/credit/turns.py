@@ -17,6 +17,20 @@ from typing import Literal
 
 from toolwright.credit.advantages import Std, standardised
 
+TurnsBy = Literal["none", "anchor", "position", "group", "alone"]
+"""Turns that a turn's return is compared with: those of the same anchor, of the same number, all of
+the group. "alone" takes the return itself; "none" gives turns no credit."""
+LABELLED: tuple[TurnsBy, ...] = ("anchor", "position", "group")
+"""The comparisons, which need `turn_labels`."""
+TurnSingleton = Literal["zero", "raw", "batch"]
+"""Advantage of a turn without another turn to compare with, see `step_advantage`."""
+Several = Literal["mean", "sum"]
+"""How a turn combines its values of several labels."""
+Scope = Literal["prompt", "batch"]
+"""Whether turns are compared within their group or over the batch."""
+Branches = Literal["soft", "hard"]
+"""Whether tokens that branches share keep each branch's advantage or get the mean."""
+
 Turn = tuple[int, int]
 Labels = Sequence[Sequence[Sequence[Hashable]]]
 """Labels of each turn, by trajectory and turn."""
@@ -100,8 +114,8 @@ def step_advantage(
     *,
     std: Std = "population",
     eps: float = 0.0,
-    singleton: Literal["zero", "raw", "batch"] = "zero",
-    several: Literal["mean", "sum"] = "mean",
+    singleton: TurnSingleton = "zero",
+    several: Several = "mean",
     in_baseline: Sequence[bool] | None = None,
 ) -> tuple[dict[Hashable, list[float]], list[list[float]]]:
     """(advantages of each group's turns, advantages by trajectory and turn).

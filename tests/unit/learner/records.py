@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
@@ -12,6 +12,7 @@ from learner.config.objective import Advantage, Credit
 from learner.credit.assign import assigned
 from learner.training.batch import Row, rows_of
 from toolwright.credit.estimators import ESTIMATORS
+from toolwright.credit.turns import TurnsBy
 from toolwright.types import (
     Author,
     Group,
@@ -138,7 +139,7 @@ advantages = st.builds(
 )
 credits = st.builds(
     Credit,
-    turns=st.sampled_from(["none", "anchor", "position", "group", "alone"]),
+    turns=st.sampled_from(get_args(TurnsBy)),
     weight=st.sampled_from([0.0, 0.5, 1.0]),
     outcome_in_return=st.booleans(),
     count_in_reward=st.booleans(),
