@@ -1,9 +1,9 @@
-"""Corrections for a sampler and a learner that disagree: weights of tokens, and tokens left out.
+"""Corrections for a sampler and a learner that disagree: weights of tokens, and dropped tokens.
 
 rho = exp(old - roll) compares the learner's log-prob of a token at the start of the update (old)
-with the sampler's (roll). A mode gives weights (`weights`), leaves out (`judge`), or both; all of
-it is detached. `judge` decides for one whole sequence at a time, before the batch is split: what is
-left out counts in no mean.
+with the sampler's (roll). A mode weights tokens (`weights`), drops tokens (`judge`), or both;
+everything is detached. `judge` decides for one whole sequence, before the batch is split: dropped
+tokens count in no mean.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Which targets of one sequence stay in the batch, and why all of them left if they did."""
+    """Targets of one sequence that stay in the batch, and why all were dropped if they were."""
 
     kept: torch.Tensor
     """[n] bool."""
     vetoed: bool = False
-    """Whether the learner holds a token for all but impossible."""
+    """Whether a token is almost impossible by the learner."""
     rejected: bool = False
     """Whether the sequence as a whole diverges."""
 
@@ -56,8 +56,10 @@ def judge(log_ratio: torch.Tensor, mode: CorrectionMode, bounds: Correction) -> 
 
 
 def divergence(log_ratio: torch.Tensor, statistic: Literal["k1", "k2", "k3"]) -> torch.Tensor:
-    """[n] log rho -> [n] what each token adds: k1 = log rho, k2 its half square, k3 = rho - 1 -
-    log rho. k2 and k3 are never negative."""
+    """[n] log rho -> [n]: k1 = log rho, k2 = (log rho)^2 / 2, k3 = rho - 1 - log rho.
+
+    k2 and k3 are never negative.
+    """
     if statistic == "k1":
         return log_ratio
     if statistic == "k2":
