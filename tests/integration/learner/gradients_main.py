@@ -261,7 +261,7 @@ def check_broadcast(policy: Policy, root: Path) -> None:
             kept=2,
             say=print,
             client=client,
-            behind=stack.enter_context(FolderWriter()),
+            folders=stack.enter_context(FolderWriter()),
         )
         published = publisher.publish(policy, version)
         publisher.settle()

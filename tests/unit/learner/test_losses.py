@@ -142,7 +142,7 @@ def test_a_detached_ratio_is_a_constant_of_the_gradient(kind: str) -> None:
     """Against finite differences of the loss whose weights are those of the point."""
     old = log_probs(START) + numbers(5, len(ROWS)) * 0.5
     part = batch(old=old, behaviour=old, advantage=advantages(of_sequences=False))
-    loss = Loss(kind=kind)  # type: ignore[arg-type]
+    loss = Loss(kind=kind)
     objective = PolicyObjective(loss=loss, kl=Kl(), correction="bypass")
     upper = 1 + loss.clip_high if kind == "cispo" else 2.0
     fixed = importance(log_probs(START), old).clamp(max=upper)
@@ -160,7 +160,7 @@ def test_on_policy_is_reinforce(kind: str) -> None:
     """The gradient is REINFORCE's for every kind, the value -A where the loss is of ratios."""
     old = log_probs(START)
     part = batch(old=old, behaviour=old, advantage=advantages())
-    loss = Loss(kind=kind)  # type: ignore[arg-type]
+    loss = Loss(kind=kind)
     objective = PolicyObjective(loss=loss, kl=Kl(), correction="bypass")
     token_loss, _ = objective(part, old, torch.zeros_like(old))
     if kind in ("ppo", "gspo", "gmpo"):
@@ -214,7 +214,7 @@ def test_gspo_and_gmpo_are_losses_of_whole_sequences() -> None:
 def test_the_kl_term_has_the_gradient_of_its_estimator(estimator: str) -> None:
     old = log_probs(START)
     part = batch(old=old, behaviour=old, advantage=torch.zeros_like(old))
-    term = Kl(coefficient=0.3, estimator=estimator)  # type: ignore[arg-type]
+    term = Kl(coefficient=0.3, estimator=estimator)
     objective = PolicyObjective(loss=Loss(), kl=term, correction="bypass")
     d = (old - REFERENCE).detach()
     slope = {"k1": torch.ones_like(d), "abs": d.sign(), "k3": 1 - (-d).exp()}.get(estimator, d)
