@@ -22,6 +22,7 @@ from engine.rollout.assignment import Surroundings
 from engine.tasks import TaskSource
 from engine.text.codec import HuggingFaceCodec
 from engine.tools.process import ToolProcess
+from engine.tools.service import Connect
 from engine.tools.services import ToolServices
 from engine.types import ToolSpec
 from toolwright.imports import ImportPathError, load_object
@@ -161,11 +162,16 @@ async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
 
 
 def build_tools(
-    recipe: Recipe, owner: str, *, but: Collection[str] = (), patience_s: float = math.inf
+    recipe: Recipe,
+    owner: str,
+    *,
+    but: Collection[str] = (),
+    patience_s: float = math.inf,
+    connect: Connect | None = None,
 ) -> ToolServices:
     """Clients for the [tools.*] tables that the tasks ask for, all of them unless they name some;
     `but`: those that are left out; patience_s: seconds that none that is away is waited for longer
-    than. StartupError for a file of their TLS that cannot be used."""
+    than; connect: as for `Service`. StartupError for a file of their TLS that cannot be used."""
     shared = recipe.shared
     tables = {name: shared.tools[name] for name in shared.used_tools if name not in but}
     processes = {
@@ -194,7 +200,7 @@ def build_tools(
         name: [tool for tool in task.tools or shared.tools if tool in tables]
         for name, task in shared.each_task.items()
     }
-    return ToolServices(resolved, owner, processes, of_task)
+    return ToolServices(resolved, owner, processes, of_task, connect=connect)
 
 
 async def tools_of(recipe: Recipe) -> list[ToolSpec]:

@@ -31,7 +31,7 @@ from engine.journal.groups import Counts, Fate, StoredGroup
 from engine.journal.jobs import JournalDamaged, JournalFull
 from engine.journal.logs import Appended, Logs, OpenLog
 from engine.journal.schema import Lock, open_database, unusable
-from engine.journal.writer import GROUP_COMMIT_S, Writer
+from engine.journal.writer import GROUP_COMMIT_S, Drive, Writer
 from engine.rollout.events import AnyEvent
 from toolwright.types import WeightVersion
 
@@ -57,8 +57,11 @@ KEPT_LEARNERS = 256
 class Journal:
     """Opened once a process; every method is safe to call from many tasks."""
 
-    def __init__(self, file: Path, *, history: History = "open") -> None:
-        """StartupError when the file cannot be used or is another process's."""
+    def __init__(
+        self, file: Path, *, history: History = "open", drive: Drive | None = None
+    ) -> None:
+        """drive: as for `Writer`. StartupError when the file cannot be used or is another
+        process's."""
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             self._lock = Lock(file)
@@ -75,7 +78,9 @@ class Journal:
             self._lock.release()
             raise
         self._file = file
-        self._writer = Writer(self._db, file, self._logs, tidy=self._tidy, shrink=self._shrink)
+        self._writer = Writer(
+            self._db, file, self._logs, tidy=self._tidy, shrink=self._shrink, drive=drive
+        )
         self._writer.tidy_soon()
         self._writer.start()
 

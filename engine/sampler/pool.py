@@ -24,7 +24,7 @@ import structlog
 
 from engine.errors import SamplerFailed
 from engine.sampler.action import Action, OnAction, OnMark
-from engine.sampler.fleet import Fleet
+from engine.sampler.fleet import Connect, Fleet
 from engine.sampler.flight import Flight, Moved
 from engine.sampler.retry import Fault, Over, Retry
 from engine.sampler.server import Server
@@ -68,9 +68,19 @@ class _Asked:
 class SamplerPool(Fleet):
     """A fleet that generates, as the recipe's table says."""
 
-    def __init__(self, table: SamplerTable, codec: Codec, *, vocab_size: int) -> None:
+    def __init__(
+        self,
+        table: SamplerTable,
+        codec: Codec,
+        *,
+        vocab_size: int,
+        connect: Connect | None = None,
+    ) -> None:
         super().__init__(
-            table.endpoints, silence=table.timeout_s, sees=codec.image_mark is not None
+            table.endpoints,
+            silence=table.timeout_s,
+            sees=codec.image_mark is not None,
+            connect=connect,
         )
         self._table = table
         self._codec = codec
