@@ -11,11 +11,12 @@ import pytest
 from engine.journal.journal import Journal
 from engine.journal.writer import Writer
 from engine.rollout.events import Ended
+from tests.support.waiting import passes
 from toolwright.types import StopReason
 
 pytestmark = pytest.mark.quick
 
-ENDED = Ended(reason=StopReason.NO_ACTION)
+ENDED = Ended(reason=StopReason.ANSWERED)
 
 
 class ByHand:
@@ -62,7 +63,7 @@ async def test_nothing_is_durable_before_a_step(tmp_path: Path, drivers: list[By
     journal, driver = opened(tmp_path, drivers)
     journal.append("g0-0/a0", [ENDED])
     assert driver.woken and not logged(tmp_path)
-    await asyncio.sleep(driver.writer.due())
+    await passes(driver.writer.due(), "until the group commit is due")
     driver.writer.step()
     assert logged(tmp_path) == ["g0-0/a0"]
     await journal.close()
@@ -75,7 +76,7 @@ async def test_a_step_takes_at_most_so_many_appends_and_a_job_takes_all(
     journal, driver = opened(tmp_path, drivers)
     for number in range(3):
         journal.append(f"g0-{number}/a0", [ENDED])
-    await asyncio.sleep(driver.writer.due())
+    await passes(driver.writer.due(), "until the group commit is due")
     driver.writer.step(most=1)
     assert logged(tmp_path) == ["g0-0/a0"]
     assert driver.writer.backlog == 2 and driver.writer.due() < 1.0, "the rest has its time"
