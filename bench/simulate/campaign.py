@@ -21,7 +21,7 @@ from bench.simulate.play import Studio, studio
 from bench.simulate.schedule import schedule_of
 from bench.simulate.verdict import Failure, outcome, shortest
 
-CHUNK = 20
+CHUNK = 10
 """Schedules that a worker plays before it reports."""
 HASH_SEED = "PYTHONHASHSEED"
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -33,13 +34,15 @@ from bench.simulate.channel import Context, rpc_error
 from bench.simulate.engine_life import EngineLife
 from bench.simulate.loop import Gone, Owner, loop_here
 from bench.simulate.schedule import Workload
+from bench.simulate.workload import text_of
 from learner.intake.ledger import Ledger, Verdict
 from toolwright import wire
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.policy.v1 import policy_pb2 as policy
 from toolwright.rollout.v1 import rollout_pb2 as rollout
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
-from toolwright.types import Trajectory, WeightVersion, ids
+from toolwright.types import Author, Trajectory, WeightVersion, ids
+from toolwright.types import Segment as SegmentOfRecord
 
 WAIT = Duration(seconds=5)
 RPC_S = 200.0
@@ -299,6 +302,7 @@ def member_of(trajectory: Trajectory) -> Member:
         actions=tuple(call.action for call in trajectory.calls),
         parent=(branch.parent or "").removesuffix(".0") if branch else "",
         shared=(branch.fork_offset or 0) if branch else 0,
+        turns=tuple(_texts(segments)),
         segments=tuple(
             Segment(
                 author=one.author.name,
@@ -310,3 +314,10 @@ def member_of(trajectory: Trajectory) -> Member:
             for one in segments
         ),
     )
+
+
+def _texts(segments: list[SegmentOfRecord]) -> Iterator[str]:
+    """What the policy wrote, turn by turn."""
+    written = [one for one in segments if one.author is Author.MODEL]
+    for _turn, parts in itertools.groupby(written, key=lambda one: one.turn):
+        yield "".join(text_of(one.token_ids) for one in parts)

@@ -28,7 +28,7 @@ TICK = 1e-6
 """Seconds that one turn of the loop takes."""
 THREAD_S = 0.002
 """Mean delay of work that a thread does."""
-MOST_TURNS = 2_000_000
+MOST_TURNS = 300_000
 """Turns of the loop: a run that takes more goes round and round."""
 MOST_CANCELS = 200
 """Rounds in which the tasks of a dead owner are cancelled."""

@@ -6,13 +6,13 @@ The recipe names `questions` and the rewards by their import paths, as any recip
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from random import Random
 from zlib import crc32
 
-from bench.dispatch.workload import write_policy
+from bench.dispatch.workload import END, write_policy
 from bench.simulate.schedule import Workload
 from toolwright.types import Task, Trajectory
 
@@ -35,6 +35,12 @@ top_k = 3"""
 def ids_of(text: str) -> list[int]:
     """Token ids of printable ASCII text."""
     return [ord(letter) - 33 for letter in text]
+
+
+def text_of(token_ids: Iterable[int]) -> str:
+    """Inverse of `ids_of`; the text of special tokens is what the tokenizer says."""
+    special = {END_ID: END, STOP_ID: STOP}
+    return "".join(special.get(token) or chr(token + 33) for token in token_ids)
 
 
 def server_url(number: int) -> str:
