@@ -7,16 +7,17 @@ Invariant: whatever ends it, its server and the router count it no longer.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.sampler.action import Action
 from engine.sampler.routing import PREFILL, Router
 from engine.sampler.server import Server
 from engine.sampler.waiting import Cause, Waiting
+from engine.sampler.wire.client import ServerUnreachable
 from engine.sampler.wire.events import Chunk, ChunkReader
 from engine.sampler.wire.stream import QUIET_SECONDS
-from toolwright.types import FinishReason
+from toolwright.types import FinishReason, WeightVersion
 
 
 class Moved(Exception):
@@ -41,7 +42,9 @@ class Flight:
         budget: int,
         vocab_size: int,
         movable: bool,
+        can_have: Callable[[str, WeightVersion | None], bool],
     ) -> None:
+        """can_have: `Fleet.can_have`."""
         self.waiting = waiting
         self.movable = movable
         self.paused = False
@@ -52,6 +55,10 @@ class Flight:
         self._router = router
         self._action = action
         self._unread = 0.0
+        self._can_have = can_have
+        self._given = server.version
+        self._weights = ""
+        """Those of the last tokens."""
         reader = ChunkReader(
             incremental=server.incremental,
             vocab_size=vocab_size,
@@ -90,6 +97,8 @@ class Flight:
             self.waiting.end(Cause.BROKEN, Cause.QUIET)
         fresh = len(chunk.token_ids)
         if fresh:
+            if chunk.weight_version != self._weights:
+                self._check_weights(chunk.weight_version)
             self._server.received += fresh
             if not self.paused:
                 seconds = (read_ns - self._action.heard_ns) / 1e9
@@ -101,6 +110,16 @@ class Flight:
             self._router.took(self._server.name, taken)
             self.paused = self._server.paused
         return self._action.on_chunk(chunk, read_ns)
+
+    def _check_weights(self, weights: str) -> None:
+        """ServerUnreachable for older weights of this run than the server was given. The action
+        names weights of other runs."""
+        if self._can_have(weights, None) and not self._can_have(weights, self._given):
+            raise ServerUnreachable(
+                f"it writes under weights {weights!r} and was given {self._given}: it was started "
+                "anew"
+            )
+        self._weights = weights
 
     def _on_quiet(self, since: float) -> None:
         self.waiting.begin(Cause.QUIET, since)

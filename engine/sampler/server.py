@@ -15,6 +15,7 @@ from engine.sampler.wire.client import (
     ServerUnreachable,
 )
 from engine.sampler.wire.events import WireError
+from toolwright.types import WeightVersion
 
 if TYPE_CHECKING:
     from engine.sampler.flight import Flight
@@ -33,6 +34,8 @@ class Server:
         self.faults: Counter[Fault] = Counter()
         self.received = 0
         """Tokens of all its streams."""
+        self.version: WeightVersion | None = None
+        """Version of the run that it was given last."""
         self.control = asyncio.Lock()
         """Held while its weights change."""
         self._paused_since: float | None = None
