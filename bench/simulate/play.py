@@ -152,6 +152,9 @@ class _Run:
         self._host = ToolHost(work, self._network, Random(f"tools {seed}"), self.see)
         self._disk = Disk(Random(f"disk {seed}"))
         self._life: EngineLife | None = None
+        self._seen: Counter[str] = Counter()
+        self._moments: dict[tuple[str, int], list[asyncio.Event]] = {}
+        """Faults that wait for an event of the history."""
         self._lives = 0
         self._starts_at = 0.0
         self._away = 0
@@ -166,6 +169,10 @@ class _Run:
 
     def see(self, event: AnyEvent) -> None:
         self.history.append(event)
+        name = type(event).__name__
+        self._seen[name] += 1
+        for moment in self._moments.pop((name, self._seen[name]), ()):
+            moment.set()
 
     @property
     def _now(self) -> float:
@@ -334,9 +341,20 @@ class _Run:
     # ---- faults ----
 
     async def _do(self, fault: Fault) -> None:
-        await asyncio.sleep(max(0.0, BEGIN + fault.at - self._now))
+        if fault.after and not await self._moment(fault):
+            return
+        began = self._now if fault.after else BEGIN
+        await asyncio.sleep(max(0.0, began + fault.at - self._now))
         self.see(FaultSeen(at=self._now, kind=fault.kind, detail=str(fault)))
         await self._faults()[fault.kind](fault)
+
+    async def _moment(self, fault: Fault) -> bool:
+        """Returns at the fault's event; False where the run is complete before."""
+        moment = asyncio.Event()
+        if self._seen[fault.after] < fault.number:
+            self._moments.setdefault((fault.after, fault.number), []).append(moment)
+            await first_of(moment, self._learner.complete)
+        return not self._learner.complete.is_set()
 
     def _faults(self) -> dict[Kind, Callable[[Fault], Awaitable[None]]]:
         return {
@@ -438,12 +456,7 @@ class _Run:
     async def _break_publish(self, fault: Fault) -> None:
         server = self._servers[fault.target]
         server.breaks_at_update = True
-        waits = [
-            asyncio.ensure_future(one.wait()) for one in (server.broke, self._learner.complete)
-        ]
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for one in waits:
-            one.cancel()
+        await first_of(server.broke, self._learner.complete)
         server.breaks_at_update = False
         server.broke.clear()
         await asyncio.sleep(fault.seconds)
@@ -466,6 +479,14 @@ class _Run:
         self._learner.leases.clear()
         await asyncio.sleep(fault.seconds)
         self._learner.leases.set()
+
+
+async def first_of(*events: asyncio.Event) -> None:
+    """Returns when one of them is set."""
+    waits = [asyncio.ensure_future(one.wait()) for one in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for one in waits:
+        one.cancel()
 
 
 def _first(error: BaseException) -> BaseException:

@@ -53,24 +53,38 @@ ON_SERVERS = (
     Kind.SAMPLER_KILL, Kind.SAMPLER_CUT, Kind.SAMPLER_HANG, Kind.SAMPLER_SLOW,
     Kind.SAMPLER_REFUSES, Kind.PUBLISH_BREAKS,
 )  # fmt: skip
-WEIGHTS = {Kind.ENGINE_KILL: 6, Kind.HOST_KILL: 2, Kind.SAMPLER_CUT: 3, Kind.LEARNER_KILL: 2}
+WEIGHTS = {
+    Kind.ENGINE_KILL: 9, Kind.HOST_KILL: 2, Kind.SAMPLER_CUT: 3, Kind.SAMPLER_KILL: 3,
+    Kind.SAMPLER_HANG: 2, Kind.PUBLISH_BREAKS: 2, Kind.LEARNER_KILL: 3, Kind.ANSWERS_LOST: 2,
+}  # fmt: skip
 """How often a kind is drawn; 1 where it is not named."""
+MOMENTS = {
+    "Effect": 20, "Dispatched": 20, "Sampled": 30, "SessionOpened": 16, "Loaded": 12, "Offered": 8,
+    "Trained": 4, "Publishing": 4, "Published": 4, "Acknowledged": 3, "LifeBegan": 3,
+    "Admitted": 20,
+}  # fmt: skip
+"""Events of a history that faults follow, and up to which of their kind."""
+AT_CALLS = ("Effect", "Dispatched", "Sampled")
+"""Moments at which a kill of the engine may lose what the tool host knows."""
 LONGEST_S = {Kind.TOOLS_CUT: 30.0, Kind.TOOLS_HANG: 30.0, Kind.LEARNER_STALLS: 20.0}
 """Longest duration of a fault; 10 s where it is not named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """at: seconds after the run began."""
+    """at: seconds after the run began; or after event number `number`, from 1, of kind `after`."""
 
     at: float
     kind: Kind
     seconds: float = 0.0
     target: int = 0
+    after: str = ""
+    number: int = 0
 
     def __str__(self) -> str:
         where = f" server {self.target}" if self.kind in ON_SERVERS else ""
-        return f"at {self.at:7.3f} s {self.kind}{where} for {self.seconds:.3f} s"
+        moment = f" after {self.after} {self.number}" if self.after else ""
+        return f"{self.at:.4f} s{moment}: {self.kind}{where} for {self.seconds:.3f} s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,9 +146,9 @@ def schedule_of(seed: int) -> Schedule:
     """The schedule of a seed."""
     dice = Random(f"schedule {seed}")
     workload = _workload(seed, dice)
-    count = min(int(dice.expovariate(1 / 3.0)), 10)
-    faults = sorted((_fault(workload, dice) for _ in range(count)), key=lambda one: one.at)
-    return Schedule(seed=seed, workload=workload, faults=tuple(faults))
+    count = min(int(dice.expovariate(1 / 4.5)), 10)
+    faults = tuple(_fault(workload, dice) for _ in range(count))
+    return Schedule(seed=seed, workload=workload, faults=faults)
 
 
 def _workload(seed: int, dice: Random) -> Workload:
@@ -163,7 +177,7 @@ def _workload(seed: int, dice: Random) -> Workload:
         branching=group_size > 1 and dice.random() < 0.2,
         per_group=dice.random() < 0.2,
         keep_history=dice.random() < 0.5,
-        train_s=dice.choice((0.1, 1.0, 5.0)),
+        train_s=dice.choice((0.05, 0.3, 2.0)),
         checkpoint_every=dice.randint(1, 3),
         bad_rows=dice.choice((0.0, 0.0, 0.15)),
     )
@@ -173,12 +187,23 @@ def _fault(workload: Workload, dice: Random) -> Fault:
     kinds = [kind for kind in Kind for _ in range(WEIGHTS.get(kind, 1))]
     kind = dice.choice(kinds)
     longest = LONGEST_S.get(kind, 10.0)
+    after = dice.choice(list(MOMENTS)) if dice.random() < 0.75 else ""
+    if after and kind is Kind.ENGINE_KILL and dice.random() < 0.6:
+        after = dice.choice(AT_CALLS)
     action = workload.tokens[1] * workload.token_s
     turn = action + workload.call_s
     horizon = 1.0 + workload.steps * (workload.train_s + workload.turns * turn)
     return Fault(
-        at=round(dice.uniform(0.0, horizon), 3),
+        at=round(_delay(dice) if after else dice.uniform(0.0, horizon), 4),
         kind=kind,
-        seconds=round(min(longest, dice.expovariate(3.0 / longest)), 3),
+        seconds=round(min(longest, dice.expovariate(dice.choice((4.0, 30.0)) / longest)), 3),
         target=dice.randrange(workload.servers) if kind in ON_SERVERS else 0,
+        after=after,
+        number=dice.randint(1, MOMENTS[after]) if after else 0,
     )
+
+
+def _delay(dice: Random) -> float:
+    """Seconds after an event: within its own turn, a commit, or a call."""
+    mean = dice.choice((0.005, 0.02, 0.02, 0.3))
+    return dice.expovariate(1 / mean)

@@ -68,18 +68,20 @@ class Count(Tool):
         state.calls.append(call.call_id)
         fails = self._random.random() < FAILS
         text = f"{len(state.calls)}.{self._random.getrandbits(24):06x}"
+        if fails:
+            text = f"failed.{text}"
         self._see(
             Effect(
                 at=loop_here().time(),
                 session=state.session,
                 call_id=call.call_id,
                 action=call.action,
-                answer=None if fails else ids(ids_of(f"[{text}]")),
+                answer=ids(ids_of(f"[{text}]")),
             )
         )
         await asyncio.sleep(self._random.expovariate(1 / self._workload.call_s))
         if fails:
-            raise ToolFailed("it failed")
+            raise ToolFailed(text)
         return text
 
     async def close(self, state: _State) -> None:
