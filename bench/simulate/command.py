@@ -89,7 +89,7 @@ def _play_many(seeds: range, jobs: int, *, note: bool) -> int:
                 print(f"found after {number} schedules: {failure.invariant} (seed {result.seed})")
                 return 1
             if failure is not None:
-                print(_report(result.seed, failure), flush=True)
+                print(report(result.seed, failure), flush=True)
             if time.monotonic() - said > SAY_S:
                 said = time.monotonic()
                 print(_progress(totals, len(seeds), said - began), file=sys.stderr, flush=True)
@@ -155,7 +155,8 @@ def _numbered(schedule: Schedule, faults: Iterable[Fault]) -> list[str]:
     return [f"  {schedule.faults.index(fault)}: {fault}" for fault in faults]
 
 
-def _report(seed: int, failure: Failure) -> str:
+def report(seed: int, failure: Failure) -> str:
+    """A failure for people: the promise, the events around it, its faults, how to play it again."""
     from bench.simulate.schedule import schedule_of
 
     schedule = schedule_of(seed)
