@@ -10,9 +10,9 @@ import asyncio
 import io
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from bench.simulate.loop import Owner, loop_here
+from bench.simulate.loop import Gone, Owner, loop_here
 from engine.config import EngineTable
 from engine.edge.service import PolicyServicer, RolloutServicer
 from engine.seams import Seams
@@ -20,6 +20,8 @@ from engine.serve import Engine
 from engine.telemetry.progress import Progress
 from toolwright.recipe import Recipe
 from toolwright.rpc.server import Server
+
+Answer = TypeVar("Answer")
 
 
 class SimulatedEngine(Engine):
@@ -30,6 +32,8 @@ class SimulatedEngine(Engine):
         self._progress = Progress(recipe.shared.run.steps, out=io.StringIO())
         self.servicers: tuple[RolloutServicer, PolicyServicer] | None = None
         """From the moment at which the engine would listen."""
+        self.hung_up = asyncio.Event()
+        """It listens no more."""
 
     def bound(self) -> tuple[int, int, int]:
         """(newest step, accepted, running trajectories): the numbers of the staleness bound."""
@@ -45,6 +49,7 @@ class SimulatedEngine(Engine):
 
     async def _listen(self, stack: AsyncExitStack) -> Server:
         self.servicers = self.rollout_servicer(), self.policy_servicer()
+        stack.callback(self.hung_up.set)  # as the server's stop: before the journal is closed
         return cast("Server", None)
 
     def _watch(self, server: Server) -> list[Coroutine[Any, Any, None]]:
@@ -64,4 +69,19 @@ class EngineLife:
 
     @property
     def serves(self) -> bool:
-        return self.owner.alive and self.engine.servicers is not None and not self.task.done()
+        engine = self.engine
+        return self.owner.alive and engine.servicers is not None and not engine.hung_up.is_set()
+
+    async def ask(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """What an RPC's handler returns or raises. Raises Gone where the engine dies, or listens no
+        more, before that."""
+        rpc = asyncio.ensure_future(self.owner.ask(work))
+        hanging_up = asyncio.ensure_future(self.engine.hung_up.wait())
+        try:
+            await asyncio.wait([rpc, hanging_up], return_when=asyncio.FIRST_COMPLETED)
+            if not rpc.done():
+                raise Gone(self.owner.name)
+            return rpc.result()
+        finally:
+            rpc.cancel()
+            hanging_up.cancel()

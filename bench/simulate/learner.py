@@ -85,6 +85,8 @@ class Learner:
         self.leases.set()
         self.complete = asyncio.Event()
         """All steps are trained, and the last checkpoint is acknowledged."""
+        self.crashes: list[str] = []
+        """Errors that no learner knows."""
         self.ended_by: list[str] = []
         """Errors that ended a life."""
 
@@ -95,7 +97,11 @@ class Learner:
         self._lives += 1
         self._word = f"learner {self._lives}"
         self._owner = Owner(loop_here(), self._word)
-        self._owner.spawn(self._live())
+        self._owner.spawn(self._live()).add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.crashes.append(f"the learner ended: {error!r}")
 
     async def kill(self) -> None:
         owner, self._owner = self._owner, None
@@ -184,7 +190,7 @@ class Learner:
         digest = hashlib.sha256()
         while True:
             try:
-                item = await life.owner.ask(_next(stream))
+                item = await life.ask(_next(stream))
             except (grpc.aio.AbortError, Gone) as error:
                 raise from_rpc_error(rpc_error(error)) from error
             if item is None:
@@ -274,7 +280,7 @@ class Learner:
         try:
             async with asyncio.timeout(RPC_S):
                 servicer: Any = life.engine.servicers[which] if life.engine.servicers else None
-                return await life.owner.ask(getattr(servicer, method)(request, Context()))
+                return await life.ask(getattr(servicer, method)(request, Context()))
         except (grpc.aio.AbortError, Gone, TimeoutError) as error:
             raise from_rpc_error(rpc_error(error)) from error
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -41,7 +40,7 @@ from bench.simulate.channel import Network
 from bench.simulate.engine_life import EngineLife
 from bench.simulate.journal_disk import Disk
 from bench.simulate.learner import Learner
-from bench.simulate.loop import BEGIN, VirtualLoop
+from bench.simulate.loop import BEGIN, Stuck, VirtualLoop
 from bench.simulate.sampler import SimulatedClient, SimulatedServer
 from bench.simulate.schedule import Fault, Kind, Schedule
 from bench.simulate.tools import ToolHost
@@ -55,6 +54,8 @@ from toolwright.recipe import Recipe, load_recipe
 
 BOUND_S = 900.0
 """Virtual seconds from the end of the last fault to the end of the run."""
+MOMENT_S = 120.0
+"""Until a fault whose event does not come is left out."""
 END_S = 120.0
 """For the end of the engine, and for leases that end by themselves."""
 STOP_S = 60.0
@@ -100,7 +101,7 @@ class Studio:
         self._folder = folder
         self.policy = make_policy(folder / "policy")
         self._codec = HuggingFaceCodec(self.policy)
-        self._numbers = itertools.count()
+        self._abandoned: list[object] = []
 
     def play(self, schedule: Schedule, *, say: Say | None = None) -> Played:
         """The history of a schedule."""
@@ -117,8 +118,10 @@ class Studio:
             run = _Run(schedule, loop, load_recipe(file), self.policy)
             try:
                 loop.run_until_complete(run.play())
-            finally:
-                loop.close()
+            except Stuck:  # its tasks must not be finalised inside another run
+                self._abandoned += (loop, run)
+                raise
+            loop.close()
         data = msgspec.json.encode(run.history, enc_hook=list)
         return Played(
             schedule=schedule,
@@ -230,6 +233,7 @@ class _Run:
         await self._host.stop()
         self.errors += [f"a task outlived the run: {name}" for name in tasks]
         self.notes += self._learner.ended_by
+        self.errors += self._learner.crashes
         self.history += evaluations(self._recipe, self._table, self._now)
         self.history += positions(self._recipe, self.history, self._now)
         self.see(msgspec.structs.replace(found, at=self._now))
@@ -353,7 +357,11 @@ class _Run:
         moment = asyncio.Event()
         if self._seen[fault.after] < fault.number:
             self._moments.setdefault((fault.after, fault.number), []).append(moment)
-            await first_of(moment, self._learner.complete)
+            try:
+                async with asyncio.timeout(MOMENT_S):
+                    await first_of(moment, self._learner.complete)
+            except TimeoutError:
+                return False
         return not self._learner.complete.is_set()
 
     def _faults(self) -> dict[Kind, Callable[[Fault], Awaitable[None]]]:
@@ -484,9 +492,11 @@ class _Run:
 async def first_of(*events: asyncio.Event) -> None:
     """Returns when one of them is set."""
     waits = [asyncio.ensure_future(one.wait()) for one in events]
-    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    for one in waits:
-        one.cancel()
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waits:
+            one.cancel()
 
 
 def _first(error: BaseException) -> BaseException:
