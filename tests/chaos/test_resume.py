@@ -102,7 +102,7 @@ def killed_again_and_again(crowd: Crowd, kill: Callable[[], None], *, seed: int)
     dice = Random(seed)
     for _ in range(SCALE.kills):
         time.sleep(dice.uniform(*SCALE.between))
-        if crowd.consumer.complete:
+        if crowd.complete:
             break
         kill()
     crowd.finish()

@@ -6,8 +6,8 @@ records with the same plan. The environment variable `CHAOS_WORKLOAD` holds a `W
 Invariants
 - What a trajectory says depends on its name and on all ids before, never on attempts or time. An
   engine that sends other ids than it records gets other words than planned.
-- The tool writes one line for each call that it runs, before it sleeps. Its answer holds how many
-  calls the session has run.
+- The tool writes an event for each session and for each call that it runs, before it sleeps. Its
+  answer holds how many calls the session has run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,27 +23,32 @@ from functools import lru_cache
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any
 from zlib import crc32
 
+from bench.history.events import Effect, SessionClosed, SessionOpened
+from bench.history.lines import Lines
 from bench.makespan.plan import END_ID, STOP, STOP_ID, ids_of, text_of
 from bench.scripted.script import default_logprob
 from bench.scripted.types import ScriptRequest, Token
 from toolsvc import Call, RawFormat, SessionInfo, Tool
+from toolsvc.backends.cache import open_cache
 from toolsvc.errors import Reason, Refused
 from toolwright.types import Task, Trajectory
 
 VARIABLE = "CHAOS_WORKLOAD"
 PROMPT_TOKENS = 64
 ANSWER_TOKENS = 24
+CACHE_BYTES = 1 << 20
 LAST_WORDS = "<answer>42</answer>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Ranges of calls a trajectory, of tokens an action, and of seconds a call."""
+    """Ranges of calls a trajectory, of tokens an action, and of seconds a call. effects: file of the
+    tool's events. cache: URL of the cache that the tool keeps its answers in; "" = no cache."""
 
     effects: str = ""
+    cache: str = ""
     calls: tuple[int, int] = (2, 5)
     tokens: tuple[int, int] = (32, 56)
     call_s: tuple[float, float] = (0.05, 0.4)
@@ -157,8 +163,9 @@ def reply(request: ScriptRequest) -> Iterable[Token]:
     return [Token(i, default_logprob(i, place)) for place, i in enumerate(action)][said:]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Session:
+    name: str
     calls: list[str] = field(default_factory=list)
 
 
@@ -172,26 +179,53 @@ class Count(Tool):
     stateful = Workload.here().stateful
     run_limit = 60.0
 
+    async def start(self) -> None:
+        here = Workload.here()
+        self._lines = Lines(Path(here.effects))
+        self._cache = (
+            await open_cache(here.cache, most_bytes=CACHE_BYTES, seconds=None)
+            if here.cache
+            else None
+        )
+
+    async def stop(self) -> None:
+        if self._cache is not None:
+            await self._cache.close()
+
     def open(self, session: SessionInfo) -> _Session:
         if session.metadata.get("refuse"):
             raise Refused(Reason.INVALID_REQUEST, "the task's metadata do not fit")
         if session.metadata.get("fail"):
             raise KeyError("fail")
-        return _Session()
+        self._lines.write(SessionOpened(at=time.monotonic(), session=session.session_id))
+        return _Session(name=session.session_id)
 
-    async def call(self, state: Any, call: Call) -> str:
-        note_effect(Path(Workload.here().effects), f"{call.call_id} {call.session.session_id}")
+    def close(self, state: _Session) -> None:
+        self._lines.write(SessionClosed(at=time.monotonic(), session=state.name))
+
+    async def call(self, state: _Session, call: Call) -> str:
         state.calls.append(call.call_id)
         turn, _, rest = call.action.partition(".")
-        await asyncio.sleep(int(rest.partition("/")[0]) / 1000)
         calls = len(state.calls) if self.stateful else int(turn) + 1
-        return answer_to(call.action, calls)
+        answer = answer_to(call.action, calls)
+        self._lines.write(
+            Effect(
+                at=time.monotonic(),
+                session=state.name,
+                call_id=call.call_id,
+                action=call.action,
+                answer=array("i", ids_of(f"[{answer}]")),
+            )
+        )
+        await asyncio.sleep(int(rest.partition("/")[0]) / 1000)
+        return await self._kept(call.call_id, answer)
 
-
-def note_effect(file: Path, line: str) -> None:
-    """One write to the end of the file: nothing of it is lost when this process is killed."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    try:
-        os.write(descriptor, f"{line}\n".encode())
-    finally:
-        os.close(descriptor)
+    async def _kept(self, call_id: str, answer: str) -> str:
+        """The answer, from the cache where a call of this name was answered before."""
+        if self._cache is None:
+            return answer
+        found = await self._cache.get(call_id)
+        if found is None:
+            await self._cache.put(call_id, answer.encode())
+            return answer
+        return found.decode()
