@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
 
 from bench.history.events import Loaded, Sampled
-from bench.history.lines import Lines, whole_lines
+from bench.history.stored import Appender, whole_lines
 from toolwright.types import WeightVersion, ids
 
 
@@ -54,7 +55,7 @@ class SamplerLog:
     """Writes the lines. A `bench.scripted.server.ReplyLog`."""
 
     def __init__(self, file: Path) -> None:
-        self._lines = Lines(file)
+        self._lines = Appender(file)
 
     def began(self, rid: str, conversation: str, prompt: Sequence[int]) -> None:
         self._lines.write(
@@ -89,29 +90,27 @@ def sampled(file: Path, server: str) -> list[Sampled | Loaded]:
     replies: dict[str, list[_Sent]] = {}
 
     def ended(rid: str, *, exact: bool) -> None:
-        began, sent = requests.pop(rid), replies.pop(rid)
-        before = list(began.prompt)
-        runs: list[tuple[str, float, list[int]]] = []
-        for one in sent:
-            if not runs or runs[-1][0] != one.version:
-                runs.append((one.version, one.at, []))
-            runs[-1][2].extend(one.ids)
-            runs[-1] = (one.version, one.at, runs[-1][2])
-        for number, (version, at, token_ids) in enumerate(runs):
+        first, sent = requests.pop(rid), replies.pop(rid)
+        before, began = list(first.prompt), first.at
+        runs = [(version, list(run)) for version, run in groupby(sent, lambda one: one.version)]
+        for number, (version, run) in enumerate(runs):
+            token_ids = [token for one in run for token in one.ids]
             last = number == len(runs) - 1
             if (known := _version(version)) is not None:
                 events.append(
                     Sampled(
-                        at=at,
-                        attempt=began.attempt,
+                        at=run[-1].at,
+                        attempt=first.attempt,
                         server=server,
                         prompt=ids(before),
                         token_ids=ids(token_ids),
                         version=known,
                         exact=exact or not last,
+                        began=began,
                     )
                 )
             before += token_ids
+            began = run[-1].at
 
     for line in map(_DECODER.decode, whole_lines(file)):
         match line:

@@ -33,8 +33,8 @@ from bench.history.events import (
     Restored,
     Trained,
 )
-from bench.history.lines import Lines
 from bench.history.run_folder import member_of
+from bench.history.stored import Appender
 from learner.intake.client import EngineClient
 from learner.intake.lease import lease_step
 from learner.intake.ledger import Ledger
@@ -90,7 +90,7 @@ class Consumer:
     def __init__(self, settings: Settings, client: EngineClient) -> None:
         self._settings = settings
         self._client = client
-        self._lines = Lines(Path(settings.history))
+        self._lines = Appender(Path(settings.history))
         self._file = Path(settings.checkpoint)
         self._state = State(WeightVersion(lineage="", step=0))
 

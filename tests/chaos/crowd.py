@@ -35,7 +35,7 @@ from bench.history.events import (
     SessionClosed,
     SessionOpened,
 )
-from bench.history.lines import read_events
+from bench.history.stored import read_appended
 from bench.makespan.plan import STOP
 from engine.journal.logs import LogState
 from engine.journal.reader import JournalReader
@@ -316,7 +316,7 @@ class Crowd:
     def tools_ended(self) -> None:
         """The tool service's processes are gone, and its sessions with them."""
         opened: dict[str, None] = {}
-        for event in read_events(self.effects_file):
+        for event in read_appended(self.effects_file):
             match event:
                 case SessionOpened(session=session):
                     opened[session] = None
@@ -411,7 +411,7 @@ class Crowd:
 
     def offered(self) -> list[Offered]:
         """Every offer of a group so far."""
-        return [one for one in read_events(self.history_of_consumer) if isinstance(one, Offered)]
+        return [one for one in read_appended(self.history_of_consumer) if isinstance(one, Offered)]
 
     def left(self) -> Found:
         """The newest attempt of each trajectory, as the journal has it; no engine runs."""

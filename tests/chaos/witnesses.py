@@ -16,12 +16,14 @@ import grpc
 from msgspec import structs
 
 from bench.history.events import AnyEvent, Finished, Offered, SessionClosed, SessionOpened
-from bench.history.lines import read_events
 from bench.history.run_folder import evaluations, positions, stored_hashes, surviving
 from bench.history.sampler_log import sampled
+from bench.history.stored import read_appended
 from engine.journal.reader import JournalReader
 from tests.chaos.crowd import RPC_S, Crowd, Sampler
+from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc import options
+from toolwright.rpc.errors import ServiceError, from_rpc_error
 from toolwright.tool.v1 import tool_pb2, tool_pb2_grpc
 
 REAP_S = 5.0
@@ -45,8 +47,8 @@ def history_of(crowd: Crowd) -> list[AnyEvent]:
     hashes = stored_hashes(crowd.run_folder)
     seen = [
         *crowd.events,
-        *read_events(crowd.effects_file),
-        *(_whole(event, attempts, hashes) for event in read_events(crowd.history_of_consumer)),
+        *read_appended(crowd.effects_file),
+        *(_whole(event, attempts, hashes) for event in read_appended(crowd.history_of_consumer)),
     ]
     for one in crowd.samplers:
         seen += sampled(one.log, one.name)
@@ -78,20 +80,28 @@ def _sessions(crowd: Crowd, deadline: float) -> int:
 
 def _held(crowd: Crowd) -> int:
     """How many of the sessions that were opened and not closed the service still has."""
-    seen = [*crowd.events, *read_events(crowd.effects_file)]
+    seen = [*crowd.events, *read_appended(crowd.effects_file)]
     opened = {event.session for event in seen if isinstance(event, SessionOpened)}
     opened -= {event.session for event in seen if isinstance(event, SessionClosed)}
-    with grpc.insecure_channel(crowd.tools_address, options=options.CHANNEL) as channel:
+    return sum(_is_held(session, crowd.tools_address) for session in opened)
+
+
+def _is_held(session: str, address: str) -> bool:
+    """Whether the service has the session, at this address or at the one that it names."""
+    with grpc.insecure_channel(address, options=options.CHANNEL) as channel:
         stub = tool_pb2_grpc.ToolServiceStub(channel)
-        held = 0
-        for session in opened:
-            try:
-                stub.GetSession(tool_pb2.GetSessionRequest(session_id=session), timeout=RPC_S)
-            except grpc.RpcError as error:
-                held += error.code() is not grpc.StatusCode.NOT_FOUND
-            else:
-                held += 1
-    return held
+        try:
+            stub.GetSession(tool_pb2.GetSessionRequest(session_id=session), timeout=RPC_S)
+        except grpc.RpcError as error:
+            said = from_rpc_error(error)
+            if (
+                isinstance(said, ServiceError)
+                and said.reason == reasons.ERROR_REASON_WRONG_ENDPOINT
+            ):
+                return _is_held(session, said.endpoint)
+            assert isinstance(said, ServiceError), f"{session}: {said}"
+            return False
+    return True
 
 
 def _whole(event: AnyEvent, attempts: dict[str, str], hashes: dict[int, str]) -> AnyEvent:

@@ -26,7 +26,7 @@ from random import Random
 from zlib import crc32
 
 from bench.history.events import Effect, SessionClosed, SessionOpened
-from bench.history.lines import Lines
+from bench.history.stored import Appender
 from bench.makespan.plan import END_ID, STOP, STOP_ID, ids_of, text_of
 from bench.scripted.script import default_logprob
 from bench.scripted.types import ScriptRequest, Token
@@ -44,8 +44,10 @@ LAST_WORDS = "<answer>42</answer>"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Ranges of calls a trajectory, of tokens an action, and of seconds a call. effects: file of the
-    tool's events. cache: URL of the cache that the tool keeps its answers in; "" = no cache."""
+    """Ranges of calls a trajectory, of tokens an action, and of seconds a call.
+
+    effects: file of the tool's events. cache: URL of the cache that the tool keeps its answers in;
+    "" = no cache."""
 
     effects: str = ""
     cache: str = ""
@@ -181,7 +183,7 @@ class Count(Tool):
 
     async def start(self) -> None:
         here = Workload.here()
-        self._lines = Lines(Path(here.effects))
+        self._lines = Appender(Path(here.effects))
         self._cache = (
             await open_cache(here.cache, most_bytes=CACHE_BYTES, seconds=None)
             if here.cache

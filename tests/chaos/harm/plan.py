@@ -74,11 +74,12 @@ class Plan:
     harms: tuple[Harm, ...]
 
     def __str__(self) -> str:
+        tool = "stateful" if self.stateful else "stateless"
         crowd = (
-            f"seed {self.seed}: {self.steps} steps of {self.groups_per_step} groups of {self.size}, "
-            f"max_staleness {self.eta}, {'stateful' if self.stateful else 'stateless'} tool, "
-            f"{self.rows} rows, {self.samplers} samplers, {self.workers} workers, pause "
-            f"{self.pause}{', Redis' if self.redis else ''}"
+            f"seed {self.seed}: {self.steps} steps of {self.groups_per_step} groups of "
+            f"{self.size}, max_staleness {self.eta}, {tool} tool, {self.rows} rows, "
+            f"{self.samplers} samplers, {self.workers} workers, pause {self.pause}"
+            f"{', Redis' if self.redis else ''}"
         )
         return "\n  ".join([crowd, *map(str, self.harms)])
 
