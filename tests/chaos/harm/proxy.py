@@ -30,7 +30,8 @@ class Mode(StrEnum):
     STALL = auto()
     """Takes connections and bytes, and forwards nothing until the mode ends."""
     HOLE = auto()
-    """As STALL, and connections that stood stay silent for good: their peer is half-open."""
+    """As STALL, and connections that stood stay silent for good: their peer is half-open. Those
+    that come meanwhile begin when the mode ends, as a connect does that is tried again."""
     SLOW = auto()
     """Forwards each piece late."""
 
@@ -87,10 +88,10 @@ class Link:
         try:
             if self._mode is Mode.CUT:
                 return
+            while self._mode is Mode.HOLE:
+                await self._moved.wait()
             answers, other = await asyncio.open_connection("127.0.0.1", self._target)
             self._writers.add(other)
-            if self._mode is Mode.HOLE:
-                self._dead |= {writer, other}
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._forward(reader, other))
                 both.create_task(self._forward(answers, writer))
