@@ -86,6 +86,7 @@ class Harmed:
             crowd.harm("start failed", name)
             crowd.life_ended(killed=True)
             crowd.start_engine(wait=False)
+            self._fill_disk()
 
     def _begin(self, harm: Harm) -> None:
         self._open.append(harm)
@@ -96,7 +97,7 @@ class Harmed:
         elif target == "redis":
             self._harm_redis(kind)
         elif kind is Kind.FULL:
-            self._limit_files(PAGE)
+            self._fill_disk()
         elif kind is Kind.CLOCK:
             self._shift_clock(harm.amount)
         elif kind is Kind.WORKER:
@@ -166,6 +167,7 @@ class Harmed:
                 self._served = False
                 self._starts = 0
                 crowd.start_engine(wait=False)
+                self._fill_disk()
             case "tools":
                 crowd.start_tools()
             case "consumer":
@@ -179,6 +181,11 @@ class Harmed:
             self._redis.stop()
         else:
             self._redis.pause()
+
+    def _fill_disk(self) -> None:
+        """No file of the engine's grows any more, while its disk is to be full."""
+        if any(harm.kind is Kind.FULL for harm in self._open):
+            self._limit_files(PAGE)
 
     def _limit_files(self, size: int) -> None:
         engine = self._process("engine")

@@ -33,7 +33,7 @@ class Kind(StrEnum):
     SLOW = auto()
     """What a link does: see `tests.chaos.harm.proxy.Mode`."""
     FULL = auto()
-    """The engine's disk is full."""
+    """The engine's disk is full, also for an engine that starts meanwhile."""
     CLOCK = auto()
     """The engine's wall clock jumps, and jumps back at the end."""
 
@@ -117,13 +117,13 @@ def _harms(
 ) -> tuple[Harm, ...]:
     servers = [f"sampler{number}" for number in range(samplers)]
     possible = [
-        *((kind, "engine") for kind in (Kind.KILL, Kind.KILL, Kind.TERM, Kind.STOP)),
-        *((kind, "tools") for kind in (Kind.KILL, Kind.TERM, Kind.STOP)),
+        *((kind, "engine") for kind in (*[Kind.KILL] * 4, Kind.TERM, Kind.TERM, Kind.STOP)),
+        *((kind, "tools") for kind in (Kind.KILL, Kind.KILL, Kind.TERM, Kind.STOP)),
         *((kind, one) for kind in (Kind.KILL, Kind.TERM, Kind.STOP) for one in servers),
         *((kind, "consumer") for kind in (Kind.KILL, Kind.KILL, Kind.STOP)),
         *((kind, f"link {one}") for kind in LINK_KINDS for one in ("tools", "engine")),
         *((kind, f"link {one}") for kind in (*LINK_KINDS, Kind.HOLE) for one in servers),
-        (Kind.FULL, "engine"), (Kind.FULL, "engine"), (Kind.CLOCK, "engine"),
+        (Kind.FULL, "disk"), (Kind.FULL, "disk"), (Kind.CLOCK, "clock"),
     ]  # fmt: skip
     if workers > 1:
         possible += [(Kind.WORKER, "tools")] * 3
