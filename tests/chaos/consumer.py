@@ -33,7 +33,7 @@ from bench.history.events import (
     Restored,
     Trained,
 )
-from bench.history.run_folder import member_of
+from bench.history.members import member_of
 from bench.history.stored import Appender
 from learner.intake.client import EngineClient
 from learner.intake.lease import lease_step

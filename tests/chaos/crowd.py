@@ -50,13 +50,7 @@ from tests.support.weights import write_weights
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc import options
 
-PLAY = """
-from tests.chaos.workload import Count, reply
-
-
-class Sleep(Count):
-    pass
-"""
+SCRIPT, TOOL = ROOT / "tests/chaos/script.py", ROOT / "tests/chaos/counting_tool.py"
 CLOCK = ROOT / "tests/chaos/harm/clock"
 LOOK_S = 0.25
 """Time between looks at the engine's status."""
@@ -135,7 +129,6 @@ class Crowd:
         self.clock = folder / "clock"
         self.clock.write_bytes(bytes(8))
         write_policy(folder / "policy", STOP)
-        (folder / "play.py").write_text(PLAY, encoding="utf-8")
         ways = {
             "tools": self._way("tools", self._tools_port),
             "engine": self._way("engine", self.engine_port),
@@ -235,7 +228,7 @@ class Crowd:
         one = self.samplers[number]
         one.process = self.run.start(
             "bench", "scripted-sampler", "--port", str(one.port),
-            "--script", f"{self.run.folder / 'play.py'}:reply",
+            "--script", f"{SCRIPT}:reply",
             "--tokens-per-second", str(self._rate), "--tokens-per-chunk", "4",
             "--log", str(one.log),
         )  # fmt: skip
@@ -244,7 +237,7 @@ class Crowd:
 
     def start_tools(self, *, wait: bool = True) -> None:
         self.tools = self.run.start(
-            "toolsvc", "serve", str(self.run.folder / "play.py"),
+            "toolsvc", "serve", str(TOOL),
             "--listen", f"127.0.0.1:{self._tools_port}", *self._tool_options,
         )  # fmt: skip
         if wait:

@@ -1,4 +1,4 @@
-"""What a crowd of trajectories does: tasks, the policy's words, a tool that counts its effects.
+"""What a crowd of trajectories does: tasks, and the plan of each trajectory.
 
 Engine, tool service and sampler import this module, each in its own process; the tests compare
 records with the same plan. The environment variable `CHAOS_WORKLOAD` holds a `Workload` as JSON.
@@ -6,39 +6,25 @@ records with the same plan. The environment variable `CHAOS_WORKLOAD` holds a `W
 Invariants
 - What a trajectory says depends on its name and on all ids before, never on attempts or time. An
   engine that sends other ids than it records gets other words than planned.
-- The tool writes an event for each session and for each call that it runs, before it sleeps. Its
-  answer holds how many calls the session has run.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import time
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import count
-from pathlib import Path
 from random import Random
 from zlib import crc32
 
-from bench.history.events import Effect, SessionClosed, SessionOpened
-from bench.history.stored import Appender
-from bench.makespan.plan import END_ID, STOP, STOP_ID, ids_of, text_of
-from bench.scripted.script import default_logprob
-from bench.scripted.types import ScriptRequest, Token
-from toolsvc import Call, RawFormat, SessionInfo, Tool
-from toolsvc.backends.cache import open_cache
-from toolsvc.errors import Reason, Refused
+from bench.makespan.plan import END_ID, STOP_ID, ids_of, text_of
 from toolwright.types import Task, Trajectory
 
 VARIABLE = "CHAOS_WORKLOAD"
 PROMPT_TOKENS = 64
 ANSWER_TOKENS = 24
-CACHE_BYTES = 1 << 20
 LAST_WORDS = "<answer>42</answer>"
 
 
@@ -145,89 +131,3 @@ def reward(trajectory: Trajectory) -> float:
 def reward_of(ids: Sequence[int]) -> float:
     """Of all ids of a trajectory."""
     return crc32(array("i", ids).tobytes()) % 1000 / 1000
-
-
-@lru_cache(maxsize=2048)
-def _plan(trajectory: str) -> Plan:
-    return Workload.here().plan(trajectory)
-
-
-def reply(request: ScriptRequest) -> Iterable[Token]:
-    """The sampler's script. ValueError for ids that no trajectory has."""
-    plan = _plan(request.conversation.rpartition("/")[0])
-    ids = request.input_ids
-    turn = ids.count(STOP_ID)
-    begins = plan.length_before(turn)
-    action = plan.action(turn, ids[:begins])
-    said = len(ids) - begins
-    if said < 0 or list(ids[begins:]) != action[:said]:
-        raise ValueError(f"the ids of {request.conversation}, turn {turn}, are not planned")
-    return [Token(i, default_logprob(i, place)) for place, i in enumerate(action)][said:]
-
-
-@dataclass(slots=True, kw_only=True)
-class _Session:
-    name: str
-    calls: list[str] = field(default_factory=list)
-
-
-class Count(Tool):
-    """Sleeps as long as its call says; tells how many calls its session has run."""
-
-    name = "sleep"
-    description = "Sleeps."
-    format = RawFormat()
-    stop_strings = (STOP,)
-    stateful = Workload.here().stateful
-    run_limit = 60.0
-
-    async def start(self) -> None:
-        here = Workload.here()
-        self._lines = Appender(Path(here.effects))
-        self._cache = (
-            await open_cache(here.cache, most_bytes=CACHE_BYTES, seconds=None)
-            if here.cache
-            else None
-        )
-
-    async def stop(self) -> None:
-        if self._cache is not None:
-            await self._cache.close()
-
-    def open(self, session: SessionInfo) -> _Session:
-        if session.metadata.get("refuse"):
-            raise Refused(Reason.INVALID_REQUEST, "the task's metadata do not fit")
-        if session.metadata.get("fail"):
-            raise KeyError("fail")
-        self._lines.write(SessionOpened(at=time.monotonic(), session=session.session_id))
-        return _Session(name=session.session_id)
-
-    def close(self, state: _Session) -> None:
-        self._lines.write(SessionClosed(at=time.monotonic(), session=state.name))
-
-    async def call(self, state: _Session, call: Call) -> str:
-        state.calls.append(call.call_id)
-        turn, _, rest = call.action.partition(".")
-        calls = len(state.calls) if self.stateful else int(turn) + 1
-        answer = answer_to(call.action, calls)
-        self._lines.write(
-            Effect(
-                at=time.monotonic(),
-                session=state.name,
-                call_id=call.call_id,
-                action=call.action,
-                answer=array("i", ids_of(f"[{answer}]")),
-            )
-        )
-        await asyncio.sleep(int(rest.partition("/")[0]) / 1000)
-        return await self._kept(call.call_id, answer)
-
-    async def _kept(self, call_id: str, answer: str) -> str:
-        """The answer, from the cache where a call of this name was answered before."""
-        if self._cache is None:
-            return answer
-        found = await self._cache.get(call_id)
-        if found is None:
-            await self._cache.put(call_id, answer.encode())
-            return answer
-        return found.decode()
