@@ -95,12 +95,14 @@ class Crowd:
         samplers: int = 1,
         linked: bool = False,
         lease_s: float = 60.0,
+        checkpoint_every: int = 1,
         changes: Mapping[str, Any] | None = None,
         tool_options: tuple[str, ...] = (),
     ) -> None:
         """rate: tokens a second of one stream. steps: optimizer steps, each of which publishes; 0 =
         one that does not. eta: the bound of staleness. linked: connections run through links that a
-        test can cut. lease_s: of a tool session. changes: of the recipe's tables."""
+        test can cut. lease_s: of a tool session. checkpoint_every: steps between
+        the consumer's checkpoints. changes: of the recipe's tables."""
         self.folder = folder
         self.groups, self.size, self.steps, self.eta = groups, size, max(1, steps), eta
         self.effects_file = folder / "effects.jsonl"
@@ -149,6 +151,7 @@ class Crowd:
                 weights=str(weights) if steps else "",
                 steps=self.steps,
                 groups_per_step=groups // self.steps,
+                checkpoint_every=checkpoint_every,
                 train_s=0.3 if steps else 0.0,
             ).to_json(),
             encoding="utf-8",

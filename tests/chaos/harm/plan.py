@@ -71,6 +71,7 @@ class Plan:
     workers: int
     redis: bool
     pause: str
+    checkpoint_every: int
     harms: tuple[Harm, ...]
 
     def __str__(self) -> str:
@@ -78,7 +79,8 @@ class Plan:
         crowd = (
             f"seed {self.seed}: {self.steps} steps of {self.groups_per_step} groups of "
             f"{self.size}, max_staleness {self.eta}, {tool} tool, {self.rows} rows, "
-            f"{self.samplers} samplers, {self.workers} workers, pause {self.pause}"
+            f"{self.samplers} samplers, {self.workers} workers, pause {self.pause}, a checkpoint "
+            f"every {self.checkpoint_every} steps"
             f"{', Redis' if self.redis else ''}"
         )
         return "\n  ".join([crowd, *map(str, self.harms)])
@@ -108,6 +110,7 @@ def draw(seed: int) -> Plan:
         workers=workers,
         redis=redis,
         pause=dice.choice(("retract", "in_place", "abort")),
+        checkpoint_every=dice.choice((1, 2)),
         harms=_harms(dice, samplers=samplers, workers=workers, redis=redis, steps=steps),
     )
 
@@ -120,7 +123,7 @@ def _harms(
         *((kind, "engine") for kind in (*[Kind.KILL] * 4, Kind.TERM, Kind.TERM, Kind.STOP)),
         *((kind, "tools") for kind in (Kind.KILL, Kind.KILL, Kind.TERM, Kind.STOP)),
         *((kind, one) for kind in (Kind.KILL, Kind.TERM, Kind.STOP) for one in servers),
-        *((kind, "consumer") for kind in (Kind.KILL, Kind.KILL, Kind.STOP)),
+        *((kind, "consumer") for kind in (*[Kind.KILL] * 5, Kind.STOP)),
         *((kind, f"link {one}") for kind in LINK_KINDS for one in ("tools", "engine")),
         *((kind, f"link {one}") for kind in (*LINK_KINDS, Kind.HOLE) for one in servers),
         (Kind.FULL, "disk"), (Kind.FULL, "disk"), (Kind.CLOCK, "clock"),

@@ -84,6 +84,7 @@ def _crowd(folder: Path, plan: Plan, redis: RedisServer | None) -> Iterator[Crow
         samplers=plan.samplers,
         linked=True,
         lease_s=6.0,
+        checkpoint_every=plan.checkpoint_every,
         changes={
             "sampler": {"timeout_s": 4.0, "pause": plan.pause},
             "engine": {"evaluation": evaluation if plan.rows else {}},
