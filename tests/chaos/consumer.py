@@ -22,6 +22,7 @@ import sys
 import time
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from random import Random
 
@@ -120,7 +121,7 @@ class Consumer:
             if settings.weights:
                 self._publish(None)
             if step % settings.checkpoint_every == 0 or step == settings.steps:
-                self._look_again(at)
+                self._look_again()
                 state.save(self._file)
                 self._acknowledge()
 
@@ -131,15 +132,15 @@ class Consumer:
             self._lines.write(offered(group, version))
         return groups
 
-    def _look_again(self, version: WeightVersion) -> None:
+    def _look_again(self) -> None:
+        """Each group at the version that it was trained at: at a later one it may be too old."""
         ledger = self._state.ledger
-        if ledger.entries:
-            self.lease(
-                after=ledger.acknowledged,
-                count=len(ledger.entries),
-                version=version,
-                wait=LOOK_AGAIN_S,
-            )
+        after = ledger.acknowledged
+        for (lineage, step), run in groupby(ledger.entries, lambda one: (one.lineage, one.step)):
+            numbers = [entry.sequence_number for entry in run]
+            version = WeightVersion(lineage=lineage, step=step)
+            self.lease(after=after, count=len(numbers), version=version, wait=LOOK_AGAIN_S)
+            after = max(numbers)
 
     def _start(self) -> None:
         """As `learner.loop.start.start`."""

@@ -110,7 +110,7 @@ class Crowd:
         self._rate = rate
         self.lease_s = lease_s
         self._tool_options = tool_options
-        self._tools_port, self.engine_port = free_port(), free_port()
+        self.tools_port, self.engine_port = free_port(), free_port()
         self.samplers = [
             Sampler(
                 name=f"sampler{number}", port=free_port(), log=folder / f"sampler{number}.jsonl"
@@ -132,7 +132,7 @@ class Crowd:
         self.clock.write_bytes(bytes(8))
         write_policy(folder / "policy", STOP)
         ways = {
-            "tools": self._way("tools", self._tools_port),
+            "tools": self._way("tools", self.tools_port),
             "engine": self._way("engine", self.engine_port),
             **{one.name: self._way(one.name, one.port) for one in self.samplers},
         }
@@ -241,10 +241,10 @@ class Crowd:
     def start_tools(self, *, wait: bool = True) -> None:
         self.tools = self.run.start(
             "toolsvc", "serve", str(TOOL),
-            "--listen", f"127.0.0.1:{self._tools_port}", *self._tool_options,
+            "--listen", f"127.0.0.1:{self.tools_port}", *self._tool_options,
         )  # fmt: skip
         if wait:
-            self._until_listens(self.tools, self._tools_port)
+            self._until_listens(self.tools, self.tools_port)
 
     def start_engine(self, *, wait: bool = True) -> None:
         clock = {
@@ -272,7 +272,7 @@ class Crowd:
             assert one.process is not None
             self._until_listens(one.process, one.port)
         assert self.tools is not None
-        self._until_listens(self.tools, self._tools_port)
+        self._until_listens(self.tools, self.tools_port)
         self.start_engine(wait=False)
         self.start_consumer()
         assert self.engine is not None
@@ -364,7 +364,7 @@ class Crowd:
     @property
     def tools_address(self) -> str:
         """The tool service's own address, past its link."""
-        return f"127.0.0.1:{self._tools_port}"
+        return f"127.0.0.1:{self.tools_port}"
 
     @property
     def seconds(self) -> float:

@@ -107,6 +107,7 @@ def _play(crowd: Crowd, plan: Plan, redis: RedisServer | None) -> None:
     while time.monotonic() < deadline and not (crowd.complete and _is_evaluated(crowd)):
         harmed.look()
         time.sleep(0.05)
+    harmed.settle()
     assert crowd.engine is not None
     if crowd.complete:
         crowd.engine.send_signal(signal.SIGTERM)
