@@ -107,8 +107,8 @@ class Consumer:
                 count=settings.groups_per_step,
                 wait=LEASE_WAIT_S,
                 say=say,
-                beat=lambda: None,
-                hopeless=lambda: "",
+                heartbeat=lambda: None,
+                why_none=lambda: "",
                 waiting=nullcontext,
             )
             trained = tuple(group.sequence_number for group in leased.groups)
