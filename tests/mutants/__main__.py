@@ -89,7 +89,10 @@ class Runner:
 
     def _keep(self, mutant: Planted, caught: Caught, change: Callable[[Result], Result]) -> None:
         seeds = f", schedule {caught.seeds}" if caught.seeds else ""
-        print(f"{caught.seconds:6.1f} s  {mutant.name}: {caught.by or 'not caught'}{seeds}", flush=True)
+        print(
+            f"{caught.seconds:6.1f} s  {mutant.name}: {caught.by or 'not caught'}{seeds}",
+            flush=True,
+        )
         with self._lock:
             self._results[mutant.name] = change(self._results.get(mutant.name, Result()))
             write_results(self._results, self._known.planted, self._known.equivalent)

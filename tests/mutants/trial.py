@@ -83,7 +83,7 @@ def against_simulator(
 
 
 def _violation(output: str) -> tuple[str, int]:
-    """(violated invariant, failing seed) of the simulator's output; seeds count up from the first."""
+    """(violated invariant, failing seed), from the simulator's output."""
     seed = _SEED.search(output)
     line = next((line for line in output.splitlines() if "violat" in line.lower()), "")
     if seed is None or not line:
@@ -98,9 +98,7 @@ def _is_green(tree: Tree, test: str, green: dict[str, bool]) -> bool:
     return green[test]
 
 
-def _pytest(
-    tree: Tree, paths: Sequence[str], timeout: float, without: Sequence[str] = ()
-) -> Done:
+def _pytest(tree: Tree, paths: Sequence[str], timeout: float, without: Sequence[str] = ()) -> Done:
     left_out = [word for test in without for word in ("--deselect", test)]
     return tree.run(
         "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider", "--tb=line",
