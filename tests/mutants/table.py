@@ -60,7 +60,7 @@ class Planted(Mutant):
     """A bug that a test or the simulator should catch."""
 
     breaks: str
-    """An invariant of `bench/history/validator.py`, or a promise in its own words."""
+    """Name of an invariant in `bench/history/invariants`, or a promise in its own words."""
     simulated: bool
     """`bench simulate` runs the line, and one of its invariants is broken."""
     tests: tuple[tuple[str, ...], ...]

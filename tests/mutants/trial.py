@@ -19,6 +19,7 @@ GREEN_S = 300.0
 MOST_RETRIES = 3
 """Red tests that turned out red without the bug too, before the list is given up."""
 _RED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
+_BROKEN = re.compile(r"\b(\w+) is broken\b")
 _SEED = re.compile(r"\bseed[ =:]+(\d+)", re.IGNORECASE)
 
 
@@ -85,10 +86,10 @@ def against_simulator(
 def _violation(output: str) -> tuple[str, int]:
     """(violated invariant, failing seed), from the simulator's output."""
     seed = _SEED.search(output)
-    line = next((line for line in output.splitlines() if "violat" in line.lower()), "")
-    if seed is None or not line:
+    broken = _BROKEN.search(output)
+    if seed is None or broken is None:
         raise RuntimeError(f"no seed or invariant in the simulator's output:\n{output[-4000:]}")
-    return line.strip(), int(seed[1])
+    return broken[1], int(seed[1])
 
 
 def _is_green(tree: Tree, test: str, green: dict[str, bool]) -> bool:
