@@ -129,7 +129,8 @@ SIMULATOR = """
 import sys
 from double import double
 seed = int(sys.argv[sys.argv.index("--seed") + 1])
-print("300 schedules" if double(2) == 4 else f"seed {seed + 6}\\ntwice_is_twice is broken at 3 s: 2 is not 4")
+broken = f"seed {seed + 6}\\ntwice_is_twice is broken at 3 s: 2 is not 4"
+print("300 schedules" if double(2) == 4 else broken)
 sys.exit(double(2) != 4)
 """
 
