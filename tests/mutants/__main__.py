@@ -19,7 +19,7 @@ from tests.mutants.table import Planted, Table, table
 from tests.mutants.tree import Tree, copied
 from tests.mutants.trial import Caught, against_simulator, against_tests
 
-SIMULATE = "-m bench.cli simulate"
+SIMULATE = "-m bench.cli simulate --mutant-note --jobs 1"
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -19,8 +19,7 @@ GREEN_S = 300.0
 MOST_RETRIES = 3
 """Red tests that turned out red without the bug too, before the list is given up."""
 _RED = re.compile(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", re.MULTILINE)
-_BROKEN = re.compile(r"\b(\w+) is broken\b")
-_SEED = re.compile(r"\bseed[ =:]+(\d+)", re.IGNORECASE)
+_FOUND = re.compile(r"^found after \d+ schedules: (.+) \(seed (\d+)\)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,28 +67,27 @@ def against_tests(
 def against_simulator(
     tree: Tree, mutant: Planted, *, schedules: int, seed: int, command: Sequence[str]
 ) -> Caught:
-    """Runs `command --schedules N --seed S` in the copy. Raises RuntimeError for an exit code other
-    than 0 and 1."""
-    with tree.planted(mutant):
-        words = (*command, "--schedules", str(schedules), "--seed", str(seed))
-        done = tree.run(*words, timeout=LIST_S)
-    if done.code == 0:
-        return Caught(by="", seconds=done.seconds)
-    if done.code is None:
-        return Caught(by="hangs", seconds=done.seconds)
-    if done.code != 1:
-        raise RuntimeError(f"the simulator ended with {done.code}:\n{done.output[-4000:]}")
-    violated, failing = _violation(done.output)
-    return Caught(by=violated, seconds=done.seconds, seeds=failing - seed + 1)
-
-
-def _violation(output: str) -> tuple[str, int]:
-    """(violated invariant, failing seed), from the simulator's output."""
-    seed = _SEED.search(output)
-    broken = _BROKEN.search(output)
-    if seed is None or broken is None:
-        raise RuntimeError(f"no seed or invariant in the simulator's output:\n{output[-4000:]}")
-    return broken[1], int(seed[1])
+    """Runs `command --schedules N --seed S` in the copy until a schedule fails that does not fail
+    without the bug. Raises RuntimeError for an exit code other than 0 and 1."""
+    seconds, first, end = 0.0, seed, seed + schedules
+    while first < end:
+        with tree.planted(mutant):
+            words = (*command, "--schedules", str(end - first), "--seed", str(first))
+            done = tree.run(*words, timeout=LIST_S)
+        seconds += done.seconds
+        if done.code == 0:
+            break
+        if done.code is None:
+            return Caught(by="hangs", seconds=seconds)
+        found = _FOUND.search(done.output)
+        if done.code != 1 or found is None:
+            raise RuntimeError(f"the simulator ended with {done.code}:\n{done.output[-4000:]}")
+        failing = int(found[2])
+        alone = tree.run(*command, "--only", str(failing), timeout=GREEN_S)
+        if alone.code == 0:
+            return Caught(by=found[1], seconds=seconds, seeds=failing - seed + 1)
+        first = failing + 1
+    return Caught(by="", seconds=seconds)
 
 
 def _is_green(tree: Tree, test: str, green: dict[str, bool]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,23 +129,27 @@ def test_a_program_out_of_time_is_ended(tree: Tree) -> None:
 SIMULATOR = """
 import sys
 from double import double
+wrong = double(2) != 4
+if "--only" in sys.argv:
+    sys.exit(wrong or sys.argv[-1] == "6")  # seed 6 fails with and without the bug
 seed = int(sys.argv[sys.argv.index("--seed") + 1])
-broken = f"seed {seed + 6}\\ntwice_is_twice is broken at 3 s: 2 is not 4"
-print("300 schedules" if double(2) == 4 else broken)
-sys.exit(double(2) != 4)
+failing = next((one for one in (6, 11) if seed <= one and (wrong or one == 6)), 0)
+if failing:
+    print(f"found after {failing - seed + 1} schedules: twice_is_twice (seed {failing})")
+sys.exit(failing > 0)
 """
 
 
-def test_the_simulator_names_the_invariant_and_the_schedule(tree: Tree) -> None:
+@pytest.mark.parametrize(
+    ("new", "by", "seeds"), [("return x", "twice_is_twice", 7), ("return 2 * x", "", 0)]
+)
+def test_a_schedule_that_fails_because_of_the_bug_catches_it(
+    tree: Tree, new: str, by: str, seeds: int
+) -> None:
     (tree.folder / "simulate.py").write_text(SIMULATOR, encoding="utf-8")
-    found = against_simulator(
-        tree, PLANTED, schedules=300, seed=5, command=["simulate.py", "--quiet"]
-    )
-    assert (found.by, found.seeds) == ("twice_is_twice", 7)
-    harmless = read_table(ROW.replace('new = "return x"', 'new = "return 2 * x"', 1)).planted[0]
-    assert (
-        against_simulator(tree, harmless, schedules=300, seed=5, command=["simulate.py"]).by == ""
-    )
+    mutant = replace(PLANTED, new=new)
+    found = against_simulator(tree, mutant, schedules=300, seed=5, command=["simulate.py"])
+    assert (found.by, found.seeds) == (by, seeds)
 
 
 def test_a_simulator_that_breaks_is_no_catch(tree: Tree) -> None:
