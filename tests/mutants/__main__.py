@@ -11,12 +11,13 @@ import shlex
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
 
 from tests.mutants.report import Result, Results, read_results, sums, write_results
 from tests.mutants.table import Planted, Table, table
-from tests.mutants.tree import Tree, copied
+from tests.mutants.tree import Stopped, Tree, copied
 from tests.mutants.trial import Caught, against_simulator, against_tests
 
 SIMULATE = "-m bench.cli simulate --mutant-note --jobs 1"
@@ -45,6 +46,7 @@ class Runner:
         self._lock = threading.Lock()
         self._green: dict[str, bool] = {}
         self._stopped = False
+        self._trees: list[Tree] = []
 
     def run(self, chosen: Sequence[Planted]) -> list[str]:
         """Names of those that nothing caught."""
@@ -56,12 +58,15 @@ class Runner:
             try:
                 for one in work:
                     one.result()
-            finally:
+            finally:  # also after Ctrl-C: no program outlives this one
                 self._stopped = True
+                for tree in self._trees:
+                    tree.stop()
         return [one.name for one in chosen if not _is_caught(self._results.get(one.name))]
 
     def _work(self, queue: SimpleQueue[Planted]) -> None:
-        with copied() as tree:
+        with copied() as tree, suppress(Stopped):
+            self._trees.append(tree)
             while not self._stopped and not queue.empty():
                 self._try(tree, queue.get())
 

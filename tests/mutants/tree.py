@@ -14,6 +14,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,8 @@ from pathlib import Path
 from tests.mutants.table import ROOT, Mutant
 
 ENVIRONMENTS = (".venv", ".venv-sglang")
+LOOK_S = 0.5
+"""Seconds between looks whether the run is over."""
 END_S = 20.0
 """Seconds in which an interrupted program tidies up, before it is killed."""
 
@@ -36,11 +39,16 @@ class Done:
     seconds: float
 
 
+class Stopped(Exception):
+    """The run is over: what the program did does not count."""
+
+
 class Tree:
     """One copy, for one program at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._stopped = threading.Event()
         self._stamp = int(time.time())
 
     @contextmanager
@@ -60,8 +68,13 @@ class Tree:
         self._stamp += 2
         os.utime(path, (self._stamp, self._stamp))
 
+    def stop(self) -> None:
+        """Ends what runs here, soon; called from another thread."""
+        self._stopped.set()
+
     def run(self, *words: str, timeout: float) -> Done:
-        """Runs Python in the copy with these words, for `timeout` seconds at most."""
+        """Runs Python in the copy with these words, for `timeout` seconds at most. Raises Stopped
+        after `stop`."""
         began = time.monotonic()
         paths = f"{self.folder}{os.pathsep}{self.folder / 'proto'}"
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
@@ -74,10 +87,13 @@ class Tree:
                 start_new_session=True,
                 env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
             )
+            code: int | None = None
             try:
-                code: int | None = process.wait(timeout)
-            except subprocess.TimeoutExpired:
-                code = None
+                while code is None and time.monotonic() - began < timeout:
+                    if self._stopped.is_set():
+                        raise Stopped
+                    with suppress(subprocess.TimeoutExpired):
+                        code = process.wait(LOOK_S)
             finally:
                 _end(process)
             output.seek(0)

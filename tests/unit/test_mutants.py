@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from bench.history.invariants import INVARIANTS
 from tests.mutants.report import Result, markdown, read_results, sums, write_results
 from tests.mutants.table import ROOT, Mutant, MutantError, Planted, read_table, table
-from tests.mutants.tree import Tree
+from tests.mutants.tree import Stopped, Tree
 from tests.mutants.trial import Caught, against_simulator, against_tests
 
 pytestmark = pytest.mark.quick
@@ -124,6 +125,14 @@ def test_a_program_out_of_time_is_ended(tree: Tree) -> None:
     done = tree.run("-c", "import time; print('here', flush=True); time.sleep(60)", timeout=1.0)
     assert (done.code, done.output.splitlines()[0]) == (None, "here")
     assert done.seconds < 30
+
+
+def test_a_program_ends_with_the_run(tree: Tree) -> None:
+    timer = Timer(1.0, tree.stop)
+    timer.start()
+    with pytest.raises(Stopped):
+        tree.run("-c", "import time; time.sleep(60)", timeout=60.0)
+    timer.join()
 
 
 SIMULATOR = """
