@@ -24,6 +24,7 @@ from tests.support.tools import (
     PYTHON,
     STATELESS_PYTHON,
     ToolDouble,
+    broken,
     serving,
     session_lost,
 )
@@ -163,6 +164,58 @@ async def test_strangers_are_closed_and_only_when_that_is_said(count: tuple[Serv
     await tools.close()
 
 
+async def test_a_session_that_is_being_opened_is_no_stranger() -> None:
+    """The service holds it before its answer is there."""
+    async with (
+        serving(ToolDouble(open_seconds=0.3)) as double,
+        life(python=double.address) as tools,
+    ):
+        opening = asyncio.create_task(tools.open_session("a", TASK))
+        await until(lambda: bool(double.live), "the session at the service")
+        await tools.close_strangers(())
+        environment = await opening
+        assert double.closed == []
+        environment.close()
+
+
+class Told(ToolDouble):
+    """Serves GetSession."""
+
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        if request.session_id not in self.owners:
+            await abort(context, session_lost())
+        return pb.GetSessionResponse(call_ids=self.ran, tools=self.tools)
+
+
+class DeafOnce(Told):
+    """The first CloseSession fails."""
+
+    async def CloseSession(
+        self, request: pb.CloseSessionRequest, context: Any
+    ) -> pb.CloseSessionResponse:
+        if not self.closed:
+            self.closed.append(request.session_id)
+            await abort(context, broken())
+        return await super().CloseSession(request, context)
+
+
+async def test_an_adopted_session_whose_close_failed_is_closed_again() -> None:
+    """It was to go on, and has; a renewal that finds it still there has it closed."""
+    async with serving(DeafOnce()) as double:
+        async with life(python=double.address) as first:
+            refs = (await first.open_session("a", TASK)).refs
+        async with life(python=double.address) as second:
+            await second.close_strangers({"a"})
+            environment, _ = await second.adopt("a", TASK, refs)
+            environment.close()
+            await until(lambda: bool(double.closed), "the close that fails")
+            await until(lambda: not second._services["python"].known, "its end")
+            await second.close_strangers({"a"})
+        assert not double.live
+
+
 async def test_a_session_that_the_service_lost_is_said_so(tmp_path: Path) -> None:
     """It was started anew at the same address."""
     (tmp_path / "count.py").write_text(
@@ -196,17 +249,6 @@ async def test_what_one_service_lost_is_closed_at_the_other() -> None:
                 await second.adopt("a", TASK, refs)
         assert not one.live
         assert one.closed == [refs[0].session_id]
-
-
-class Told(ToolDouble):
-    """Serves GetSession."""
-
-    async def GetSession(
-        self, request: pb.GetSessionRequest, context: Any
-    ) -> pb.GetSessionResponse:
-        if request.session_id not in self.owners:
-            await abort(context, session_lost())
-        return pb.GetSessionResponse(call_ids=self.ran, tools=self.tools)
 
 
 async def test_a_service_that_cannot_tell_is_not_trusted() -> None:
