@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 
+from bench.scripted import Timing
 from engine.errors import ForkRefused, SessionLost
 from engine.rollout.events import Called
 from engine.tools.calls import PendingCall
 from engine.tools.environment import Environment
 from engine.tools.services import ToolServices
 from engine.types import Call
+from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.net import free_port
+from tests.support.recipes import ONE
 from tests.support.tools import (
     LONG_STOP,
     PYTHON,
@@ -138,6 +141,19 @@ async def test_a_later_life_finds_the_session_and_a_call_on_its_way_runs_once(
     async with life(count=service.address) as third:
         with pytest.raises(SessionLost):
             await third.adopt("a", TASK, refs)
+
+
+async def test_sessions_in_flight_outlive_an_engine_that_drained_for_long_enough(
+    world: MakeWorld,
+) -> None:
+    """Their trajectories go on in the next life."""
+    here = await world(timing=Timing(tokens_per_second=5), run=ONE)
+    async with here.engine("engine.drain_s=0.1") as run:
+        await run.learner.version()
+        await until(lambda: bool(here.sampler.requests), "the first action")
+        sessions = set(here.tools.live)
+    assert sessions
+    assert (here.tools.live, here.tools.closed) == (sessions, [])
 
 
 async def test_strangers_are_closed_and_only_when_that_is_said(count: tuple[Service, Path]) -> None:
