@@ -15,6 +15,7 @@ from tests.mutants.tree import Done, Tree
 
 LIST_S = 1500.0
 """Seconds for one list of test paths; a test of its own has pytest's timeout."""
+SIMULATOR_S = 600.0
 GREEN_S = 300.0
 MOST_RETRIES = 3
 """Red tests that turned out red without the bug too, before the list is given up."""
@@ -73,12 +74,13 @@ def against_simulator(
     while first < end:
         with tree.planted(mutant):
             words = (*command, "--schedules", str(end - first), "--seed", str(first))
-            done = tree.run(*words, timeout=LIST_S)
+            done = tree.run(*words, timeout=SIMULATOR_S)
         seconds += done.seconds
         if done.code == 0:
             break
         if done.code is None:
-            return Caught(by="hangs", seconds=seconds)
+            ends = tree.run(*words, timeout=SIMULATOR_S).code == 0
+            return Caught(by="hangs" if ends else "", seconds=seconds)
         found = _FOUND.search(done.output)
         if done.code != 1 or found is None:
             raise RuntimeError(f"the simulator ended with {done.code}:\n{done.output[-4000:]}")

@@ -156,6 +156,25 @@ async def test_sessions_in_flight_outlive_an_engine_that_drained_for_long_enough
     assert (here.tools.live, here.tools.closed) == (sessions, [])
 
 
+async def test_a_later_life_goes_on_inside_an_action(world: MakeWorld) -> None:
+    """It asks for what follows the tokens that the log has, and samples none of them again."""
+    here = await world(timing=Timing(tokens_per_second=8), run=ONE, tools=Told())
+    async with here.engine("engine.drain_s=0.5") as run:
+        await run.learner.version()
+        await until(lambda: bool(here.sampler.requests), "the first action")
+    asked = len(here.sampler.requests)
+    before = list(here.sampler.requests[-1].body["input_ids"])
+    here.sampler.scheduler._timing = Timing()
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+    (trajectory,) = group.members
+    assert trajectory.calls[0].call_id == f"{trajectory.id}/b1r0a0/0/0", "the same attempt"
+    again = list(here.sampler.requests[asked].body["input_ids"])
+    assert again[: len(before)] == before
+    assert len(again) > len(before)
+    assert again == list(trajectory.sequences[0].token_ids[: len(again)])
+
+
 async def test_strangers_are_closed_and_only_when_that_is_said(count: tuple[Service, Path]) -> None:
     service, _ = count
     table = Tool(service=service.address, lease_s=0.6)
