@@ -144,7 +144,7 @@ async def test_the_attempts_end_and_the_member_is_masked(
             raise broken()
         return add_up(request)
 
-    here = await world(tools=ToolDouble(flaky), run=PAIR, engine={"patience_s": 0.01})
+    here = await world(tools=ToolDouble(flaky), run=PAIR, engine={"patience_s": 1e-6})
     async with here.engine() as run:
         (group,) = await run.learner.lease(await run.learner.version())
         await until(lambda: not here.tools.live, "the sessions' end")
@@ -175,7 +175,7 @@ async def test_a_member_whose_sessions_are_lost_says_so(
             raise session_lost()
         return add_up(request)
 
-    here = await world(tools=ToolDouble(losing), run=PAIR, engine={"patience_s": 0.01})
+    here = await world(tools=ToolDouble(losing), run=PAIR, engine={"patience_s": 1e-6})
     async with here.engine() as run:
         (group,) = await run.learner.lease(await run.learner.version())
     lost = group.members[1]
