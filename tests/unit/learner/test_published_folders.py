@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.saving.publish import forget_old, sweep
+from learner.saving.publish import delete_old, sweep
 from toolwright.types import WeightVersion
 
 pytestmark = pytest.mark.quick
@@ -43,5 +43,5 @@ def test_without_a_version_a_start_removes_unfinished_folders_alone(tmp_path: Pa
 )
 def test_the_newest_folders_stay_after_a_publish(tmp_path: Path, kept: int, stay: set[str]) -> None:
     folders(tmp_path, "a-1", "b-9", "a-3")
-    forget_old(tmp_path, tmp_path / "a-3", kept)
+    delete_old(tmp_path, tmp_path / "a-3", kept)
     assert left(tmp_path) == stay
