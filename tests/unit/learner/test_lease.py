@@ -37,7 +37,7 @@ def test_a_step_has_exactly_its_groups_however_they_come(first: int) -> None:
     ledger = Ledger()
     leased = lease_step(
         Engine(first), ledger, version=V, count=3, wait=0.0, say=lambda _line: None,
-        beat=lambda: None, hopeless=lambda: "", waiting=nullcontext,
+        heartbeat=lambda: None, why_none=lambda: "", waiting=nullcontext,
     )  # fmt: skip
     assert [one.sequence_number for one in leased.groups] == [1, 2, 3]
     assert ledger.mark == 3
