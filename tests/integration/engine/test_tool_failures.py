@@ -11,6 +11,8 @@ import pytest
 
 from bench.scripted import ScriptRequest
 from engine.errors import StartupError
+from engine.journal.logs import LogState
+from engine.journal.reader import reading
 from engine.lanes import group as group_of_train
 from engine.rollout import attempts
 from engine.tools.services import ToolServices
@@ -27,7 +29,7 @@ from tests.support.tools import (
     text,
     unavailable,
 )
-from tests.support.waiting import passes, until
+from tests.support.waiting import blocks, passes, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import ServiceError
@@ -110,6 +112,27 @@ async def test_a_lost_session_starts_the_trajectory_again_in_another(world: Make
     assert here.texts(trajectory)[1][1] == CALL
 
 
+async def test_an_attempt_that_was_given_up_is_gone_on_with_in_no_later_life(
+    world: MakeWorld,
+) -> None:
+    """Its sessions are closed, so its log is given up before the next attempt begins."""
+    found: list[str] = []
+
+    def losing(request: pb.CallToolRequest) -> pb.CallResult:
+        if "/b1r0a0/" in request.call_id:
+            raise session_lost()
+        blocks(0.2, "the journal commits what was appended before this call")
+        with reading(here.folder / "run") as journal:
+            found.extend(one.name for one in journal.attempts(LogState.OPEN))
+        return add_up(request)
+
+    here = await world(tools=ToolDouble(losing), run=ONE)
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+    assert group.members[0].attempt == 1
+    assert found == ["g0000000-0/b1r0a1"]
+
+
 async def test_the_attempts_end_and_the_member_is_masked(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,7 +144,7 @@ async def test_the_attempts_end_and_the_member_is_masked(
             raise broken()
         return add_up(request)
 
-    here = await world(tools=ToolDouble(flaky), run=PAIR, engine={"patience_s": 0.01})
+    here = await world(tools=ToolDouble(flaky), run=PAIR, engine={"patience_s": 1e-6})
     async with here.engine() as run:
         (group,) = await run.learner.lease(await run.learner.version())
         await until(lambda: not here.tools.live, "the sessions' end")
@@ -152,7 +175,7 @@ async def test_a_member_whose_sessions_are_lost_says_so(
             raise session_lost()
         return add_up(request)
 
-    here = await world(tools=ToolDouble(losing), run=PAIR, engine={"patience_s": 0.01})
+    here = await world(tools=ToolDouble(losing), run=PAIR, engine={"patience_s": 1e-6})
     async with here.engine() as run:
         (group,) = await run.learner.lease(await run.learner.version())
     lost = group.members[1]
