@@ -17,14 +17,14 @@ from typing import Annotated
 
 import typer
 
-from engine.commands import evaluate_cli
-from engine.commands.endings import (
+from engine.config import EngineTable, RenderTable
+from engine.offline.evaluate import options
+from engine.offline.exits import (
     leave_before_serving,
     one_sentence,
     run_on_uvloop,
     tell_people,
 )
-from engine.config import EngineTable, RenderTable
 from toolwright.process.command_line import command_line, start
 from toolwright.recipe import load_recipe, read_resolved
 
@@ -36,7 +36,7 @@ app = command_line(
 
 
 class Export(StrEnum):
-    """`engine.sample.layouts.Layout`, which is not imported for --help."""
+    """`engine.offline.collect.layouts.Layout`, which is not imported for --help."""
 
     JSONL = "jsonl"
     OPENAI = "openai"
@@ -44,14 +44,14 @@ class Export(StrEnum):
 
 
 class Dedupe(StrEnum):
-    """`engine.sample.collect.Dedupe`."""
+    """`engine.offline.collect.collector.Dedupe`."""
 
     ACTIONS = "actions"
     CALLS = "calls"
 
 
 class TraceLayout(StrEnum):
-    """`engine.commands.trace.Layout`."""
+    """`engine.offline.inspect.trace.Layout`."""
 
     JAEGER = "jaeger"
     OTLP = "otlp"
@@ -90,7 +90,7 @@ def serve(
     """
     signal.signal(signal.SIGTERM, leave_before_serving)
     with one_sentence():
-        from engine.serve import serve as serve_recipe
+        from engine.serving.serve import serve as serve_recipe
 
         read = load_recipe(recipe, set_ or ())
         run_on_uvloop(lambda: serve_recipe(read, fork))
@@ -105,7 +105,7 @@ def check(
     """Check a recipe without running it: tables, policy, sources, reward, and with --connect
     the services that it names."""
     with one_sentence():
-        from engine.commands.check import check as check_recipe
+        from engine.offline.check.command import check as check_recipe
 
         read = load_recipe(recipe, set_ or ())
         table = read.table("engine", EngineTable)
@@ -130,7 +130,7 @@ def render(recipe: RecipeArgument, set_: Overrides = None) -> None:
     mend; render.max_bad_rows are passed over.
     """
     with one_sentence():
-        from engine.commands.render import render_recipe
+        from engine.offline.render import render_recipe
 
         read = load_recipe(recipe, set_ or ())
         typer.echo(render_recipe(read, read.table("render", RenderTable)))
@@ -165,7 +165,7 @@ def sample(
         typer.Option(
             metavar="[NAME=]FUNCTION",
             help="./file.py:function or module:function of the scored Trajectory: True = it stays; "
-            "engine.sample.keep:rewarded keeps those with a reward above 0; may be repeated",
+            "engine.api:rewarded keeps those with a reward above 0; may be repeated",
         ),
     ] = None,
     dedupe: Annotated[
@@ -222,15 +222,15 @@ def sample(
 
     \b
         engine sample recipe.toml --per-task 8 --most-per-task 2 \\
-            --keep right=engine.sample.keep:rewarded --keep ./mine.py:short \\
+            --keep right=engine.api:rewarded --keep ./mine.py:short \\
             --shard-size 1000 --export openai --output run/kept
     """
     with one_sentence():
-        from engine.build import one_task
-        from engine.commands.sample import Options, sample_and_tell
-        from engine.commands.stopping import Stopped
-        from engine.sample import collect, layouts
-        from engine.sample.budget import Budget, Prices
+        from engine.core.build import one_task
+        from engine.offline.collect import collector, layouts
+        from engine.offline.collect.budget import Budget, Prices
+        from engine.offline.collect.command import Options, sample_and_tell
+        from engine.offline.stopping import Stopped
 
         chosen = [f"sampler.endpoints={json.dumps(endpoint)}"] if endpoint else []
         read = one_task(load_recipe(recipe, [*(set_ or ()), *chosen]), task, "`engine sample`")
@@ -242,7 +242,7 @@ def sample(
             n=n,
             per_task=per_task,
             keep=tuple(keep or ()),
-            dedupe=collect.Dedupe(dedupe),
+            dedupe=collector.Dedupe(dedupe),
             most_per_task=most_per_task,
             shard_size=shard_size,
             export=tuple(layouts.Layout(one) for one in dict.fromkeys(export or ())),
@@ -256,7 +256,7 @@ def sample(
             sys.exit(128 + stopped.number)
 
 
-app.add_typer(evaluate_cli.app, name="eval")
+app.add_typer(options.app, name="eval")
 
 
 RunArgument = Annotated[Path, typer.Argument(help="the run's folder, run.folder of its recipe")]
@@ -272,8 +272,8 @@ def replay(
     """Fold a recorded run again, call its reward functions, and compare ids, masks and rewards
     bit for bit, without model or GPU. Takes a run with engine.history = "all"."""
     with one_sentence():
-        from engine.build import build_rewards, task_recipes
-        from engine.commands.replay import replay as replay_run
+        from engine.core.build import build_rewards, task_recipes
+        from engine.offline.inspect.replay import replay as replay_run
 
         read = load_recipe(recipe) if recipe else read_resolved(run / "engine.resolved.json")
         with ExitStack() as stack:
@@ -299,7 +299,7 @@ def inspect(
 ) -> None:
     """Show the state of a run, or one trajectory as a timeline, also while an engine serves it."""
     with one_sentence():
-        from engine.commands.inspect import policy_text, run_state, trajectory_state
+        from engine.offline.inspect.command import policy_text, run_state, trajectory_state
 
         found = (
             trajectory_state(run, trajectory, policy_text(run)) if trajectory else run_state(run)
@@ -307,7 +307,7 @@ def inspect(
         if json_:
             typer.echo(json.dumps(found, default=str))
             return
-        from engine.commands.show import show
+        from engine.offline.inspect.show import show
 
         show(found)
 
@@ -334,7 +334,7 @@ def trace(
         engine trace my-run/run g0000012-3 --output traces.json
     """
     with one_sentence():
-        from engine.commands.trace import Layout, write_traces
+        from engine.offline.inspect.trace import Layout, write_traces
 
         typer.echo(write_traces(run, trajectories or (), output, Layout(layout)))
 
@@ -353,7 +353,7 @@ def analyze(
         typer.Option(
             metavar="FILE.toml",
             help="other words for the classes of tools: [domains] and [functions], lists of words "
-            "by name, as in engine/analyze/words.toml",
+            "by name, as in engine/offline/analyze/words.toml",
         ),
     ] = None,
     page: Annotated[
@@ -374,7 +374,7 @@ def analyze(
         engine analyze kept.jsonl others.jsonl --json
     """
     with one_sentence():
-        from engine.commands.analyze import analyze_and_tell
+        from engine.offline.analyze.command import analyze_and_tell
 
         analyze_and_tell(recordings, domains, page, as_json=json_)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from toolwright import other_names
-from toolwright.recipe import Limits, Table
+from toolwright.recipe import Limits, ProcessTable, Table
 from toolwright.recipe.table import ON
 
 
@@ -78,7 +78,7 @@ class Evaluation(Table):
         return self
 
 
-class EngineTable(Table):
+class EngineTable(ProcessTable):
     """What `engine serve` is told."""
 
     listen: str = Field(default="", description="empty = run.engine")
@@ -105,7 +105,7 @@ class EngineTable(Table):
     }
 
 
-class RenderTable(Table):
+class RenderTable(ProcessTable):
     """What `engine render` turns into a trajectories file for `learner sft`."""
 
     model: Path | None = Field(

@@ -235,7 +235,7 @@ class Codec(Protocol):
         generation_prompt: bool = True,
     ) -> list[int]:
         """Ids of messages through the chat template, in which what messages and tools spell stays
-        text (`engine.text.foreign.OwnText` apart)."""
+        text (`engine.core.text.foreign.OwnText` apart)."""
         ...
 
     def guarded(self, text: str) -> str:

@@ -22,13 +22,13 @@ from learner.config.weights import (
     SftOptimizer,
     Vision,
 )
-from toolwright.recipe import Shared, Table, task_key
+from toolwright.recipe import ProcessTable, Shared, Table, task_key
 
 EPOCHS = 2
 """Of imitation where the recipe gives neither epochs nor steps (MTR, section 4.1)."""
 
 
-class LearnerTable(Table):
+class LearnerTable(ProcessTable):
     """`learner run`: policy optimisation on the engine's trajectories."""
 
     optimizer: Optimizer = Field(default_factory=Optimizer)
@@ -163,7 +163,7 @@ class Heldout(Table):
         return self
 
 
-class SftTable(Table):
+class SftTable(ProcessTable):
     """`learner sft`: imitation of the trainable tokens of a trajectories file."""
 
     data: Path = Field(description="what `engine render` or `engine sample` wrote: file or folder")

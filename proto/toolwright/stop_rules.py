@@ -1,6 +1,6 @@
 """What a recipe may say about a way to end: `keep`, `mask`, `mask:<reward>`, `penalise:<value>`.
 
-The words alone; what they do to a trajectory is `engine.rewards.stops`. What they did
+The words alone; what they do to a trajectory is `engine.core.rewards.stops`. What they did
 stands in the record, and `mask_reasons` reads it.
 """
 

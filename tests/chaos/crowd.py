@@ -21,9 +21,9 @@ from typing import Any
 
 from bench.dispatch.workload import write_policy
 from bench.makespan.plan import STOP
-from engine.journal.logs import LogState
-from engine.journal.reader import JournalReader
-from engine.rollout.events import Ended, Opened
+from engine.core.trajectory.events import Ended, Opened
+from engine.serving.journal.logs import LogState
+from engine.serving.journal.reader import JournalReader
 from tests.chaos.conftest import ROOT, Run, kill, listens
 from tests.chaos.consumer import Consumer
 from tests.chaos.workload import VARIABLE, Workload

@@ -14,10 +14,10 @@ from typing import Any
 
 from bench.makespan.wrong import Said
 from bench.scripted.script import default_logprob
-from engine.journal.groups import Fate
-from engine.journal.logs import LogState
-from engine.journal.reader import JournalReader
-from engine.rollout.events import Ended
+from engine.core.trajectory.events import Ended
+from engine.serving.journal.groups import Fate
+from engine.serving.journal.logs import LogState
+from engine.serving.journal.reader import JournalReader
 from tests.chaos.crowd import Crowd
 from tests.chaos.workload import Plan, reward_of
 from toolwright.common.v1 import trajectory_pb2

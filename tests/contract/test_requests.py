@@ -12,7 +12,7 @@ import pytest
 
 from bench.scripted import SchemaError
 from bench.scripted.body import SAMPLING_FIELDS, check_schema
-from engine.sampler.wire.request import generate_request
+from engine.core.sampler.wire.request import generate_request
 from engine.types import Images
 from tests.contract import schema
 from tests.contract.sampler.refusals import SCHEMA_REFUSALS, VALUE_REFUSALS

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from engine.analyze.law import power_law
-from engine.branching.entropy import entropy, verdict
-from engine.lanes.capacity import staleness_room
-from engine.lanes.signal import dapo_filter
-from engine.rewards.overlong import overlong
-from engine.rollout.decide import response_room
-from engine.rollout.events import Acted, Appended, Ended, Opened
-from engine.rollout.log import AttemptLog
-from engine.rollout.record import Identity, record
-from engine.rollout.view import fitting
-from engine.text.cut import stop_cut, truncate_observation
+from engine.core.branching.entropy import entropy, verdict
+from engine.core.rewards.overlong import overlong
+from engine.core.rollout.decide import response_room
+from engine.core.rollout.view import fitting
+from engine.core.text.cut import stop_cut, truncate_observation
+from engine.core.trajectory.events import Acted, Appended, Ended, Opened
+from engine.core.trajectory.log import AttemptLog
+from engine.core.trajectory.record import Identity, record
+from engine.offline.analyze.law import power_law
+from engine.serving.admission.capacity import staleness_room
+from engine.serving.admission.dynamic_sampling import dapo_filter
 from toolwright.recipe import Limits
 from toolwright.types import (
     Author,

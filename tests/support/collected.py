@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.scripted import Script, ScriptRequest
-from engine.commands.sample import Options, sample
 from engine.config import EngineTable
-from engine.sample.layouts import Layout
+from engine.offline.collect.command import Options, sample
+from engine.offline.collect.layouts import Layout
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.recipes import merged, write_recipe
 from toolwright.recipe import load_recipe
@@ -83,7 +83,7 @@ def called(trajectory):
 def few(trajectory):
     return len(trajectory.calls) <= 2
 """
-KEEPS = ("right=engine.sample.keep:rewarded", "./criteria.py:called", "./criteria.py:few")
+KEEPS = ("right=engine.api:rewarded", "./criteria.py:called", "./criteria.py:few")
 
 
 class Varied:

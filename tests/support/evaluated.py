@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.commands.evaluate import Options, evaluate
 from engine.config import EngineTable
-from engine.evaluate.folder import AskedOf, Begun, EvaluationFolder
-from engine.lanes.evaluation.results import rows_file
+from engine.offline.evaluate.command import Options, evaluate
+from engine.offline.evaluate.folder import AskedOf, Begun, EvaluationFolder
+from engine.serving.evaluation.results import rows_file
 from tests.support.recipes import merged, write_recipe
 from toolwright.recipe import load_recipe
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from engine.protocols.tagged import Tagged
-from engine.sampler.openai.pool import OpenAIPool
-from engine.sampler.stops import StopTable
-from engine.text.turns import PackedBytes, TurnCodec
+from engine.core.protocols.tagged import Tagged
+from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.stops import StopTable
+from engine.core.text.turns import PackedBytes, TurnCodec
 from engine.types import Generated
 from tests.support.openai_api import Api
 from toolwright.recipe import Sampler

@@ -7,6 +7,7 @@ wrong with it, what does not count, and what is in force.
 from __future__ import annotations
 
 from toolwright.recipe.open_ports import is_open, refuse_open_ports
+from toolwright.recipe.process_table import ProcessTable
 from toolwright.recipe.reading import (
     ENTRY_POINTS,
     SHARED,
@@ -57,6 +58,7 @@ __all__ = [
     "MixedTask",
     "Overlong",
     "Policy",
+    "ProcessTable",
     "Recipe",
     "RecipeError",
     "Run",

@@ -25,6 +25,7 @@ from toolwright.recipe.assignments import AssignmentError, assign
 from toolwright.recipe.faults import path_of, sentence, unknown_table
 from toolwright.recipe.keys import what_counts
 from toolwright.recipe.layers import EXTENDS, Layer, LayerError, read_layers
+from toolwright.recipe.process_table import ProcessTable
 from toolwright.recipe.references import ReferenceFault, replaced
 from toolwright.recipe.shared_tables import Shared
 from toolwright.recipe.table import Table
@@ -179,12 +180,12 @@ def check_all(recipe: Recipe) -> list[str]:
     return absent
 
 
-def tables_in_force(recipe: Recipe) -> Iterator[tuple[str, Table]]:
+def tables_in_force(recipe: Recipe) -> Iterator[tuple[str, ProcessTable]]:
     """(name, table) of the registered ones: those of the recipe, and those that have defaults for
     everything. One whose package cannot be imported is left out. RecipeError for a wrong value."""
     for name, point in registered_tables().items():
         try:
-            model: type[Table] = point.load()
+            model: type[ProcessTable] = point.load()
         except ImportError:
             continue
         needs = any(field.is_required() for field in model.model_fields.values())

@@ -8,12 +8,9 @@ variables below. `toolwright.recipe.keys` applies them to a recipe and its layer
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
-
-if TYPE_CHECKING:
-    from toolwright.recipe.shared_tables import Shared
 
 Case = Mapping[str, tuple[str, ...]]
 """Settings that hold together: each of the keys, dotted from the top of the recipe, has one of the
@@ -43,11 +40,3 @@ class Table(BaseModel):
     read_where: ClassVar[Mapping[str, tuple[Case, ...]]] = {}
     other_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     other_words: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-
-    def in_force(self, shared: Shared) -> str:
-        """What a process would do by this table and the shared ones, in a few words, or empty."""
-        return ""
-
-    def doubts(self, shared: Shared) -> list[str]:
-        """What may be asked for and is seldom meant: a sentence each, with its mend."""
-        return []

@@ -120,7 +120,7 @@ class TaskTable(Table):
     source: str = Field(
         description="data.jsonl, data.parquet, or path.py:function / module:function"
     )
-    protocol: str = "engine.protocols.tagged:Tagged"
+    protocol: str = "engine.api:Tagged"
     protocol_options: dict[str, Any] = Field(default_factory=dict)
     reward: str = Field(description="module:function or ./file.py:function")
     reward_options: dict[str, Any] = Field(

@@ -22,14 +22,14 @@ import aiohttp
 import pytest
 from safetensors import safe_open
 
-from engine.protocols.tagged import Tagged
-from engine.sample.weights import fix
-from engine.sampler.asking import PolicySampler
-from engine.sampler.openai.pool import OpenAIPool
-from engine.sampler.pool import SamplerPool
-from engine.sampler.stops import StopTable
-from engine.text.codec import HuggingFaceCodec
-from engine.text.turns import TurnCodec
+from engine.core.protocols.tagged import Tagged
+from engine.core.sampler.asking import PolicySampler
+from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.pool import SamplerPool
+from engine.core.sampler.stops import StopTable
+from engine.core.text.codec import HuggingFaceCodec
+from engine.core.text.turns import TurnCodec
+from engine.offline.fixed_weights import fix
 from engine.types import Codec
 from tests.contract import real_sampler
 from tests.integration.engine.conftest import MakeWorld

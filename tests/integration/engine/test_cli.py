@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 
 from bench.scripted import ScriptedSampler, replies
 from engine.cli import app
-from engine.text.codec import HuggingFaceCodec
+from engine.core.text.codec import HuggingFaceCodec
 from tests.support.net import free_port
 from tests.support.policy import QWEN_TEMPLATE, write_policy
 from tests.support.recipes import merged, recipe_tables, write_recipe
@@ -185,7 +185,7 @@ def test_an_address_that_others_can_reach(run: Command) -> None:
         ({"task": {"source": "task.py:absent"}}, r"task source .*has no 'absent'"),
         ({"task": {"reward": "./absent.py:score"}}, r"task\.reward: no file .*absent\.py"),
         ({"task": {"reward": "./my_reward.py:scoer"}}, r"task\.reward: .*has no 'scoer'"),
-        ({"task": {"protocol": "engine.protocols.tagged:Taged"}}, r"task\.protocol: .*'Taged'"),
+        ({"task": {"protocol": "engine.api:Taged"}}, r"task\.protocol: .*'Taged'"),
         (
             {"task": {"protocol_options": {"observation": "no"}}},
             r"task\.protocol_options: .*needs \{text\}",
@@ -214,7 +214,7 @@ def test_a_source_that_ends_in_mid_run(run: Command) -> None:
 def test_a_fault_of_our_own_is_no_sentence(run: Command) -> None:
     """A programming error keeps its traceback."""
     (run.folder / "odd.py").write_text(
-        "from engine.protocols.tagged import Tagged\n"
+        "from engine.core.protocols.tagged import Tagged\n"
         "class Odd(Tagged):\n"
         "    def stops(self, tools, codec): return 1 / 0\n",
         encoding="utf-8",
@@ -225,7 +225,7 @@ def test_a_fault_of_our_own_is_no_sentence(run: Command) -> None:
 
 
 def test_the_same_run_twice(run: Command) -> None:
-    from engine.journal.journal import Journal
+    from engine.serving.journal.journal import Journal
 
     journal = Journal(run.folder / "run" / "journal.sqlite")
     line = sentence(run("serve"))
@@ -234,7 +234,7 @@ def test_the_same_run_twice(run: Command) -> None:
 
 
 def test_a_start_that_is_refused_leaves_what_the_run_was_made_with(run: Command) -> None:
-    from engine.journal.journal import Journal
+    from engine.serving.journal.journal import Journal
 
     resolved = run.folder / "run" / "engine.resolved.json"
     journal = Journal(run.folder / "run" / "journal.sqlite")
@@ -447,7 +447,7 @@ def test_render_can_show_the_tools(run: Command, tmp_path: Path, services: Servi
     policy = write_policy(tmp_path / "qwen", template=QWEN_TEMPLATE)
     (run.folder / "c.jsonl").write_text(json.dumps(CONVERSATION) + "\n", encoding="utf-8")
     table = {"conversations": "c.jsonl", "output": "d.trajectories"}
-    task = {"protocol": "engine.protocols.chat:Chat"}
+    task = {"protocol": "engine.api:Chat"}
     codec = HuggingFaceCodec(policy)
 
     def prompt(*options: str) -> str:

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from engine.commands.inspect import run_state
-from engine.lanes import signal as sieving
-from engine.lanes.signal import Sieve
+from engine.offline.inspect.command import run_state
+from engine.serving.admission import signal as sieving
+from engine.serving.admission.dynamic_sampling import Sieve
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.turning_away import BATCH, MOST, earned, whole_group
 from tests.support.engines import Running

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from bench.scripted import ScriptedSampler, ScriptRequest, Timing
 from engine.cli import app
 from engine.errors import StartupError
-from engine.evaluate.results.figures import Reading
-from engine.lanes.evaluation import suite as suites
+from engine.offline.evaluate.results.figures import Reading
+from engine.serving.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import start_service
 from tests.support.dialogue import ANSWER, CALL, by_turn
@@ -187,7 +187,7 @@ async def test_a_protocol_that_does_not_fit_ends_it_before_the_first_question(
 ) -> None:
     here = await world(engine=lane(suite("nq", 2)))
     (here.folder / "broken.py").write_text(
-        "from engine.protocols.tagged import Tagged\n"
+        "from engine.core.protocols.tagged import Tagged\n"
         "class Broken(Tagged):\n"
         "    def prompt(self, task, tools, codec):\n"
         "        raise ValueError('no such template')\n",

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from bench.scripted import Timing
-from engine.commands.stopping import Stopped
+from engine.offline.stopping import Stopped
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.evaluated import asked, lines
 from tests.support.evaluations import cut, lane, suite

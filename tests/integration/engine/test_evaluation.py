@@ -279,7 +279,7 @@ async def test_what_is_held_does_not_grow_with_the_suite(world: MakeWorld) -> No
     )
     (here.folder / "my_reward.py").write_text(
         "import gc\n"
-        "from engine.rollout.log import AttemptLog\n"
+        "from engine.core.trajectory.log import AttemptLog\n"
         "async def score(trajectory):\n"
         "    if trajectory.index < 58:\n"
         "        return 0\n"

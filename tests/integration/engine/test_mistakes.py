@@ -20,7 +20,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from engine.cli import app
-from engine.tools.files import tool_files
+from engine.core.tools.files import tool_files
 from learner.cli import app as learner
 from tests.integration.engine.test_cli import Command, run, sentence, services
 from tests.support.recipes import merged
@@ -332,7 +332,7 @@ def page(*, strict: bool) -> Iterator[int]:
 def test_another_server_where_a_sampler_is_meant(
     run: Command, monkeypatch: pytest.MonkeyPatch, strict: bool
 ) -> None:
-    monkeypatch.setattr("engine.sampler.fleet.START_SECONDS", 0.1)
+    monkeypatch.setattr("engine.core.sampler.fleet.START_SECONDS", 0.1)
     with page(strict=strict) as port:
         url = f"http://127.0.0.1:{port}"
         line = sentence(run("check", "--connect", sampler={"endpoints": [url]}))
@@ -342,7 +342,7 @@ def test_another_server_where_a_sampler_is_meant(
 
 
 def test_tls_where_the_sampler_speaks_none(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.sampler.fleet.START_SECONDS", 0.1)
+    monkeypatch.setattr("engine.core.sampler.fleet.START_SECONDS", 0.1)
     url = run.tables["sampler"]["endpoints"][0].replace("http:", "https:")
     line = sentence(run("check", "--connect", sampler={"endpoints": [url]}))
     assert "it does not speak TLS; write http://" in line
@@ -405,7 +405,7 @@ def test_a_tool_file_that_cannot_be_served_is_found_before_anything_starts(
 def test_a_tool_file_that_takes_its_time_is_left_to_the_start(
     run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.tools.files.IMPORT_SECONDS", 0.1)
+    monkeypatch.setattr("engine.core.tools.files.IMPORT_SECONDS", 0.1)
     (run.folder / "tool.py").write_text("import time\ntime.sleep(1000)\n", encoding="utf-8")
     result = run("check", tools={"python": {"service": None, "serve": ["tool.py"]}})
     assert result.exit_code == 0, result.output

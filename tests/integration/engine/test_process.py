@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.journal.journal import Journal
+from engine.serving.journal.journal import Journal
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.engines import Learner, in_order, listening
 from tests.support.recipes import TASK_FILE, write_recipe

@@ -479,7 +479,7 @@ async def test_a_sampler_that_refuses_a_publish_is_set_aside_and_comes_back(
 async def test_a_sampler_that_hangs_holds_up_neither_the_start_nor_a_publish(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.sampler.control.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("engine.core.sampler.control.GRACE_SECONDS", 0.5)
     here = await world(run=RUN)
     async with ScriptedSampler(script=here.sampler._script) as other:
         here.tables["sampler"]["endpoints"].append(other.url)

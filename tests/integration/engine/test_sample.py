@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 
 from bench.scripted import ScriptedSampler, Timing
-from engine.commands.sample import without_addresses
 from engine.errors import EngineError, StartupError
-from engine.sample.store import Store
+from engine.offline.collect.command import without_addresses
+from engine.offline.collect.store import Store
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.collected import Choosy, collect, keep, kept, progress
 from tests.support.dialogue import ANSWER, CALL

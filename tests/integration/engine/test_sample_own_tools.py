@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bench.scripted import ScriptRequest
-from engine.sample.collect import Dedupe
-from engine.sample.layouts import Layout
+from engine.offline.collect.collector import Dedupe
+from engine.offline.collect.layouts import Layout
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.chat_endpoint import chat_endpoint
 from tests.support.collected import collect, kept
@@ -68,7 +68,7 @@ def second(trajectory):
 
 
 async def test_a_row_has_the_tools_of_its_own_session(world: MakeWorld) -> None:
-    here = await world(task={"protocol": "engine.protocols.chat:Chat"})
+    here = await world(task={"protocol": "engine.api:Chat"})
     (here.folder / "task.py").write_text(TASKS, encoding="utf-8")
     (here.folder / "criteria.py").write_text(KEEP, encoding="utf-8")
 

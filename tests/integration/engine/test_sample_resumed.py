@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from bench.scripted import Timing
-from engine import lines as files
-from engine.commands.stopping import Stopped
+from engine.offline.stopping import Stopped
+from engine.serving import json_lines as files
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.collected import collect, kept, progress
 from tests.support.recipes import merged, write_recipe

@@ -13,9 +13,9 @@ import pytest
 
 from bench.scripted import Timing
 from engine.errors import StartupError
-from engine.sample.budget import Budget, Prices
-from engine.sample.collect import Dedupe
-from engine.sample.layouts import Layout
+from engine.offline.collect.budget import Budget, Prices
+from engine.offline.collect.collector import Dedupe
+from engine.offline.collect.layouts import Layout
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.collected import KEEPS, VARIANTS, Varied, collect, kept, progress, variant
 from tests.support.recipes import merged, write_recipe

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from engine.core.tools.calls import PendingCall
+from engine.core.tools.environment import Environment
+from engine.core.tools.services import ToolServices
+from engine.core.trajectory.events import Called
 from engine.errors import ForkRefused, SessionLost
-from engine.rollout.events import Called
-from engine.tools.calls import PendingCall
-from engine.tools.environment import Environment
-from engine.tools.services import ToolServices
 from engine.types import Call
 from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.net import free_port

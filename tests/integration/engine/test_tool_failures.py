@@ -10,10 +10,10 @@ import grpc
 import pytest
 
 from bench.scripted import ScriptRequest
+from engine.core.rollout import attempts
+from engine.core.tools.services import ToolServices
 from engine.errors import StartupError
-from engine.lanes import group as group_of_train
-from engine.rollout import attempts
-from engine.tools.services import ToolServices
+from engine.serving.admission import group as group_of_train
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.recipes import ONE, PAIR

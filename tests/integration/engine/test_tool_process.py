@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from bench.scripted import ScriptRequest
+from engine.core.tools import printed
+from engine.core.tools.process import ToolProcess
+from engine.core.tools.services import ToolServices
 from engine.errors import StartupError
-from engine.tools import printed
-from engine.tools.process import ToolProcess
-from engine.tools.services import ToolServices
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_process import ended, process
 from tests.support.dialogue import ANSWER, by_turn

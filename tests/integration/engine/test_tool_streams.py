@@ -10,11 +10,11 @@ from typing import Any
 import grpc
 import pytest
 
+from engine.core.tools.calls import PendingCall
+from engine.core.tools.environment import Environment
+from engine.core.tools.link import endpoint as link
+from engine.core.tools.services import ToolServices
 from engine.errors import ToolServiceFailed
-from engine.tools.calls import PendingCall
-from engine.tools.environment import Environment
-from engine.tools.link import endpoint as link
-from engine.tools.services import ToolServices
 from engine.types import Call
 from tests.support.tools import InStream, ToolDouble, add_up, serving, text
 from tests.support.waiting import passes, until
@@ -222,7 +222,7 @@ async def test_the_token_goes_with_every_stream(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_stream_s_error_is_what_call_tool_would_have_raised() -> None:
-    from engine.tools.link.stream import error_of
+    from engine.core.tools.link.stream import error_of
     from toolwright.rpc.errors import ServiceError, TransportError
 
     known = error_of(
@@ -247,7 +247,7 @@ async def test_a_service_that_forgets_an_answer_is_asked_again(
 ) -> None:
     """No call is without a deadline, on a stream as elsewhere."""
     monkeypatch.setattr(link, "TICK_SECONDS", 0.05)
-    monkeypatch.setattr("engine.tools.calls.GRACE", 0.2)
+    monkeypatch.setattr("engine.core.tools.calls.GRACE", 0.2)
 
     class Forgetful(ToolDouble):
         async def StreamCalls(self, requests: Any, context: Any) -> Answers:

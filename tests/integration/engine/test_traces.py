@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
-from engine.commands.trace import Layout, write_traces
 from engine.errors import StartupError
-from engine.telemetry.traces import Traces
+from engine.offline.inspect.trace import Layout, write_traces
+from engine.serving.telemetry.traces import Traces
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.collectors import FakeCollector, speaking
 from tests.support.dialogue import ANSWER, by_turn

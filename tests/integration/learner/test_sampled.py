@@ -11,9 +11,9 @@ import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from bench.scripted import ScriptedSampler
-from engine.commands.sample import Options, sample
 from engine.config import EngineTable
-from engine.text.codec import HuggingFaceCodec
+from engine.core.text.codec import HuggingFaceCodec
+from engine.offline.collect.command import Options, sample
 from learner.errors import DataError
 from learner.imitation.traces import load_traces
 from learner.intake.origin import Origin

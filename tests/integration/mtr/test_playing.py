@@ -16,8 +16,8 @@ from typing import Any
 
 import aiohttp
 import pytest
-
 from engine.commands import check as checking
+
 from engine.config import EngineTable
 from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World

@@ -15,7 +15,7 @@ from console.report.figures import figures
 from console.verdict import Verdict, judge
 from console.watch import doubts
 from console.watch.status import Status, fields
-from engine.telemetry.progress import Progress
+from engine.serving.telemetry.progress import Progress
 from tests.support import run_folders
 from toolwright.text.figures import compact, restarted
 

@@ -83,8 +83,8 @@ def old(setup: Setup) -> dict[str, list[str]]:
         (("sft.steps=3",), {"sft": ["sft.steps 2 -> 3"]}),
         (("sft.batch_size=4",), {"sft": ["sft.batch_size unset -> 4"]}),
         (
-            ("task.protocol=engine.protocols.chat:Chat",),
-            {"render": ['task.protocol unset -> "engine.protocols.chat:Chat"']},
+            ("task.protocol=engine.api:Chat",),
+            {"render": ['task.protocol unset -> "engine.api:Chat"']},
         ),
         (("policy.template.a=1",), {"render": ["policy.template.a unset -> 1"]}),
         (("run.steps=3", "run.groups_per_step=2", "learner.optimizer.lr=1"), {}),
@@ -120,7 +120,7 @@ def test_what_was_put_there_by_hand_stays(file: Path) -> None:
 
 def test_remake_moves_aside_what_is_old_and_what_was_made_of_it(file: Path) -> None:
     make_all(asked(file))
-    setup = asked(file, overrides=("task.protocol=engine.protocols.chat:Chat",))
+    setup = asked(file, overrides=("task.protocol=engine.api:Chat",))
     (setup.run / "sft").mkdir()
     said = remake(setup, needs.makers(setup.recipe, setup.table), steps=0)
     assert said == [

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from engine.protocols.actions import read_call
-from engine.protocols.chat import Chat
+from engine.core.protocols.actions import read_call
+from engine.core.protocols.chat import Chat
 from engine.types import Call, ToolSpec
 from tests.support.codecs import END, ToyCodec
 from tests.support.views import view_of

@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.branching.budget import Branch, BranchBudget
-from engine.branching.checking import branching_doubts, check_top_k
-from engine.branching.entropy import entropy, verdict
+from engine.core.branching.budget import Branch, BranchBudget
+from engine.core.branching.checking import branching_doubts, check_top_k
+from engine.core.branching.entropy import entropy, verdict
+from engine.core.branching.fork import fork
+from engine.core.trajectory.events import Acted, Appended, Ended, Forked, Noted, Streamed
+from engine.core.trajectory.log import AttemptLog, before, whole_log
+from engine.core.trajectory.record import Identity, is_orphan, record
+from engine.core.trajectory.state import LogError, fold
 from engine.errors import ForkRefused, StartupError
-from engine.rollout.events import Acted, Appended, Ended, Forked, Noted, Streamed
-from engine.rollout.fork import fork
-from engine.rollout.log import AttemptLog, before, whole_log
-from engine.rollout.record import Identity, is_orphan, record
-from engine.rollout.state import LogError, fold
 from engine.types import ToolSpec
 from tests.support.logs import PLACEHOLDER, V0, example
 from tests.support.recipes import merged, recipe_tables, write_recipe

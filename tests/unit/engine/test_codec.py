@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.rehearsal import rehearse
+from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.rehearsal import rehearse
-from engine.text.codec import HuggingFaceCodec
 from tests.support.policy import (
     PLAIN_TEMPLATE,
     QWEN_TEMPLATE,

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from engine.commands.check import check
-from engine.commands.combining import question_of
-from engine.commands.render import render_recipe
 from engine.config import EngineTable, RenderTable
 from engine.errors import StartupError
+from engine.offline.check.combining import question_of
+from engine.offline.check.command import check
+from engine.offline.render import render_recipe
 from tests.support.families import write_family
 from tests.support.policy import QWEN_TEMPLATE, write_policy
 from tests.support.recipes import merged, to_toml
@@ -30,7 +30,7 @@ CONVERSATION = {
         {"role": "assistant", "content": "2"},
     ]
 }
-CHAT = "engine.protocols.chat:Chat"
+CHAT = "engine.api:Chat"
 TABLES: dict[str, Any] = {
     "run": {
         "name": "own", "folder": "run", "steps": 3, "groups_per_step": 1, "group_size": 4,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.rollout.decide import (
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.rollout.decide import (
     Await,
     Decided,
     Dispatch,
@@ -19,8 +19,8 @@ from engine.rollout.decide import (
     calls_at,
     next_step,
 )
-from engine.rollout.events import Ended, Noted
-from engine.rollout.log import AttemptLog
+from engine.core.trajectory.events import Ended, Noted
+from engine.core.trajectory.log import AttemptLog
 from engine.types import Codec, Decision, Say, ToolSpec, View
 from tests.support.codecs import END, ToyCodec
 from tests.support.written_logs import LENGTH, STOP, act, answer, append, call, opened

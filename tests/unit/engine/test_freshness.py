@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.edge.freshness import old_versions, without_old
-from engine.journal.journal import StoredGroup
+from engine.serving.delivery.freshness import old_versions, without_old
+from engine.serving.journal.journal import StoredGroup
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.types import (
     Author,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.images.media import media_of
-from engine.images.places import (
+from engine.core.images.media import media_of
+from engine.core.images.places import (
     ExpansionMismatch,
     ImagesUnplaced,
     data_uri,

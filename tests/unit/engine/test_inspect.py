@@ -15,14 +15,14 @@ import pytest
 from typer.testing import CliRunner
 
 from engine.cli import app
-from engine.commands.inspect import of_record, run_state, trajectory_state
-from engine.commands.show import plain, show
+from engine.core.trajectory.events import Ended
+from engine.core.trajectory.record import Identity, record
+from engine.core.trajectory.state import fold
 from engine.errors import StartupError
-from engine.journal.journal import Journal
-from engine.journal.schema import FILE_NAME
-from engine.rollout.events import Ended
-from engine.rollout.record import Identity, record
-from engine.rollout.state import fold
+from engine.offline.inspect.command import of_record, run_state, trajectory_state
+from engine.offline.inspect.show import plain, show
+from engine.serving.journal.journal import Journal
+from engine.serving.journal.schema import FILE_NAME
 from tests.support.logs import V1, example
 from toolwright.types import Event, StopReason, Task, Trajectory
 from toolwright.wire import serialize, trajectory_to_proto

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import lines
-from engine.lines import Lines, append_whole
+from engine.serving import json_lines as lines
+from engine.serving.json_lines import Lines, append_whole
 from tests.support.waiting import holds_for, until
 
 

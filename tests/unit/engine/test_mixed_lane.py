@@ -12,15 +12,15 @@ from typing import Any, cast
 
 import pytest
 
+from engine.core.tasks import BadRows, DrawnTask
 from engine.errors import StartupError, TaskUnfit
-from engine.journal.journal import Journal
-from engine.journal.reader import reading
-from engine.lanes import train
-from engine.lanes.mixing import Mixture
-from engine.lanes.places import Places
-from engine.lanes.signal import MOST_EMPTY_ROUNDS, Sieve
-from engine.lanes.train import TrainLane
-from engine.tasks import BadRows, DrawnTask
+from engine.serving.admission import train
+from engine.serving.admission.dynamic_sampling import MOST_EMPTY_ROUNDS, Sieve
+from engine.serving.admission.mixing import Mixture
+from engine.serving.admission.places import Places
+from engine.serving.admission.train import TrainLane
+from engine.serving.journal.journal import Journal
+from engine.serving.journal.reader import reading
 from tests.support.waiting import until
 from tests.unit.engine.test_scheduler import EndedMember, Positions, member
 from toolwright.recipe import DynamicSampling, Run

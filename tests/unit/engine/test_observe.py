@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from engine.images.media import Media
-from engine.protocols.tagged import Tagged
-from engine.rollout.assignment import Assignment
-from engine.rollout.decide import Rules
-from engine.rollout.log import AttemptLog
-from engine.rollout.observe import Observer
-from engine.rollout.view import fitting
+from engine.core.images.media import Media
+from engine.core.protocols.tagged import Tagged
+from engine.core.rollout.assignment import Assignment
+from engine.core.rollout.decide import Rules
+from engine.core.rollout.observe import Observer
+from engine.core.rollout.view import fitting
+from engine.core.trajectory.log import AttemptLog
 from engine.types import ImageMark, Say
 from tests.support.codecs import ToyCodec
 from tests.support.written_logs import act, answer, call, opened

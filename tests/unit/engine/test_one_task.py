@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.build import one_task
-from engine.commands.evaluate import of_task
 from engine.config import EngineTable
+from engine.core.build import one_task
 from engine.errors import StartupError
+from engine.offline.evaluate.command import of_task
 from tests.support.recipes import merged, recipe_tables, write_recipe
 from toolwright.recipe import Recipe, load_recipe
 

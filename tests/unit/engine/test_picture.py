@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from engine.images.picture import MOST_PIXELS, UnfitImage, check_picture
+from engine.core.images.picture import MOST_PIXELS, UnfitImage, check_picture
 
 
 def image(width: int, height: int, kind: str, mode: str = "RGB", **options: Any) -> bytes:

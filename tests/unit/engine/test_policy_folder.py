@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.edge.policy_folder import BrokenFolder, check_policy_folder
+from engine.serving.publish.policy_folder import BrokenFolder, check_policy_folder
 from tests.support.weights import safetensors, write_weights
 
 

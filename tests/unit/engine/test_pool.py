@@ -14,13 +14,13 @@ import orjson
 import pytest
 from aiohttp import web
 
+from engine.core.sampler.action import Action
+from engine.core.sampler.control import WeightControl
+from engine.core.sampler.pool import SamplerPool
+from engine.core.sampler.server import Flight
+from engine.core.sampler.stops import StopTable
+from engine.core.sampler.wire.stream import Stream
 from engine.errors import SamplerFailed, StartupError
-from engine.sampler.action import Action
-from engine.sampler.control import WeightControl
-from engine.sampler.flight import Flight
-from engine.sampler.pool import SamplerPool
-from engine.sampler.stops import StopTable
-from engine.sampler.wire.stream import Stream
 from engine.types import Generated
 from tests.support.codecs import END, ToyCodec
 from tests.support.net import free_port
@@ -226,7 +226,7 @@ async def test_a_lie_is_asked_elsewhere_and_ends_no_other_stream(
     lie: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two streams of the liar are open while it lies; one of them tells the truth."""
-    monkeypatch.setattr("engine.sampler.wire.stream.MAX_EVENT_BYTES", 1 << 20)
+    monkeypatch.setattr("engine.core.sampler.wire.stream.MAX_EVENT_BYTES", 1 << 20)
     liar, honest = Server(lie, truth), Server(truth)
     liar.gate, honest.gate = asyncio.Event(), asyncio.Event()
     async with pool_of(liar, honest) as pool:
@@ -319,7 +319,7 @@ async def test_a_prompt_outside_the_vocabulary_is_not_sent() -> None:
 
 
 async def test_no_server_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.sampler.fleet.START_SECONDS", 0.1)
+    monkeypatch.setattr("engine.core.sampler.fleet.START_SECONDS", 0.1)
     table = Sampler(endpoints=(f"http://127.0.0.1:{free_port()}",))
     pool = SamplerPool(table, CODEC, vocab_size=300)
     with pytest.raises(StartupError, match="is down or is no SGLang server"):

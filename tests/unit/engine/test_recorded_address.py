@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.tools.service import Service
+from engine.core.tools.service import Service
 from toolwright.recipe import Tool
 
 pytestmark = pytest.mark.quick

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from engine.commands.render import Part, render, render_recipe
 from engine.config import RenderTable
+from engine.core.protocols.tagged import Tagged
+from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.protocols.tagged import Tagged
-from engine.text.codec import HuggingFaceCodec
+from engine.offline.render import Part, render, render_recipe
 from tests.support.recipes import merged, recipe_tables, write_recipe
 from toolwright.recipe import Recipe, load_recipe
 from toolwright.trajectory_files import read_trajectories

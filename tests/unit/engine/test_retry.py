@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sampler.retry import FIRST_PAUSE, LONGEST_PAUSE, Again, Fault, Over, Retry
+from engine.core.sampler.retry import FIRST_PAUSE, LONGEST_PAUSE, Again, Fault, Over, Retry
 
 PASSING = [Fault.BROKEN, Fault.SILENT, Fault.MALFORMED, Fault.ABORTED]
 

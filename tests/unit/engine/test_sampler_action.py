@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.sampler.action import PROGRESS_NS, Action
-from engine.sampler.stops import StopTable
-from engine.sampler.wire.client import ServerUnreachable
-from engine.sampler.wire.events import Chunk
+from engine.core.sampler.action import PROGRESS_NS, Action
+from engine.core.sampler.stops import StopTable
+from engine.core.sampler.wire.client import ServerUnreachable
+from engine.core.sampler.wire.events import Chunk
 from engine.types import Generated, StopHit
 from tests.support.codecs import END, ToyCodec
 from toolwright.types import FinishKind, FinishReason, WeightVersion

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sampler.wire.events import (
+from engine.core.sampler.wire.events import (
     DONE,
     MAX_EMPTY_EVENTS,
     Chunk,
@@ -22,7 +22,7 @@ from engine.sampler.wire.events import (
     EventSplitter,
     WireError,
 )
-from engine.sampler.wire.request import encode, generate_request
+from engine.core.sampler.wire.request import encode, generate_request
 from toolwright.types import FinishKind, FinishReason, SamplingParams
 
 STOP = {"type": "stop", "matched": 3}

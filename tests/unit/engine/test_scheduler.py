@@ -12,13 +12,13 @@ from typing import Any, cast
 
 import pytest
 
-from engine.journal.journal import Counts, Journal, JournalFull
-from engine.lanes import train
-from engine.lanes.mixing import Mixture
-from engine.lanes.places import Places
-from engine.lanes.train import TrainLane
-from engine.rollout.log import AttemptLog
-from engine.tasks import BadRows, DrawnTask
+from engine.core.tasks import BadRows, DrawnTask
+from engine.core.trajectory.log import AttemptLog
+from engine.serving.admission import train
+from engine.serving.admission.mixing import Mixture
+from engine.serving.admission.places import Places
+from engine.serving.admission.train import TrainLane
+from engine.serving.journal.journal import Counts, Journal, JournalFull
 from tests.support.waiting import holds_for, until
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, StopReason, Task, Trajectory

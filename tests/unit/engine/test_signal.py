@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.signal import MOST_EMPTY_ROUNDS, Sieve, dapo_filter, has_signal
+from engine.serving.admission.dynamic_sampling import (
+    MOST_EMPTY_ROUNDS,
+    Sieve,
+    dapo_filter,
+    has_signal,
+)
 from toolwright.recipe import DynamicSampling
 from toolwright.types import RewardPart, Status, StopReason, Task, Trajectory
 

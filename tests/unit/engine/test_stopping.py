@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from engine.commands.stopping import Stopped, stoppable
+from engine.offline.stopping import Stopped, stoppable
 
 
 def ended(program: str) -> tuple[int, str, str]:
@@ -28,7 +28,7 @@ def ended(program: str) -> tuple[int, str, str]:
 def test_a_second_signal_ends_what_hangs_while_it_closes() -> None:
     code, said, told = ended("""
         import asyncio, os, signal
-        from engine.commands.stopping import until_stopped
+        from engine.offline.stopping import until_stopped
 
         async def work():
             try:

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from engine.sampler.action import Action
-from engine.sampler.openai.text import TextAction
-from engine.sampler.stops import StopDetector, StopTable
-from engine.sampler.wire.events import Chunk
+from engine.core.sampler.action import Action
+from engine.core.sampler.openai.text import TextAction
+from engine.core.sampler.stops import StopDetector, StopTable
+from engine.core.sampler.wire.events import Chunk
 from engine.types import Generated, StopHit
 from tests.support.codecs import END, ToyCodec
 from toolwright.reading.action_ends import Tags, counted, spoken

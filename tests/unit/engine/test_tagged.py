@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.protocols.tagged import Tagged
+from engine.core.protocols.tagged import Tagged
 from engine.types import Answer, Call, Calls, End, ToolSpec
 from tests.support.codecs import END, ToyCodec
 from tests.support.views import EMPTY, view_of

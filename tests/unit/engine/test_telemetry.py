@@ -14,10 +14,10 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from engine.telemetry.logs import log_to, sentence
-from engine.telemetry.metrics import Metrics
-from engine.telemetry.parts import PartMetrics
-from engine.telemetry.progress import Progress
+from engine.serving.telemetry.logs import log_to, sentence
+from engine.serving.telemetry.metrics import Metrics
+from engine.serving.telemetry.parts import PartMetrics
+from engine.serving.telemetry.progress import Progress
 from toolwright.stop_rules import mask_reasons
 from toolwright.types import (
     Author,

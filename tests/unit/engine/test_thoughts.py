@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.rollout.decide import Rules, calls_at, next_step
-from engine.rollout.state import Action, State
-from engine.sample.calls import canonical_calls, decision_of
-from engine.sample.messages import conversation_of
-from engine.text.thoughts import begins_inside, thought_of
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.rollout.decide import Rules, calls_at, next_step
+from engine.core.text.thoughts import begins_inside, thought_of
+from engine.core.trajectory.state import Action, State
+from engine.offline.collect.calls import canonical_calls, decision_of
+from engine.offline.collect.messages import conversation_of
 from engine.types import Answer, Calls, ToolSpec
 from tests.support.codecs import END, ToyCodec
 from toolwright.reading.action_ends import Tags

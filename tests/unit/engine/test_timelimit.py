@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from engine.timelimit import Outage, TimeLimit
+from engine.core.timelimit import Outage, TimeLimit
 
 
 class Clock(asyncio.SelectorEventLoop):

@@ -7,7 +7,7 @@ from itertools import pairwise
 import grpc
 import pytest
 
-from engine.tools.link.patience import (
+from engine.core.tools.link.patience import (
     GROWING_PAUSE,
     LONGEST_PAUSE,
     SHORTEST_PAUSE,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.commands.trace import Layout, write_traces
 from engine.errors import StartupError
+from engine.offline.inspect.trace import Layout, write_traces
 from tests.support.collectors import decoded, spans_by_service
 from tests.support.recorded_runs import Recorded
 from toolwright.tracing.ids import root_span, trace_id

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from engine.sampler.waiting import Cause, Waiting
-from engine.timelimit import TimeLimit
+from engine.core.sampler.waiting import Cause, Waiting
+from engine.core.timelimit import TimeLimit
 from tests.support.waiting import ToldClock, passes
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.edge.freshness import without_old
-from engine.journal.journal import StoredGroup
+from engine.serving.delivery.freshness import without_old
+from engine.serving.journal.journal import StoredGroup
 from learner.errors import EngineError
 from learner.intake.client import _close_group
 from toolwright.common.v1 import trajectory_pb2

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.sample.keep import Keep
+from engine.offline.collect.keep import Keep
 from tests.support.recipes import Part
 from tests.unit.mtr.conftest import FAILED, FOLDER, OK, REFUSED, answer, call, ran
 from toolwright.types import CallOutcome, StopReason, ToolErrorKind, Trajectory

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.rollout.state import State
-from engine.sample.messages import conversation_of, tools_of
+from engine.core.trajectory.state import State
+from engine.offline.collect.messages import conversation_of, tools_of
 from engine.types import Answer, Calls, End, ToolSpec, View
 from tests.support.codecs import END, ToyCodec
 from tests.support.linear import assert_linear

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from engine.tasks.source import TaskSource
+from engine.core.tasks.source import TaskSource
 from tasks.cli import app
 from tasks.commands.writing import write_new
 from tasks.errors import NotMade

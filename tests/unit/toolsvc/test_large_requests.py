@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.tools.service import Service
+from engine.core.tools.service import Service
 from tests.support.waiting import PATIENCE
 from toolsvc.edge.large import LARGE, converted, is_large
 from toolsvc.edge.service import ToolServicer

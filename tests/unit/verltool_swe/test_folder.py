@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.config import EngineTable
-from engine.protocols.conversation import opening
+from engine.core.text.messages import opening
 from tests.support.recipes import Part
 from tests.unit.verltool_swe.conftest import FOLDER
 from toolsvc.tools.swe.options import SweOptions

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.rewards.stops import StopRules, verdict
+from engine.core.rewards.stops import StopRules, verdict
 from tests.support.recipes import Part
 from tests.unit.verltool_swe.conftest import FOLDER, failed, ran, submitted
 from toolwright.recipe import load_recipe

@@ -23,7 +23,7 @@ from toolsvc.plugin.tool import STRICT, Cancellation, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.validation import BadSchema
 from toolsvc.sources.memory.client import MemoryClient, NotAnswered, Question, Remembered
-from toolsvc.sources.memory.source import MemoryOptions
+from toolsvc.sources.memory.options import MemoryOptions
 from toolsvc.tools.create.create_tool import CreatedTool
 from toolsvc.tools.create.request import NotMade, check_name, schema_of
 from toolsvc.tools.sandboxed import SandboxedTool

@@ -21,9 +21,9 @@ from console.web.telling import images
 from console.web.telling.images import Image, NoImage, image_of
 from console.web.telling.telling import LONGEST, MOST_PIECES, of_record, tell
 from console.web.telling.tokens import Spelling, Spellings, unpacked
-from engine.images.media import media_of
-from engine.journal import blobs
-from engine.journal.schema import open_database
+from engine.core.images.media import media_of
+from engine.serving.journal import blobs
+from engine.serving.journal.schema import open_database
 from tests.support import records
 from tests.support.recorded_runs import CALL, Recorded
 from toolwright import types as t

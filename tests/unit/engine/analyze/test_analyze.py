@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from engine.analyze.findings import findings
-from engine.analyze.page import page
-from engine.analyze.table import table
-from engine.analyze.tally import Tally
-from engine.analyze.words import read_vocabulary
 from engine.cli import app
-from engine.journal.journal import Journal
-from engine.journal.reader import JournalReader
-from engine.journal.schema import FILE_NAME
-from engine.rollout.events import Answered, AnyEvent, Called, Opened
-from engine.rollout.record import Identity, record
-from engine.rollout.state import fold
+from engine.core.trajectory.events import Answered, AnyEvent, Called, Opened
+from engine.core.trajectory.record import Identity, record
+from engine.core.trajectory.state import fold
+from engine.offline.analyze.findings import findings
+from engine.offline.analyze.page import page
+from engine.offline.analyze.table import table
+from engine.offline.analyze.tally import Tally
+from engine.offline.analyze.words import read_vocabulary
+from engine.serving.journal.journal import Journal
+from engine.serving.journal.reader import JournalReader
+from engine.serving.journal.schema import FILE_NAME
 from engine.types import SessionRef, ToolSpec
 from tests.support.logs import V1, example
 from toolwright.trajectory_files import write_trajectories
@@ -214,7 +214,7 @@ def test_a_long_schema_is_looked_at_once_however_often_its_tool_is_called(
         looked.append(name)
         return name.encode()
 
-    monkeypatch.setattr("engine.analyze.tally.identity", identity)
+    monkeypatch.setattr("engine.offline.analyze.tally.identity", identity)
     call = {"type": "function", "function": {"name": "search", "arguments": "{}"}}
     other = {"type": "function", "function": {"name": "film", "arguments": "{}"}}
     turn = [

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from engine.analyze.findings import findings, tier_of
-from engine.analyze.law import power_law
-from engine.analyze.schema import Size, complexity, identity
-from engine.analyze.table import table
-from engine.analyze.tally import Tally
-from engine.analyze.words import OURS, Classes, Vocabulary, read_vocabulary, words_of
 from engine.errors import StartupError
+from engine.offline.analyze.findings import findings, tier_of
+from engine.offline.analyze.law import power_law
+from engine.offline.analyze.schema import Size, complexity, identity
+from engine.offline.analyze.table import table
+from engine.offline.analyze.tally import Tally
+from engine.offline.analyze.words import OURS, Classes, Vocabulary, read_vocabulary, words_of
 
 FILM = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
 

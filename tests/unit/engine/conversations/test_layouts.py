@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from engine.conversations.layouts import conversation
-from engine.conversations.lines import conversations
-from engine.conversations.types import Conversation
 from engine.errors import StartupError
+from engine.offline.conversations.layouts import conversation
+from engine.offline.conversations.lines import conversations
+from engine.offline.conversations.types import Conversation
 from tests.support.linear import WORST, assert_linear
 from toolwright.reading.refusal import RowRefused
 from toolwright.reading.row_files import MOST_ROW_BYTES

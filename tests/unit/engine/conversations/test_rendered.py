@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from engine.commands.endings import tell_people
-from engine.commands.render import Part, render
+from engine.core.protocols import Protocol
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.protocols import Protocol
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.text.codec import HuggingFaceCodec
+from engine.offline.exits import tell_people
+from engine.offline.render import Part, render
 from engine.types import ToolSpec
 from tests.unit.engine.conversations.test_layouts import HERMES, OPENAI, PARAMETERS, gpt
 from toolwright.trajectory_files import read_trajectories

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.conversations.functions import tools_in
-from engine.conversations.layouts import conversation
-from engine.sample.layouts import Unsayable, to_hermes, to_openai
+from engine.offline.collect.layouts import Unsayable, to_hermes, to_openai
+from engine.offline.conversations.functions import tools_in
+from engine.offline.conversations.layouts import conversation
 
 TEXT = st.text(st.sampled_from("ab <>/\n{}[]'\"\\é\U0001f600."), max_size=12)
 NAME = st.text("abc", min_size=1, max_size=3)

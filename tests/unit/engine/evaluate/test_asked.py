@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from engine.config import Evaluation, Suite
 from engine.errors import StartupError
-from engine.evaluate.asked import Subset, ask, chosen_of, suites_of
-from engine.lanes.evaluation.tasks import SuiteTasks
+from engine.offline.evaluate.questions import Subset, ask, chosen_of, suites_of
+from engine.serving.evaluation.tasks import SuiteTasks
 from tests.support.recipes import recipe_tables, write_recipe
 from toolwright.recipe import Recipe, load_recipe
 from toolwright.types import WeightVersion

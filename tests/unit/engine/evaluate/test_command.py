@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.commands.evaluate import Options, evaluate
 from engine.config import EngineTable
 from engine.errors import StartupError
+from engine.offline.evaluate.command import Options, evaluate
 from toolwright.recipe import load_recipe
 
 PROMPTING = Path(__file__).resolve().parents[4] / "recipes/prompting"

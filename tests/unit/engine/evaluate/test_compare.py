@@ -9,7 +9,7 @@ from statistics import stdev
 import pytest
 
 from engine.errors import StartupError
-from engine.evaluate.results.compare import compare, table
+from engine.offline.evaluate.results.compare import compare, table
 from tests.support.evaluated import evaluation, row
 from toolwright.statistics import mcnemar
 

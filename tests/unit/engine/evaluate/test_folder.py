@@ -11,8 +11,8 @@ from typing import BinaryIO
 import pytest
 
 from engine.errors import StartupError
-from engine.evaluate.folder import EvaluationFolder, read_begun, write_whole
-from engine.lanes.evaluation.results import rows_file
+from engine.offline.evaluate.folder import EvaluationFolder, read_begun, write_whole
+from engine.serving.evaluation.results import rows_file
 from tests.support.evaluated import begun
 
 

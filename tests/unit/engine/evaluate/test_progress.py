@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 
-from engine.evaluate.progress import Progress, score_so_far
-from engine.lanes.evaluation.tally import Tally
+from engine.offline.progress import Progress, score_so_far
+from engine.serving.evaluation.tally import Tally
 from tests.support.evaluated import row
 
 

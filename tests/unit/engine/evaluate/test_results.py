@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from engine.errors import StartupError
-from engine.evaluate.folder import read_begun
-from engine.evaluate.results.beside import Beside
-from engine.evaluate.results.figures import Reading, results, write_results
-from engine.evaluate.results.scores import MOST_SOURCES
-from engine.evaluate.results.table import table
-from engine.lanes.evaluation.results import rows_file
+from engine.offline.evaluate.folder import read_begun
+from engine.offline.evaluate.results.beside import Beside
+from engine.offline.evaluate.results.figures import Reading, results, write_results
+from engine.offline.evaluate.results.scores import MOST_SOURCES
+from engine.offline.text_table import table
+from engine.serving.evaluation.results import rows_file
 from tests.support.evaluated import VERSION, evaluation, row
 
 HOSTILE = "<script>\x1b[2J</script>"

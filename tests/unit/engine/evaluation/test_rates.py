@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.lanes.evaluation.rates import MOST_RATES, Rates, rates_of
-from engine.lanes.evaluation.tally import Tally
+from engine.serving.evaluation.rates import MOST_RATES, Rates, rates_of
+from engine.serving.evaluation.tally import Tally
 from tests.unit.engine.evaluation.test_tally import row
 from toolwright.types import Event
 

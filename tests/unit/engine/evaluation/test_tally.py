@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.evaluation.tally import Tally, is_measured
+from engine.serving.evaluation.tally import Tally, is_measured
 
 
 def row(reward: float, **fields: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from engine.sampler.openai.answers import (
+from engine.core.sampler.openai.answers import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
     Later,
@@ -17,8 +17,8 @@ from engine.sampler.openai.answers import (
     WrongKey,
     refusal,
 )
-from engine.sampler.wire.client import ServerRefused
-from engine.sampler.wire.events import WireError
+from engine.core.sampler.wire.client import ServerRefused
+from engine.core.sampler.wire.events import WireError
 
 
 def refused(status: int, body: bytes = b"", **headers: str) -> Exception:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.sampler.openai.messages import Conversation, Span, conversation, plain_text
-from engine.text.turns import CALL_TAGS, PackedBytes, TurnCodec
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.sampler.openai.messages import Conversation, Span, conversation, plain_text
+from engine.core.text.turns import CALL_TAGS, PackedBytes, TurnCodec
 from engine.types import ToolSpec
 from toolwright.types import Task
 

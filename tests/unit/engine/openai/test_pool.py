@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.openai.text import TextAction
+from engine.core.text.codec import HuggingFaceCodec
+from engine.core.text.turns import PackedBytes, TurnCodec
 from engine.errors import SamplerFailed
-from engine.sampler.openai.pool import OpenAIPool
-from engine.sampler.openai.text import TextAction
-from engine.text.codec import HuggingFaceCodec
-from engine.text.turns import PackedBytes, TurnCodec
 from engine.types import Generated, Images
 from tests.support.openai_api import (
     DONE,

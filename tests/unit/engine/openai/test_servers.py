@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from engine.core.sampler.openai.answers import EndpointUnusable
+from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.text.turns import PackedBytes, TurnCodec
 from engine.errors import SamplerFailed
-from engine.sampler.openai.answers import EndpointUnusable
-from engine.sampler.openai.pool import OpenAIPool
-from engine.text.turns import PackedBytes, TurnCodec
 from tests.support.openai_api import DONE, STREAM, Play, answer, api, chat, event, listed
 from tests.support.openai_talk import END, Talk, talk
 from toolwright.recipe import Sampler
@@ -203,7 +203,7 @@ async def test_no_proxy_for_loopback(variable: str, monkeypatch: pytest.MonkeyPa
 async def test_a_proxy_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://me:secret@127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.setattr("engine.sampler.openai.pool.START_SECONDS", 0.0)
+    monkeypatch.setattr("engine.core.sampler.openai.pool.START_SECONDS", 0.0)
     async with api(chat("Yes.")) as here:
         with pytest.raises(Exception, match=r"through the proxy http://127\.0\.0\.1:9") as raised:
             async with talk(here, endpoints=("http://models.example/v1",)):

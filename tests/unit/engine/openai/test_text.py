@@ -9,16 +9,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.sampler.openai.text import (
+from engine.core.sampler.openai.text import (
     LEAST_BYTES,
     MOST_BYTES_A_TOKEN,
     MOST_MARKS,
     TextAction,
     open_stop,
 )
-from engine.sampler.stops import StopTable
-from engine.sampler.wire.events import WireError
-from engine.text.turns import PackedBytes, TurnCodec
+from engine.core.sampler.stops import StopTable
+from engine.core.sampler.wire.events import WireError
+from engine.core.text.turns import PackedBytes, TurnCodec
 from engine.types import Generated, StopHit
 from toolwright.model_api.deltas import CallPart, Hint
 from toolwright.types import FinishKind, WeightVersion

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.rewards.reading import MOST_SHOWN, ScoreRefused, read_score, shown
-from engine.rewards.score import Score
-from engine.rewards.settle import scored
+from engine.core.rewards.reading import MOST_SHOWN, ScoreRefused, read_score, shown
+from engine.core.rewards.score import Score
+from engine.core.rewards.settle import scored
 from toolwright.types import (
     Author,
     Event,

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from engine.core.rewards.rewards import MOST_CAUSES, Rewards
 from engine.errors import StartupError
-from engine.rewards.rewards import MOST_CAUSES, Rewards
 from tests.support.docs import example
 from tests.support.waiting import passes
 from toolwright.types import (
@@ -38,7 +38,7 @@ import asyncio
 import functools
 import time
 import numpy
-from engine.rewards import Score
+from engine.core.rewards import Score
 from toolwright.types import Event, RewardPart
 
 def each_its_own(t):

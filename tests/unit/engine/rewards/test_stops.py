@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine.rewards.score import Score
-from engine.rewards.settle import settled
-from engine.rewards.stops import StopRules, Verdict, verdict
+from engine.core.rewards.score import Score
+from engine.core.rewards.settle import settled
+from engine.core.rewards.stops import StopRules, Verdict, verdict
 from tests.support.docs import example
 from toolwright.recipe import TaskTable
 from toolwright.stop_rules import RULED, read_stop_rule, read_stop_rules

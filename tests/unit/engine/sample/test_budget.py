@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.sample.budget import Budget, Prices, Spent, seconds_to_go
+from engine.offline.collect.budget import Budget, Prices, Spent, seconds_to_go
 
 
 def test_another_task_is_begun_where_the_mean_of_all_in_hand_fits() -> None:

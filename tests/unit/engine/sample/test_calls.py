@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from engine.protocols.chat import Chat
-from engine.rollout.state import Action, State
-from engine.sample.calls import canonical_calls, mark_of_calls
+from engine.core.protocols.chat import Chat
+from engine.core.trajectory.state import Action, State
+from engine.offline.collect.calls import canonical_calls, mark_of_calls
 from engine.types import ToolSpec
 from tests.support.codecs import ToyCodec
 from toolwright.types import CallOutcome, CallRecord, FinishKind, FinishReason, Task, ids

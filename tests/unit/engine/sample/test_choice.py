@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sample.choice import Candidate, Totals, Verdict, choose, mark_of
+from engine.offline.collect.choice import Candidate, Totals, Verdict, choose, mark_of
 from toolwright.types import ids
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import StartupError
-from engine.sample.keep import named
+from engine.offline.collect.keep import named
 
 
 @pytest.mark.parametrize(
     ("said", "found"),
     [
         (["./a.py:right"], {"right": "./a.py:right"}),
-        (["engine.sample.keep:rewarded"], {"rewarded": "engine.sample.keep:rewarded"}),
+        (
+            ["engine.offline.collect.keep:rewarded"],
+            {"rewarded": "engine.offline.collect.keep:rewarded"},
+        ),
         (["one=./a.py:f", "two=./b.py:f"], {"one": "./a.py:f", "two": "./b.py:f"}),
         (["./a=b.py:f"], {"f": "./a=b.py:f"}),
         (["x=./a=b.py:f"], {"x": "./a=b.py:f"}),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sample.layouts import (
+from engine.offline.collect.layouts import (
     Layout,
     Unsayable,
     hermes_system,

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from engine import lines
 from engine.errors import StartupError
-from engine.sample import store as stores
-from engine.sample.choice import Verdict
-from engine.sample.layouts import Layout
-from engine.sample.store import Decided, Store
+from engine.offline.collect import store as stores
+from engine.offline.collect.choice import Verdict
+from engine.offline.collect.layouts import Layout
+from engine.offline.collect.store import Decided, Store
+from engine.serving import json_lines as lines
 from toolwright import types as t
 from toolwright.trajectory_files import read_trajectories
 

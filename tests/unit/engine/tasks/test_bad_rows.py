@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.images.media import Media
-from engine.tasks import BadRow, BadRows, DrawnTask
+from engine.core.images.media import Media
+from engine.core.tasks import BadRow, BadRows, DrawnTask
 from toolwright.types import Task
 
 

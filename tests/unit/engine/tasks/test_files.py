@@ -13,8 +13,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from engine.core.tasks import BadRow, BadRows, TaskSource
 from engine.errors import StartupError
-from engine.tasks import BadRow, BadRows, TaskSource
 from toolwright.reading import row_files
 from toolwright.wire import task_to_proto
 

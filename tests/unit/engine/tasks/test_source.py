@@ -13,11 +13,11 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from engine.core.protocols.tagged import Tagged
+from engine.core.rehearsal import first_that_fits
+from engine.core.tasks import BadRow, SourceRewound, TaskSource, for_purpose
+from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.protocols.tagged import Tagged
-from engine.rehearsal import first_that_fits
-from engine.tasks import BadRow, SourceRewound, TaskSource, for_purpose
-from engine.text.codec import HuggingFaceCodec
 from tests.support.policy import write_policy
 from toolwright.types import Purpose, Task
 

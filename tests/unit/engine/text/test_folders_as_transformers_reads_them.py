@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.text.codec import HuggingFaceCodec
 from tests.support.families import write_family
 from toolwright.model.model_folder import chat_templates, special_tokens, tokenizer_hash
 

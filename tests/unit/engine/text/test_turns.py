@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.text import packed
-from engine.text.codec import HuggingFaceCodec
-from engine.text.turns import PackedBytes, TurnCodec
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.text import packed
+from engine.core.text.codec import HuggingFaceCodec
+from engine.core.text.turns import PackedBytes, TurnCodec
 from engine.types import ToolSpec
 from toolwright.types import Task
 

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from engine.protocols.actions import read_call, read_json_call
-from engine.protocols.chat import Chat
+from engine.core.protocols.actions import read_call, read_json_call
+from engine.core.protocols.chat import Chat
 from engine.types import ToolSpec
 from tests.support.codecs import END, ToyCodec
 from tests.support.views import view_of

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.tasks.rows import read_task
+from engine.core.tasks.rows import read_task
 from toolwright.reading.data import data_in
 from toolwright.reading.refusal import RowRefused
 from toolwright.reading.rows import Columns, answers_of, plain, read_row

@@ -1,0 +1,5 @@
+"""How one agent speaks: prompt, action, observation, end. One file a protocol."""
+
+from engine.core.protocols.base import Protocol
+
+__all__ = ["Protocol"]

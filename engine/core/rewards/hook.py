@@ -1,0 +1,97 @@
+"""The recipe's group hook: an async function that sees a group once all its members are scored.
+
+`async def hook(group: Sequence[Trajectory]) -> Sequence[Score | None]`, one entry a member in
+order, None = unchanged. With `group_hook_options`, and where the path names a class, the object is
+called with them first and gives the function. It may call services, and adds parts, anchors, events
+and masks. After a crash it may run again for the same group, so running twice has to be safe; what
+it returned last is what counts. It sees members that infrastructure ended too: they are a share of
+the group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from engine.core.rewards.calling import CallFailed, call_on_loop, is_async, with_options
+from engine.core.rewards.reading import ScoreRefused, checked, one_each
+from engine.core.rewards.score import HOOK_FAILED, Score, failure
+from engine.errors import StartupError
+from toolwright.imports import ImportPathError, load_object
+from toolwright.types import Trajectory
+
+PAUSES = (1.0, 5.0)
+"""Seconds before a hook that raised is called again: the services that it asks may be restarted."""
+
+log = structlog.get_logger("group_hook")
+
+
+class GroupHook:
+    """One recipe's hook. `seconds`: the longest time of one call."""
+
+    def __init__(
+        self,
+        path: str,
+        folder: Path,
+        *,
+        seconds: float,
+        options: Mapping[str, Any] | None = None,
+        pauses: Sequence[float] = PAUSES,
+    ) -> None:
+        """StartupError when the path names no async function, or nothing that makes one of the
+        options."""
+        try:
+            self._function: Callable[[Any], Any] = with_options(
+                load_object(path, folder), options or {}
+            )
+        except ImportPathError as error:
+            raise StartupError(f"task.group_hook: {error}") from error
+        except (TypeError, ValueError) as error:
+            raise StartupError(f"task.group_hook_options do not fit {path!r}: {error}") from error
+        if not callable(self._function) or not is_async(self._function):
+            raise StartupError(f"task.group_hook: {path!r} is no async function")
+        self._seconds = seconds
+        self._pauses = pauses
+
+    async def scores(self, group: Sequence[Trajectory]) -> list[Score | None]:
+        """What the hook says of each member, checked; `settle.scored` applies it.
+
+        A hook that fails to the end, or returns what is no list of scores, leaves every member
+        out of the loss and out of the baseline, with the event `group_hook_failed`: without it
+        their rewards would not be what the recipe means.
+        """
+        try:
+            return _checked(await self._called(group), group)
+        except (CallFailed, ScoreRefused) as error:
+            log.warning("group_hook_failed", group=group[0].group_id, error=str(error))
+            return [_failure(str(error)) for _ in group]
+
+    async def _called(self, group: Sequence[Trajectory]) -> Any:
+        for pause in (*self._pauses, None):
+            try:
+                return await call_on_loop(self._function(tuple(group)), seconds=self._seconds)
+            except CallFailed as error:
+                if pause is None:
+                    raise
+                log.info("group_hook_again", group=group[0].group_id, error=str(error))
+                await asyncio.sleep(pause)
+        raise AssertionError("unreachable")  # the last pause is None
+
+
+def _failure(words: str) -> Score:
+    # The reward that the function gave stays in the record: it is right, and only not enough.
+    failed = failure(HOOK_FAILED, words)
+    return Score(keep=False, events=failed.events, outside_baseline=True)
+
+
+def _checked(values: Any, group: Sequence[Trajectory]) -> list[Score | None]:
+    found: list[Score | None] = []
+    for value, trajectory in zip(one_each(values, len(group), "scores"), group, strict=True):
+        if value is not None and not isinstance(value, Score):
+            raise ScoreRefused(f"returned {type(value).__name__} for {trajectory.id}, not a Score")
+        found.append(None if value is None else checked(value, trajectory))
+    return found

@@ -1,0 +1,254 @@
+"""One action over all its requests: tokens, log-probs and versions, and whom it tells what came.
+
+Invariants
+- `on_action` is called once, inside the read that brought the stop, with all of the action, its
+  versions corrected; what follows the stop is dropped before.
+- `on_mark` is called for each mark as it completes, in order, and before `on_action`.
+- What `on_progress` was given, joined, is a prefix of the action.
+- A later request goes on where the earlier one broke; nothing is asked for twice.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+
+from engine.core.sampler.stops import StopDetector, StopTable
+from engine.core.sampler.wire.client import ServerUnreachable
+from engine.core.sampler.wire.events import Chunk
+from engine.types import Codec, Generated, Images, StopHit, VersionRun
+from toolwright.types import FinishKind, FinishReason, WeightVersion
+
+PROGRESS_NS = 750_000_000
+"""Between calls of `on_progress`, which come with chunks: an engine that dies loses about a second
+of a long action at most, and one that lives pays about one record a second for it."""
+
+_CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
+
+OnAction = Callable[[Generated], None]
+OnMark = Callable[["array[int]", StopHit, int], None]
+"""(the action's token ids up to the mark, the mark, ns when its bytes were read)."""
+
+
+class Action:
+    """Tokens of one action. `known` maps the spellings of the run's weight versions to them."""
+
+    def __init__(
+        self,
+        *,
+        stops: StopTable,
+        codec: Codec,
+        known: Mapping[str, WeightVersion],
+        on_action: OnAction,
+        on_mark: OnMark | None = None,
+        on_progress: OnAction | None = None,
+        received: Generated | None = None,
+        images: Images | None = None,
+        top_logprobs: int = 0,
+    ) -> None:
+        """`top_logprobs`: how many of each place every request asks for."""
+        self.stops = stops
+        self.images = images
+        self.top_logprobs = top_logprobs
+        self.token_ids: array[int] = array("i")
+        self.logprobs: array[float] = array("f")
+        self.generated: Generated | None = None
+        """What `on_action` was given."""
+        self.finish: FinishReason | None = None
+        self.server_finished = False
+        self.heard_ns = 0
+        """When the last chunk was read, or since when the first one is waited for."""
+        self.first_ns = 0
+        """When its first token was read."""
+        self._known = known
+        self._runs: list[VersionRun] = []
+        self._tops: list[Sequence[float]] = []
+        self._prompt: tuple[int, tuple[int, ...]] | None = None
+        """What the server made of the prompt, as the first chunk tells."""
+        self._on_action = on_action
+        self._on_mark = on_mark
+        self._on_progress = on_progress
+        self._marks: list[StopHit] = []
+        self._detector = StopDetector(stops, codec.decode, self._marks.append if on_mark else None)
+        self._base = 0
+        self._told = 0
+        self._told_ns = 0
+        if received is not None:
+            self.token_ids.extend(received.token_ids)
+            self.logprobs.extend(received.logprobs)
+            self._runs.extend(received.versions)
+            self._detector.skip(received.token_ids)
+            self._told = len(self.token_ids)
+
+    def begin(self, now_ns: int) -> None:
+        """A new request goes on from here."""
+        self._base = len(self.token_ids)
+        self.heard_ns = now_ns
+        self._told_ns = self._told_ns or now_ns
+        self.finish = None
+        self.server_finished = False
+
+    def on_chunk(self, chunk: Chunk, read_ns: int) -> bool:
+        """Takes one chunk and tells at once what it completes; False when the rest is of no use.
+
+        ServerUnreachable for tokens under weights that this run has not.
+        """
+        self.heard_ns = read_ns
+        fresh = chunk.token_ids
+        hit: StopHit | None = None
+        dropped = 0
+        if fresh:
+            self.first_ns = self.first_ns or read_ns
+            version = self._known.get(chunk.weight_version)
+            if version is None:
+                raise ServerUnreachable(
+                    f"it writes under weights {chunk.weight_version!r}, not ours: "
+                    "it was started anew"
+                )
+            before = len(self.token_ids)
+            hit = self._detector.feed(fresh)
+            keep = len(fresh) if hit is None else max(0, hit.keep - before)
+            dropped = len(fresh) - keep
+            if hit is not None and hit.keep < before:
+                self._take_back(hit.keep)
+                dropped += before - hit.keep
+            self.token_ids.extend(fresh[:keep] if dropped else fresh)
+            self.logprobs.extend(chunk.logprobs[:keep] if dropped else chunk.logprobs)
+            self._tops.extend(chunk.top_logprobs[:keep])
+            self._add_run(version, keep)
+        if self._prompt is None and chunk.prompt_tokens:
+            end = len(chunk.prompt_ids) - self._base
+            self._prompt = (chunk.prompt_tokens - self._base, tuple(chunk.prompt_ids[:end]))
+        if chunk.finish is not None:
+            self.server_finished = True
+            self.finish = chunk.finish
+            self._correct_versions(chunk.weight_spans)
+        if self._marks:
+            self._tell_marks(read_ns)
+        if hit is None:
+            if read_ns - self._told_ns >= PROGRESS_NS:
+                self._tell_progress(read_ns)
+            return True
+        self.finish = FinishReason(
+            kind=FinishKind.STOP, matched_token=hit.matched_token, matched_text=hit.matched_text
+        )
+        self.generated = self._made(
+            self.finish, stop=hit.matched_text, cut=dropped > 0, read_ns=read_ns
+        )
+        self._on_action(self.generated)
+        return False
+
+    def goes_on(self, finish: FinishReason) -> bool:
+        """The server ended the action at a stop that does not count: it stands inside a string of
+        a call's JSON, or inside a thought."""
+        if self.generated is not None or finish.kind is not FinishKind.STOP:
+            return False
+        return (
+            finish.matched_token in self.stops.by_token or finish.matched_text in self.stops.texts
+        )
+
+    def whole(self, finish: FinishReason) -> Generated:
+        """All of the action that ended by `finish`; after a stop what `on_action` was given."""
+        return self.generated or self._made(finish)
+
+    def _made(
+        self, finish: FinishReason, *, stop: str | None = None, cut: bool = False, read_ns: int = 0
+    ) -> Generated:
+        prompt_tokens, prompt_ids = self._prompt or (0, ())
+        return Generated(
+            token_ids=self.token_ids,
+            logprobs=self.logprobs,
+            versions=tuple(self._runs),
+            finish=finish,
+            stop=stop,
+            cut=cut,
+            read_ns=read_ns,
+            first_ns=self.first_ns,
+            prompt_tokens=prompt_tokens,
+            prompt_ids=prompt_ids,
+            top_logprobs=tuple(self._tops),
+        )
+
+    def _tell_marks(self, read_ns: int) -> None:
+        for hit in self._marks:
+            if self._on_mark is not None:
+                self._on_mark(self.token_ids[: hit.keep], hit, read_ns)
+        self._marks.clear()
+
+    def tell_rest(self) -> None:
+        """Nobody reads on: `on_progress` gets what it was not given yet."""
+        if self.generated is None:
+            self._tell_progress(self.heard_ns)
+
+    def _tell_progress(self, read_ns: int) -> None:
+        self._told_ns = read_ns
+        start, self._told = self._told, max(self._told, self._detector.sure)
+        if self._on_progress is None or start == self._told:
+            return
+        self._on_progress(
+            Generated(
+                token_ids=self.token_ids[start : self._told],
+                logprobs=self.logprobs[start : self._told],
+                versions=_since(_up_to(self._runs, self._told), start),
+                finish=_CONTINUED,
+                read_ns=read_ns,
+            )
+        )
+
+    def _take_back(self, keep: int) -> None:
+        """Drops the tokens behind the first `keep`: a stop that waited was the end."""
+        gone = len(self.token_ids) - keep
+        del self.token_ids[keep:]
+        del self.logprobs[keep:]
+        del self._tops[max(0, len(self._tops) - gone) :]
+        versions = _spelled_out(self._runs)[:keep]
+        self._runs = list(_runs(versions))
+
+    def _add_run(self, version: WeightVersion, count: int) -> None:
+        if self._runs and (self._runs[-1][0] is version or self._runs[-1][0] == version):
+            self._runs[-1] = (version, self._runs[-1][1] + count)
+        elif count:
+            self._runs.append((version, count))
+
+    def _correct_versions(self, spans: Sequence[tuple[str, int, int]]) -> None:
+        """The server's own account, which wins where a chunk straddled an update."""
+        told = {self._known[version] for version, _, _ in spans if version in self._known}
+        if len(told) <= 1 and told.issuperset(version for version, _ in self._runs):
+            return
+        versions = _spelled_out(self._runs)
+        for name, start, end in spans:
+            if name in self._known:
+                first, last = self._base + start, min(self._base + end, len(versions))
+                versions[first:last] = [self._known[name]] * max(last - first, 0)
+        self._runs = list(_runs(versions))
+
+
+def _since(runs: Sequence[VersionRun], start: int) -> tuple[VersionRun, ...]:
+    """The runs without their first `start` tokens."""
+    found: list[VersionRun] = []
+    for version, count in runs:
+        if count > start:
+            found.append((version, count - start))
+        start = max(0, start - count)
+    return tuple(found)
+
+
+def _up_to(runs: Sequence[VersionRun], end: int) -> Sequence[VersionRun]:
+    """The runs of the first `end` tokens."""
+    if sum(count for _, count in runs) <= end:
+        return runs
+    return _runs(_spelled_out(runs)[:end])
+
+
+def _spelled_out(runs: Sequence[VersionRun]) -> list[WeightVersion]:
+    return [version for version, count in runs for _ in range(count)]
+
+
+def _runs(versions: Sequence[WeightVersion]) -> tuple[VersionRun, ...]:
+    runs: list[VersionRun] = []
+    for version in versions:
+        if runs and runs[-1][0] == version:
+            runs[-1] = (version, runs[-1][1] + 1)
+        else:
+            runs.append((version, 1))
+    return tuple(runs)

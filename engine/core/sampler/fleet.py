@@ -1,0 +1,214 @@
+"""The samplers of a run: who is up, who is set aside and why, and how they come back.
+
+Invariants
+- A server that was down is up again only by `bring_up`, which gives it the newest weights.
+- No server waits for another: each is asked, brought up and given up by itself.
+- While no server is up, the log says so every few seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import aiohttp
+import structlog
+
+from engine.core.sampler.routing import Router
+from engine.core.sampler.server import Server
+from engine.core.sampler.wire.client import SamplerClient, ServerRefused, ServerUnreachable
+from engine.core.sampler.wire.events import WireError
+from engine.errors import StartupError
+from toolwright.types import WeightVersion
+
+PROBE_SECONDS = 1.0
+"""Between looks at a server that is down."""
+REFUSAL_SECONDS = 15.0
+"""The same for one that answers and does not take the weights: each try aborts its requests."""
+START_SECONDS = 3.0
+"""How long no sampler at all is no error at the start: several processes may start together."""
+SAY_SECONDS = 10.0
+"""Between log lines while no sampler is up."""
+
+log = structlog.get_logger("sampler")
+
+
+class Fleet:
+    """The servers by name; `bring_up` and `known` are the weight control's.
+
+    silence: longest seconds without an event of a stream. sees: the policy reads images.
+    """
+
+    def __init__(self, endpoints: Sequence[str], *, silence: float, sees: bool) -> None:
+        self._endpoints = tuple(dict.fromkeys(url.rstrip("/") for url in endpoints))
+        self._silence = silence
+        self._sees = sees
+        self._session: aiohttp.ClientSession | None = None
+        self._one_up = asyncio.Event()
+        self._waiting = 0
+        self._by_name: dict[str, Server] = {}
+        self.router = Router()
+        self.known: dict[str, WeightVersion] = {}
+        """The versions that samplers were given, by their spelling. Tokens under others are not
+        taken."""
+        self.bring_up: Callable[[Server], Awaitable[None]] | None = None
+
+    @property
+    def servers(self) -> tuple[Server, ...]:
+        return tuple(self._by_name.values())
+
+    def named(self, name: str) -> Server:
+        return self._by_name[name]
+
+    async def open(self) -> None:
+        """Asks every endpoint who it is. One that does not answer is set aside while others do.
+
+        StartupError when none answers, or when one reads no images and the policy does.
+        """
+        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        for url in self._endpoints:
+            server = Server(SamplerClient(url, self._session, silence=self._silence))
+            self._by_name[server.name] = server
+            self.router.add(server.name)
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            await asyncio.gather(*(self._meet(server) for server in self.servers))
+            if any(server.info is not None for server in self.servers):
+                break
+            if time.monotonic() > deadline:
+                raise StartupError(
+                    "; ".join(
+                        f"sampler {server.name} is down or is no SGLang server ({server.why})"
+                        for server in self.servers
+                    )
+                    + "; start it or correct sampler.endpoints"
+                )
+            await asyncio.sleep(0.2)
+        for server in self.servers:
+            if server.info is None:
+                log.warning("sampler_set_aside", server=server.name, why=server.why)
+            elif not self._can_see(server):
+                raise StartupError(_blind(server))
+
+    async def close(self) -> None:
+        """Hangs up."""
+        for server in self.servers:
+            server.client.close()
+        if self._session is not None:
+            await self._session.close()
+
+    @property
+    def longest_prompt(self) -> int | None:
+        """Tokens that the smallest context takes; None where no server says."""
+        told = [s.info.max_input_tokens for s in self.servers if s.info is not None]
+        return min((tokens for tokens in told if tokens), default=None)
+
+    @property
+    def any_up(self) -> bool:
+        return self._one_up.is_set()
+
+    @property
+    def names_up(self) -> list[str]:
+        return [server.name for server in self._by_name.values() if server.up.is_set()]
+
+    async def wait_for_one(self) -> None:
+        """Returns when a server is up; `keep_alive` says meanwhile how many wait."""
+        self._waiting += 1
+        try:
+            await self._one_up.wait()
+        finally:
+            self._waiting -= 1
+
+    def statistics(self) -> Mapping[str, Mapping[str, Any]]:
+        """By server: `up`, `why` not, `in_flight` requests, `queued` tokens that those are expected
+        to bring, `received` tokens, `seconds_a_token` of one stream (None before the first),
+        `failures` by kind."""
+        return {
+            server.name: {
+                "up": server.up.is_set(),
+                "why": "" if server.up.is_set() else server.why,
+                "in_flight": len(server.flights),
+                "queued": max(round(self.router.loads[server.name].queued), 0),
+                "received": server.received,
+                "seconds_a_token": self.router.loads[server.name].pace,
+                "failures": {str(fault): count for fault, count in server.faults.items()},
+            }
+            for server in self.servers
+        }
+
+    def mark_up(self, server: Server) -> None:
+        """The server has the newest weights: requests may go to it."""
+        self.router.fresh(server.name)
+        server.up.set()
+        self._one_up.set()
+
+    def mark_down(self, server: Server, why: str) -> None:
+        """The server gets no request until it was brought up again."""
+        if server.up.is_set() or server.why != why:
+            log.warning("sampler_set_aside", server=server.name, why=why)
+        server.why = why
+        server.up.clear()
+        if not any(other.up.is_set() for other in self.servers):
+            self._one_up.clear()
+
+    async def keep_alive(self) -> None:
+        """Brings servers that went down back up once they answer; runs until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for server in self.servers:
+                tasks.create_task(self._keep(server))
+            tasks.create_task(self._say())
+
+    async def _keep(self, server: Server) -> None:
+        pause = PROBE_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            pause = PROBE_SECONDS
+            if server.up.is_set():
+                continue
+            try:
+                await self._bring_back(server)
+            except (ServerUnreachable, ServerRefused, WireError) as error:
+                if isinstance(error, ServerRefused):
+                    pause = REFUSAL_SECONDS
+                if not server.up.is_set():  # a publish may have brought it up meanwhile
+                    self.mark_down(server, str(error))
+
+    async def _bring_back(self, server: Server) -> None:
+        server.info = await server.client.info()
+        if not self._can_see(server):
+            raise ServerRefused(_blind(server))
+        if self.bring_up is not None:
+            await self.bring_up(server)
+
+    async def _say(self) -> None:
+        while True:
+            await self._one_up.wait()
+            await asyncio.sleep(PROBE_SECONDS)
+            since = time.monotonic()
+            while not self.any_up:
+                log.warning(
+                    "no_sampler_up",
+                    seconds=round(time.monotonic() - since),
+                    waiting=self._waiting,
+                    why={server.name: server.why for server in self.servers},
+                )
+                await asyncio.sleep(SAY_SECONDS)
+
+    async def _meet(self, server: Server) -> None:
+        try:
+            server.info = await server.client.info()
+        except (ServerUnreachable, ServerRefused, WireError) as error:
+            server.why = str(error)
+
+    def _can_see(self, server: Server) -> bool:
+        """The server reads images, or the run has none."""
+        return not self._sees or (server.info is not None and server.info.reads_images)
+
+
+def _blind(server: Server) -> str:
+    return (
+        f"sampler {server.name} reads no images, but policy.model does: start it with that "
+        "folder, or one of its architecture"
+    )

@@ -1,0 +1,455 @@
+"""Generation by OpenAI-compatible endpoints, for an evaluation: text in, text out.
+
+It stands where `SamplerPool` stands, and is asked as that one is. What differs: there are no token
+ids and no log-probs (ids are the engine's own encoding of the text, log-probs NaN, and the record
+says so), nobody updates weights, and one version named after the model wrote everything.
+
+Invariants
+- The engine finds every stop itself, in the text. Stops are sent only to a server that leaves their
+  text in place or names the one that ended it, or where the recipe says so (`sampler.send_stops`).
+- A generation that breaks goes on from the text received where the server can do that, else anew;
+  never anew once a call of it is on its way.
+- What no request could succeed with (address, key, model) ends the evaluation, with its mend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import aiohttp
+import structlog
+
+from engine.core.sampler.action import OnAction, OnMark
+from engine.core.sampler.openai.answers import (
+    EndpointUnusable,
+    Later,
+    NoCredit,
+    NotThere,
+    WrongAddress,
+    WrongKey,
+)
+from engine.core.sampler.openai.body import TEMPLATE, TEMPLATE_FIX
+from engine.core.sampler.openai.client import ApiClient
+from engine.core.sampler.openai.endpoint import MOST_ALIKE, Endpoint
+from engine.core.sampler.openai.messages import Span
+from engine.core.sampler.openai.request import Request, Requests
+from engine.core.sampler.openai.text import TextAction
+from engine.core.sampler.retry import Fault, Over, Retry
+from engine.core.sampler.stops import StopTable
+from engine.core.sampler.waiting import Cause, Clock, Waiting
+from engine.core.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
+from engine.core.sampler.wire.events import WireError
+from engine.core.text.turns import CALL_TAGS, TurnCodec
+from engine.errors import SamplerFailed, StartupError
+from engine.types import Codec, Generated, Images
+from toolwright.model_api.deltas import Delta, Usage
+from toolwright.model_api.refused_keys import Body
+from toolwright.recipe import Sampler as SamplerTable
+from toolwright.types import SamplingParams, WeightVersion
+
+START_SECONDS = 3.0
+"""How long a silent endpoint is no error at the start."""
+MOST_PAUSES_AT_START = 5
+"""That an endpoint may ask for before it has told its models."""
+SPREAD = 0.25
+"""Part of a pause by which those that wait for it come back apart; all at once would be refused
+again."""
+NOTE = "ids re-encoded from text, log-probs absent"
+_Failed = ServerUnreachable | ServerRefused | WireError
+
+log = structlog.get_logger("sampler")
+
+
+@dataclass(slots=True, kw_only=True)
+class _Asked:
+    """One call of `generate`, and what became of its requests so far."""
+
+    key: str
+    token_ids: array[int]
+    sampling: SamplingParams
+    stops: StopTable
+    waiting: Waiting
+    retry: Retry
+    sent: Body = field(default_factory=dict)
+    """Body of the latest request, as it was sent."""
+    refused: set[str] = field(default_factory=set)
+
+
+class OpenAIPool:
+    """Endpoints of one API, as the recipe's table says. `open` it first."""
+
+    def __init__(
+        self,
+        table: SamplerTable,
+        codec: Codec,
+        *,
+        vocab_size: int,
+        leading: str = "",
+        call_tags: tuple[str, str] = CALL_TAGS,
+        template: Mapping[str, Any] | None = None,
+    ) -> None:
+        """leading: text that a server's tokenizer puts before every prompt by itself. template:
+        variables of the chat template (`policy.template`), sent to a chat API. call_tags: around
+        a call in the text of an action. StartupError without the key."""
+        self.vocab_size = vocab_size
+        self._table = table
+        self._codec = codec
+        self._encode = codec.encode_action if isinstance(codec, TurnCodec) else codec.encode
+        self._requests = Requests(
+            table, codec, leading=leading, call_tags=call_tags, template=template or {}
+        )
+        self._call_tags = call_tags
+        self._key = key_of(table)
+        self._endpoints: dict[str, Endpoint] = {}
+        self._session: aiohttp.ClientSession | None = None
+        self._endpoint_of: dict[str, str] = {}
+        """By trajectory: a server's prefix cache may have it."""
+        self._written: dict[str, list[Span]] = {}
+        """By trajectory, what its policy wrote."""
+        self._version: WeightVersion | None = None
+
+    @property
+    def any_up(self) -> bool:
+        """While none answers, actions wait with their clocks stopped."""
+        return True
+
+    @property
+    def longest_prompt(self) -> int | None:
+        """Tokens of the smallest context; None where no server says, or the engine counts others
+        than the server."""
+        if self._table.tokenizer == "bytes":
+            return None
+        told = [one.longest for one in self._endpoints.values() if one.longest]
+        return min(told, default=None)
+
+    @property
+    def version(self) -> WeightVersion:
+        """What wrote everything: step 0 of the model's name."""
+        if self._version is None:
+            raise AssertionError("the pool is not open")
+        return self._version
+
+    async def open(self) -> None:
+        """Asks every endpoint what it serves. StartupError when one cannot be asked, or serves
+        another model."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0), auto_decompress=False
+        )
+        for url in self._table.endpoints:
+            client = ApiClient(
+                url,
+                self._session,
+                key=self._key,
+                key_env=self._table.key_env,
+                model=self._table.model,
+                silence=self._table.timeout_s,
+            )
+            self._endpoints[client.url] = Endpoint(client, model=self._table.model)
+        await asyncio.gather(*(self._meet(one) for one in self._endpoints.values()))
+        models = {one.model for one in self._endpoints.values()}
+        if len(models) > 1:
+            raise StartupError(
+                f"the endpoints serve different models, {', '.join(sorted(models))}: name one in "
+                "sampler.model"
+            )
+        self._version = WeightVersion(lineage=models.pop(), step=0)
+
+    async def close(self) -> None:
+        """Hangs up."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def keep_alive(self) -> None:
+        """Nothing needs care between requests; runs until cancelled, as the other pool's does."""
+        await asyncio.Event().wait()
+
+    def statistics(self) -> Mapping[str, Mapping[str, Any]]:
+        """By endpoint: `model`, `kind`, `in_flight`, `requests`, `usage` in the server's own tokens
+        where it told them (`requests_told`), `failures` by kind."""
+        return {name: one.statistics() for name, one in self._endpoints.items()}
+
+    def follow(self, key: str, other: str) -> None:
+        """A new trajectory begins as `other` does."""
+        if (name := self._endpoint_of.get(other)) is not None:
+            self._endpoint_of[key] = name
+        self._written[key] = list(self._written.get(other, ()))
+
+    def release(self, key: str) -> None:
+        """The trajectory is over."""
+        self._endpoint_of.pop(key, None)
+        self._written.pop(key, None)
+
+    async def generate(
+        self,
+        *,
+        key: str,
+        token_ids: array[int],
+        sampling: SamplingParams,
+        max_new_tokens: int,
+        stops: StopTable,
+        on_action: OnAction,
+        on_mark: OnMark | None = None,
+        on_progress: OnAction | None = None,
+        received: Generated | None = None,
+        images: Images | None = None,
+        clock: Clock | None = None,
+        top_logprobs: int = 0,
+    ) -> Generated:
+        """One action after `token_ids`, as `SamplerPool.generate`, but that `on_action` is
+        never called, and `on_progress` at cancellation alone: what is returned also has what the
+        server told at the end.
+
+        SamplerFailed when requests failed for `sampler.patience_s` or this one is refused;
+        EndpointUnusable when no request at all can succeed.
+        """
+        if images is not None or top_logprobs:
+            what = "images" if images is not None else "top log-probs (task.branching)"
+            raise SamplerFailed(f"api = {self._table.api!r} has no {what} here", permanent=True)
+        action = TextAction(
+            stops=stops,
+            end_of_turn=self._codec.end_of_turn,
+            encode=self._encode,
+            version=self.version,
+            max_new_tokens=max_new_tokens,
+            call_tags=self._call_tags,
+            on_mark=on_mark,
+            text="" if received is None else self._codec.decode(received.token_ids),
+        )
+        asked = _Asked(
+            key=key,
+            token_ids=token_ids,
+            sampling=sampling,
+            stops=stops,
+            waiting=Waiting(clock),
+            retry=Retry(patience=self._table.patience_s),
+        )
+        try:
+            generated = await self._finish(action, asked)
+        except asyncio.CancelledError:
+            # A limit of time: the record keeps what came until then.
+            if on_progress is not None and received is None and (part := action.partial()):
+                on_progress(part)
+            raise
+        finally:
+            asked.waiting.end()
+        remarks = {"model": self.version.lineage, "note": NOTE, **action.remarks}
+        generated = replace(generated, remarks=remarks)
+        start = len(token_ids)
+        spans = self._written.setdefault(key, [])
+        spans.append((start, start + len(generated.token_ids)))
+        return generated
+
+    async def _finish(self, action: TextAction, asked: _Asked) -> Generated:
+        """Requests until the action is whole."""
+        while action.generated is None:
+            if action.has_any and action.room <= 0:
+                action.fill(time.monotonic_ns())
+                break
+            endpoint = await self._pick(asked)
+            before = len(action.text)
+            try:
+                await self._request(endpoint, action, asked)
+            except (ServerUnreachable, ServerRefused, WireError) as error:
+                brought = len(action.text) - before
+                pause = self._after(error, endpoint, action, asked, max(brought, 0))
+            else:
+                endpoint.succeeded()
+                continue
+            asked.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time())
+            await asyncio.sleep(pause)
+        assert action.generated is not None  # the loop's condition; `fill` has set it too
+        return action.generated
+
+    async def _request(self, endpoint: Endpoint, action: TextAction, asked: _Asked) -> None:
+        """One request, from what there is of the action; `action.generated` is set at its end."""
+        request = self._request_of(endpoint, action, asked)
+        if not request.continues:
+            self._begin_anew(action)
+        usage: Usage | None = None
+
+        def on_delta(delta: Delta, read_ns: int) -> bool:
+            nonlocal usage
+            if asked.waiting and (delta.text or delta.calls):
+                asked.waiting.end(Cause.BROKEN, Cause.QUIET)
+            usage = delta.usage or usage
+            if delta.calls:
+                action.add_calls(delta.calls)
+            wanted = action.feed(delta.text, read_ns, unseen=delta.thought)
+            if delta.finish:
+                action.end(delta.finish, delta.hint, read_ns, sent=request.stops)
+            return wanted
+
+        endpoint.in_flight += 1
+        asked.sent = endpoint.refused_keys.adapted(request.body)
+        if left_out := endpoint.refused_keys.left_out(request.body):
+            action.remarks["left_out"] = left_out
+        try:
+            await endpoint.client.stream(
+                request.path,
+                asked.sent,
+                on_delta,
+                lambda since: asked.waiting.begin(Cause.QUIET, since),
+                linger=bool(request.stops),
+            )
+        except (ServerUnreachable, WireError):
+            if action.generated is None:  # else only the usage is lost
+                raise
+        finally:
+            endpoint.in_flight -= 1
+            asked.waiting.end(Cause.QUIET)
+            told = endpoint.count(usage)
+            for name, value in told.items():
+                action.remarks[name] = action.remarks.get(name, 0) + value
+
+    def _request_of(self, endpoint: Endpoint, action: TextAction, asked: _Asked) -> Request:
+        return self._requests.of(
+            endpoint,
+            action,
+            asked.token_ids,
+            written=self._written.get(asked.key, ()),
+            sampling=asked.sampling,
+            stops=asked.stops,
+        )
+
+    def _begin_anew(self, action: TextAction) -> None:
+        """What a broken request brought is dropped. SamplerFailed where a call of it runs."""
+        if not action.has_any:
+            return
+        if action.marked:
+            raise SamplerFailed(
+                "a stream broke after a call of its action, and this API cannot go on from there"
+            )
+        action.forget()
+
+    def _after(
+        self, error: _Failed, endpoint: Endpoint, action: TextAction, asked: _Asked, brought: int
+    ) -> float:
+        """Seconds until the next request. SamplerFailed when there shall be none."""
+        fault, cause = _fault(error), str(error)
+        endpoint.faults[fault] += 1
+        misled = isinstance(error, WrongKey | NotThere | WrongAddress)
+        if isinstance(error, NoCredit) or (misled and not endpoint.served):
+            raise EndpointUnusable(cause) from error
+        if misled:
+            fault = Fault.MALFORMED  # it worked before: a gateway's moment
+        known = set(endpoint.refused_keys.keys)
+        if fault is Fault.REFUSED and (key := endpoint.refused_keys.learn(cause, asked.sent)):
+            if key not in known:  # requests in flight are refused for the same key
+                log.warning(
+                    "server_refuses_a_key",
+                    endpoint=endpoint.name,
+                    key=key,
+                    fix=endpoint.refused_keys.fix(key),
+                    error=cause,
+                )
+            return 0.0
+        if fault is Fault.REFUSED and TEMPLATE in asked.sent and TEMPLATE in cause:
+            cause += f"; {TEMPLATE} is the recipe's policy.template: {TEMPLATE_FIX}"
+        news = fault is Fault.REFUSED or endpoint.failed()
+        if fault is Fault.REFUSED:
+            asked.refused.add(endpoint.name)
+            served = any(one.served for one in self._endpoints.values())
+            if endpoint.refused(cause) and not served:
+                raise EndpointUnusable(
+                    f"{cause}; it has served nothing and said this {MOST_ALIKE} times: correct "
+                    "[sampler] or the suites' sampling, then evaluate with --fresh, since the rows "
+                    "until here count as bad rows"
+                ) from error
+        # People read the first of those that fail together, the log's file has them all.
+        tell = log.warning if news else log.info
+        tell("request_failed", endpoint=endpoint.name, fault=str(fault), error=cause)
+        pause = error.seconds if isinstance(error, Later) else 0.0
+        endpoint.leave_alone(pause)
+        others = [n for n in self._endpoints if n not in asked.refused and n != endpoint.name]
+        decision = asked.retry.failed(
+            fault, now=time.monotonic(), brought=brought, others=bool(others)
+        )
+        if isinstance(decision, Over):
+            raise SamplerFailed(cause, permanent=decision.permanent)
+        # A pause that was asked for uses up no patience, the one that Retry adds does: a server
+        # that asks for pauses without end is given up.
+        left = min((one.wait for one in self._able(asked)), default=0.0)
+        asked.retry.waited(left)
+        return left + decision.after
+
+    def _able(self, asked: _Asked) -> list[Endpoint]:
+        """Endpoints that have not refused it; all of them where each has."""
+        able = [one for name, one in self._endpoints.items() if name not in asked.refused]
+        return able or list(self._endpoints.values())
+
+    async def _pick(self, asked: _Asked) -> Endpoint:
+        """The trajectory's endpoint, or the one with the fewest requests; waits where all of them
+        asked for that."""
+        while True:
+            able = self._able(asked)
+            ready = [one for one in able if one.wait <= 0]
+            if ready:
+                kept = self._endpoint_of.get(asked.key)
+                chosen = min(
+                    ready, key=lambda one: (not one.trusted, one.name != kept, one.in_flight)
+                )
+                self._endpoint_of[asked.key] = chosen.name
+                return chosen
+            waits = [one.wait for one in able]
+            asked.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time())
+            began = time.monotonic()
+            await asyncio.sleep(max(min(waits), 0.01) * (1 + SPREAD * random.random()))
+            asked.retry.waited(time.monotonic() - began)  # obeying is no failure
+
+    async def _meet(self, endpoint: Endpoint) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        pauses = 0
+        while True:
+            try:
+                models = await endpoint.client.models()
+            except Later as error:
+                pauses += 1
+                if pauses > MOST_PAUSES_AT_START:
+                    raise StartupError(
+                        f"{error}; it asked for {MOST_PAUSES_AT_START} pauses in a row: try again "
+                        "later"
+                    ) from error
+                log.warning("endpoint_busy", endpoint=endpoint.name, seconds=error.seconds)
+                await asyncio.sleep(error.seconds * (1 + SPREAD * random.random()))
+                deadline = time.monotonic() + START_SECONDS
+            except (ServerUnreachable, ServerRefused, WireError) as error:
+                refused = isinstance(error, ServerRefused | WrongAddress)
+                if refused or time.monotonic() > deadline:
+                    mend = "" if refused else "; start it or correct sampler.endpoints"
+                    raise StartupError(f"{error}{mend}") from error
+                await asyncio.sleep(0.2)
+            else:
+                return endpoint.meet(models)
+
+
+def key_of(table: SamplerTable) -> str:
+    """The API's key out of the environment, "" where the recipe names none. StartupError where the
+    variable is missing, or holds what no header can."""
+    if not table.key_env:
+        return ""
+    key = os.environ.get(table.key_env, "").strip()
+    if not key:
+        raise StartupError(
+            f"sampler.key_env: the environment has no {table.key_env}; export it, or leave "
+            "sampler.key_env out where the API takes no key"
+        )
+    if not key.isascii() or not key.isprintable():
+        raise StartupError(f"sampler.key_env: what {table.key_env} holds is no key")
+    return key
+
+
+def _fault(error: _Failed) -> Fault:
+    if isinstance(error, Later):
+        return Fault.ABORTED
+    if isinstance(error, WireError):
+        return Fault.MALFORMED if error.retryable else Fault.REFUSED
+    if isinstance(error, ServerRefused):
+        return Fault.REFUSED
+    return Fault.SILENT if isinstance(error, ServerSilent) else Fault.BROKEN

@@ -1,0 +1,213 @@
+"""One tool call: its message, its retries, its reply.
+
+Invariants
+- The request of a call is on its way when its constructor returns.
+- A call is sent again with the same call_id, and only where nothing ran or the answer was lost.
+- What the policy may see is an OK answer; everything else raises AttemptFailed.
+- It goes on by itself: a reply is there when `done` ends, whoever waits for it or does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from engine.core.timelimit import Outage, TimeLimit
+from engine.core.tools.link.patience import (
+    Failure,
+    Kind,
+    Patience,
+    asked_to_wait,
+    kind_of,
+    name_of,
+)
+from engine.core.tools.replies import Reply as Reply
+from engine.core.tools.replies import refused as refused
+from engine.core.tools.replies import reply_of
+from engine.core.tools.sessions.session import ServiceSession
+from engine.errors import AttemptFailed, SessionLost, ToolServiceFailed
+from engine.types import Call
+from toolwright import wire
+from toolwright.recipe import Tool as ToolTable
+from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.options import LONGEST_WAIT
+from toolwright.tool.v1 import tool_pb2 as pb
+
+GRACE = 5.0
+"""Seconds that a request's deadline is above the limits inside it."""
+SOON = 1.0
+"""Seconds. Who answers `running` sooner is asked again after a pause: it does not wait itself."""
+
+
+def request_of(
+    call: Call, table: ToolTable, *, session_id: str, call_id: str, turn: int, turns_left: int
+) -> pb.CallToolRequest:
+    """The message of a call; equal for equal arguments, in every life of the engine.
+
+    TypeError, ValueError, OverflowError or MessageError for arguments that no message can hold.
+    """
+    message = pb.CallToolRequest(
+        session_id=session_id,
+        call_id=call_id,
+        tool=call.tool,
+        action=call.action,
+        turn=turn,
+        turns_left=turns_left,
+        last_step=turns_left == 0,
+        queue_limit=wire.duration(table.queue_limit_s),
+        # Without one, the service applies the limit of the tool itself.
+        run_limit=None if table.run_limit_s is None else wire.duration(table.run_limit_s),
+        wait=wire.duration(wait_of(table)),
+    )
+    if call.arguments is not None:
+        message.arguments.CopyFrom(wire.struct(call.arguments))
+        message.arguments_json = wire.exact_json(call.arguments)
+        # Readers stop at a hundred levels, writers do not: find it here.
+        pb.CallToolRequest.FromString(message.SerializeToString())
+    return message
+
+
+def wait_of(table: ToolTable) -> float:
+    """Seconds that a service may keep one request waiting."""
+    if table.run_limit_s is None:
+        return LONGEST_WAIT
+    return min(table.run_limit_s + table.queue_limit_s, LONGEST_WAIT)
+
+
+class PendingCall:
+    """A call in flight."""
+
+    def __init__(
+        self,
+        session: ServiceSession,
+        message: pb.CallToolRequest,
+        clock: TimeLimit | None = None,
+    ) -> None:
+        """Sends it. `clock` stands still while the service is away or full."""
+        self.session = session
+        self.service = session.name
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Ends when the reply is there, or will not come; never with an error of its own."""
+        self.result_ns = 0
+        """The moment at which `done` ended, on the monotonic clock."""
+        self._message = message
+        self._outage = Outage(clock)
+        self._patience = Patience(session.table.patience_s)
+        self._moved = False
+        self._soon = 0
+        self._reply: Reply | None = None
+        self._failure: AttemptFailed | None = None
+        self._open_at_service = True
+        """Nothing was heard by which the call has ended there."""
+        self._retry: asyncio.TimerHandle | None = None
+        self._ask()
+        self.dispatched_ns = time.monotonic_ns()
+
+    @property
+    def settled(self) -> bool:
+        """It has an outcome, or none will come."""
+        return self._reply is not None or self._failure is not None
+
+    async def result(self, clock: TimeLimit | None = None) -> Reply:
+        """SessionLost or ToolServiceFailed when the policy must not see what came of it.
+
+        `clock`: where none was known when the call was sent. Cancellation ends the waiting alone.
+        """
+        self._outage.tell(clock)
+        while not self.settled:
+            if self.done.cancelled():  # by somebody who waited for it directly
+                self.done = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self.done)
+        if self._failure is not None:
+            raise self._failure
+        if self._reply is None:
+            raise AssertionError("settled without a reply")
+        return self._reply
+
+    def drop(self) -> pb.CancelCallRequest | None:
+        """Nobody waits for it any more. Returns what stops it at the service; None where nothing
+        runs there any more, or cannot be stopped."""
+        self._endpoint.withdraw(self._asked)
+        if self._retry is not None:
+            self._retry.cancel()
+        if not self.settled:
+            self._settle(failure=SessionLost(f"tools.{self.service}: the session was closed"))
+        if not self._open_at_service or not self.session.cancels:
+            return None
+        self._open_at_service = False
+        return pb.CancelCallRequest(
+            session_id=self._message.session_id, call_id=self._message.call_id
+        )
+
+    def answered(self, answer: pb.CallToolResponse) -> None:
+        """The endpoint's word: a result, or that the call still runs."""
+        self._outage.over()
+        self._patience.answered()
+        if not answer.HasField("result"):
+            waited = _now() - self._asked.sent_at
+            self._soon = 0 if waited >= SOON else self._soon + 1
+            self._ask_after(min(SOON, 0.05 * 2 ** min(self._soon, 8)) if self._soon else 0.0)
+            return
+        self._open_at_service = False
+        try:
+            reply = reply_of(answer.result, self.service)
+        except (TypeError, ValueError, RecursionError) as error:
+            self._settle(
+                failure=ToolServiceFailed(f"tools.{self.service}: its result is none ({error})")
+            )
+            return
+        self.session.gain(reply.new_tools)
+        self._settle(reply=reply)
+
+    def failed(self, error: Failure) -> None:
+        """The endpoint's word: the same request again, later or elsewhere, or the end."""
+        kind = kind_of(error)
+        counts = self.session.service.counts
+        if isinstance(error, ServiceError) and kind is Kind.MOVED and not self._moved:
+            self._moved = True
+            counts.retries[name_of(error)] += 1
+            self.session.move(error.endpoint)
+            self._ask()
+            return
+        pause = self._patience.after(kind, _now(), asked_to_wait(error))
+        if pause is None:
+            counts.failures[name_of(error)] += 1
+            # Who answers with an error has nothing running under this id.
+            self._open_at_service = isinstance(error, TransportError)
+            kind_of_end = SessionLost if kind is Kind.LOST else ToolServiceFailed
+            self._settle(failure=kind_of_end(f"tools.{self.service}: {error}"))
+            return
+        counts.retries[name_of(error)] += 1
+        self._outage.noticed(self._asked.sent_at)
+        self._ask_after(pause)
+
+    def away(self, since: float) -> None:
+        """The endpoint says nothing since then."""
+        self._outage.noticed(since)
+
+    def back(self) -> None:
+        """It is there again."""
+        self._outage.over()
+
+    def _ask_after(self, pause: float) -> None:
+        if pause > 0:
+            self._retry = asyncio.get_running_loop().call_later(pause, self._ask)
+        else:
+            self._ask()
+
+    def _ask(self) -> None:
+        self._retry = None
+        seconds = wait_of(self.session.table) + GRACE
+        self._endpoint = self.session.endpoint
+        self._asked = self._endpoint.ask(self._message, seconds, self)
+
+    def _settle(self, reply: Reply | None = None, failure: AttemptFailed | None = None) -> None:
+        self._outage.over()
+        self._reply, self._failure = reply, failure
+        self.result_ns = time.monotonic_ns()
+        if not self.done.done():
+            self.done.set_result(None)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,296 @@
+"""`engine check`: everything about a recipe that can be known before a run starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+
+from engine.config import EngineTable, RenderTable
+from engine.core.branching.checking import branching_doubts, check_top_k
+from engine.core.build import (
+    build_codec,
+    build_group_hook,
+    build_protocol,
+    build_rewards,
+    build_tools,
+    open_source,
+    refuse_api,
+    task_recipes,
+)
+from engine.core.protocols import Protocol
+from engine.core.rehearsal import first_that_fits
+from engine.core.rollout.view import prompt_ids
+from engine.core.sampler.context import check_context
+from engine.core.sampler.pool import SamplerPool
+from engine.core.sampler.server import Server
+from engine.core.tasks import TaskSource
+from engine.core.tasks.questions import Questions
+from engine.core.text.codec import HuggingFaceCodec, read_config
+from engine.core.tools.files import check_tool_files
+from engine.core.tools.services import ToolServices
+from engine.errors import AttemptFailed, StartupError, TaskUnfit
+from engine.offline.check.budgets import budget_lines
+from engine.offline.check.combining import (
+    call_doubts,
+    context_doubts,
+    prompt_doubts,
+    question_of,
+    sampling_doubts,
+)
+from engine.offline.check.template_report import template_report
+from engine.offline.check.warm_up import warm_up_doubts
+from engine.offline.missing_inputs import policy_stand_in, who_makes, who_makes_source
+from engine.serving.evaluation.lane import check_suites, check_tasks, limits_of
+from engine.serving.evaluation.tasks import SuiteTasks
+from engine.serving.journal.identity import policy_identity
+from toolwright.model.beginning import first_policy
+from toolwright.process.run_folder import folder_fault
+from toolwright.recipe import Recipe, check_all, task_key
+from toolwright.recipe.open_ports import is_open, open_ports
+from toolwright.recipe.remarks import WARNING, remarks
+from toolwright.rpc.auth import tokens_here
+from toolwright.rpc.server import Server as Listener
+
+BAD_ROWS_SHOWN = 5
+QUESTION_SHOWN = 120
+"""Characters of the first question."""
+PATIENCE_S = 15.0
+"""Seconds for a service that is away: whoever checks wants to hear of it, and not that it came."""
+LEFT_OUT = "left out: "
+"""Before what cannot be looked into yet."""
+
+
+def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]:
+    """Lines of what is in order, each as soon as it is known. StartupError or RecipeError for the
+    first thing that is not.
+
+    What is not there yet and what the recipe says who makes it is no fault: what needs it is left
+    out, with a line. So is a port that `toolwright run` chooses.
+    """
+    refuse_api(recipe, "`engine check` of a training run")
+    yield f"tables: {', '.join(recipe.raw)}"
+    for name in check_all(recipe):
+        yield f"table [{name}] is not checked: its package is not installed"
+    yield from remarks(recipe)
+    yield from (WARNING + line for line in sampling_doubts(recipe))
+    if fault := folder_fault(recipe.run_folder):
+        raise StartupError(fault)
+    for key in dict.fromkeys(key for key, _sentence in open_ports(recipe.shared)):
+        yield f"{key}: port 0, chosen by `toolwright run`; other commands need it named"
+    first = first_policy(recipe)
+    maker = who_makes(recipe, first)
+    like = policy_stand_in(recipe) if maker else first
+    codec = build_codec(recipe, like) if like else None
+    if codec:
+        whose = f" (of {like})" if maker else ""
+        for task in recipe.shared.each_task.values():
+            check_top_k(task.branching, codec.vocab_size)
+        ends = ", also ".join(map(repr, codec.turn_ends))
+        yield f"policy: vocabulary {codec.vocab_size}, end of turn {ends}{whose}"
+    if maker:
+        lost = "its weights" if codec else "tokenizer, chat template, first prompt, samplers"
+        yield f"{LEFT_OUT}{lost}: {first} is not there yet, `toolwright run` makes it by {maker}"
+    else:
+        if not any(first.glob("*.safetensors")):
+            yield f"policy: {first} holds no weights yet (*.safetensors)"
+        policy_identity(first)
+    if recipe.shared.tasks:
+        told = (f"{groups} of {name}" for name, groups in recipe.shared.allotment.items())
+        yield f"groups of a batch: {', '.join(told)}"
+    tasks = task_recipes(recipe)
+    check_tasks(table.evaluation.suites, tasks)
+    for own in tasks.values():
+        build_rewards(own)
+        build_group_hook(own)
+    protocols = {name: build_protocol(own) for name, own in tasks.items()}
+    if codec:
+        for doubtful, line in template_report(codec, protocols):
+            yield f"{WARNING}{line}" if doubtful else line
+        doubts = context_doubts(recipe, table, read_config(recipe.resolve(like or first)))
+        yield from (WARNING + line for line in doubts)
+    yield from asyncio.run(_sources(recipe, table, protocols, codec))
+    if codec and "render" in recipe.raw:
+        rendering = recipe.table("render", RenderTable)
+        for line in asyncio.run(warm_up_doubts(recipe, rendering, codec)):
+            yield WARNING + line
+    yield from (WARNING + line for line in asyncio.run(check_tool_files(recipe)))
+    if connect:
+        yield from asyncio.run(_connect(recipe, table, codec))
+    else:
+        asked = ", ".join(("samplers", *(f"tools.{name}" for name in recipe.shared.tools)))
+        yield f"not asked: {asked} (--connect asks them)"
+
+
+async def _sources(
+    recipe: Recipe,
+    table: EngineTable,
+    protocols: Mapping[str, Protocol],
+    codec: HuggingFaceCodec | None,
+) -> list[str]:
+    Listener(table.listen or recipe.shared.run.engine, tokens=tokens_here())
+    lines = []
+    training = Questions()
+    for name, own in task_recipes(recipe).items():
+        source = own.shared.task.source
+        if maker := who_makes_source(recipe, source):
+            lines.append(_source_left_out(f"{task_key(name)}.source", source, maker))
+        else:
+            lines += await _training(own, table, protocols[name], codec, name, training)
+    for suite in table.evaluation.suites:
+        if maker := who_makes_source(recipe, suite.source):
+            lines.append(_source_left_out(f"evaluation {suite.name}", suite.source, maker))
+            continue
+        tasks = SuiteTasks(suite, recipe.folder, max_bad_rows=table.max_bad_rows)
+        await tasks.open()
+        lines.append(f"evaluation {suite.name}: {suite.n} tasks")
+        if suite.limits is not None:
+            limits = limits_of(suite, recipe.shared.each_task[suite.task].limits)
+            lines += budget_lines(limits, 0, f"evaluation {suite.name}, limits")
+        if tasks.file is not None:
+            gives = _gives_metadata(recipe)
+            lines += _of_rows(f"evaluation {suite.name}", tasks.file, gives_metadata=gives)
+        if doubt := training.shared_with(suite, tasks.file):
+            lines.append(f"{WARNING}evaluation {suite.name}: {doubt}")
+        tasks.close()
+    return lines
+
+
+async def _training(
+    recipe: Recipe,
+    table: EngineTable,
+    protocol: Protocol,
+    codec: HuggingFaceCodec | None,
+    name: str,
+    training: Questions,
+) -> list[str]:
+    """Of the questions to train on. name: of the task, "" for the only one. training: is given
+    the questions."""
+    whose = f" of tasks.{name}" if name else ""
+    source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
+    lines, tokens = [], 0
+    if codec is None:
+        task = (await anext(source.first(1))).task
+    else:
+        drawn, tokens = await first_that_fits(source, protocol, codec)
+        task = drawn.task
+        lines.append(
+            f"first prompt{whose}: {tokens} tokens; where the prompt describes the tools, their "
+            "descriptions come on top"
+        )
+        prompt = codec.decode(prompt_ids(protocol, task, (), codec))
+        lines += (WARNING + line for line in prompt_doubts(whose, task, prompt))
+        # Demonstrations teach the form of a call.
+        if recipe.shared.used_tools and "render" not in recipe.raw:
+            doubts = call_doubts(whose, protocol, codec, task, prompt)
+            lines += (WARNING + line for line in doubts)
+        room = recipe.shared.task.limits.model
+        if tokens >= room:
+            lines.append(
+                f"{WARNING}the first prompt{whose} has {tokens} tokens and "
+                f"{task_key(name)}.limits.model is {room}: "
+                "no token is left for an answer"
+            )
+    key = f"{task_key(name)}.limits"
+    lines += budget_lines(recipe.shared.task.limits, tokens, key)
+    question = " ".join(question_of(task)[:QUESTION_SHOWN].split())
+    lines.append(f"first task{whose}: {task.id}: {question}")
+    gives = _gives_metadata(recipe)
+    lines += _of_rows(f"task source{whose}", source, gives_metadata=gives)
+    if recipe.shared.run.steps:
+        training.add(recipe, source)
+    source.close()
+    return lines
+
+
+def _gives_metadata(recipe: Recipe) -> bool:
+    """Tool services get the metadata of tasks."""
+    return bool(recipe.shared.used_tools)
+
+
+def _of_rows(whose: str, source: TaskSource, *, gives_metadata: bool) -> Iterator[str]:
+    """What is seldom meant of a file's rows, and which of them are no tasks."""
+    yield from (f"{WARNING}{whose}: {doubt}" for doubt in source.doubts())
+    if gives_metadata and (doubt := source.answers_in_metadata()):
+        yield f"{WARNING}{whose}: {doubt}"
+    if source.bad_rows:
+        yield f"{WARNING}{whose}: {source.bad_rows} of {source.rows} rows are no tasks"
+        yield from (f"  {row}" for row in source.first_bad_rows(BAD_ROWS_SHOWN))
+
+
+def _source_left_out(whose: str, source: str, maker: str) -> str:
+    return f"{LEFT_OUT}{whose}: {source} is not there yet, `toolwright run` makes it by {maker}"
+
+
+async def _connect(recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec | None) -> list[str]:
+    """Asks everybody whose address is known."""
+    shared = recipe.shared
+    urls = tuple(url for url in shared.sampler.endpoints if not is_open(url))
+    lines = await _ask_samplers(recipe, table, codec, urls) if codec and urls else []
+    chosen = [name for name, tool in shared.tools.items() if is_open(tool.service)]
+    services = build_tools(recipe, "check", but=chosen, patience_s=PATIENCE_S)
+    try:
+        found = await services.open()
+        for task in shared.each_task.values():
+            every = [tool for name in task.tools or shared.tools for tool in found.get(name, ())]
+            lines += (WARNING + line for line in branching_doubts(task.branching, every))
+        for name, tools in found.items():
+            listed = ", ".join(tool.name for tool in tools)
+            where = shared.tools[name].where
+            lines.append(f"tools.{name} at {where}: {listed or 'of each session its own'}")
+        for name, own in task_recipes(recipe).items():
+            used = own.shared.task.tools or own.shared.tools
+            if any(tool in found and not found[tool] for tool in used):
+                lines += await _first_session(own, table, services, name)
+    finally:
+        await services.close()
+    return lines
+
+
+async def _first_session(
+    recipe: Recipe, table: EngineTable, services: ToolServices, name: str
+) -> list[str]:
+    """The tools that the first task's session has: where a service makes them of the task, that it
+    can is seen there alone. name: of the task, "" for the only one."""
+    if who_makes_source(recipe, recipe.shared.task.source):
+        return []
+    source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
+    try:
+        task = (await anext(source.first(1))).task
+    finally:
+        source.close()
+    try:
+        environment = await services.open_session(f"first{name}", task)
+    except (AttemptFailed, TaskUnfit) as error:
+        raise StartupError(f"no session opens for the first task, {task.id}: {error}") from error
+    listed = ", ".join(tool.name for tool in environment.tools)
+    environment.close()
+    whose = f" of tasks.{name}" if name else ""
+    return [f"first session{whose}: {listed or 'no tools'}"]
+
+
+async def _ask_samplers(
+    recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec, urls: tuple[str, ...]
+) -> list[str]:
+    shared = recipe.shared
+    sampler = shared.sampler.model_copy(update={"endpoints": urls})
+    pool = SamplerPool(sampler, codec, vocab_size=codec.vocab_size)
+    try:
+        await pool.open()
+        lines = [_sampler_line(server) for server in pool.servers]
+        limits = {name: task.limits for name, task in shared.each_task.items()}
+        for name, own in limits.items():
+            check_context(f"{task_key(name)}.limits.model", own.model, pool.longest_prompt)
+        check_suites(table.evaluation.suites, limits, pool.longest_prompt)
+    finally:
+        await pool.close()
+    return lines
+
+
+def _sampler_line(server: Server) -> str:
+    """StartupError for one that does not answer: a run would go on without it, a check says so."""
+    if server.info is None:
+        raise StartupError(
+            f"sampler {server.name} is down or is no SGLang server ({server.why}); start it or "
+            "correct sampler.endpoints"
+        )
+    return f"sampler {server.name}: SGLang {server.info.version}"

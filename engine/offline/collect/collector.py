@@ -1,0 +1,311 @@
+"""Rolls tasks out, K trajectories each, and decides task by task what stays.
+
+Invariants
+- Tasks are drawn one at a time; what is held are the trajectories of the tasks in progress, which
+  are never more than fill the places twice.
+- A task is decided when all its trajectories are scored, and written before it is forgotten.
+- A task that infrastructure fails whole waits for it: nothing is passed over for an outage.
+- A budget of tokens lets the tasks end that it began, whose tokens are spent; a budget of time
+  drops them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import structlog
+
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.rewards.score import REWARD_FAILED
+from engine.core.tasks import BadRow, BadRows, TaskSource
+from engine.core.tasks.source import SourceEnded
+from engine.core.trajectory.record import with_texts
+from engine.errors import EngineError, StartupError, TaskUnfit
+from engine.offline.collect.budget import Budget, Spent
+from engine.offline.collect.calls import canonical_calls, mark_of_calls
+from engine.offline.collect.choice import Candidate, Verdict, choose, mark_of
+from engine.offline.collect.keep import Criteria
+from engine.offline.collect.layouts import Layout, Row, Unsayable, row_in
+from engine.offline.collect.messages import (
+    Untellable,
+    conversation_of,
+    functions_of,
+    tools_of,
+    with_tools,
+)
+from engine.offline.collect.store import Decided, Store
+from engine.serving.admission.group import GroupRun, Lane, Member
+from engine.serving.admission.train import overlaid
+from engine.serving.evaluation.results import tokens_of
+from toolwright.types import Author, SamplingParams, Status, Trajectory, WeightVersion
+
+log = structlog.get_logger("sample")
+
+
+class TooManyBadRows(EngineError):
+    """More rows than engine.max_bad_rows cannot be used."""
+
+
+class Dedupe(StrEnum):
+    """Which trajectories say the same."""
+
+    ACTIONS = "actions"
+    """The same actions, letter for letter, after the same prompt."""
+    CALLS = "calls"
+    """The same calls in the same order for the same question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """n: tasks, the first of the source; None = all rows of a file. per_task: trajectories of each.
+    most_per_task: that may be kept; None = all. criteria: None = all are kept that are neither
+    errored nor masked. version: what the samplers serve."""
+
+    n: int | None
+    per_task: int
+    most_per_task: int | None
+    criteria: Criteria | None
+    dedupe: Dedupe
+    budget: Budget
+    sampling: SamplingParams
+    version: WeightVersion
+    max_bad_rows: int
+
+
+class Collector:
+    """Run it once. `total`: tasks that the plan has. `ended_by`: the option whose budget ended it
+    before."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        source: TaskSource,
+        store: Store,
+        plan: Plan,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """StartupError when the source has fewer tasks than the plan, or no end and the plan
+        names no number. clock: seconds."""
+        self._lane = lane
+        self._source = source
+        self._store = store
+        self._plan = plan
+        self._bad_rows = BadRows(plan.max_bad_rows)
+        self._clock = clock
+        self._began = clock()
+        self._seconds_before = store.totals.seconds
+        self._in_hand = 0
+        self._one_less = asyncio.Event()
+        """A task was decided."""
+        self.begun = self.spent
+        """What earlier lives spent."""
+        self.ended_by = ""
+        rows = source.rows
+        total = rows if plan.n is None else plan.n
+        if total is None:
+            raise StartupError("--n: a task function has no end; say how many tasks")
+        if rows is not None and total > rows:
+            raise StartupError(f"--n {total}: {source.identity.name} has {rows} rows")
+        self.total = total
+        groups = max(2, 2 * lane.places.limit // plan.per_task)
+        self._groups = asyncio.Semaphore(groups)
+
+    @property
+    def budget(self) -> Budget:
+        return self._plan.budget
+
+    @property
+    def in_flight(self) -> int:
+        return self._lane.places.used
+
+    @property
+    def spent(self) -> Spent:
+        """In all lives until now."""
+        totals = self._store.totals
+        return Spent(
+            tasks=totals.tasks - totals.bad_rows,
+            tokens=totals.written,
+            seconds=self._seconds_before + self._clock() - self._began,
+        )
+
+    async def run(self) -> None:
+        """Until every task is decided or a budget is spent. EngineError where it cannot go on; what
+        is decided stays."""
+        limit = asyncio.timeout(self._plan.budget.seconds_left(self.spent))
+        try:
+            async with limit:
+                await self._all()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self.ended_by = f"--budget-seconds {self._plan.budget.seconds:g}"
+        if self.ended_by:
+            await self._store.spent(self.spent.seconds)
+
+    async def _all(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for position in range(self.total):
+                if self._store.is_decided(position):
+                    continue
+                await self._groups.acquire()
+                if not await self._find_room():
+                    self.ended_by = f"--budget-tokens {self._plan.budget.tokens}"
+                    break
+                drawn = await self._draw(position)
+                self._in_hand += 1
+                group.create_task(self._one(position, drawn))
+
+    async def _find_room(self) -> bool:
+        """Whether the budget has room for another task. Tasks in hand may turn out to be cheap: it
+        waits for them."""
+        while not self._plan.budget.has_room(self.spent, self._in_hand):
+            if not self._in_hand:
+                return False
+            self._one_less.clear()
+            await self._one_less.wait()
+        return True
+
+    async def _draw(self, position: int) -> Any:
+        try:
+            return await self._source.at(position)
+        except SourceEnded as error:
+            raise StartupError(f"--n {self.total}: {error}") from error
+        except BadRow as bad:
+            return bad
+
+    async def _one(self, position: int, drawn: Any) -> None:
+        try:
+            if isinstance(drawn, BadRow):
+                return await self._pass_over(position, drawn)
+            run = GroupRun(
+                self._lane,
+                group_id=f"s{position:07d}",
+                drawn=drawn,
+                sampling=overlaid(self._plan.sampling, drawn.task.sampling),
+                size=self._plan.per_task,
+                earlier={},
+                drained=asyncio.Event(),
+            )
+            try:
+                members = await run.run()
+            except TaskUnfit as error:
+                return await self._pass_over(position, drawn.refused("unfit", str(error)))
+            await self._decide(position, members)
+        finally:
+            self._in_hand -= 1
+            self._one_less.set()
+            self._groups.release()
+
+    async def _pass_over(self, position: int, bad: BadRow) -> None:
+        log.warning("row_passed_over", **bad.fields)
+        self._bad_rows.add(bad)
+        if self._bad_rows.exceeded:
+            raise TooManyBadRows(self._bad_rows.sentence())
+        await self._store.add(
+            Decided(
+                position=position,
+                task_id=bad.task_id,
+                bad=str(bad),
+                seconds=self.spent.seconds,
+            )
+        )
+
+    async def _decide(self, position: int, members: list[Member]) -> None:
+        candidates = [await self._candidate(member) for member in members]
+        # Nothing is awaited between the choice and the marks: two tasks may be duplicates.
+        verdicts = choose(candidates, self._store.seen, self._plan.most_per_task)
+        kept = [m for m, v in zip(members, verdicts, strict=True) if v is Verdict.KEPT]
+        marks = [c.mark for c, v in zip(candidates, verdicts, strict=True) if v is Verdict.KEPT]
+        self._store.seen.update(marks)
+        rows, untold = self._told(kept)
+        tokens = [tokens_of(member.trajectory) for member in members]
+        await self._store.add(
+            Decided(
+                position=position,
+                task_id=members[0].identity.task.id,
+                verdicts=verdicts,
+                refused=[
+                    c.refused_by
+                    for c, v in zip(candidates, verdicts, strict=True)
+                    if v is Verdict.FILTERED
+                ],
+                marks=marks,
+                kept=[member.trajectory for member in kept],
+                rows=rows,
+                untold=untold,
+                read=sum(one["input_tokens"] for one in tokens),
+                written=sum(one["output_tokens"] for one in tokens),
+                seconds=self.spent.seconds,
+            )
+        )
+
+    async def _candidate(self, member: Member) -> Candidate:
+        trajectory = member.trajectory
+        _check_versions(trajectory, self._plan.version)
+        errored = trajectory.status is Status.ERRORED
+        criteria = self._plan.criteria
+        refused_by: tuple[str, ...] = ()
+        if criteria is not None and not errored and not trajectory.masked:
+            state = member.log.state
+            shown = with_tools(with_texts(trajectory, state), state)
+            refused_by = await criteria.refused_by(shown)
+        return Candidate(
+            errored=errored,
+            reward_failed=any(event.kind == REWARD_FAILED for event in trajectory.events),
+            masked=trajectory.masked,
+            refused_by=refused_by,
+            mark="" if errored else self._mark(member),
+        )
+
+    def _mark(self, member: Member) -> str:
+        state, task = member.log.state, member.identity.task
+        if self._plan.dedupe is Dedupe.CALLS:
+            rules = self._lane.surroundings.rules
+            return mark_of_calls(task, canonical_calls(state, task, rules.protocol, rules.codec))
+        prompt = next((s.token_ids for s in state.segments if s.author is Author.PROMPT), None)
+        return "" if prompt is None else mark_of(prompt, (one.text for one in state.actions))
+
+    def _told(
+        self, kept: Sequence[Member]
+    ) -> tuple[Mapping[Layout, list[Row]], Mapping[Layout, list[str]]]:
+        """Rows of each export, and why one has none."""
+        layouts = self._store.layouts
+        rows: dict[Layout, list[Row]] = {layout: [] for layout in layouts}
+        untold: dict[Layout, list[str]] = {layout: [] for layout in layouts}
+        if not layouts:
+            return rows, untold
+        rules = self._lane.surroundings.rules
+        protocol = rules.protocol
+        assert isinstance(protocol, Chat | Tagged)  # the command has refused all others
+        for member in kept:
+            state, identity = member.log.state, member.identity
+            try:
+                conversation = conversation_of(state, identity.task, protocol, rules.codec)
+            except Untellable as reason:
+                for layout in layouts:
+                    untold[layout].append(str(reason))
+                continue
+            functions = functions_of(tools_of(state, identity.task, protocol))
+            for layout in layouts:
+                try:
+                    row = row_in(layout, conversation, functions)
+                except Unsayable as reason:
+                    untold[layout].append(str(reason))
+                else:
+                    rows[layout].append({"id": identity.trajectory_id, **row})
+        return rows, untold
+
+
+def _check_versions(trajectory: Trajectory, version: WeightVersion) -> None:
+    foreign = [str(one) for one in trajectory.weight_versions if one != version]
+    if foreign:
+        raise StartupError(
+            f"{trajectory.id} was written by weights {', '.join(foreign)}, the samplers began with "
+            f"{version}: nobody may publish to them meanwhile"
+        )

@@ -1,0 +1,344 @@
+"""One suite under one weight version: every row once, its reward, and a line on disk for each.
+
+Invariants
+- What is in memory does not grow with the suite: a byte a row, and at most as many trajectories as
+  there are slots. A row's line is on disk before its slot is free.
+- Every measured row was written by the suite's version and no other; a row that other weights had a
+  share in is rolled out again.
+- A row that infrastructure failed is rolled out again when all others are done. What fails to the
+  end is `errored`: no wrong answer, and not in the mean.
+- A row that an earlier life finished is not run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+import structlog
+
+from engine.config import Suite
+from engine.core.rewards.rewards import Rewards
+from engine.core.rollout.assignment import Assignment, Surroundings
+from engine.core.rollout.attempts import roll_out
+from engine.core.tasks import BadRow, DrawnTask, for_purpose
+from engine.core.trajectory.log import keep_nothing
+from engine.core.trajectory.record import Identity, with_texts
+from engine.errors import TaskUnfit
+from engine.serving.admission.group import Member, enter
+from engine.serving.admission.train import overlaid
+from engine.serving.evaluation.results import (
+    Results,
+    bad_row,
+    earlier_rows,
+    row_of,
+    sample_of,
+)
+from engine.serving.evaluation.tally import BAD, ERRORED, Tally, is_measured
+from engine.serving.evaluation.tasks import SuiteTasks
+from toolwright.types import Purpose, SamplingParams, Status, Task, WeightVersion
+
+PASSES = 3
+"""Over the rows that infrastructure failed, the first pass included. Each has all the patience of
+its attempts, so an outage has to outlast several of them to cost a row."""
+PASS_PAUSE_S = 10.0
+MOST_TRIES = 3
+"""How often a row is tried that other weights wrote in: a server with old weights is noticed
+soon."""
+SCORE_PAUSES = (1.0, 5.0)
+"""Seconds before a reward function that failed is asked again: it may ask a service."""
+
+log = structlog.get_logger("evaluation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteContext:
+    """What all suites of a run share. slots: one for each trajectory that is held, until its line
+    is on disk. life: begins the names of attempts. patience: seconds. samples: rows as text."""
+
+    surroundings: Surroundings
+    rewards: Rewards
+    results: Results
+    slots: asyncio.Semaphore
+    life: str
+    patience: float
+    samples: int
+
+
+class _Row(IntEnum):
+    OPEN = 0
+    DONE = 1
+    ERRORED = 2
+
+
+class SuiteRun:
+    """Run it once. `sampled` is set when it needs the suite's weights no more: what is left is to
+    be scored and written."""
+
+    def __init__(
+        self,
+        context: SuiteContext,
+        suite: Suite,
+        version: WeightVersion,
+        tasks: SuiteTasks,
+        *,
+        sampling: SamplingParams,
+        settings: str,
+    ) -> None:
+        """context.surroundings has the suite's limits. settings: tells rows of this kind apart."""
+        self.suite = suite
+        self.version = version
+        self.sampled = asyncio.Event()
+        self.rolling = 0
+        """Trajectories in flight."""
+        self._context = context
+        self._tasks = tasks
+        self._sampling = sampling
+        self._settings = settings
+        self._states = bytearray(suite.n)
+        self._tally = Tally()
+        self._cut = False
+        self._still = asyncio.Event()
+        self._still.set()
+        self._pass = 0
+
+    @property
+    def done(self) -> int:
+        """Rows of the suite that are over."""
+        return self.suite.n - self._states.count(_Row.OPEN)
+
+    @property
+    def tally(self) -> Tally:
+        """What its rows come to so far."""
+        return self._tally
+
+    def cut(self) -> None:
+        """No further row is begun. Rows are begun in order, so what is measured by then is the
+        suite's beginning, and no choice of its quick ones."""
+        if not self.sampled.is_set():
+            self._cut = True
+
+    async def run(self) -> bool:
+        """True when its line is in evaluations.jsonl; False where nothing could be measured."""
+        began = time.monotonic()
+        try:
+            await self.take_up()
+            await self.measure()
+        finally:
+            self.sampled.set()
+        return await self._summarise(time.monotonic() - began)
+
+    async def take_up(self) -> None:
+        """Reads the rows that an earlier life finished."""
+        self._rows = self._context.results.rows(self.suite.name, self.version)
+        await asyncio.to_thread(self._take_up)
+
+    async def measure(self) -> None:
+        """Until every row is over, or it was cut; after `take_up`. It leaves no line in
+        evaluations.jsonl."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._sample(group)
+                self.sampled.set()
+        finally:
+            self.sampled.set()
+            self._context.results.close(self._rows)
+
+    def _take_up(self) -> None:
+        """What an earlier life of the engine has; it may be a large file."""
+        for row in earlier_rows(self._rows, self._settings, self.suite.n):
+            self._enter(row, int(row["index"]))
+        if found := sum(state == _Row.DONE for state in self._states):
+            log.info("evaluation_goes_on", suite=self.suite.name, rows=found, of=self.suite.n)
+
+    async def _sample(self, group: asyncio.TaskGroup) -> None:
+        for self._pass in range(PASSES):
+            if self._pass:
+                await asyncio.sleep(PASS_PAUSE_S)
+            await self._go_through(group, self._wanted(again=self._pass > 0))
+            await self._still.wait()
+            failed = self._states.count(_Row.ERRORED)
+            if self._cut or not failed:
+                return
+            log.warning("evaluation_rows_failed", suite=self.suite.name, rows=failed)
+
+    def _wanted(self, *, again: bool) -> Callable[[int], bool]:
+        if again:
+            return lambda index: self._states[index] == _Row.ERRORED
+        return lambda index: self._states[index] != _Row.DONE
+
+    async def _go_through(self, group: asyncio.TaskGroup, wanted: Callable[[int], bool]) -> None:
+        async with aclosing(self._tasks.walk(wanted, version=self.version)) as rows:
+            async for index, drawn in rows:
+                await self._context.slots.acquire()
+                if self._cut:
+                    self._context.slots.release()
+                    return
+                self._begin(index)
+                group.create_task(self._row(index, drawn))
+
+    def _begin(self, index: int) -> None:
+        """An errored row that is run again is open: a pass must not take it for errored, and begin
+        it once more, while it is scored."""
+        self.rolling += 1
+        self._still.clear()
+        if self._states[index] == _Row.ERRORED:
+            self._tally.again()
+            self._states[index] = _Row.OPEN
+
+    async def _row(self, index: int, drawn: DrawnTask | BadRow) -> None:
+        try:
+            try:
+                member = await self._member(index, drawn)
+            finally:
+                self.rolling -= 1
+                if not self.rolling:
+                    self._still.set()
+            if member is not None:
+                await self._score(member)
+        finally:
+            self._context.slots.release()
+
+    async def _member(self, index: int, drawn: DrawnTask | BadRow) -> Member | None:
+        """A whole trajectory under the suite's version; None where there is none, which then is in
+        the row's line."""
+        if isinstance(drawn, BadRow):
+            await self._write_bad(index, drawn.task_id, str(drawn))
+            return None
+        reason = ""
+        for attempt in range(MOST_TRIES):
+            try:
+                member = await self._rolled_out(index, drawn, attempt)
+            except TaskUnfit as error:
+                await self._write_bad(index, drawn.task.id, str(error))
+                return None
+            trajectory = member.trajectory
+            if trajectory.status is Status.ERRORED:
+                ended = member.log.state.ended
+                reason = ended.error if ended else ""
+                break
+            foreign = [str(v) for v in trajectory.weight_versions if v != self.version]
+            if not foreign:
+                return member
+            reason = f"written by {', '.join(foreign)}"
+            log.warning("evaluation_row_again", row=member.identity.trajectory_id, why=reason)
+        await self._write(member, reason or "infrastructure failed")
+        return None
+
+    async def _rolled_out(self, index: int, drawn: DrawnTask, attempt: int) -> Member:
+        context, suite = self._context, self.suite
+        task = for_purpose(drawn.task, Purpose.EVAL)
+        assignment = Assignment(
+            trajectory_id=f"e{self.version}.{suite.name}-{index}",
+            group_id=f"e{self.version}.{suite.name}",
+            index=index,
+            task=task,
+            sampling=self._sampling_of(index, task),
+            media=drawn.media,
+            withhold_observations=suite.withhold_observations,
+        )
+        attempt_log, number = await roll_out(
+            context.surroundings,
+            assignment,
+            name=f"{context.life}p{self._pass}t{attempt}a",
+            patience=context.patience,
+            keeper=keep_nothing,
+            forget=_forget_nothing,
+        )
+        mark = context.surroundings.rules.codec.image_mark
+        return Member(
+            log=attempt_log,
+            identity=Identity(
+                trajectory_id=assignment.trajectory_id,
+                group_id=assignment.group_id,
+                index=index,
+                attempt=number,
+                task=task,
+                tokenizer_hash=context.surroundings.tokenizer_hash,
+                placeholder=mark.placeholder if mark else None,
+            ),
+        )
+
+    def _sampling_of(self, index: int, task: Task) -> SamplingParams:
+        sampling = self._sampling
+        if sampling.seed is not None:
+            sampling = replace(sampling, seed=sampling.seed + index)
+        return overlaid(sampling, task.sampling)
+
+    async def _score(self, member: Member) -> None:
+        rewards, began = self._context.rewards, time.monotonic()
+        for pause in (*SCORE_PAUSES, None):
+            seen = with_texts(member.unscored, member.log.state)
+            if rewards.per_group:
+                (score,) = await rewards.score_group([seen])
+            else:
+                score = await rewards.score_one(seen)
+            if not score.failed or pause is None:
+                break
+            await asyncio.sleep(pause)
+        enter(member, score, rewards, time.monotonic() - began)
+        if score.failed:
+            await self._write(member, f"the reward function {score.events[0].data['error']}")
+        else:
+            await self._write(member)
+
+    async def _write(self, member: Member, errored: str = "") -> None:
+        """The trajectory's line, and its text where it is one of the samples."""
+        trajectory, context = member.trajectory, self._context
+        codec = context.surroundings.rules.codec
+        if not errored and trajectory.index < context.samples:
+            sample = sample_of(trajectory, self.suite.name, self.version, codec)
+            await context.results.samples.append(sample)
+        row = row_of(
+            trajectory, self.suite.name, self.version, self._settings, codec, errored=errored
+        )
+        row["position"] = self._tasks.position(trajectory.index)
+        await self._rows.append(row)
+        self._enter(row, trajectory.index)
+
+    async def _write_bad(self, index: int, task_id: str, reason: str) -> None:
+        log.warning("evaluation_bad_row", suite=self.suite.name, index=index, reason=reason)
+        row = bad_row(index, task_id, reason, self.suite.name, self.version, self._settings)
+        await self._rows.append(row)
+        self._enter(row, index)
+
+    def _enter(self, row: dict[str, object], index: int) -> None:
+        if self._states[index] == _Row.DONE:
+            return
+        if self._states[index] == _Row.ERRORED:
+            self._tally.again()
+        self._tally.add(row)
+        self._states[index] = _Row.DONE if is_measured(row) or row.get(BAD) else _Row.ERRORED
+
+    async def _summarise(self, seconds: float) -> bool:
+        suite, version, tally = self.suite, self.version, self._tally
+        if not tally.n:
+            log.error(
+                "evaluation_failed",
+                suite=suite.name,
+                version=str(version),
+                **{ERRORED: tally.errored, "bad_rows": tally.bad},
+            )
+            return False
+        result = {
+            "suite": suite.name,
+            "lineage": version.lineage,
+            "step": version.step,
+            "asked": suite.n,
+            **tally.summary(),
+            "temperature": suite.temperature,
+            "seconds": round(seconds, 3),
+        }
+        await self._context.results.summaries.append(result)
+        log.info("evaluated", **result)
+        if tally.all_wrong:
+            log.warning("every_answer_is_worth_0", suite=suite.name, rows=tally.n)
+        return True
+
+
+def _forget_nothing(_attempt: str) -> None:
+    """Nobody keeps the attempts of an evaluation."""

@@ -1,0 +1,397 @@
+"""Puts the engine together and runs it until it is told to stop.
+
+Order at the start: journal, tokenizer, samplers, tool services, then every sampler brought to
+the newest version; only then is anything admitted. Order at the end: no admissions, what is in
+flight gets its grace, sessions are closed, the journal last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from engine.config import EngineTable
+from engine.core.branching.checking import branching_doubts, check_top_k
+from engine.core.build import (
+    build_codec,
+    build_protocol,
+    build_rewards,
+    build_sampling,
+    build_tools,
+    open_source,
+    refuse_api,
+    task_recipes,
+)
+from engine.core.protocols import Protocol
+from engine.core.rehearsal import first_that_fits
+from engine.core.rollout.assignment import Surroundings
+from engine.core.rollout.decide import Rules
+from engine.core.sampler.context import check_context
+from engine.core.sampler.control import WeightControl
+from engine.core.sampler.pool import SamplerPool
+from engine.core.tasks import BadRows, TaskSource
+from engine.core.text.codec import HuggingFaceCodec
+from engine.errors import PublishFailed, StartupError
+from engine.serving import gc_policy
+from engine.serving.admission.building import build_lane
+from engine.serving.admission.dynamic_sampling import Sieve
+from engine.serving.admission.mixing import Mixture
+from engine.serving.admission.places import Places
+from engine.serving.admission.train import TrainLane
+from engine.serving.delivery.claims import Claims
+from engine.serving.delivery.delivery import Delivery
+from engine.serving.evaluation import EvaluationLane, check_tasks
+from engine.serving.journal.fork import fork_from
+from engine.serving.journal.groups import StoredGroup
+from engine.serving.journal.identity import policy_identity, tasks_identity
+from engine.serving.journal.journal import Journal
+from engine.serving.publish.broadcast_publish import BroadcastPublishes
+from engine.serving.publish.publishing import Publisher
+from engine.serving.service import PolicyServicer, RolloutServicer
+from engine.serving.status import EngineStatus
+from engine.serving.telemetry.logs import log_to, name_the_run
+from engine.serving.telemetry.metrics import Metrics
+from engine.serving.telemetry.page import metrics_page
+from engine.serving.telemetry.progress import Progress
+from engine.serving.telemetry.traces import Traces, traces_of
+from toolwright.model.beginning import first_policy, leave_fork
+from toolwright.model.fingerprint import fingerprint
+from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
+from toolwright.process.metrics_page import port_fault
+from toolwright.recipe import Recipe, refuse_open_ports, task_key
+from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
+from toolwright.rpc.auth import tokens_here
+from toolwright.rpc.server import Server
+from toolwright.types import Trajectory
+
+PROGRESS_SECONDS = 5.0
+
+log = structlog.get_logger("engine")
+
+
+async def serve(recipe: Recipe, fork: Path | None = None) -> None:
+    """`engine serve`: writes the resolved recipe and the log into the run's folder, and serves."""
+    refuse_open_ports(recipe)
+    refuse_api(recipe, "`engine serve`")
+    table = recipe.table("engine", EngineTable)
+    log_to(recipe.make_run_folder() / "engine.jsonl")
+    await Engine(recipe, table, fork=fork).run()
+
+
+class Engine:
+    """One engine process."""
+
+    def __init__(self, recipe: Recipe, table: EngineTable, *, fork: Path | None = None) -> None:
+        """fork: the folder of another run, from whose newest weights this one begins."""
+        self._recipe = recipe
+        self._table = table
+        self._fork = fork
+        self._stop = asyncio.Event()
+        self.metrics = Metrics()
+        self._traces: Traces | None = None
+        self._progress = Progress(recipe.shared.run.steps)
+        self._drained = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serves until SIGTERM or SIGINT. StartupError or ListenError before that."""
+        self._on_signals()
+        async with AsyncExitStack() as stack:
+            start = asyncio.create_task(self._start(stack))
+            stop = asyncio.create_task(self._stop.wait())
+            try:
+                await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                start.cancel()
+                stop.cancel()
+                await asyncio.gather(start, stop, return_exceptions=True)
+            if start.cancelled():
+                self._progress.show("engine: told to stop before it served")
+                return
+            await self._work(start.result())
+
+    def stop(self) -> None:
+        """What SIGTERM does: no more admissions; `run` returns once what is in flight is done."""
+        self._stop.set()
+
+    async def drain(self, seconds: float) -> int:
+        """No more admissions; leases are answered on. Returns, when nothing is in flight or after
+        `seconds`, how many trajectories still are."""
+        self.status.draining = True
+        self._lane.drain()
+        await self._evaluation.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._drained.wait()
+        return self._lane.running
+
+    async def _start(self, stack: AsyncExitStack) -> Server:
+        shared = self._recipe.shared
+        await self._assemble(stack)
+        listen = self._table.listen or shared.run.engine
+        server = Server(listen, tokens=tokens_here())
+        server.add(_ROLLOUT, self._register_rollout)
+        server.add(_POLICY, self._register_policy)
+        await server.start()
+        stack.push_async_callback(server.stop, 1.0)
+        if self._table.metrics_port:
+            await self._serve_metrics(stack)
+        try:
+            await self._publisher.begin(self._model)
+        except PublishFailed as error:
+            raise StartupError(str(error)) from error
+        log.info("serving", listen=listen)
+        self._progress.show(f"engine serves {shared.run.name} at {listen}")
+        return server
+
+    async def _assemble(self, stack: AsyncExitStack) -> None:
+        recipe, shared = self._recipe, self._recipe.shared
+        if self._fork is not None:
+            version, weights = fork_from(self._fork, recipe.run_folder)
+            leave_fork(recipe, run=self._fork, version=str(version), weights=weights)
+        self._model = first_policy(recipe)
+        codec = build_codec(recipe)
+        tasks = task_recipes(recipe)
+        check_tasks(self._table.evaluation.suites, tasks)
+        protocols = {name: build_protocol(own) for name, own in tasks.items()}
+        rewards = {name: build_rewards(own) for name, own in tasks.items()}
+        for own_rewards in rewards.values():
+            stack.callback(own_rewards.close)
+        sources = {name: await self._source(name, own) for name, own in tasks.items()}
+        for name, source in sources.items():
+            await first_that_fits(source, protocols[name], codec)
+        self.journal = Journal(recipe.run_folder / "journal.sqlite", history=self._table.history)
+        stack.push_async_callback(self.journal.close)
+        await self._claim(codec, sources)
+        self._traces = traces_of(self.journal.owner, shared.run.traces)
+        if self._traces is not None:
+            stack.push_async_callback(asyncio.to_thread, self._traces.close)
+            self.metrics.registry.register(self._traces.exporter)
+        name_the_run(self.journal.owner)
+        # Not before: a start that is refused must not rename what the run was made with.
+        recipe.write_resolved("engine", self._table)
+        self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
+        stack.push_async_callback(self._pool.close)
+        await self._pool.open()
+        for name, task in shared.each_task.items():
+            check_top_k(task.branching, codec.vocab_size)
+            key = f"{task_key(name)}.limits.model"
+            check_context(key, task.limits.model, self._pool.longest_prompt)
+        self._services = build_tools(recipe, self.journal.owner)
+        stack.push_async_callback(self._services.close)
+        # A run that goes on may be started before its services are back.
+        tools = await self._services.open(patient=self.journal.boot > 1)
+        for task in shared.each_task.values():
+            listed = [tool for name in task.tools or shared.tools for tool in tools[name]]
+            for doubt in branching_doubts(task.branching, listed):
+                self._progress.show(f"warning: {doubt}")
+        failures: Counter[str] = Counter()
+        places = Places(self._table.max_concurrent)
+        lanes = {
+            name: build_lane(
+                own,
+                self._surroundings(own, protocols[name], codec, failures),
+                rewards[name],
+                places,
+                self.journal,
+                patience=self._table.patience_s,
+            )
+            for name, own in tasks.items()
+        }
+        sampling = build_sampling(recipe)
+        self._evaluation = EvaluationLane(
+            table=self._table.evaluation,
+            steps=shared.run.steps,
+            lanes=lanes,
+            sampling=sampling,
+            run_folder=recipe.run_folder,
+        )
+        stack.callback(self._evaluation.close)
+        await self._evaluation.open(recipe.folder, max_bad_rows=self._table.max_bad_rows)
+        stack.push_async_callback(self._evaluation.stop)
+        self._lane = TrainLane(
+            run=shared.run,
+            lanes=lanes,
+            sources=sources,
+            mixture=Mixture(shared.allotment),
+            journal=self.journal,
+            sampling=sampling,
+            bad_rows=BadRows(self._table.max_bad_rows),
+            on_trajectory=self._finished,
+            sieve=(
+                Sieve(shared.task.dynamic_sampling, groups_per_step=shared.run.groups_per_step)
+                if shared.task.dynamic_sampling is not None
+                else None
+            ),
+        )
+        # Sessions of trajectories that go on stay open; the others' work is over.
+        await self._services.close_strangers(await self._lane.resume())
+        control = WeightControl(self._pool, pause_mode=shared.sampler.pause)
+        self._claims = Claims(self.journal)
+        self._publisher = Publisher(
+            journal=self.journal,
+            control=control,
+            evaluation=self._evaluation,
+            changed=self._lane.changed,
+            allowed=self._claims.check,
+        )
+        stack.push_async_callback(self._publisher.stop)
+        self._broadcasts = BroadcastPublishes(self._publisher, control, self._claims.check)
+        stack.push_async_callback(self._broadcasts.stop)
+        self._delivery = Delivery(
+            self.journal,
+            self._lane,
+            max_staleness=shared.run.max_staleness,
+            delivered=self._delivered,
+        )
+        shape = await asyncio.to_thread(policy_identity, self._model)
+        self._fingerprint = fingerprint(recipe, tokenizer=codec.hash, shape=shape)
+        self.status = EngineStatus(
+            run_folder=str(recipe.run_folder),
+            steps=shared.run.steps,
+            lane=self._lane,
+            evaluation=self._evaluation,
+            publisher=self._publisher,
+            delivery=self._delivery,
+            pool=self._pool,
+            services=self._services,
+            journal=self.journal,
+            failures=failures,
+            metrics=self.metrics,
+            progress=self._progress,
+        )
+
+    def _surroundings(
+        self, recipe: Recipe, protocol: Protocol, codec: HuggingFaceCodec, failures: Counter[str]
+    ) -> Surroundings:
+        """Of the recipe's task."""
+        return Surroundings(
+            rules=Rules(
+                protocol=protocol,
+                codec=codec,
+                limits=recipe.shared.task.limits,
+                observation_keep=self._table.observation_keep,
+            ),
+            pool=self._pool,
+            tools=self._services,
+            tokenizer_hash=codec.hash,
+            failures=failures,
+        )
+
+    async def _source(self, name: str, recipe: Recipe) -> TaskSource:
+        source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
+        for doubt in source.doubts():
+            whose = f" of tasks.{name}" if name else ""
+            self._progress.show(f"warning: task source{whose}: {doubt}")
+        return source
+
+    async def _claim(self, codec: HuggingFaceCodec, sources: Mapping[str, TaskSource]) -> None:
+        """StartupError for a journal of another run."""
+        shared = self._recipe.shared
+        model = self._recipe.resolve(shared.policy.model)
+        await self.journal.claim(
+            {
+                "run name": shared.run.name,
+                "group size": str(shared.run.group_size),
+                **tasks_identity(shared, {n: source.identity for n, source in sources.items()}),
+                "tokenizer": codec.hash,
+                "policy.foreign_text": shared.policy.foreign_text,
+                "policy": await asyncio.to_thread(policy_identity, model),
+            }
+        )
+
+    async def _work(self, server: Server) -> None:
+        async with _background(
+            self._pool.keep_alive(),
+            self._services.keep_leases(),
+            self._services.keep_processes(),
+            self._evaluation.watch(),
+            self.metrics.loop_lag.run(),
+            self._report(server),
+            gc_policy.collect(lambda: self._lane.running + self._evaluation.running),
+        ):
+            gc_policy.settle()
+            lane = asyncio.create_task(self._lane.run())
+            stop = asyncio.create_task(self._stop.wait())
+            try:
+                await asyncio.wait({lane, stop}, return_when=asyncio.FIRST_COMPLETED)
+                if lane.done():
+                    lane.result()  # what ended it, unless it was a drain
+                    self._drained.set()
+                    await stop
+                await self.drain(0)
+                await asyncio.wait({lane}, timeout=self._table.drain_s)
+                if not lane.done():
+                    # They go on in the next life, in the sessions that they have.
+                    log.warning("unfinished_at_drain", trajectories=self._lane.running)
+            finally:  # also when a background task failed: no trajectory outlives its services
+                if not lane.done():  # what is in flight goes on in a later life
+                    self._services.leave_open()
+                for task in (lane, stop):
+                    task.cancel()
+                await asyncio.gather(lane, stop, return_exceptions=True)
+            if not lane.cancelled():
+                lane.result()
+
+    def _on_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self.stop)
+
+    async def _report(self, server: Server) -> None:
+        healthy = True
+        while True:
+            self._progress.show(self.status.line())
+            if healthy == (self.status.state == "full"):
+                healthy = not healthy
+                await server.set_serving(healthy)
+            await asyncio.sleep(PROGRESS_SECONDS)
+
+    def _finished(self, trajectory: Trajectory) -> None:
+        self.metrics.count(trajectory)
+        if self._traces is not None:
+            self._traces.finished(trajectory)
+
+    def _delivered(self, group: StoredGroup) -> None:
+        if self._traces is not None:
+            self._traces.delivered(group)
+
+    async def _serve_metrics(self, stack: AsyncExitStack) -> None:
+        port = self._table.metrics_port
+        try:
+            await stack.enter_async_context(metrics_page(self.metrics.registry, port))
+        except OSError as error:
+            raise StartupError(port_fault("engine.metrics_port", port)) from error
+
+    def _register_rollout(self, server: object) -> None:
+        servicer = RolloutServicer(
+            self._delivery, self.journal, self._claims, self.status.message, self.drain
+        )
+        rollout_pb2_grpc.add_RolloutServiceServicer_to_server(servicer, server)
+
+    def _register_policy(self, server: object) -> None:
+        servicer = PolicyServicer(
+            self._publisher, self._broadcasts, self.journal, self._claims, self._fingerprint
+        )
+        policy_pb2_grpc.add_PolicyServiceServicer_to_server(servicer, server)
+
+
+_ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name
+_POLICY = policy_pb2.DESCRIPTOR.services_by_name["PolicyService"].full_name
+
+
+@contextlib.asynccontextmanager
+async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs coroutines beside the body; they end with it, and their failure ends it."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one) for one in work]
+        yield
+        for task in tasks:
+            task.cancel()
