@@ -13,7 +13,8 @@ from operator import is_
 from engine.core.images.places import forges
 from engine.core.protocols import Protocol
 from engine.core.protocols.spoken import spoken
-from engine.core.trajectory.state import Action, ImageSlot, State
+from engine.core.trajectory.chain import ImageSlot
+from engine.core.trajectory.state import Action, State
 from engine.types import Answer, Call, Calls, Codec, Decision, End, Say, View
 from toolwright.recipe import Limits
 from toolwright.text.truncation import Keep

@@ -44,7 +44,8 @@ def request_of(
 ) -> pb.CallToolRequest:
     """The message of a call; equal for equal arguments, in every life of the engine.
 
-    TypeError, ValueError, OverflowError or MessageError for arguments that no message can hold.
+    Raises TypeError, ValueError or OverflowError for arguments that no message can hold, among them
+    those nested deeper than any reader follows (`wire.struct`).
     """
     message = pb.CallToolRequest(
         session_id=session_id,
@@ -62,8 +63,6 @@ def request_of(
     if call.arguments is not None:
         message.arguments.CopyFrom(wire.struct(call.arguments))
         message.arguments_json = wire.exact_json(call.arguments)
-        # Readers stop at a hundred levels, writers do not: find it here.
-        pb.CallToolRequest.FromString(message.SerializeToString())
     return message
 
 

@@ -12,8 +12,6 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Literal
 
-from google.protobuf.message import Error as MessageError
-
 from engine.core.timelimit import TimeLimit
 from engine.core.tools.calls import PendingCall, request_of
 from engine.core.tools.replies import Reply, refused
@@ -98,7 +96,7 @@ class Environment:
                 turn=turn,
                 turns_left=turns_left,
             )
-        except (TypeError, ValueError, OverflowError, MessageError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             return Reply(outcome=refused(f"the arguments cannot be sent: {error}"))
         return self._send(session, message)
 

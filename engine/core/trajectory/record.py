@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from engine.core.trajectory.state import ImageSlot, State
+from engine.core.trajectory.chain import ImageSlot
+from engine.core.trajectory.state import State
 from toolwright.types import (
     Author,
     Event,

@@ -4,10 +4,7 @@
 folding the whole.
 
 Invariants
-- `token_ids` only grows: the ids of turn j+1 begin with all ids of turn j.
-- `token_ids` holds one placeholder for each image, as it is sent; how many tokens a sampler made of
-  it is `ImageSlot.tokens`.
-- A run of policy tokens becomes one segment a weight version.
+- Its tokens are one `Chain`, which only grows.
 - After `Ended` nothing but `Scored` is taken.
 """
 
@@ -22,6 +19,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from engine.core.trajectory.chain import CONTINUED, Chain, ImageSlot
 from engine.core.trajectory.events import (
     Acted,
     Answered,
@@ -38,11 +36,8 @@ from engine.core.trajectory.events import (
 from engine.types import Generated, SessionRef, ToolSpec, VersionRun, tools_of
 from toolwright.types import (
     ActionTimings,
-    Author,
-    BlobRef,
     CallRecord,
     CallTimings,
-    FinishKind,
     FinishReason,
     Ids,
     SamplingParams,
@@ -51,20 +46,9 @@ from toolwright.types import (
 )
 from toolwright.types import Event as Note
 
-_CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
-
 
 class LogError(ValueError):
     """Events that no attempt can have in this order."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImageSlot:
-    """An image that the policy is shown; `tokens` None until a sampler has told how many."""
-
-    blob: BlobRef
-    in_response: bool
-    tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,17 +75,13 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one attempt. A protocol reads it, nobody changes it. (A Struct, because every
     event replaces it: that costs 0.3 us, a frozen dataclass of so many fields 8 us.)
 
-    token_ids: [n] int32, what the next request begins with. response_ids: how many of them came
-    after the prompt. calls: those that have their outcome, in the order of their answers.
-    open_calls: those that wait for it. partial: what there is of an action in progress.
+    calls: those that have their outcome, in the order of their answers. open_calls: those that
+    wait for it. partial: what there is of an action in progress.
     """
 
     sessions: tuple[SessionRef, ...] = ()
     sampling: SamplingParams | None = None
-    token_ids: Ids
-    response_ids: int = 0
-    segments: tuple[Segment, ...] = ()
-    images: tuple[ImageSlot, ...] = ()
+    chain: Chain = Chain()
     tools: tuple[ToolSpec, ...] = ()
     actions: tuple[Action, ...] = ()
     calls: tuple[CallRecord, ...] = ()
@@ -132,9 +112,29 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return self.hooked or self.rewarded
 
     @property
+    def token_ids(self) -> Ids:
+        """[n] int32, what the next request begins with."""
+        return self.chain.token_ids
+
+    @property
+    def response_ids(self) -> int:
+        """How many of `token_ids` came after the prompt."""
+        return self.chain.response_ids
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All runs of tokens so far, in order."""
+        return self.chain.segments
+
+    @property
+    def images(self) -> tuple[ImageSlot, ...]:
+        """All images so far, one for each placeholder in `token_ids`."""
+        return self.chain.images
+
+    @property
     def opened(self) -> bool:
         """The attempt has its sessions and its prompt."""
-        return bool(self.segments)
+        return bool(self.chain.segments)
 
     @property
     def turn(self) -> int:
@@ -156,12 +156,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     def before_action(self, turn: int) -> Ids:
         """Ids that the action of a turn follows; all ids if that turn has no action yet."""
-        count = 0
-        for segment in self.segments:
-            if segment.author is Author.MODEL and segment.turn == turn:
-                break
-            count += len(segment.token_ids)
-        return self.token_ids[:count]
+        return self.chain.before_action(turn)
 
     def calls_of(self, turn: int) -> tuple[CallRecord, ...]:
         """Answered calls of one turn, in call order."""
@@ -174,7 +169,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return answered + sum(call.turn == turn for call in self.open_calls)
 
 
-EMPTY = State(token_ids=ids())
+EMPTY = State()
 
 
 def fold(events: Iterable[AnyEvent], state: State = EMPTY) -> State:
@@ -199,9 +194,7 @@ def _opened(state: State, event: Opened) -> State:
         sessions=event.sessions,
         tools=tools_of(event.sessions),
         sampling=event.sampling,
-        token_ids=event.prompt,
-        segments=(Segment(author=Author.PROMPT, token_ids=event.prompt),),
-        images=tuple(ImageSlot(blob=blob, in_response=False) for blob in event.images),
+        chain=Chain.begun(event.prompt, event.images),
         iteration=event.iteration,
         clock_s=event.clock_s,
         open_s=event.seconds,
@@ -227,7 +220,7 @@ def _streamed(state: State, event: Streamed) -> State:
         token_ids=event.token_ids if before is None else before.token_ids + event.token_ids,
         logprobs=event.logprobs if before is None else before.logprobs + event.logprobs,
         versions=event.versions if before is None else _joined(before.versions, event.versions),
-        finish=_CONTINUED,
+        finish=CONTINUED,
         prompt_tokens=event.prompt_tokens if before is None else before.prompt_tokens,
         prompt_ids=(event.prompt_ids or ids()) if before is None else before.prompt_ids,
     )
@@ -248,30 +241,18 @@ def _acted(state: State, event: Acted) -> State:
     if state.acted:
         raise LogError("Acted twice in a turn")
     turn = state.turn
-    segments, start = [], 0
-    for number, (version, count) in enumerate(event.versions):
-        last = number == len(event.versions) - 1
-        segments.append(
-            Segment(
-                author=Author.MODEL,
-                token_ids=event.token_ids[start : start + count],
-                logprobs=event.logprobs[start : start + count],
-                weight_version=version,
-                turn=turn,
-                trainable=True,
-                sampling=state.sampling,
-                finish=event.finish if last else _CONTINUED,
-            )
+    try:
+        chain = state.chain.acted(
+            event.token_ids,
+            event.logprobs,
+            event.versions,
+            turn=turn,
+            sampling=state.sampling,
+            finish=event.finish,
+            image_tokens=event.image_tokens,
         )
-        start += count
-    if start != len(event.token_ids):
-        raise LogError(f"versions of {start} tokens for {len(event.token_ids)}")
-    images = state.images
-    if event.image_tokens:
-        images = tuple(
-            replace_fields(slot, tokens=tokens)
-            for slot, tokens in zip(images, event.image_tokens, strict=True)
-        )
+    except ValueError as error:
+        raise LogError(str(error)) from error
     action = Action(
         text=event.text,
         stop=event.stop,
@@ -284,10 +265,7 @@ def _acted(state: State, event: Acted) -> State:
     )
     return replace(
         state,
-        token_ids=state.token_ids + event.token_ids,
-        response_ids=state.response_ids + len(event.token_ids),
-        segments=(*state.segments, *segments),
-        images=images,
+        chain=chain,
         actions=(*state.actions, action),
         action_timings=(*state.action_timings, stamps) if event.asked_ns else state.action_timings,
         partial=None,
@@ -339,17 +317,11 @@ def _answered(state: State, event: Answered) -> State:
 def _appended(state: State, event: Appended) -> State:
     if not state.acted or state.open_calls:
         raise LogError("Appended before the turn's action and answers")
-    segments = state.segments
-    if event.token_ids:
-        turn = state.turn
-        new = Segment(author=event.author, token_ids=event.token_ids, turn=turn)
-        segments = (*segments, new)
     return replace(
         state,
-        token_ids=state.token_ids + event.token_ids,
-        response_ids=state.response_ids + len(event.token_ids),
-        segments=segments,
-        images=(*state.images, *(ImageSlot(blob=b, in_response=True) for b in event.images)),
+        chain=state.chain.appended(
+            event.token_ids, event.author, turn=state.turn, images=event.images
+        ),
         observed=state.observed + event.last,
         fitted=event.fitted,
         tool_s=state.tool_s + event.seconds,

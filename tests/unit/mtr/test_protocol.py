@@ -17,7 +17,7 @@ from tests.support.codecs import END, ToyCodec
 from tests.support.linear import assert_linear
 from tests.support.recipes import Part
 from tests.unit.mtr.conftest import FAILED, OK, REFUSED, answer, call, ran
-from toolwright.types import CallOutcome, StopReason, Task, ids
+from toolwright.types import CallOutcome, StopReason, Task
 
 CODEC = ToyCodec("<think>", "</think>")
 CALL_END, ANSWER_END = "</tool_call>", "</answer>"
@@ -160,7 +160,7 @@ def test_with_the_tools_off_none_is_named_and_none_is_called(part: Part) -> None
 
 
 def test_an_exported_conversation_names_the_tools_that_the_policy_was_told_of(part: Part) -> None:
-    state = State(token_ids=ids([]), tools=TOOLS)
+    state = State(tools=TOOLS)
     for options, task, told, in_row in (
         ({}, asked(), 2, True),
         ({"prompt": "{tools}"}, asked(), 2, False),

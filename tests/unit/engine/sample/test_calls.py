@@ -11,7 +11,7 @@ from engine.core.trajectory.state import Action, State
 from engine.offline.collect.calls import canonical_calls, mark_of_calls
 from engine.types import ToolSpec
 from tests.support.codecs import ToyCodec
-from toolwright.types import CallOutcome, CallRecord, FinishKind, FinishReason, Task, ids
+from toolwright.types import CallOutcome, CallRecord, FinishKind, FinishReason, Task
 
 TASK = Task(id="t", prompt="who?")
 TOOLS = (ToolSpec(name="add", json_call=True, close_tag="</tool_call>"),)
@@ -26,7 +26,6 @@ def state(*actions: str, made: tuple[int, ...] | None = None) -> State:
     """Actions that end at a call, but for the last where `made` says so: calls of each."""
     counts = made or (1,) * len(actions)
     return State(
-        token_ids=ids(),
         tools=TOOLS,
         actions=tuple(
             Action(text=text, stop=CLOSE, finish=FinishReason(kind=FinishKind.STOP), tokens=1)
