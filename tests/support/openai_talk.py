@@ -9,6 +9,7 @@ from typing import Any
 
 from engine.core.protocols.tagged import Tagged
 from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.stops import StopTable
 from engine.core.text.turns import PackedBytes, TurnCodec
 from engine.types import Generated
@@ -32,13 +33,14 @@ class Talk:
 
     async def act(self, most: int = 500, on_progress: Any = None, **sampling: Any) -> Generated:
         found = await self.pool.generate(
-            key="t",
-            token_ids=self.ids,
-            sampling=SamplingParams(**{"temperature": 0.0, "top_p": 1.0, **sampling}),
-            max_new_tokens=most,
-            stops=self.stops,
-            on_action=lambda _generated: None,
-            on_progress=on_progress,
+            GenerateRequest(
+                key="t",
+                token_ids=self.ids,
+                sampling=SamplingParams(**{"temperature": 0.0, "top_p": 1.0, **sampling}),
+                max_new_tokens=most,
+                stops=self.stops,
+                on_progress=on_progress,
+            )
         )
         self.ids = self.ids + found.token_ids
         return found

@@ -21,7 +21,7 @@ from engine.core.branching.budget import Branch, BranchBudget
 from engine.core.branching.entropy import entropy, verdict
 from engine.core.branching.fork import fork
 from engine.core.images.media import Media
-from engine.core.sampler.asking import PolicySampler
+from engine.core.sampler.policy_sampler import PolicySampler
 from engine.core.timelimit import TimeLimit
 from engine.core.tools.environment import Environment
 from engine.core.tools.services import ToolServices

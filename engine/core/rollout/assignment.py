@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from engine.core.branching.budget import BranchBudget
 from engine.core.images.media import Media
 from engine.core.rollout.decide import Rules
-from engine.core.sampler.asking import PolicySampler
+from engine.core.sampler.policy_sampler import PolicySampler
 from engine.core.tools.services import ToolServices
 from engine.types import ToolSpec
 from toolwright.types import SamplingParams, Task

@@ -14,8 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
-from functools import partial
+from dataclasses import replace
 
 import structlog
 
@@ -37,7 +36,7 @@ from engine.core.rollout.decide import (
 )
 from engine.core.rollout.observe import Observer
 from engine.core.rollout.opening import opened, recall_images, sessions_of
-from engine.core.sampler.action import OnMark
+from engine.core.sampler.policy_sampler import GenerateRequest, OnMark
 from engine.core.sampler.stops import StopTable
 from engine.core.text.thoughts import begins_inside
 from engine.core.text.turn_end import canonical_end
@@ -223,26 +222,28 @@ class Rollout:
             if dispatch is not None:
                 self._dispatch(environment, dispatch, read_ns)
 
-        ask = partial(
-            self._around.pool.generate,
+        request = GenerateRequest(
             key=self._log.attempt,
             token_ids=state.token_ids,
             sampling=self._assignment.sampling,
             stops=self._stop_table(state),
+            max_new_tokens=room,
             images=self._request_images(state),
             clock=self._limit,
         )
         try:
             generated = None
             if self._brancher is not None and self._brancher.looks():
-                generated = await self._look(self._brancher, ask, environment, room, on_mark)
+                generated = await self._look(self._brancher, request, environment, on_mark)
             if generated is None:
-                generated = await ask(
-                    max_new_tokens=room,
-                    on_action=on_action,
-                    on_mark=on_mark,
-                    on_progress=self._streamed,
-                    received=self._state.partial,
+                generated = await self._around.pool.generate(
+                    replace(
+                        request,
+                        received=self._state.partial,
+                        on_action=on_action,
+                        on_mark=on_mark,
+                        on_progress=self._streamed,
+                    )
                 )
         except SamplerFailed as error:
             if turn:  # what it refuses may be an observation: the next attempt's is another
@@ -260,19 +261,21 @@ class Rollout:
     async def _look(
         self,
         brancher: Brancher,
-        ask: Callable[..., Awaitable[Generated]],
+        request: GenerateRequest,
         environment: Environment,
-        room: int,
         on_mark: OnMark,
     ) -> Generated | None:
         """Samples the turn's first tokens, and lets the trajectory branch before anything comes of
         them; they are the action if that has ended, else they are `partial` from here on."""
         marks: list[tuple[Ids, StopHit, int]] = []
-        head = await ask(
-            max_new_tokens=min(room, brancher.tokens),
-            on_action=lambda _generated: None,
-            on_mark=lambda *mark: marks.append(mark),
-            top_logprobs=brancher.top_k,
+        room = request.max_new_tokens
+        head = await self._around.pool.generate(
+            replace(
+                request,
+                max_new_tokens=min(room, brancher.tokens),
+                on_mark=lambda *mark: marks.append(mark),
+                top_logprobs=brancher.top_k,
+            )
         )
         await brancher.look(head, environment, self._media, self._limit)
         for mark in marks:

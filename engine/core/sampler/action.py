@@ -11,12 +11,13 @@ Invariants
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from engine.core.sampler.stops import StopDetector, StopTable
+from engine.core.sampler.policy_sampler import GenerateRequest
+from engine.core.sampler.stops import StopDetector
 from engine.core.sampler.wire.client import ServerUnreachable
 from engine.core.sampler.wire.events import Chunk
-from engine.types import Codec, Generated, Images, StopHit, VersionRun
+from engine.types import Codec, Generated, StopHit, VersionRun
 from toolwright.types import FinishKind, FinishReason, WeightVersion
 
 PROGRESS_NS = 750_000_000
@@ -25,31 +26,15 @@ of a long action at most, and one that lives pays about one record a second for 
 
 _CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
 
-OnAction = Callable[[Generated], None]
-OnMark = Callable[["array[int]", StopHit, int], None]
-"""(the action's token ids up to the mark, the mark, ns when its bytes were read)."""
-
 
 class Action:
-    """Tokens of one action. `known` maps the spellings of the run's weight versions to them."""
+    """Tokens of the action that `request` asks for."""
 
     def __init__(
-        self,
-        *,
-        stops: StopTable,
-        codec: Codec,
-        known: Mapping[str, WeightVersion],
-        on_action: OnAction,
-        on_mark: OnMark | None = None,
-        on_progress: OnAction | None = None,
-        received: Generated | None = None,
-        images: Images | None = None,
-        top_logprobs: int = 0,
+        self, request: GenerateRequest, *, codec: Codec, known: Mapping[str, WeightVersion]
     ) -> None:
-        """`top_logprobs`: how many of each place every request asks for."""
-        self.stops = stops
-        self.images = images
-        self.top_logprobs = top_logprobs
+        """known: the run's weight versions, by their spelling."""
+        self.request = request
         self.token_ids: array[int] = array("i")
         self.logprobs: array[float] = array("f")
         self.generated: Generated | None = None
@@ -65,14 +50,14 @@ class Action:
         self._tops: list[Sequence[float]] = []
         self._prompt: tuple[int, tuple[int, ...]] | None = None
         """What the server made of the prompt, as the first chunk tells."""
-        self._on_action = on_action
-        self._on_mark = on_mark
-        self._on_progress = on_progress
         self._marks: list[StopHit] = []
-        self._detector = StopDetector(stops, codec.decode, self._marks.append if on_mark else None)
+        self._detector = StopDetector(
+            request.stops, codec.decode, self._marks.append if request.on_mark else None
+        )
         self._base = 0
         self._told = 0
         self._told_ns = 0
+        received = request.received
         if received is not None:
             self.token_ids.extend(received.token_ids)
             self.logprobs.extend(received.logprobs)
@@ -135,7 +120,7 @@ class Action:
         self.generated = self._made(
             self.finish, stop=hit.matched_text, cut=dropped > 0, read_ns=read_ns
         )
-        self._on_action(self.generated)
+        self.request.on_action(self.generated)
         return False
 
     def goes_on(self, finish: FinishReason) -> bool:
@@ -144,7 +129,8 @@ class Action:
         if self.generated is not None or finish.kind is not FinishKind.STOP:
             return False
         return (
-            finish.matched_token in self.stops.by_token or finish.matched_text in self.stops.texts
+            finish.matched_token in self.request.stops.by_token
+            or finish.matched_text in self.request.stops.texts
         )
 
     def whole(self, finish: FinishReason) -> Generated:
@@ -171,8 +157,8 @@ class Action:
 
     def _tell_marks(self, read_ns: int) -> None:
         for hit in self._marks:
-            if self._on_mark is not None:
-                self._on_mark(self.token_ids[: hit.keep], hit, read_ns)
+            if self.request.on_mark is not None:
+                self.request.on_mark(self.token_ids[: hit.keep], hit, read_ns)
         self._marks.clear()
 
     def tell_rest(self) -> None:
@@ -183,9 +169,9 @@ class Action:
     def _tell_progress(self, read_ns: int) -> None:
         self._told_ns = read_ns
         start, self._told = self._told, max(self._told, self._detector.sure)
-        if self._on_progress is None or start == self._told:
+        if self.request.on_progress is None or start == self._told:
             return
-        self._on_progress(
+        self.request.on_progress(
             Generated(
                 token_ids=self.token_ids[start : self._told],
                 logprobs=self.logprobs[start : self._told],

@@ -22,19 +22,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import structlog
 
-from engine.core.sampler.action import Action, OnAction, OnMark
+from engine.core.sampler.action import Action
 from engine.core.sampler.fleet import Fleet
+from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.retry import Fault, Over, Retry
 from engine.core.sampler.server import Flight, Moved, Server
-from engine.core.sampler.stops import StopTable
-from engine.core.sampler.waiting import Cause, Clock, Waiting
+from engine.core.sampler.waiting import Cause, Waiting
 from engine.core.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
 from engine.core.sampler.wire.events import WireError
 from engine.core.sampler.wire.request import generate_request, numbers
 from engine.errors import SamplerFailed
-from engine.types import Codec, Generated, Images
+from engine.types import Codec, Generated
 from toolwright.recipe import Sampler as SamplerTable
-from toolwright.types import FinishKind, FinishReason, SamplingParams
+from toolwright.types import FinishKind, FinishReason
 
 LOOK_SECONDS = 0.5
 """Between looks for actions that a slow server holds."""
@@ -49,13 +49,10 @@ log = structlog.get_logger("sampler")
 
 
 @dataclass(slots=True, kw_only=True)
-class _Asked:
-    """One call of `generate`, and what became of its requests so far."""
+class _Pending:
+    """One call of `generate`, and what became of its HTTP requests so far."""
 
-    key: str
-    token_ids: array[int]
-    sampling: SamplingParams
-    max_new_tokens: int
+    request: GenerateRequest
     waiting: Waiting
     retry: Retry
     refused: set[str] = field(default_factory=set)
@@ -97,60 +94,27 @@ class SamplerPool(Fleet):
         """The trajectory is over: its server may be forgotten."""
         self._server_of.pop(key, None)
 
-    async def generate(
-        self,
-        *,
-        key: str,
-        token_ids: array[int],
-        sampling: SamplingParams,
-        max_new_tokens: int,
-        stops: StopTable,
-        on_action: OnAction,
-        on_mark: OnMark | None = None,
-        on_progress: OnAction | None = None,
-        received: Generated | None = None,
-        images: Images | None = None,
-        clock: Clock | None = None,
-        top_logprobs: int = 0,
-    ) -> Generated:
-        """One action after `token_ids` with their `images`; ends at a stop, the length, or a
-        failure.
+    async def generate(self, request: GenerateRequest) -> Generated:
+        """The action; ends at a stop, the length, or a failure.
 
-        on_action: called once, inside the read that brought the stop and before the stream has
-        ended, with what then is returned; not called where no stop came. on_mark: called when one
-        of the table's marks is complete. on_progress: called about once a second, and once more
-        at cancellation, with what came since it was called last, from tokens on that `received`
-        does not hold; a run of versions in it may be put right later, in what is returned.
-        received: what an earlier life has of this action; it counts into `max_new_tokens` and
-        into what is returned. clock: stops while the action waits for a sampler. top_logprobs: how
-        many log-probs of the likeliest tokens come with each token; for beginnings of actions,
-        whose length tells the router nothing.
-
-        SamplerFailed when requests failed for `sampler.patience_s`, or no sampler takes this one;
-        permanent where all of the request came from the caller.
+        Raises SamplerFailed if requests failed for `sampler.patience_s`, or no sampler takes this
+        one; permanent where all of the request came from the caller.
         """
-        self._check_prompt(token_ids)
-        action = Action(
-            stops=stops, codec=self._codec, known=self.known, on_action=on_action,
-            on_mark=on_mark, on_progress=on_progress, received=received, images=images,
-            top_logprobs=top_logprobs,
-        )  # fmt: skip
-        asked = _Asked(
-            key=key,
-            token_ids=token_ids,
-            sampling=sampling,
-            max_new_tokens=max_new_tokens,
-            waiting=Waiting(clock),
-            retry=Retry(patience=self._table.patience_s, images=images is not None),
+        self._check_prompt(request.token_ids)
+        action = Action(request, codec=self._codec, known=self.known)
+        pending = _Pending(
+            request=request,
+            waiting=Waiting(request.clock),
+            retry=Retry(patience=self._table.patience_s, images=request.images is not None),
         )
         try:
-            generated = await self._finish(action, asked)
+            generated = await self._finish(action, pending)
         except asyncio.CancelledError:
             action.tell_rest()  # an engine that is told to stop loses nothing of it
             raise
         finally:
-            asked.waiting.end()
-        if not top_logprobs:
+            pending.waiting.end()
+        if not request.top_logprobs:
             self.router.ended(len(generated.token_ids))
         return generated
 
@@ -190,18 +154,19 @@ class SamplerPool(Fleet):
                 f"token id {worst} is outside the policy's vocabulary", permanent=True
             )
 
-    async def _finish(self, action: Action, asked: _Asked) -> Generated:
+    async def _finish(self, action: Action, pending: _Pending) -> Generated:
         """Requests until the action is whole."""
-        while len(action.token_ids) < asked.max_new_tokens:
+        prompt, longest = pending.request.token_ids, pending.request.max_new_tokens
+        while len(action.token_ids) < longest:
             before = len(action.token_ids)
-            # A prompt of many thousand ids is copied only where an earlier request broke.
-            prompt = asked.token_ids + action.token_ids if before else asked.token_ids
-            server = await self._pick(asked, asked.max_new_tokens - before, len(prompt))
+            if before:  # a prompt of many thousand ids is copied only after a broken request
+                prompt = pending.request.token_ids + action.token_ids
+            server = await self._pick(pending, longest - before, len(prompt))
             try:
-                finish = await self._request(server, action, asked, prompt)
+                finish = await self._request(server, action, pending, prompt)
             except Moved:
-                asked.movable = False
-                self._server_of.pop(asked.key, None)
+                pending.movable = False
+                self._server_of.pop(pending.request.key, None)
                 log.info("action_moved", server=server.name, tokens=len(action.token_ids))
                 continue
             except (ServerUnreachable, ServerRefused, WireError) as error:
@@ -216,31 +181,31 @@ class SamplerPool(Fleet):
                     continue
                 fault, cause = Fault.ABORTED, f"{server.name} aborts again and again"
             silent_s = (time.monotonic_ns() - action.heard_ns) / 1e9
-            asked.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time() - silent_s)
+            pending.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time() - silent_s)
             brought = len(action.token_ids) - before
-            await asyncio.sleep(await self._after(fault, cause, server, asked, brought))
+            await asyncio.sleep(await self._after(fault, cause, server, pending, brought))
         return action.whole(FinishReason(kind=FinishKind.LENGTH))
 
     async def _request(
-        self, server: Server, action: Action, asked: _Asked, prompt: array[int]
+        self, server: Server, action: Action, pending: _Pending, prompt: array[int]
     ) -> FinishReason:
-        budget = asked.max_new_tokens - len(action.token_ids)
+        budget = pending.request.max_new_tokens - len(action.token_ids)
         rid = f"{self._boot}{next(self._requests):016x}"
         body = generate_request(
             rid=rid,
             input_ids=prompt,
-            sampling=asked.sampling,
+            sampling=pending.request.sampling,
             max_new_tokens=budget,
-            stop_token_ids=action.stops.stop_token_ids,
-            stop=action.stops.longer if server.reads_text else (),
+            stop_token_ids=pending.request.stops.stop_token_ids,
+            stop=pending.request.stops.longer if server.reads_text else (),
             stream_interval=self._table.stream_interval,
-            routing_key=asked.key,
-            images=action.images,
-            top_logprobs=action.top_logprobs,
+            routing_key=pending.request.key,
+            images=pending.request.images,
+            top_logprobs=pending.request.top_logprobs,
         )
         flight = Flight(
-            server, self.router, action, asked.waiting,
-            budget=budget, vocab_size=self.vocab_size, movable=asked.movable,
+            server, self.router, action, pending.waiting,
+            budget=budget, vocab_size=self.vocab_size, movable=pending.movable,
         )  # fmt: skip
         try:
             return await flight.fly(body)
@@ -249,7 +214,7 @@ class SamplerPool(Fleet):
                 self._abort(server, rid)
 
     async def _after(
-        self, fault: Fault, cause: str, server: Server, asked: _Asked, brought: int
+        self, fault: Fault, cause: str, server: Server, pending: _Pending, brought: int
     ) -> float:
         """Seconds until the next request, after one that brought so many tokens. SamplerFailed
         when there shall be none."""
@@ -263,38 +228,38 @@ class SamplerPool(Fleet):
             if not lives:
                 self.mark_down(server, cause)
         if fault is Fault.REFUSED:
-            asked.refused.add(server.name)
+            pending.refused.add(server.name)
         elif fault is not Fault.ABORTED:  # that may be anybody's doing
             news = self.router.failed(server.name, time.monotonic())
         # People read the first of those that fail together, the log's file has them all.
         tell = log.warning if news else log.info
         tell("request_failed", server=server.name, fault=str(fault), error=cause)
-        decision = asked.retry.failed(
+        decision = pending.retry.failed(
             fault,
             now=time.monotonic(),
             brought=brought,
-            others=bool({*self.names_up} - asked.refused - {server.name}),
+            others=bool({*self.names_up} - pending.refused - {server.name}),
             lives=lives,
         )
         if isinstance(decision, Over):
             raise SamplerFailed(cause, permanent=decision.permanent)
         return decision.after
 
-    async def _pick(self, asked: _Asked, budget: int, prompt: int) -> Server:
+    async def _pick(self, pending: _Pending, budget: int, prompt: int) -> Server:
         while not (up := self.names_up):
             began = time.monotonic()
-            asked.waiting.begin(Cause.NO_SAMPLER, asyncio.get_running_loop().time())
+            pending.waiting.begin(Cause.NO_SAMPLER, asyncio.get_running_loop().time())
             await self.wait_for_one()
-            asked.waiting.end(Cause.NO_SAMPLER)
-            asked.retry.waited(time.monotonic() - began)
+            pending.waiting.end(Cause.NO_SAMPLER)
+            pending.retry.waited(time.monotonic() - began)
         name = self.router.choose(
-            [name for name in up if name not in asked.refused] or up,
-            current=self._server_of.get(asked.key),
+            [name for name in up if name not in pending.refused] or up,
+            current=self._server_of.get(pending.request.key),
             tokens=self.router.expected(budget),
             prompt=prompt,
             now=time.monotonic(),
         )
-        self._server_of[asked.key] = name
+        self._server_of[pending.request.key] = name
         return self.named(name)
 
     def _abort(self, server: Server, rid: str) -> None:

@@ -139,7 +139,7 @@ class Flight:
             incremental=server.incremental,
             vocab_size=vocab_size,
             max_new_tokens=budget,
-            top_logprobs=action.top_logprobs,
+            top_logprobs=action.request.top_logprobs,
         )
         self._stream = server.client.open_stream(
             reader=reader, on_chunk=self._on_chunk, on_quiet=self._on_quiet

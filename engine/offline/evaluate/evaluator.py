@@ -20,8 +20,8 @@ from engine.core.rehearsal import REHEARSED, rehearse
 from engine.core.rewards.rewards import Rewards
 from engine.core.rollout.assignment import Surroundings
 from engine.core.rollout.decide import Rules
-from engine.core.sampler.asking import PolicySampler
 from engine.core.sampler.context import check_context
+from engine.core.sampler.policy_sampler import PolicySampler
 from engine.core.tasks import BadRow
 from engine.core.tools.services import ToolServices
 from engine.errors import StartupError

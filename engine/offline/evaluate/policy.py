@@ -12,8 +12,8 @@ from typing import Protocol as Shape
 
 from engine.core.build import build_codec
 from engine.core.protocols import Protocol
-from engine.core.sampler.asking import PolicySampler
 from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.policy_sampler import PolicySampler
 from engine.core.sampler.pool import SamplerPool
 from engine.core.text.turns import CALL_TAGS, PackedBytes, TurnCodec
 from engine.errors import StartupError

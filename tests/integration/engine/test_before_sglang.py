@@ -23,8 +23,8 @@ import pytest
 from safetensors import safe_open
 
 from engine.core.protocols.tagged import Tagged
-from engine.core.sampler.asking import PolicySampler
 from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.policy_sampler import GenerateRequest, PolicySampler
 from engine.core.sampler.pool import SamplerPool
 from engine.core.sampler.stops import StopTable
 from engine.core.text.codec import HuggingFaceCodec
@@ -134,12 +134,13 @@ async def _said(pool: PolicySampler, codec: Codec) -> list[str]:
     texts = []
     for letters in (string.ascii_letters, ""):
         generated = await pool.generate(
-            key="t",
-            token_ids=token_ids,
-            sampling=SamplingParams(temperature=0.0),
-            max_new_tokens=24,
-            stops=StopTable([*letters[-4:], codec.end_of_turn], codec),
-            on_action=lambda _generated: None,
+            GenerateRequest(
+                key="t",
+                token_ids=token_ids,
+                sampling=SamplingParams(temperature=0.0),
+                max_new_tokens=24,
+                stops=StopTable([*letters[-4:], codec.end_of_turn], codec),
+            )
         )
         texts.append(codec.decode(generated.token_ids))
         head, tail = protocol.frame(generated.stop, codec)

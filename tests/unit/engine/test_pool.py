@@ -16,6 +16,7 @@ from aiohttp import web
 
 from engine.core.sampler.action import Action
 from engine.core.sampler.control import WeightControl
+from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.pool import SamplerPool
 from engine.core.sampler.server import Flight
 from engine.core.sampler.stops import StopTable
@@ -167,10 +168,9 @@ async def ask(pool: SamplerPool, key: str = "t", **changes: Any) -> Generated:
         "sampling": SamplingParams(),
         "max_new_tokens": 50,
         "stops": StopTable([END], CODEC),
-        "on_action": lambda _generated: None,
         **changes,
     }
-    return await pool.generate(**asked)
+    return await pool.generate(GenerateRequest(**asked))
 
 
 def failures(pool: SamplerPool, server: Server) -> dict[str, int]:

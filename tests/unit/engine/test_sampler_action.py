@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from engine.core.sampler.action import PROGRESS_NS, Action
+from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.stops import StopTable
 from engine.core.sampler.wire.client import ServerUnreachable
 from engine.core.sampler.wire.events import Chunk
 from engine.types import Generated, StopHit
 from tests.support.codecs import END, ToyCodec
-from toolwright.types import FinishKind, FinishReason, WeightVersion
+from toolwright.types import FinishKind, FinishReason, SamplingParams, WeightVersion
 
 CODEC = ToyCodec("</call>", "l>", "</cal")
 V = [WeightVersion(lineage="a", step=n) for n in range(4)]
@@ -27,15 +28,18 @@ class Heard:
 
     def __init__(self, received: Generated | None = None) -> None:
         self.told: list[tuple[str, Any]] = []
-        self.action = Action(
+        request = GenerateRequest(
+            key="t",
+            token_ids=array("i"),
+            sampling=SamplingParams(),
             stops=StopTable([END], CODEC, marks=["</call>"]),
-            codec=CODEC,
-            known=KNOWN,
+            max_new_tokens=100,
             on_action=lambda generated: self.told.append(("action", generated)),
             on_mark=self._mark,
             on_progress=lambda generated: self.told.append(("progress", generated)),
             received=received,
         )
+        self.action = Action(request, codec=CODEC, known=KNOWN)
         self.action.begin(1)
 
     def _mark(self, token_ids: array[int], hit: StopHit, read_ns: int) -> None:

@@ -18,7 +18,6 @@ import asyncio
 import os
 import random
 import time
-from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,7 +25,6 @@ from typing import Any
 import aiohttp
 import structlog
 
-from engine.core.sampler.action import OnAction, OnMark
 from engine.core.sampler.openai.answers import (
     EndpointUnusable,
     Later,
@@ -41,18 +39,18 @@ from engine.core.sampler.openai.endpoint import MOST_ALIKE, Endpoint
 from engine.core.sampler.openai.messages import Span
 from engine.core.sampler.openai.request import Request, Requests
 from engine.core.sampler.openai.text import TextAction
+from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.retry import Fault, Over, Retry
-from engine.core.sampler.stops import StopTable
-from engine.core.sampler.waiting import Cause, Clock, Waiting
+from engine.core.sampler.waiting import Cause, Waiting
 from engine.core.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
 from engine.core.sampler.wire.events import WireError
 from engine.core.text.turns import CALL_TAGS, TurnCodec
 from engine.errors import SamplerFailed, StartupError
-from engine.types import Codec, Generated, Images
+from engine.types import Codec, Generated
 from toolwright.model_api.deltas import Delta, Usage
 from toolwright.model_api.refused_keys import Body
 from toolwright.recipe import Sampler as SamplerTable
-from toolwright.types import SamplingParams, WeightVersion
+from toolwright.types import WeightVersion
 
 START_SECONDS = 3.0
 """How long a silent endpoint is no error at the start."""
@@ -68,13 +66,10 @@ log = structlog.get_logger("sampler")
 
 
 @dataclass(slots=True, kw_only=True)
-class _Asked:
-    """One call of `generate`, and what became of its requests so far."""
+class _Pending:
+    """One call of `generate`, and what became of its HTTP requests so far."""
 
-    key: str
-    token_ids: array[int]
-    sampling: SamplingParams
-    stops: StopTable
+    request: GenerateRequest
     waiting: Waiting
     retry: Retry
     sent: Body = field(default_factory=dict)
@@ -186,98 +181,83 @@ class OpenAIPool:
         self._endpoint_of.pop(key, None)
         self._written.pop(key, None)
 
-    async def generate(
-        self,
-        *,
-        key: str,
-        token_ids: array[int],
-        sampling: SamplingParams,
-        max_new_tokens: int,
-        stops: StopTable,
-        on_action: OnAction,
-        on_mark: OnMark | None = None,
-        on_progress: OnAction | None = None,
-        received: Generated | None = None,
-        images: Images | None = None,
-        clock: Clock | None = None,
-        top_logprobs: int = 0,
-    ) -> Generated:
-        """One action after `token_ids`, as `SamplerPool.generate`, but that `on_action` is
-        never called, and `on_progress` at cancellation alone: what is returned also has what the
-        server told at the end.
+    async def generate(self, request: GenerateRequest) -> Generated:
+        """As `SamplerPool.generate`, but `on_action` is never called, and `on_progress` at
+        cancellation alone: what is returned also has what the server says at the end.
 
-        SamplerFailed when requests failed for `sampler.patience_s` or this one is refused;
-        EndpointUnusable when no request at all can succeed.
+        Raises SamplerFailed if requests failed for `sampler.patience_s` or this one is refused;
+        EndpointUnusable if no request at all can succeed.
         """
-        if images is not None or top_logprobs:
-            what = "images" if images is not None else "top log-probs (task.branching)"
+        if request.images is not None or request.top_logprobs:
+            what = "images" if request.images is not None else "top log-probs (task.branching)"
             raise SamplerFailed(f"api = {self._table.api!r} has no {what} here", permanent=True)
         action = TextAction(
-            stops=stops,
+            stops=request.stops,
             end_of_turn=self._codec.end_of_turn,
             encode=self._encode,
             version=self.version,
-            max_new_tokens=max_new_tokens,
+            max_new_tokens=request.max_new_tokens,
             call_tags=self._call_tags,
-            on_mark=on_mark,
-            text="" if received is None else self._codec.decode(received.token_ids),
+            on_mark=request.on_mark,
+            text="" if request.received is None else self._codec.decode(request.received.token_ids),
         )
-        asked = _Asked(
-            key=key,
-            token_ids=token_ids,
-            sampling=sampling,
-            stops=stops,
-            waiting=Waiting(clock),
+        pending = _Pending(
+            request=request,
+            waiting=Waiting(request.clock),
             retry=Retry(patience=self._table.patience_s),
         )
         try:
-            generated = await self._finish(action, asked)
+            generated = await self._finish(action, pending)
         except asyncio.CancelledError:
             # A limit of time: the record keeps what came until then.
-            if on_progress is not None and received is None and (part := action.partial()):
-                on_progress(part)
+            if (
+                request.on_progress is not None
+                and request.received is None
+                and (part := action.partial())
+            ):
+                request.on_progress(part)
             raise
         finally:
-            asked.waiting.end()
+            pending.waiting.end()
         remarks = {"model": self.version.lineage, "note": NOTE, **action.remarks}
         generated = replace(generated, remarks=remarks)
-        start = len(token_ids)
-        spans = self._written.setdefault(key, [])
+        start = len(request.token_ids)
+        spans = self._written.setdefault(request.key, [])
         spans.append((start, start + len(generated.token_ids)))
         return generated
 
-    async def _finish(self, action: TextAction, asked: _Asked) -> Generated:
+    async def _finish(self, action: TextAction, pending: _Pending) -> Generated:
         """Requests until the action is whole."""
         while action.generated is None:
             if action.has_any and action.room <= 0:
                 action.fill(time.monotonic_ns())
                 break
-            endpoint = await self._pick(asked)
+            endpoint = await self._pick(pending)
             before = len(action.text)
             try:
-                await self._request(endpoint, action, asked)
+                await self._request(endpoint, action, pending)
             except (ServerUnreachable, ServerRefused, WireError) as error:
                 brought = len(action.text) - before
-                pause = self._after(error, endpoint, action, asked, max(brought, 0))
+                pause = self._after(error, endpoint, action, pending, max(brought, 0))
             else:
                 endpoint.succeeded()
                 continue
-            asked.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time())
+            pending.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time())
             await asyncio.sleep(pause)
         assert action.generated is not None  # the loop's condition; `fill` has set it too
         return action.generated
 
-    async def _request(self, endpoint: Endpoint, action: TextAction, asked: _Asked) -> None:
+    async def _request(self, endpoint: Endpoint, action: TextAction, pending: _Pending) -> None:
         """One request, from what there is of the action; `action.generated` is set at its end."""
-        request = self._request_of(endpoint, action, asked)
+        request = self._request_of(endpoint, action, pending)
         if not request.continues:
             self._begin_anew(action)
         usage: Usage | None = None
 
         def on_delta(delta: Delta, read_ns: int) -> bool:
             nonlocal usage
-            if asked.waiting and (delta.text or delta.calls):
-                asked.waiting.end(Cause.BROKEN, Cause.QUIET)
+            if pending.waiting and (delta.text or delta.calls):
+                pending.waiting.end(Cause.BROKEN, Cause.QUIET)
             usage = delta.usage or usage
             if delta.calls:
                 action.add_calls(delta.calls)
@@ -287,15 +267,15 @@ class OpenAIPool:
             return wanted
 
         endpoint.in_flight += 1
-        asked.sent = endpoint.refused_keys.adapted(request.body)
+        pending.sent = endpoint.refused_keys.adapted(request.body)
         if left_out := endpoint.refused_keys.left_out(request.body):
             action.remarks["left_out"] = left_out
         try:
             await endpoint.client.stream(
                 request.path,
-                asked.sent,
+                pending.sent,
                 on_delta,
-                lambda since: asked.waiting.begin(Cause.QUIET, since),
+                lambda since: pending.waiting.begin(Cause.QUIET, since),
                 linger=bool(request.stops),
             )
         except (ServerUnreachable, WireError):
@@ -303,19 +283,19 @@ class OpenAIPool:
                 raise
         finally:
             endpoint.in_flight -= 1
-            asked.waiting.end(Cause.QUIET)
+            pending.waiting.end(Cause.QUIET)
             told = endpoint.count(usage)
             for name, value in told.items():
                 action.remarks[name] = action.remarks.get(name, 0) + value
 
-    def _request_of(self, endpoint: Endpoint, action: TextAction, asked: _Asked) -> Request:
+    def _request_of(self, endpoint: Endpoint, action: TextAction, pending: _Pending) -> Request:
         return self._requests.of(
             endpoint,
             action,
-            asked.token_ids,
-            written=self._written.get(asked.key, ()),
-            sampling=asked.sampling,
-            stops=asked.stops,
+            pending.request.token_ids,
+            written=self._written.get(pending.request.key, ()),
+            sampling=pending.request.sampling,
+            stops=pending.request.stops,
         )
 
     def _begin_anew(self, action: TextAction) -> None:
@@ -329,7 +309,12 @@ class OpenAIPool:
         action.forget()
 
     def _after(
-        self, error: _Failed, endpoint: Endpoint, action: TextAction, asked: _Asked, brought: int
+        self,
+        error: _Failed,
+        endpoint: Endpoint,
+        action: TextAction,
+        pending: _Pending,
+        brought: int,
     ) -> float:
         """Seconds until the next request. SamplerFailed when there shall be none."""
         fault, cause = _fault(error), str(error)
@@ -340,7 +325,7 @@ class OpenAIPool:
         if misled:
             fault = Fault.MALFORMED  # it worked before: a gateway's moment
         known = set(endpoint.refused_keys.keys)
-        if fault is Fault.REFUSED and (key := endpoint.refused_keys.learn(cause, asked.sent)):
+        if fault is Fault.REFUSED and (key := endpoint.refused_keys.learn(cause, pending.sent)):
             if key not in known:  # requests in flight are refused for the same key
                 log.warning(
                     "server_refuses_a_key",
@@ -350,11 +335,11 @@ class OpenAIPool:
                     error=cause,
                 )
             return 0.0
-        if fault is Fault.REFUSED and TEMPLATE in asked.sent and TEMPLATE in cause:
+        if fault is Fault.REFUSED and TEMPLATE in pending.sent and TEMPLATE in cause:
             cause += f"; {TEMPLATE} is the recipe's policy.template: {TEMPLATE_FIX}"
         news = fault is Fault.REFUSED or endpoint.failed()
         if fault is Fault.REFUSED:
-            asked.refused.add(endpoint.name)
+            pending.refused.add(endpoint.name)
             served = any(one.served for one in self._endpoints.values())
             if endpoint.refused(cause) and not served:
                 raise EndpointUnusable(
@@ -367,41 +352,41 @@ class OpenAIPool:
         tell("request_failed", endpoint=endpoint.name, fault=str(fault), error=cause)
         pause = error.seconds if isinstance(error, Later) else 0.0
         endpoint.leave_alone(pause)
-        others = [n for n in self._endpoints if n not in asked.refused and n != endpoint.name]
-        decision = asked.retry.failed(
+        others = [n for n in self._endpoints if n not in pending.refused and n != endpoint.name]
+        decision = pending.retry.failed(
             fault, now=time.monotonic(), brought=brought, others=bool(others)
         )
         if isinstance(decision, Over):
             raise SamplerFailed(cause, permanent=decision.permanent)
         # A pause that was asked for uses up no patience, the one that Retry adds does: a server
         # that asks for pauses without end is given up.
-        left = min((one.wait for one in self._able(asked)), default=0.0)
-        asked.retry.waited(left)
+        left = min((one.wait for one in self._able(pending)), default=0.0)
+        pending.retry.waited(left)
         return left + decision.after
 
-    def _able(self, asked: _Asked) -> list[Endpoint]:
+    def _able(self, pending: _Pending) -> list[Endpoint]:
         """Endpoints that have not refused it; all of them where each has."""
-        able = [one for name, one in self._endpoints.items() if name not in asked.refused]
+        able = [one for name, one in self._endpoints.items() if name not in pending.refused]
         return able or list(self._endpoints.values())
 
-    async def _pick(self, asked: _Asked) -> Endpoint:
+    async def _pick(self, pending: _Pending) -> Endpoint:
         """The trajectory's endpoint, or the one with the fewest requests; waits where all of them
         asked for that."""
         while True:
-            able = self._able(asked)
+            able = self._able(pending)
             ready = [one for one in able if one.wait <= 0]
             if ready:
-                kept = self._endpoint_of.get(asked.key)
+                kept = self._endpoint_of.get(pending.request.key)
                 chosen = min(
                     ready, key=lambda one: (not one.trusted, one.name != kept, one.in_flight)
                 )
-                self._endpoint_of[asked.key] = chosen.name
+                self._endpoint_of[pending.request.key] = chosen.name
                 return chosen
             waits = [one.wait for one in able]
-            asked.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time())
+            pending.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time())
             began = time.monotonic()
             await asyncio.sleep(max(min(waits), 0.01) * (1 + SPREAD * random.random()))
-            asked.retry.waited(time.monotonic() - began)  # obeying is no failure
+            pending.retry.waited(time.monotonic() - began)  # obeying is no failure
 
     async def _meet(self, endpoint: Endpoint) -> None:
         deadline = time.monotonic() + START_SECONDS

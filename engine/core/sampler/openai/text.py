@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from math import nan
 from typing import Any, NamedTuple
 
-from engine.core.sampler.action import OnMark
+from engine.core.sampler.policy_sampler import OnMark
 from engine.core.sampler.stops import StopTable, tags_in
 from engine.core.sampler.wire.events import WireError
 from engine.core.text.turn_end import foreign_end

@@ -9,6 +9,7 @@ import pytest
 
 from engine.core.sampler.openai.pool import OpenAIPool
 from engine.core.sampler.openai.text import TextAction
+from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.text.codec import HuggingFaceCodec
 from engine.core.text.turns import PackedBytes, TurnCodec
 from engine.errors import SamplerFailed
@@ -161,13 +162,14 @@ async def test_images_and_top_logprobs_are_refused() -> None:
         for more in ({"images": Images()}, {"top_logprobs": 5}):
             with pytest.raises(SamplerFailed, match="openai-chat") as raised:
                 await one.pool.generate(
-                    key="t",
-                    token_ids=one.ids,
-                    sampling=SamplingParams(),
-                    max_new_tokens=5,
-                    stops=one.stops,
-                    on_action=lambda _generated: None,
-                    **more,  # type: ignore[arg-type]
+                    GenerateRequest(
+                        key="t",
+                        token_ids=one.ids,
+                        sampling=SamplingParams(),
+                        max_new_tokens=5,
+                        stops=one.stops,
+                        **more,  # type: ignore[arg-type]
+                    )
                 )
             assert raised.value.permanent
 
