@@ -85,7 +85,10 @@ class Sampled(Seen, frozen=True, kw_only=True):
     """One request and what the server sent for it, seen when its stream ended or broke.
 
     prompt: ids of the request. token_ids: ids that were sent, or offered where the observer cannot
-    know how many left (`exact` is false then). version: the server's own weights.
+    know how many left (`exact` is false then). version: the server's own weights. A request that
+    went on under new weights is one event a version; the later prompt holds the ids sent before.
+    attempt: "" where the observer does not know it. began: when the request arrived; an observer
+    of several lives or publishes sets it, because `at` may lie after the next request.
     """
 
     attempt: str
@@ -94,6 +97,7 @@ class Sampled(Seen, frozen=True, kw_only=True):
     token_ids: Ids
     version: WeightVersion
     exact: bool = True
+    began: float | None = None
 
 
 class Loaded(Seen, frozen=True, kw_only=True):
@@ -111,9 +115,11 @@ class SessionOpened(Seen, frozen=True, kw_only=True):
 
 
 class SessionClosed(Seen, frozen=True, kw_only=True):
-    """Closed, reaped, or lost with its host."""
+    """Closed, reaped, or lost with its host. by_engine: a request to close it arrived. Of other
+    ends the engine may not know yet."""
 
     session: str
+    by_engine: bool = False
 
 
 class Effect(Seen, frozen=True, kw_only=True):
@@ -169,8 +175,10 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """TRAJECTORY/NAME; "" where the observer does not know it."""
     masked: bool
     calls: tuple[str, ...]
-    """Ids of the calls that the record holds, in order."""
+    """Ids of the calls that the record holds, in the record's order."""
     segments: tuple[Segment, ...]
+    actions: tuple[str, ...] = ()
+    """Texts of these calls' actions; empty where the observer does not know them."""
 
 
 class Offered(Seen, frozen=True, kw_only=True):
@@ -201,6 +209,14 @@ class Acknowledged(Seen, frozen=True, kw_only=True):
     mark: int
 
 
+class Publishing(Seen, frozen=True, kw_only=True):
+    """The learner called PublishWeights: from here servers may take the version. parent: the
+    version that a new lineage left."""
+
+    version: WeightVersion
+    parent: WeightVersion | None = None
+
+
 class Published(Seen, frozen=True, kw_only=True):
     """PublishWeights answered OK."""
 
@@ -208,7 +224,10 @@ class Published(Seen, frozen=True, kw_only=True):
 
 
 class Restored(Seen, frozen=True, kw_only=True):
-    """The learner died and began again at a checkpoint: later steps count from this one."""
+    """The learner died and began again at a checkpoint: later steps count from this one.
+
+    lineage and step: the checkpoint's version, which the lineage that opens next leaves.
+    """
 
     lineage: str
     step: int
@@ -260,6 +279,6 @@ class Position(Seen, frozen=True, kw_only=True):
 AnyEvent = (
     Planned | LifeBegan | LifeEnded | Fault | FaultsOver | Finished | Sampled | Loaded
     | SessionOpened | SessionClosed | Effect | Admitted | Dispatched | Offered | Trained
-    | Acknowledged | Published | Restored | Evaluated | Position
+    | Acknowledged | Publishing | Published | Restored | Evaluated | Position
 )  # fmt: skip
 History = list[AnyEvent]

@@ -61,6 +61,17 @@ class StoredRecord:
             ) from error
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NumberedGroup:
+    """A complete group without its records; hash: of its members' bytes as stored."""
+
+    position: int
+    id: str
+    sequence: int
+    fate: Fate
+    hash: str
+
+
 @contextmanager
 def reading(run_folder: Path) -> Iterator[JournalReader]:
     """A reader for one command. StartupError also where the file turns out to be damaged."""
@@ -105,6 +116,18 @@ class JournalReader:
     def version(self) -> tuple[WeightVersion, Path] | None:
         """What was published last."""
         return facts.newest_version(self._db)
+
+    def numbered(self) -> list[NumberedGroup]:
+        """All groups that were ever stored, in order, those whose records are gone too."""
+        found = self._db.execute(
+            "SELECT position, id, sequence, dropped, hash FROM groups ORDER BY sequence"
+        )
+        return [
+            NumberedGroup(position=position, id=identity, sequence=sequence, fate=fate, hash=digest)
+            for position, identity, sequence, fate, digest in typed_rows(
+                found, int, str, int, Fate, str
+            )
+        ]
 
     def skipped(self) -> list[tuple[int, str]]:
         """Positions whose task cannot be run, with the reason."""

@@ -1,0 +1,68 @@
+"""The end of a run: nothing is held, and it came in time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bench.history.events import FaultsOver, Finished, Planned, Seen
+from bench.history.findings import Findings, Handler, Invariant, Judge
+
+NOTHING_HELD = Invariant(
+    name="nothing_is_left",
+    promise="After the end no session, request, place or task is held.",
+    source="ARCHITECTURE.md, Cancellation",
+)
+FINISHES = Invariant(
+    name="finishes_after_faults",
+    promise="After the last fault the run completes within the bound.",
+    source="ARCHITECTURE.md, Where state lives, and what happens when something dies",
+)
+
+
+class Leftovers(Judge):
+    invariants = (NOTHING_HELD, FINISHES)
+
+    def __init__(self, planned: Planned, findings: Findings) -> None:
+        super().__init__(planned, findings)
+        self._over: FaultsOver | None = None
+        self._finished = False
+
+    def handlers(self) -> Mapping[type[Seen], Handler]:
+        return {FaultsOver: self._faults_over, Finished: self._finish}
+
+    def _faults_over(self, _index: int, event: FaultsOver) -> None:
+        self._over = event
+
+    def _finish(self, index: int, event: Finished) -> None:
+        self._finished = True
+        found = self.findings
+        found.judged(NOTHING_HELD)
+        counts = {
+            "sessions": event.sessions,
+            "requests": event.requests,
+            "places": event.places,
+            "tasks": event.tasks,
+        }
+        held = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        if held:
+            found.breaks(NOTHING_HELD, index, f"after the end are held: {held}")
+        over = self._over
+        if over is None:
+            return
+        found.judged(FINISHES)
+        seconds = event.at - over.at
+        if not event.complete:
+            found.breaks(
+                FINISHES, index, f"the run is not complete {seconds:.3f} s after the last fault"
+            )
+        elif seconds > over.bound:
+            found.breaks(
+                FINISHES,
+                index,
+                f"the run ended {seconds:.3f} s after the last fault; the bound is "
+                f"{over.bound:.3f} s",
+            )
+
+    def finish(self, last: int) -> None:
+        if self._over is not None and not self._finished:
+            self.findings.breaks(FINISHES, last, "the history has no end after the last fault")
