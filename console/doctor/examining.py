@@ -8,11 +8,11 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from console.doctor.types import Check, Finding, Findings, Patient, unknown
 from toolwright.process.command_line import missing
+from toolwright.process.daemon import start_daemon
 
 AT_ONCE = 3
 """More would measure each other on few cores."""
@@ -82,5 +82,5 @@ async def _in_thread(look: Callable[[Patient], Findings], patient: Patient, name
         if not loop.is_closed():
             loop.call_soon_threadsafe(tell, found, failure)
 
-    threading.Thread(target=work, daemon=True, name=f"doctor-{name}").start()
+    start_daemon(work, f"doctor-{name}")
     return await answer

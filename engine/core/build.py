@@ -17,6 +17,7 @@ from engine.core.rewards.stops import StopRules
 from engine.core.tasks import TaskSource
 from engine.core.text.codec import HuggingFaceCodec
 from engine.core.tools.process import ToolProcess
+from engine.core.tools.service import Connect
 from engine.core.tools.services import ToolServices
 from engine.errors import StartupError
 from engine.types import ToolSpec
@@ -131,11 +132,16 @@ async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
 
 
 def build_tools(
-    recipe: Recipe, owner: str, *, but: Collection[str] = (), patience_s: float = math.inf
+    recipe: Recipe,
+    owner: str,
+    *,
+    but: Collection[str] = (),
+    patience_s: float = math.inf,
+    connect: Connect | None = None,
 ) -> ToolServices:
     """Clients for the [tools.*] tables that the tasks ask for, all of them unless they name some;
     `but`: those that are left out; patience_s: seconds that none that is away is waited for longer
-    than. StartupError for a file of their TLS that cannot be used."""
+    than; connect: as for `Service`. StartupError for a file of their TLS that cannot be used."""
     shared = recipe.shared
     tables = {name: shared.tools[name] for name in shared.used_tools if name not in but}
     processes = {
@@ -164,7 +170,7 @@ def build_tools(
         name: [tool for tool in task.tools or shared.tools if tool in tables]
         for name, task in shared.each_task.items()
     }
-    return ToolServices(resolved, owner, processes, of_task)
+    return ToolServices(resolved, owner, processes, of_task, connect=connect)
 
 
 async def tools_of(recipe: Recipe) -> list[ToolSpec]:

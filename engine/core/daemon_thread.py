@@ -6,10 +6,11 @@ The thread is a daemon: a function that never returns does not keep the process 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
+
+from toolwright.process.daemon import start_daemon
 
 Outcome = tuple[Any, BaseException | None]
 """What a function returned, what it raised."""
@@ -22,7 +23,7 @@ class DaemonThread:
 
     def __init__(self, name: str) -> None:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
-        threading.Thread(target=self._work, name=name, daemon=True).start()
+        start_daemon(self._work, name)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Outcome]:
         """What the function gives, once it has returned or raised. To cancel the future changes

@@ -40,6 +40,7 @@ from engine.core.sampler.pool import SamplerPool
 from engine.core.tasks import BadRows, TaskSource
 from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import PublishFailed, StartupError
+from engine.seams import Seams
 from engine.serving import gc_policy
 from engine.serving.admission.building import build_lane
 from engine.serving.admission.dynamic_sampling import Sieve
@@ -89,11 +90,19 @@ async def serve(recipe: Recipe, fork: Path | None = None) -> None:
 class Engine:
     """One engine process."""
 
-    def __init__(self, recipe: Recipe, table: EngineTable, *, fork: Path | None = None) -> None:
+    def __init__(
+        self,
+        recipe: Recipe,
+        table: EngineTable,
+        *,
+        fork: Path | None = None,
+        seams: Seams | None = None,
+    ) -> None:
         """fork: the folder of another run, from whose newest weights this one begins."""
         self._recipe = recipe
         self._table = table
         self._fork = fork
+        self._seams = seams or Seams()
         self._stop = asyncio.Event()
         self.metrics = Metrics()
         self._traces: Traces | None = None
@@ -133,22 +142,26 @@ class Engine:
         return self._lane.running
 
     async def _start(self, stack: AsyncExitStack) -> Server:
-        shared = self._recipe.shared
         await self._assemble(stack)
-        listen = self._table.listen or shared.run.engine
-        server = Server(listen, tokens=tokens_here())
+        server = await self._listen(stack)
+        try:
+            await self._publisher.begin(self._model)
+        except PublishFailed as error:
+            raise StartupError(str(error)) from error
+        listen = self._table.listen or self._recipe.shared.run.engine
+        log.info("serving", listen=listen)
+        self._progress.show(f"engine serves {self._recipe.shared.run.name} at {listen}")
+        return server
+
+    async def _listen(self, stack: AsyncExitStack) -> Server:
+        """Serves the learner, which is refused until the samplers are in order."""
+        server = Server(self._table.listen or self._recipe.shared.run.engine, tokens=tokens_here())
         server.add(_ROLLOUT, self._register_rollout)
         server.add(_POLICY, self._register_policy)
         await server.start()
         stack.push_async_callback(server.stop, 1.0)
         if self._table.metrics_port:
             await self._serve_metrics(stack)
-        try:
-            await self._publisher.begin(self._model)
-        except PublishFailed as error:
-            raise StartupError(str(error)) from error
-        log.info("serving", listen=listen)
-        self._progress.show(f"engine serves {shared.run.name} at {listen}")
         return server
 
     async def _assemble(self, stack: AsyncExitStack) -> None:
@@ -167,7 +180,11 @@ class Engine:
         sources = {name: await self._source(name, own) for name, own in tasks.items()}
         for name, source in sources.items():
             await first_that_fits(source, protocols[name], codec)
-        self.journal = Journal(recipe.run_folder / "journal.sqlite", history=self._table.history)
+        self.journal = Journal(
+            recipe.run_folder / "journal.sqlite",
+            history=self._table.history,
+            drive=self._seams.journal,
+        )
         stack.push_async_callback(self.journal.close)
         await self._claim(codec, sources)
         self._traces = traces_of(self.journal.owner, shared.run.traces)
@@ -177,14 +194,16 @@ class Engine:
         name_the_run(self.journal.owner)
         # Not before: a start that is refused must not rename what the run was made with.
         recipe.write_resolved("engine", self._table)
-        self._pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
+        self._pool = SamplerPool(
+            shared.sampler, codec, vocab_size=codec.vocab_size, connect=self._seams.samplers
+        )
         stack.push_async_callback(self._pool.close)
         await self._pool.open()
         for name, task in shared.each_task.items():
             check_top_k(task.branching, codec.vocab_size)
             key = f"{task_key(name)}.limits.model"
             check_context(key, task.limits.model, self._pool.longest_prompt)
-        self._services = build_tools(recipe, self.journal.owner)
+        self._services = build_tools(recipe, self.journal.owner, connect=self._seams.tools)
         stack.push_async_callback(self._services.close)
         # A run that goes on may be started before its services are back.
         tools = await self._services.open(patient=self.journal.boot > 1)
@@ -313,11 +332,8 @@ class Engine:
             self._services.keep_leases(),
             self._services.keep_processes(),
             self._evaluation.watch(),
-            self.metrics.loop_lag.run(),
-            self._report(server),
-            gc_policy.collect(lambda: self._lane.running + self._evaluation.running),
+            *self._watch(server),
         ):
-            gc_policy.settle()
             lane = asyncio.create_task(self._lane.run())
             stop = asyncio.create_task(self._stop.wait())
             try:
@@ -339,6 +355,15 @@ class Engine:
                 await asyncio.gather(lane, stop, return_exceptions=True)
             if not lane.cancelled():
                 lane.result()
+
+    def _watch(self, server: Server) -> list[Coroutine[Any, Any, None]]:
+        """What runs beside the work and has no part in it. The start is done."""
+        gc_policy.settle()
+        return [
+            self.metrics.loop_lag.run(),
+            self._report(server),
+            gc_policy.collect(lambda: self._lane.running + self._evaluation.running),
+        ]
 
     def _on_signals(self) -> None:
         loop = asyncio.get_running_loop()
@@ -371,16 +396,22 @@ class Engine:
             raise StartupError(port_fault("engine.metrics_port", port)) from error
 
     def _register_rollout(self, server: object) -> None:
-        servicer = RolloutServicer(
-            self._delivery, self.journal, self._claims, self.status.message, self.drain
-        )
-        rollout_pb2_grpc.add_RolloutServiceServicer_to_server(servicer, server)
+        rollout_pb2_grpc.add_RolloutServiceServicer_to_server(self.rollout_servicer(), server)
 
     def _register_policy(self, server: object) -> None:
-        servicer = PolicyServicer(
+        policy_pb2_grpc.add_PolicyServiceServicer_to_server(self.policy_servicer(), server)
+
+    def rollout_servicer(self) -> RolloutServicer:
+        """RolloutService of this engine, once it is assembled."""
+        return RolloutServicer(
+            self._delivery, self.journal, self._claims, self.status.message, self.drain
+        )
+
+    def policy_servicer(self) -> PolicyServicer:
+        """PolicyService of this engine, once it is assembled."""
+        return PolicyServicer(
             self._publisher, self._broadcasts, self.journal, self._claims, self._fingerprint
         )
-        policy_pb2_grpc.add_PolicyServiceServicer_to_server(servicer, server)
 
 
 _ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name

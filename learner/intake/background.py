@@ -9,10 +9,11 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
+
+from toolwright.process.daemon import start_daemon
 
 Answer = TypeVar("Answer")
 
@@ -22,8 +23,7 @@ class BackgroundLoop:
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
+        self._thread = start_daemon(self._loop.run_forever, name)
 
     def start(self, work: Coroutine[Any, Any, Answer]) -> Future[Answer]:
         """Begins `work` and returns at once. Cancelling the future cancels the work."""

@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import threading
 from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
+
+from toolwright.process.daemon import start_daemon
 
 _NUMERIC = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
 
@@ -46,7 +47,7 @@ class Lookups(AbstractResolver):
 
         try:
             # A daemon: the service's end waits for no name server.
-            threading.Thread(target=look_up, name="lookup", daemon=True).start()
+            start_daemon(look_up, "lookup")
         except RuntimeError as error:
             self._places.release()
             raise OSError(f"no thread to look {host} up in: {error}") from error

@@ -34,6 +34,9 @@ SAY_SECONDS = 10.0
 
 log = structlog.get_logger("sampler")
 
+Connect = Callable[[str], SamplerClient]
+"""Makes the client of the server at a URL."""
+
 
 class Fleet:
     """The servers by name; `bring_up` and `known` are the weight control's.
@@ -41,10 +44,19 @@ class Fleet:
     silence: longest seconds without an event of a stream. sees: the policy reads images.
     """
 
-    def __init__(self, endpoints: Sequence[str], *, silence: float, sees: bool) -> None:
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        silence: float,
+        sees: bool,
+        connect: Connect | None = None,
+    ) -> None:
+        """connect: None = HTTP, with one session for all servers."""
         self._endpoints = tuple(dict.fromkeys(url.rstrip("/") for url in endpoints))
         self._silence = silence
         self._sees = sees
+        self._connect = connect or self._over_http
         self._session: aiohttp.ClientSession | None = None
         self._one_up = asyncio.Event()
         self._waiting = 0
@@ -67,9 +79,8 @@ class Fleet:
 
         StartupError when none answers, or when one reads no images and the policy does.
         """
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         for url in self._endpoints:
-            server = Server(SamplerClient(url, self._session, silence=self._silence))
+            server = Server(self._connect(url))
             self._by_name[server.name] = server
             self.router.add(server.name)
         deadline = time.monotonic() + START_SECONDS
@@ -98,6 +109,11 @@ class Fleet:
             server.client.close()
         if self._session is not None:
             await self._session.close()
+
+    def _over_http(self, url: str) -> SamplerClient:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        return SamplerClient(url, self._session, silence=self._silence)
 
     @property
     def longest_prompt(self) -> int | None:

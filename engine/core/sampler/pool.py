@@ -23,7 +23,7 @@ import numpy as np
 import structlog
 
 from engine.core.sampler.action import Action
-from engine.core.sampler.fleet import Fleet
+from engine.core.sampler.fleet import Connect, Fleet
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.retry import Fault, Over, Retry
 from engine.core.sampler.server import Flight, Moved, Server
@@ -64,9 +64,19 @@ class _Pending:
 class SamplerPool(Fleet):
     """A fleet that generates, as the recipe's table says."""
 
-    def __init__(self, table: SamplerTable, codec: Codec, *, vocab_size: int) -> None:
+    def __init__(
+        self,
+        table: SamplerTable,
+        codec: Codec,
+        *,
+        vocab_size: int,
+        connect: Connect | None = None,
+    ) -> None:
         super().__init__(
-            table.endpoints, silence=table.timeout_s, sees=codec.image_mark is not None
+            table.endpoints,
+            silence=table.timeout_s,
+            sees=codec.image_mark is not None,
+            connect=connect,
         )
         self._table = table
         self._codec = codec

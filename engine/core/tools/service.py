@@ -9,9 +9,11 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+import os
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+import grpc.aio
 import structlog
 from google.protobuf.struct_pb2 import Struct
 from grpc import StatusCode
@@ -31,8 +33,9 @@ from engine.types import SessionRef, ToolSpec
 from toolwright import wire
 from toolwright.json_data import is_large
 from toolwright.recipe import Tool as ToolTable
+from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
-from toolwright.rpc.options import may_have_token
+from toolwright.rpc.options import TOKEN_VARIABLE, may_have_token
 from toolwright.rpc.tls import Certificate, TlsError, read_authority, read_certificate
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task
@@ -44,14 +47,24 @@ CANCEL_SECONDS = 5.0
 
 log = structlog.get_logger("tools")
 
+Connect = Callable[[str], grpc.aio.Channel]
+"""Opens a channel to an address."""
+
 
 class Service:
     """One tool service of the recipe."""
 
     def __init__(
-        self, name: str, table: ToolTable, owner: str, process: ToolProcess | None = None
+        self,
+        name: str,
+        table: ToolTable,
+        owner: str,
+        process: ToolProcess | None = None,
+        *,
+        connect: Connect | None = None,
     ) -> None:
-        """`process`: of a service that the engine starts itself; it is not started here.
+        """`process`: of a service that the engine starts itself; it is not started here. `connect`:
+        None = gRPC, with the table's certificates and the environment's token.
         StartupError for a file of its TLS that cannot be used."""
         self.name = name
         self.table = table
@@ -70,6 +83,8 @@ class Service:
             self._identity = _identity(table)
         except TlsError as error:
             raise StartupError(f"tools.{name}.tls_cert: {error}") from error
+        self._token = os.environ.get(TOKEN_VARIABLE, "")
+        self._connect = connect or self._over_grpc
         self._endpoints: dict[str, Endpoint] = {}
         self.opener = Opener(name, table, self.counts, process)
         self._closer = Closer()
@@ -206,9 +221,13 @@ class Service:
         """The service's process at `address`."""
         endpoint = self._endpoints.get(address)
         if endpoint is None:
-            endpoint = Endpoint(self.name, address, self.counts, self._authority, self._identity)
+            channel = self._connect(address)
+            endpoint = Endpoint(self.name, address, self.counts, channel, self._token)
             self._endpoints[address] = endpoint
         return endpoint
+
+    def _over_grpc(self, address: str) -> grpc.aio.Channel:
+        return open_channel(address, self._token, self._authority, self._identity)
 
     @property
     def idle_endpoints(self) -> set[str]:

@@ -20,7 +20,7 @@ from engine.core.timelimit import TimeLimit
 from engine.core.tools.environment import Environment
 from engine.core.tools.link.counts import ServiceStatistics
 from engine.core.tools.process import ToolProcess
-from engine.core.tools.service import Service
+from engine.core.tools.service import Connect, Service
 from engine.core.tools.sessions.finding import adopt_session, fork_session
 from engine.core.tools.sessions.leases import Leases
 from engine.core.tools.sessions.opening import ServiceFull
@@ -47,15 +47,19 @@ class ToolServices:
         owner: str,
         processes: Mapping[str, ToolProcess] | None = None,
         of_task: Mapping[str, Collection[str]] | None = None,
+        *,
+        connect: Connect | None = None,
     ) -> None:
         """`owner`: the same in every life of the engine. `processes`: by table, those that the
         engine starts itself. `of_task`: by a task's name, the tables that it uses; a task that is
-        not there uses all. StartupError for a `tls_ca` that cannot be used."""
+        not there uses all. `connect`: as for `Service`. StartupError for a `tls_ca` that cannot be
+        used."""
         own = processes or {}
         self._owner = owner
         self._life = secrets.token_hex(3)
         self._services = {
-            name: Service(name, table, owner, own.get(name)) for name, table in tables.items()
+            name: Service(name, table, owner, own.get(name), connect=connect)
+            for name, table in tables.items()
         }
         self._of_task = of_task or {}
         self._leases = {name: Leases(service) for name, service in self._services.items()}

@@ -32,7 +32,7 @@ from engine.serving.journal.groups import Counts, Fate, StoredGroup
 from engine.serving.journal.jobs import JournalDamaged, JournalFull
 from engine.serving.journal.logs import Appended, Logs, OpenLog
 from engine.serving.journal.schema import Lock, open_database, unusable
-from engine.serving.journal.writer import GROUP_COMMIT_S, Writer
+from engine.serving.journal.writer import GROUP_COMMIT_S, Drive, Writer
 from toolwright.types import WeightVersion
 
 __all__ = [
@@ -57,8 +57,11 @@ KEPT_LEARNERS = 256
 class Journal:
     """Opened once a process; every method is safe to call from many tasks."""
 
-    def __init__(self, file: Path, *, history: History = "open") -> None:
-        """StartupError when the file cannot be used or is another process's."""
+    def __init__(
+        self, file: Path, *, history: History = "open", drive: Drive | None = None
+    ) -> None:
+        """drive: as for `Writer`. StartupError when the file cannot be used or is another
+        process's."""
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             self._lock = Lock(file)
@@ -75,7 +78,9 @@ class Journal:
             self._lock.release()
             raise
         self._file = file
-        self._writer = Writer(self._db, file, self._logs, tidy=self._tidy, shrink=self._shrink)
+        self._writer = Writer(
+            self._db, file, self._logs, tidy=self._tidy, shrink=self._shrink, drive=drive
+        )
         self._writer.tidy_soon()
         self._writer.start()
 

@@ -1,7 +1,9 @@
-"""The journal's one writer: a thread that commits appended events together, and runs jobs.
+"""The journal's one writer: it commits appended events together, and runs jobs.
 
-`append` puts into a buffer and returns. The first entry of an empty buffer wakes the thread, which
+`append` puts into a buffer and returns. The first entry of an empty buffer wakes the driver, which
 collects what else comes and commits all of it at most `GROUP_COMMIT_S` after that first entry.
+The writer's core has no thread: a driver calls `step` when `due` says so. The engine's driver is a
+thread (`WriterThread`).
 
 A job is done at once, unless it can wait: then it goes with the next group commit, and many of them
 cost one. Most of what a commit costs is the commit itself.
@@ -11,6 +13,7 @@ Invariants
 - Of jobs that share a transaction, one that fails takes nothing back but its own work.
 - What was appended stays in the buffer until a transaction with it has committed. Where the disk
   has no room, `full` says so and the same is tried again every `RETRY_S` until it fits.
+- One caller at a time calls `step`; everything else may be called beside it.
 - The buffer holds at most the events of attempts in flight: whoever gives one up or completes its
   group takes its events out, and the limits of a trajectory bound each.
 """
@@ -27,12 +30,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import structlog
 
 from engine.serving.journal.jobs import Job, JournalDamaged, JournalFull, code_of, no_room
 from engine.serving.journal.logs import Appended, Logs
+from toolwright.process.daemon import start_daemon
 
 log = structlog.get_logger("journal")
 
@@ -47,8 +51,56 @@ TIDY_S = 0.5
 Result = TypeVar("Result")
 
 
+class Driver(Protocol):
+    """Calls `Writer.step` whenever `Writer.due` says so, until that returns False, then `end`."""
+
+    def start(self) -> None: ...
+
+    def wake(self) -> None:
+        """`Writer.due` may have become less. Called with the writer's lock."""
+        ...
+
+    async def ended(self) -> None:
+        """Returns after `Writer.end`."""
+        ...
+
+
+Drive = Callable[["Writer"], Driver]
+
+
+class WriterThread:
+    """The driver of an engine: a thread, so that no commit stops the event loop."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._changed = threading.Condition(writer.lock)
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = start_daemon(self._work, "journal")
+
+    def wake(self) -> None:
+        self._changed.notify()
+
+    async def ended(self) -> None:
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join)
+
+    def _work(self) -> None:
+        writer = self._writer
+        try:
+            while True:
+                with self._changed:
+                    while (wait := writer.due()) > 0:
+                        self._changed.wait(None if wait == math.inf else wait)
+                if not writer.step():
+                    break
+        finally:
+            writer.end()
+
+
 class Writer:
-    """The thread and its buffer."""
+    """The buffer, the jobs and their transactions."""
 
     def __init__(
         self,
@@ -58,16 +110,17 @@ class Writer:
         *,
         tidy: Callable[[], bool],
         shrink: Callable[[], bool],
+        drive: Drive | None = None,
     ) -> None:
         """tidy, shrink: one bounded step of work that can wait, the first inside a transaction;
-        return whether there is more."""
-        self._db = db
+        return whether there is more. drive: makes the driver; None = a thread."""
+        self.db = db
+        """The connection; the driver's alone after `start`."""
         self._file = file
         self._logs = logs
         self._tidy = tidy
         self._shrink = shrink
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self.lock = threading.Lock()
         self._buffer: list[Appended] = []
         self._jobs: deque[Job] = deque()
         self._waiting: list[Job] = []
@@ -77,11 +130,11 @@ class Writer:
         self._closing = False
         self._commit_s = 0.0
         self.full = False
-        self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+        self._driver = (drive or WriterThread)(self)
 
     def start(self) -> None:
-        """From now on the database belongs to the thread."""
-        self._thread.start()
+        """From now on the database belongs to the driver."""
+        self._driver.start()
 
     @property
     def backlog(self) -> int:
@@ -95,14 +148,14 @@ class Writer:
 
     def append(self, entry: Appended) -> None:
         """Returns at once; durable within `GROUP_COMMIT_S`. Nothing after the end."""
-        with self._lock:
+        with self.lock:
             if self._closing:
                 return
             self._buffer.append(entry)
             self._commit_soon()
 
     def tidy_soon(self) -> None:
-        """There is work for `tidy`. Called in the thread, or before it starts."""
+        """There is work for `tidy`. Called by the driver, or before it starts."""
         self._tidy_at = min(self._tidy_at, time.monotonic() + TIDY_S)
 
     async def write(
@@ -124,7 +177,7 @@ class Writer:
     ) -> Result:
         """As `write`, with the next group commit."""
         future: Future[Result] = Future()
-        with self._changed:
+        with self.lock:
             self._refuse_closed()
             self._waiting.append(Job(work, committed, future, writes=True, frees=False))
             self._commit_soon()
@@ -135,11 +188,11 @@ class Writer:
         return await self._submit(work, lambda _: None, writes=False, frees=False)
 
     async def close(self) -> None:
-        """Commits what is left, as far as there is room, and ends the thread."""
-        with self._changed:
+        """Commits what is left, as far as there is room, and ends the driver."""
+        with self.lock:
             self._closing = True
-            self._changed.notify()
-        await asyncio.to_thread(self._thread.join)
+            self._driver.wake()
+        await self._driver.ended()
 
     async def _submit(
         self,
@@ -150,10 +203,10 @@ class Writer:
         frees: bool,
     ) -> Result:
         future: Future[Result] = Future()
-        with self._changed:
+        with self.lock:
             self._refuse_closed()
             self._jobs.append(Job(work, committed, future, writes, frees))
-            self._changed.notify()
+            self._driver.wake()
         return await asyncio.wrap_future(future)
 
     def _refuse_closed(self) -> None:
@@ -164,44 +217,42 @@ class Writer:
         if self._commit_at == math.inf:
             wait = max(SHORTEST_WAIT_S, GROUP_COMMIT_S - self._commit_s)
             self._commit_at = time.monotonic() + wait
-            self._changed.notify()
+            self._driver.wake()
 
-    def _work(self) -> None:
-        try:
-            self._serve()
-        finally:
-            with self._changed:
-                self._closing = True
-                left = [*self._jobs, *self._waiting]
-                self._jobs.clear()
-                self._waiting.clear()
-            for job in left:
-                job.future.set_exception(RuntimeError(f"the journal {self._file} is closed"))
-            self._db.close()
+    def due(self) -> float:
+        """Seconds until `step` has work; inf: not before the next `wake`. Call it with `lock`."""
+        if self._jobs or self._closing:
+            return 0.0
+        return max(0.0, min(self._commit_at, self._tidy_at) - time.monotonic())
 
-    def _serve(self) -> None:
-        while True:
-            job = self._next()
-            if job is not None:
-                self._run(job)
-            elif self._closing:
-                break
-            else:
-                self._round()
+    def step(self, most: int | None = None) -> bool:
+        """Runs one job, or whatever is due without a job. False after the last step of a closed
+        writer: the driver calls `end` then. most: appends that a transaction without a job takes at
+        most; the rest waits for the next one."""
+        with self.lock:
+            job = self._jobs.popleft() if self._jobs else None
+        if job is not None:
+            self._run(job)
+            return True
+        if not self._closing:
+            self._round(most)
+            return True
         self._commit_at = 0.0
-        self._round()
+        self._round(None)
         if self._logs.staged:
             log.error("events_lost", file=str(self._file), reason="the disk had no room at the end")
+        return False
 
-    def _next(self) -> Job | None:
-        """The next job; None when something is due, or at the end."""
-        with self._changed:
-            while not self._jobs:
-                wait = min(self._commit_at, self._tidy_at) - time.monotonic()
-                if self._closing or wait <= 0:
-                    return None
-                self._changed.wait(None if wait == math.inf else wait)
-            return self._jobs.popleft()
+    def end(self) -> None:
+        """Refuses the jobs that are left and closes the database."""
+        with self.lock:
+            self._closing = True
+            left = [*self._jobs, *self._waiting]
+            self._jobs.clear()
+            self._waiting.clear()
+        for job in left:
+            job.future.set_exception(RuntimeError(f"the journal {self._file} is closed"))
+        self.db.close()
 
     def _run(self, job: Job) -> None:
         if not job.future.set_running_or_notify_cancel():
@@ -223,12 +274,12 @@ class Writer:
                 raise
             return self._transact(job.work, staged=False)
 
-    def _round(self) -> None:
+    def _round(self, most: int | None) -> None:
         """What is due without a job: the buffer, a look whether there is room again, tidying."""
         now = time.monotonic()
         try:
             if now >= self._commit_at:
-                self._transact(self._probe if self.full else lambda: None)
+                self._transact(self._probe if self.full else lambda: None, most=most)
             if now >= self._tidy_at:
                 self._tidy_at = math.inf
                 more = True
@@ -244,23 +295,29 @@ class Writer:
             log.warning("journal_not_written", file=str(self._file), error=str(error))
             self._try_again(RETRY_S)
 
-    def _transact(self, work: Callable[[], Any], *, staged: bool = True) -> Any:
+    def _transact(
+        self, work: Callable[[], Any], *, staged: bool = True, most: int | None = None
+    ) -> Any:
         began = time.monotonic()
         jobs: list[Job] = []
         if staged:
-            with self._changed:
-                taken, self._buffer = self._buffer, []
+            with self.lock:
                 waiting, self._waiting = self._waiting, []
+                # A job commits with all that was appended before it.
+                end = len(self._buffer) if most is None or waiting else most
+                taken, self._buffer = self._buffer[:end], self._buffer[end:]
                 self._commit_at = math.inf
+                if self._buffer:
+                    self._commit_soon()
             self._logs.stage(taken)
             jobs = [job for job in waiting if job.future.set_running_or_notify_cancel()]
         try:
-            self._db.execute("BEGIN IMMEDIATE")
+            self.db.execute("BEGIN IMMEDIATE")
             if staged:
                 self._logs.write()
             results = [self._apart(job.work) for job in jobs]
             result, refused = self._apart(work)
-            self._db.execute("COMMIT")
+            self.db.execute("COMMIT")
         except BaseException as error:
             self._rolled_back(error)
             found = JournalFull(self._file) if no_room(error) else error
@@ -283,15 +340,15 @@ class Writer:
 
     def _apart(self, work: Callable[[], Any]) -> tuple[Any, Exception | None]:
         """Inside a transaction: what the work returned, or raised. A full disk ends all of it."""
-        self._db.execute("SAVEPOINT job")
+        self.db.execute("SAVEPOINT job")
         try:
             value, failed = work(), None
         except Exception as error:
-            if no_room(error) or not self._db.in_transaction:
+            if no_room(error) or not self.db.in_transaction:
                 raise
             value, failed = None, error
-            self._db.execute("ROLLBACK TO job")
-        self._db.execute("RELEASE job")
+            self.db.execute("ROLLBACK TO job")
+        self.db.execute("RELEASE job")
         return value, failed
 
     def _tell(self, job: Job, value: Any, failed: Exception | None) -> None:
@@ -307,25 +364,25 @@ class Writer:
             job.future.set_exception(self._named(failed))
 
     def _rolled_back(self, error: BaseException) -> None:
-        if self._db.in_transaction:  # SQLite itself rolls back on a full disk
+        if self.db.in_transaction:  # SQLite itself rolls back on a full disk
             with suppress(sqlite3.Error):
-                self._db.execute("ROLLBACK")
+                self.db.execute("ROLLBACK")
         if no_room(error):
             if not self.full:
                 log.warning("disk_full", file=str(self._file), mend="free space; the run goes on")
             self.full = True
             with suppress(sqlite3.Error):  # the write-ahead log may start over in its own space
-                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             self._try_again(RETRY_S)
         elif self._logs.staged:
             self._try_again(0.0)
 
     def _try_again(self, seconds: float) -> None:
-        with self._changed:
+        with self.lock:
             self._commit_at = time.monotonic() + seconds
 
     def _probe(self) -> None:
-        self._db.execute("INSERT OR REPLACE INTO facts VALUES ('probe', ?)", (str(time.time()),))
+        self.db.execute("INSERT OR REPLACE INTO facts VALUES ('probe', ?)", (str(time.time()),))
 
     def _named(self, error: BaseException) -> BaseException:
         if code_of(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):

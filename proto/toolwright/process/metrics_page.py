@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from toolwright.process.daemon import start_daemon
 from toolwright.process.holder import holder_of
 from toolwright.rpc.auth import Tokens
 from toolwright.rpc.http_rule import HttpRule
@@ -39,8 +40,7 @@ def threaded_page(registry: CollectorRegistry, port: int) -> Iterator[int]:
     """`/metrics` within the block, on a free port where `port` is 0; gives the port. OSError where
     it is taken."""
     server = _Server((HOST, port), registry)
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
+    thread = start_daemon(server.serve_forever, "metrics")
     try:
         yield int(server.server_address[1])
     finally:

@@ -30,6 +30,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector as MetricCollector
 
+from toolwright.process.daemon import start_daemon
 from toolwright.tracing import otlp
 from toolwright.tracing.settings import Collector
 from toolwright.tracing.spans import Span
@@ -67,8 +68,7 @@ class Exporter(MetricCollector):
         """They found no room, or the end came first."""
         self.refused = 0
         """By the collector, for good."""
-        self._thread = threading.Thread(target=self._run, name="traces", daemon=True)
-        self._thread.start()
+        self._thread = start_daemon(self._run, "traces")
 
     @property
     def waiting(self) -> int:

@@ -13,7 +13,6 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -27,10 +26,9 @@ from engine.core.tools.link.counts import Counts
 from engine.core.tools.link.patience import Failure
 from engine.core.tools.link.silence import PROBE_SECONDS, Silence, Step
 from engine.core.tools.link.stream import CallStream
-from toolwright.rpc.channel import call, open_channel
+from toolwright.rpc.channel import call
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
-from toolwright.rpc.options import MESSAGE_LIMIT, TOKEN_VARIABLE
-from toolwright.rpc.tls import Certificate
+from toolwright.rpc.options import MESSAGE_LIMIT
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -88,16 +86,15 @@ class Endpoint:
         service: str,
         address: str,
         counts: Counts,
-        authority: bytes | None = None,
-        identity: Certificate | None = None,
+        channel: grpc.aio.Channel,
+        token: str = "",
     ) -> None:
-        """`service`: its name in the recipe, for the log. `authority` and `identity`: as for
-        `open_channel`."""
+        """`service`: its name in the recipe, for the log. `channel`: to `address`, closed with the
+        endpoint. `token`: the bearer token that the channel adds to unary calls."""
         self.address = address
         self._service = service
         self._counts = counts
-        token = os.environ.get(TOKEN_VARIABLE, "")
-        self._channel = open_channel(address, token, authority, identity)
+        self._channel = channel
         self.stub = cast("ToolServiceAsyncStub", tool_pb2_grpc.ToolServiceStub(self._channel))
         # Interceptors carry the token of all other calls; one in a stream's way would put a queue
         # and a task between a call and the wire.
