@@ -11,13 +11,6 @@ from collections.abc import Collection, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from engine.journal.groups import Fate as StoredFate
-from engine.journal.logs import LogState
-from engine.journal.reader import JournalReader
-from engine.lanes.evaluation.results import rows_file
-from engine.lanes.evaluation.tally import ERRORED, is_measured
-from engine.lines import Lines
-
 from bench.history.events import (
     AnyEvent,
     Evaluated,
@@ -28,6 +21,12 @@ from bench.history.events import (
     Segment,
     Trained,
 )
+from engine.serving.evaluation.results import rows_file
+from engine.serving.evaluation.tally import ERRORED, is_measured
+from engine.serving.journal.groups import Fate as StoredFate
+from engine.serving.journal.logs import LogState
+from engine.serving.journal.reader import JournalReader
+from engine.serving.json_lines import Lines
 from toolwright.types import Trajectory, WeightVersion
 
 STALE = "stale"

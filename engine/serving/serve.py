@@ -40,7 +40,6 @@ from engine.core.sampler.pool import SamplerPool
 from engine.core.tasks import BadRows, TaskSource
 from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import PublishFailed, StartupError
-from engine.seams import Seams
 from engine.serving import gc_policy
 from engine.serving.admission.building import build_lane
 from engine.serving.admission.dynamic_sampling import Sieve
@@ -56,6 +55,7 @@ from engine.serving.journal.identity import policy_identity, tasks_identity
 from engine.serving.journal.journal import Journal
 from engine.serving.publish.broadcast_publish import BroadcastPublishes
 from engine.serving.publish.publishing import Publisher
+from engine.serving.seams import Seams
 from engine.serving.service import PolicyServicer, RolloutServicer
 from engine.serving.status import EngineStatus
 from engine.serving.telemetry.logs import log_to, name_the_run

@@ -16,7 +16,7 @@ EFFECT_ONCE = Invariant(
 ONE_SESSION = Invariant(
     name="one_session_an_attempt",
     promise="All effects of an attempt whose tools keep state are in one session, opened once.",
-    source="engine/rollout/opening.py; ARCHITECTURE.md, A trajectory is what its events fold to",
+    source="engine/core/rollout/opening.py; ARCHITECTURE.md, A trajectory is what its events fold to",
 )
 TURNS_ORDERED = Invariant(
     name="effects_in_turn_order",
@@ -32,7 +32,7 @@ CALLS_ORDERED = Invariant(
     name="calls_in_order",
     promise="The calls of a record are its attempt's, turn after turn, and numbered from 0 in a "
     "turn without a gap.",
-    source="engine/rollout/state.py",
+    source="engine/core/trajectory/state.py",
 )
 
 

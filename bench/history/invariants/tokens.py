@@ -32,7 +32,7 @@ SENT_IDS = Invariant(
     name="model_ids_were_sent",
     promise="The policy's ids in a record are what samplers sent for its attempt, stitched of "
     "prefixes of what each request brought.",
-    source="ARCHITECTURE.md, The record; engine/sampler/pool.py",
+    source="ARCHITECTURE.md, The record; engine/core/sampler/pool.py",
 )
 HONEST_VERSIONS = Invariant(
     name="versions_are_honest",
@@ -47,17 +47,17 @@ PREFIX = Invariant(
 GROWING = Invariant(
     name="prompts_grow",
     promise="The prompts of one attempt in one life are prefixes of each other.",
-    source="engine/rollout/state.py",
+    source="engine/core/trajectory/state.py",
 )
 TOOL_IDS = Invariant(
     name="tool_ids_are_answers",
     promise="The tools' ids in a record are the answers of the effects of its calls, in order.",
-    source="engine/rollout/observe.py; toolsvc/host/ledger.py: same call id, same answer",
+    source="engine/core/rollout/observe.py; toolsvc/host/ledger.py: same call id, same answer",
 )
 SAME_ACTION = Invariant(
     name="answers_fit_actions",
     promise="A call's answer is of the action that the record holds, not of an abandoned one.",
-    source="engine/rollout/opening.py: a session that ran an unknown call is given up",
+    source="engine/core/rollout/opening.py: a session that ran an unknown call is given up",
 )
 
 MODEL, TOOL = Author.MODEL.name, Author.TOOL.name

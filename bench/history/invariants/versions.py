@@ -16,7 +16,7 @@ from toolwright.types import WeightVersion
 KNOWN = Invariant(
     name="served_versions_are_published",
     promise="Requests run under the first policy or a version that the learner published.",
-    source="engine/edge/publishing.py",
+    source="engine/serving/publish/publishing.py",
 )
 NEWEST = Invariant(
     name="requests_get_the_newest",
