@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections import Counter
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,30 +18,22 @@ from typing import Any
 import structlog
 
 from engine.config import EngineTable
-from engine.core.branching.checking import branching_doubts, check_top_k
+from engine.core.branching.checking import branching_doubts
 from engine.core.build import (
-    build_codec,
-    build_protocol,
-    build_rewards,
     build_sampling,
-    build_tools,
     open_source,
     refuse_api,
-    task_recipes,
 )
-from engine.core.protocols import Protocol
+from engine.core.engine_core import EngineCore, TaskCore
 from engine.core.rehearsal import first_that_fits
-from engine.core.rollout.assignment import Surroundings
-from engine.core.rollout.decide import Rules
-from engine.core.sampler.context import check_context
 from engine.core.sampler.control import WeightControl
 from engine.core.sampler.pool import SamplerPool
 from engine.core.tasks import BadRows, TaskSource
-from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import PublishFailed, StartupError
 from engine.serving import gc_policy
 from engine.serving.admission.building import build_lane
 from engine.serving.admission.dynamic_sampling import Sieve
+from engine.serving.admission.group import Lane
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.train import TrainLane
@@ -67,7 +58,7 @@ from toolwright.model.beginning import first_policy, leave_fork
 from toolwright.model.fingerprint import fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.process.metrics_page import port_fault
-from toolwright.recipe import Recipe, refuse_open_ports, task_key
+from toolwright.recipe import Recipe, refuse_open_ports
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server
@@ -170,60 +161,20 @@ class Engine:
             version, weights = fork_from(self._fork, recipe.run_folder)
             leave_fork(recipe, run=self._fork, version=str(version), weights=weights)
         self._model = first_policy(recipe)
-        codec = build_codec(recipe)
-        tasks = task_recipes(recipe)
-        check_tasks(self._table.evaluation.suites, tasks)
-        protocols = {name: build_protocol(own) for name, own in tasks.items()}
-        rewards = {name: build_rewards(own) for name, own in tasks.items()}
-        for own_rewards in rewards.values():
-            stack.callback(own_rewards.close)
-        sources = {name: await self._source(name, own) for name, own in tasks.items()}
-        for name, source in sources.items():
-            await first_that_fits(source, protocols[name], codec)
-        self.journal = Journal(
-            recipe.run_folder / "journal.sqlite",
-            history=self._table.history,
-            drive=self._seams.journal,
+        core = self._core = EngineCore(
+            recipe,
+            self._table,
+            stack,
+            connect_sampler=self._seams.samplers,
+            connect_tools=self._seams.tools,
         )
-        stack.push_async_callback(self.journal.close)
-        await self._claim(codec, sources)
-        self._traces = traces_of(self.journal.owner, shared.run.traces)
-        if self._traces is not None:
-            stack.push_async_callback(asyncio.to_thread, self._traces.close)
-            self.metrics.registry.register(self._traces.exporter)
-        name_the_run(self.journal.owner)
+        check_tasks(self._table.evaluation.suites, core.tasks)
+        sources = {name: await self._source(name, task) for name, task in core.tasks.items()}
+        await self._open_journal(stack, sources)
         # Not before: a start that is refused must not rename what the run was made with.
         recipe.write_resolved("engine", self._table)
-        self._pool = SamplerPool(
-            shared.sampler, codec, vocab_size=codec.vocab_size, connect=self._seams.samplers
-        )
-        stack.push_async_callback(self._pool.close)
-        await self._pool.open()
-        for name, task in shared.each_task.items():
-            check_top_k(task.branching, codec.vocab_size)
-            key = f"{task_key(name)}.limits.model"
-            check_context(key, task.limits.model, self._pool.longest_prompt)
-        self._services = build_tools(recipe, self.journal.owner, connect=self._seams.tools)
-        stack.push_async_callback(self._services.close)
-        # A run that goes on may be started before its services are back.
-        tools = await self._services.open(patient=self.journal.boot > 1)
-        for task in shared.each_task.values():
-            listed = [tool for name in task.tools or shared.tools for tool in tools[name]]
-            for doubt in branching_doubts(task.branching, listed):
-                self._progress.show(f"warning: {doubt}")
-        failures: Counter[str] = Counter()
-        places = Places(self._table.max_concurrent)
-        lanes = {
-            name: build_lane(
-                own,
-                self._surroundings(own, protocols[name], codec, failures),
-                rewards[name],
-                places,
-                self.journal,
-                patience=self._table.patience_s,
-            )
-            for name, own in tasks.items()
-        }
+        self._pool = await self._open_neighbours()
+        lanes = self._lanes()
         sampling = build_sampling(recipe)
         self._evaluation = EvaluationLane(
             table=self._table.evaluation,
@@ -251,7 +202,52 @@ class Engine:
             ),
         )
         # Sessions of trajectories that go on stay open; the others' work is over.
-        await self._services.close_strangers(await self._lane.resume())
+        await core.tools.close_strangers(await self._lane.resume())
+        await self._open_learners_side(stack)
+
+    async def _open_journal(self, stack: AsyncExitStack, sources: Mapping[str, TaskSource]) -> None:
+        self.journal = Journal(
+            self._recipe.run_folder / "journal.sqlite",
+            history=self._table.history,
+            drive=self._seams.journal,
+        )
+        stack.push_async_callback(self.journal.close)
+        await self._claim(sources)
+        self._traces = traces_of(self.journal.owner, self._recipe.shared.run.traces)
+        if self._traces is not None:
+            stack.push_async_callback(asyncio.to_thread, self._traces.close)
+            self.metrics.registry.register(self._traces.exporter)
+        name_the_run(self.journal.owner)
+
+    async def _open_neighbours(self) -> SamplerPool:
+        """Opens samplers, then tool services. A run that goes on may be started before its services
+        are back."""
+        core, shared = self._core, self._recipe.shared
+        pool = await core.open_pool()
+        tools = await core.open_tools(self.journal.owner, patient=self.journal.boot > 1)
+        for task in shared.each_task.values():
+            listed = [tool for name in task.tools or shared.tools for tool in tools[name]]
+            for doubt in branching_doubts(task.branching, listed):
+                self._progress.show(f"warning: {doubt}")
+        return pool
+
+    def _lanes(self) -> dict[str, Lane]:
+        places = Places(self._table.max_concurrent)
+        return {
+            name: build_lane(
+                task.recipe,
+                self._core.surroundings(name),
+                task.rewards,
+                places,
+                self.journal,
+                patience=self._table.patience_s,
+            )
+            for name, task in self._core.tasks.items()
+        }
+
+    async def _open_learners_side(self, stack: AsyncExitStack) -> None:
+        """Publishing, delivery and status."""
+        recipe, shared = self._recipe, self._recipe.shared
         control = WeightControl(self._pool, pause_mode=shared.sampler.pause)
         self._claims = Claims(self.journal)
         self._publisher = Publisher(
@@ -271,7 +267,7 @@ class Engine:
             delivered=self._delivered,
         )
         shape = await asyncio.to_thread(policy_identity, self._model)
-        self._fingerprint = fingerprint(recipe, tokenizer=codec.hash, shape=shape)
+        self._fingerprint = fingerprint(recipe, tokenizer=self._core.codec.hash, shape=shape)
         self.status = EngineStatus(
             run_folder=str(recipe.run_folder),
             steps=shared.run.steps,
@@ -280,38 +276,23 @@ class Engine:
             publisher=self._publisher,
             delivery=self._delivery,
             pool=self._pool,
-            services=self._services,
+            services=self._core.tools,
             journal=self.journal,
-            failures=failures,
+            failures=self._core.failures,
             metrics=self.metrics,
             progress=self._progress,
         )
 
-    def _surroundings(
-        self, recipe: Recipe, protocol: Protocol, codec: HuggingFaceCodec, failures: Counter[str]
-    ) -> Surroundings:
-        """Of the recipe's task."""
-        return Surroundings(
-            rules=Rules(
-                protocol=protocol,
-                codec=codec,
-                limits=recipe.shared.task.limits,
-                observation_keep=self._table.observation_keep,
-            ),
-            pool=self._pool,
-            tools=self._services,
-            tokenizer_hash=codec.hash,
-            failures=failures,
-        )
-
-    async def _source(self, name: str, recipe: Recipe) -> TaskSource:
-        source = await open_source(recipe, max_bad_rows=self._table.max_bad_rows)
+    async def _source(self, name: str, task: TaskCore) -> TaskSource:
+        """The training tasks of a task. StartupError where no prompt can be made of the first."""
+        source = await open_source(task.recipe, max_bad_rows=self._table.max_bad_rows)
         for doubt in source.doubts():
             whose = f" of tasks.{name}" if name else ""
             self._progress.show(f"warning: task source{whose}: {doubt}")
+        await first_that_fits(source, task.protocol, self._core.codec)
         return source
 
-    async def _claim(self, codec: HuggingFaceCodec, sources: Mapping[str, TaskSource]) -> None:
+    async def _claim(self, sources: Mapping[str, TaskSource]) -> None:
         """StartupError for a journal of another run."""
         shared = self._recipe.shared
         model = self._recipe.resolve(shared.policy.model)
@@ -320,7 +301,7 @@ class Engine:
                 "run name": shared.run.name,
                 "group size": str(shared.run.group_size),
                 **tasks_identity(shared, {n: source.identity for n, source in sources.items()}),
-                "tokenizer": codec.hash,
+                "tokenizer": self._core.codec.hash,
                 "policy.foreign_text": shared.policy.foreign_text,
                 "policy": await asyncio.to_thread(policy_identity, model),
             }
@@ -328,9 +309,7 @@ class Engine:
 
     async def _work(self, server: Server) -> None:
         async with _background(
-            self._pool.keep_alive(),
-            self._services.keep_leases(),
-            self._services.keep_processes(),
+            *self._core.upkeep(),
             self._evaluation.watch(),
             *self._watch(server),
         ):
@@ -349,7 +328,7 @@ class Engine:
                     log.warning("unfinished_at_drain", trajectories=self._lane.running)
             finally:  # also when a background task failed: no trajectory outlives its services
                 if not lane.done():  # what is in flight goes on in a later life
-                    self._services.leave_open()
+                    self._core.tools.leave_open()
                 for task in (lane, stop):
                     task.cancel()
                 await asyncio.gather(lane, stop, return_exceptions=True)

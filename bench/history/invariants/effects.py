@@ -16,7 +16,7 @@ EFFECT_ONCE = Invariant(
 ONE_SESSION = Invariant(
     name="one_session_an_attempt",
     promise="All effects of an attempt whose tools keep state are in one session, opened once.",
-    source="engine/core/rollout/opening.py; ARCHITECTURE.md, A trajectory is what its events fold to",
+    source="engine/core/rollout/opening.py; ARCHITECTURE.md, what an attempt's events fold to",
 )
 TURNS_ORDERED = Invariant(
     name="effects_in_turn_order",
