@@ -12,7 +12,6 @@ a tool's `open` that raises for one row would be tried for ever.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable
 from itertools import count
@@ -26,19 +25,18 @@ from engine.core.trajectory.events import Ended
 from engine.core.trajectory.log import AttemptLog, Keeper
 from engine.core.trajectory.state import LogError
 from engine.errors import AttemptFailed, OpenFailed, TaskUnfit
+from toolwright.process.backoff import Backoff
 
 LEAST_ATTEMPTS = 3
-LONGEST_PAUSE_S = 30.0
-"""Between two attempts: what a restarted service may at most be waited for in vain."""
+BACKOFF = Backoff(0.5, 30.0)
+"""Between attempts. The longest pause is what a restarted service may be waited for in vain."""
 
 log = structlog.get_logger("attempts")
 
 
 def pause_before(number: int) -> float:
     """Seconds before attempt `number`, from 0: none before the second, then doubling."""
-    if number < 2:
-        return 0.0
-    return float(min(LONGEST_PAUSE_S, 0.5 * 2.0 ** (number - 2)) * random.uniform(0.5, 1.0))
+    return BACKOFF.pause(number - 2) if number >= 2 else 0.0
 
 
 async def roll_out(

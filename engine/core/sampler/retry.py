@@ -11,14 +11,13 @@ Invariants
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 5.0
-"""Seconds; a server that is back is asked again soon, one that stays away is not drowned."""
+from toolwright.process.backoff import Backoff
+
+BACKOFF = Backoff(0.1, 5.0)
+"""A server that is back is asked again soon, one that stays away is not drowned."""
 MOST_UNANSWERED = 2
 """Requests with images that a living server drops unanswered: SGLang drops a request whose image
 breaks its decoder, and another try would be dropped too."""
@@ -54,14 +53,11 @@ class Over:
 
 
 class Retry:
-    """One action's failures. `jitter` gives numbers in [0, 1)."""
+    """One action's failures."""
 
-    def __init__(
-        self, *, patience: float, images: bool = False, jitter: Callable[[], float] = random.random
-    ) -> None:
+    def __init__(self, *, patience: float, images: bool = False) -> None:
         self._patience = patience
         self._images = images
-        self._jitter = jitter
         self._tries = 0
         self._unanswered = 0
         self._brought = 0
@@ -92,8 +88,7 @@ class Retry:
         self._tries += 1
         if fault is Fault.REFUSED or (self._tries == 1 and others):
             return Again(0.0)
-        longest = min(FIRST_PAUSE * 2.0 ** min(self._tries, 16), LONGEST_PAUSE)
-        return Again(longest * (0.5 + 0.5 * self._jitter()))
+        return Again(BACKOFF.pause(self._tries))
 
     def waited(self, seconds: float) -> None:
         """No sampler was up for so long: that is no failure of this action."""

@@ -28,6 +28,7 @@ from engine.core.tools.sessions.session import ServiceSession
 from engine.errors import AttemptFailed, SessionLost, ToolServiceFailed
 from engine.types import Call
 from toolwright import wire
+from toolwright.process.backoff import Backoff
 from toolwright.recipe import Tool as ToolTable
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.rpc.options import LONGEST_WAIT
@@ -36,7 +37,8 @@ from toolwright.tool.v1 import tool_pb2 as pb
 GRACE = 5.0
 """Seconds that a request's deadline is above the limits inside it."""
 SOON = 1.0
-"""Seconds. Who answers `running` sooner is asked again after a pause: it does not wait itself."""
+"""Seconds. A service that answers `running` sooner is asked again after a pause of `AFTER_SOON`."""
+AFTER_SOON = Backoff(0.05, SOON, jitter=False)
 
 
 def request_of(
@@ -145,7 +147,7 @@ class PendingCall:
         if not answer.HasField("result"):
             waited = _now() - self._asked.sent_at
             self._soon = 0 if waited >= SOON else self._soon + 1
-            self._ask_after(min(SOON, 0.05 * 2 ** min(self._soon, 8)) if self._soon else 0.0)
+            self._ask_after(AFTER_SOON.pause(self._soon) if self._soon else 0.0)
             return
         self._open_at_service = False
         try:

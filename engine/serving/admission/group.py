@@ -35,12 +35,13 @@ from engine.core.trajectory.log import AttemptLog, Keeper
 from engine.core.trajectory.record import Identity, is_orphan, record, with_texts
 from engine.errors import TaskUnfit, first_of_group
 from engine.serving.admission.places import Places
+from toolwright.process.backoff import Backoff
 from toolwright.recipe import Branching
 from toolwright.text.filling import filled_texts
 from toolwright.types import SamplingParams, Trajectory
 
-LONGEST_PAUSE_S = 30.0
-"""Seconds before a group whose members infrastructure failed, all of them, is rolled out again."""
+BACKOFF = Backoff(1.0, 30.0, jitter=False)
+"""Before a group is rolled out again whose members infrastructure failed, all of them."""
 
 log = structlog.get_logger("group")
 
@@ -145,7 +146,7 @@ class GroupRun:
             ):
                 await self._finish(members)
                 return members
-            pause = min(LONGEST_PAUSE_S, 2.0**round_)
+            pause = BACKOFF.pause(round_)
             ended = members[0].log.state.ended
             why = ended.error if ended else ""
             log.error("group_failed", group=self._group_id, again_in_s=pause, error=why)

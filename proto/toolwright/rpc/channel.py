@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 
+from toolwright.process.backoff import Backoff
 from toolwright.rpc import options
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.tls import Certificate
@@ -55,6 +55,9 @@ async def call(method: Callable[..., Awaitable[Answer]], request: Any, *, timeou
         raise from_rpc_error(error) from error
 
 
+_BACKOFF = Backoff(0.05, 5.0)
+
+
 def may_retry(error: ServiceError | TransportError) -> bool:
     """Whether the same request may be sent again: nobody answered, or the answer says that it
     passes (`ServiceError.passes`)."""
@@ -68,7 +71,7 @@ def backoff(attempt: int, error: ServiceError | TransportError | None = None) ->
     and `LONGEST_PAUSE`, else doubling to 5 s."""
     if isinstance(error, ServiceError) and error.retry_after is not None:
         return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, error.retry_after))
-    return float(min(5.0, 0.05 * 2**attempt) * random.uniform(0.5, 1.0))
+    return _BACKOFF.pause(attempt)
 
 
 class _Bearer:

@@ -30,6 +30,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector as MetricCollector
 
+from toolwright.process.backoff import Backoff
 from toolwright.process.daemon import start_daemon
 from toolwright.tracing import otlp
 from toolwright.tracing.settings import Collector
@@ -40,7 +41,7 @@ MOST_WAITING = 20_000
 AT_ONCE = 128
 """Spans of one request: encoding them holds the interpreter for less than a millisecond."""
 DEADLINE_S = 5.0
-LONGEST_PAUSE_S = 30.0
+BACKOFF = Backoff(1.0, 30.0, jitter=False)
 GATHER_S = 0.5
 """Between the first span that waits and the request with it: others come along."""
 LAST_S = 2.0
@@ -104,20 +105,22 @@ class Exporter(MetricCollector):
         yield GaugeMetricFamily(f"{self._prefix}_waiting", "in the queue", self.waiting)
 
     def _run(self) -> None:
-        pause = 0.0
-        while self._wait(pause):
+        failures = 0
+        while self._wait(BACKOFF.pause(failures - 1) if failures else 0.0):
             with self._some:
                 batch = list(islice(self._waiting, AT_ONCE))
             try:
                 status = self._post(json.dumps(otlp.request(batch)).encode())
             except (OSError, ValueError) as error:
-                pause = self._failed(pause, str(error) or type(error).__name__)
+                failures += 1
+                self._failed(str(error) or type(error).__name__)
                 continue
             if status == 429 or status >= 500:
-                pause = self._failed(pause, f"it answered {status}")
+                failures += 1
+                self._failed(f"it answered {status}")
                 continue
             self._done(len(batch), well=200 <= status < 300, status=status)
-            pause = 0.0
+            failures = 0
 
     def _wait(self, pause: float) -> bool:
         """Until there is something to send and `pause` is over. False at the end."""
@@ -145,12 +148,11 @@ class Exporter(MetricCollector):
             log.info("collector_back", collector=str(self._collector), dropped=self.dropped)
         self._away = not well
 
-    def _failed(self, pause: float, why: str) -> float:
-        """Says so once; returns the next pause."""
+    def _failed(self, why: str) -> None:
+        """Logs the first of several failures."""
         if not self._away:
             log.warning("collector_away", collector=str(self._collector), why=why)
         self._away = True
-        return min(LONGEST_PAUSE_S, max(1.0, 2 * pause))
 
     def _post(self, body: bytes) -> int:
         """The status of the answer. OSError or ValueError where there is none in time."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
 import grpc
 import pytest
 
 from engine.core.tools.link.patience import (
-    GROWING_PAUSE,
     LONGEST_PAUSE,
     SHORTEST_PAUSE,
+    WHILE_AWAY,
     Kind,
     Patience,
     kind_of,
@@ -20,8 +21,14 @@ from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, TransportError
 
 
+@pytest.fixture(autouse=True)
+def whole_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No jitter: each pause is its longest."""
+    monkeypatch.setattr(random, "uniform", lambda _low, high: high)
+
+
 def patience(seconds: float) -> Patience:
-    return Patience(seconds, jitter=lambda: 1.0)
+    return Patience(seconds)
 
 
 def outlast(one: Patience, kind: Kind, until: float, took: float = 0.0) -> list[float]:
@@ -39,7 +46,7 @@ def test_a_service_that_is_away_is_tried_for_a_time_and_not_for_a_number_of_trie
     assert len(times) > 60
     pauses = [later - sooner for sooner, later in pairwise(times)]
     assert pauses[:4] == pytest.approx([0.05, 0.1, 0.2, 0.4])
-    assert max(pauses) == pytest.approx(GROWING_PAUSE)
+    assert max(pauses) == pytest.approx(WHILE_AWAY.longest)
 
 
 def test_the_time_begins_with_the_first_failure_not_with_the_request() -> None:
@@ -104,8 +111,9 @@ def test_no_patience_is_no_second_try() -> None:
     assert patience(0).after(Kind.AWAY, 5.0) is None
 
 
-def test_pauses_are_spread() -> None:
+def test_pauses_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands that fail at one moment do not come back at one."""
+    monkeypatch.undo()
     assert len({Patience(300).after(Kind.AWAY, 0.0) for _ in range(50)}) > 40
 
 

@@ -10,22 +10,19 @@ It does not send, sleep, or read a clock.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 import grpc
 
 from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.process.backoff import Backoff
 from toolwright.rpc.channel import LONGEST_PAUSE, SHORTEST_PAUSE
 from toolwright.rpc.errors import ServiceError, TransportError
 
-GROWING_PAUSE = 5.0
-"""Seconds up to which pauses double; they begin with `FIRST_PAUSE`."""
-FIRST_PAUSE = 0.05
-FULL_PAUSE = 1.0
-"""Seconds up to which pauses double while a service is full: room is made at any moment."""
+WHILE_AWAY = Backoff(0.05, 5.0)
+WHILE_FULL = Backoff(0.05, 1.0)
+"""Pauses are short while a service is full: room is made at any moment."""
 
 Failure = ServiceError | TransportError
 
@@ -86,13 +83,9 @@ def asked_to_wait(error: Failure) -> float | None:
 
 @dataclass(slots=True)
 class Patience:
-    """Patience with one request, over all its tries. `seconds`: for a service that is away.
-
-    `jitter`: a factor from 0.5 to 1, drawn anew for each pause.
-    """
+    """Patience with one request, over all its tries. `seconds`: for a service that is away."""
 
     seconds: float
-    jitter: Callable[[], float] = field(default=lambda: random.uniform(0.5, 1.0), repr=False)
     _away_since: float | None = None
     _tries: int = 0
 
@@ -103,7 +96,7 @@ class Patience:
         """
         if kind is Kind.FULL:
             self._away_since = None
-            return self._pause(FULL_PAUSE, word)
+            return self._pause(WHILE_FULL, word)
         if kind is not Kind.AWAY:
             return None
         if self._away_since is None:
@@ -112,14 +105,14 @@ class Patience:
         if left <= 0:
             return None
         # The last try comes when the time is up, not a pause before.
-        return min(self._pause(GROWING_PAUSE, word), max(left, SHORTEST_PAUSE))
+        return min(self._pause(WHILE_AWAY, word), max(left, SHORTEST_PAUSE))
 
     def answered(self) -> None:
         """The service has answered; what comes next is another failure."""
         self._away_since = None
         self._tries = 0
 
-    def _pause(self, most: float, word: float | None) -> float:
-        growing = min(most, FIRST_PAUSE * 2.0 ** min(self._tries, 16)) * self.jitter()
+    def _pause(self, backoff: Backoff, word: float | None) -> float:
+        growing = backoff.pause(self._tries)
         self._tries += 1
         return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, growing, word or 0.0))
