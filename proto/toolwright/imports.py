@@ -19,6 +19,20 @@ _beside: dict[str, dict[str, ModuleType]] = {}
 """By folder of a loaded file: the modules that its files imported from that same folder."""
 
 
+_RECORDED = {
+    "engine.api:Chat": "engine.protocols.chat:Chat",
+    "engine.api:Tagged": "engine.protocols.tagged:Tagged",
+    "engine.api:rewarded": "engine.sample.keep:rewarded",
+}
+"""New spellings of import paths, and those under which runs of earlier versions recorded them."""
+
+
+def recorded(path: str) -> str:
+    """The spelling of an import path in what a run records of its settings. It stays the same when
+    an object gets a new public name, so a run of an earlier version goes on."""
+    return _RECORDED.get(path, path)
+
+
 class ImportPathError(ValueError):
     """The named object cannot be had; the message names the path and the mend."""
 

@@ -45,6 +45,7 @@ from engine.offline.stopping import until_stopped
 from engine.serving.admission.group import Lane
 from engine.serving.admission.places import Places
 from engine.serving.telemetry.logs import log_to
+from toolwright.imports import recorded
 from toolwright.recipe import Recipe, refuse_open_ports
 
 PROGRESS_SECONDS = 5.0
@@ -215,7 +216,7 @@ def _settings(
     shared, identity = recipe.shared, source.identity
     task = shared.task
     said = {
-        "protocol": [task.protocol, task.protocol_options],
+        "protocol": [recorded(task.protocol), task.protocol_options],
         "reward": [task.reward, task.reward_per_group, task.group_hook, sorted(task.stops.items())],
         "masks": [task.mask_overlong, task.mask_void],
         **({"length": task.overlong.model_dump()} if task.overlong else {}),
@@ -246,12 +247,18 @@ def _settings(
         "policy": codec.hash[:12],
         "--per-task": str(options.per_task),
         "--most-per-task": str(options.most_per_task or "all"),
-        "--keep": ", ".join(options.keep) or "all",
+        "--keep": ", ".join(map(_recorded, options.keep)) or "all",
         "--dedupe": str(options.dedupe),
         "--shard-size": str(options.shard_size or "one file"),
         "--export": ", ".join(options.export) or "none",
         **{name: short(value) for name, value in said.items()},
     }
+
+
+def _recorded(keep: str) -> str:
+    """A word of --keep, NAME=PATH or PATH, its path in the spelling that runs record."""
+    name, named, path = keep.rpartition("=")
+    return f"{name}{named}{recorded(path)}"
 
 
 def without_addresses(words: Sequence[str]) -> list[str]:

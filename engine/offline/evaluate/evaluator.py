@@ -36,6 +36,7 @@ from engine.serving.evaluation.results import Results
 from engine.serving.evaluation.suite import SuiteContext, SuiteRun
 from engine.serving.evaluation.tasks import SuiteTasks
 from engine.serving.telemetry.logs import log_to
+from toolwright.imports import recorded
 from toolwright.recipe import Recipe
 from toolwright.types import WeightVersion
 
@@ -171,7 +172,9 @@ class Evaluator:
         settings = {
             "weights": served.name,
             "policy": codec.hash[:12],
-            "protocol": short([task.protocol, task.protocol_options, self._table.observation_keep]),
+            "protocol": short(
+                [recorded(task.protocol), task.protocol_options, self._table.observation_keep]
+            ),
             "reward": short([task.reward, task.reward_options, task.reward_per_group]),
             "sampler": short([sampler.api, served.kind, sampler.observations, sampler.send_stops]),
             "tools": short(

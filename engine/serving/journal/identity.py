@@ -12,6 +12,7 @@ from pathlib import Path
 
 from engine.core.tasks import SourceIdentity
 from engine.errors import StartupError
+from toolwright.imports import recorded
 from toolwright.model.model_folder import ModelFolderError, shape_hash
 from toolwright.model.weights import check_weights
 from toolwright.recipe import Shared
@@ -65,7 +66,7 @@ def tasks_identity(shared: Shared, sources: Mapping[str, SourceIdentity]) -> dic
         order = f"seed {drawn.seed}{', shuffled' if drawn.shuffle else ''}"
         found[f"task source{whose}"] = f"{drawn.name}, {drawn.sha256[:12] or 'a function'}"
         found[f"order of tasks{whose}"] = order
-        found[f"protocol{whose}"] = f"{task.protocol} {options}"
+        found[f"protocol{whose}"] = f"{recorded(task.protocol)} {options}"
     if shared.tasks:
         found["groups of each task in a batch"] = json.dumps(shared.allotment)
     return found

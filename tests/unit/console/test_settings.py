@@ -84,7 +84,7 @@ def old(setup: Setup) -> dict[str, list[str]]:
         (("sft.batch_size=4",), {"sft": ["sft.batch_size unset -> 4"]}),
         (
             ("task.protocol=engine.api:Chat",),
-            {"render": ['task.protocol unset -> "engine.api:Chat"']},
+            {"render": ['task.protocol unset -> "engine.protocols.chat:Chat"']},
         ),
         (("policy.template.a=1",), {"render": ["policy.template.a unset -> 1"]}),
         (("run.steps=3", "run.groups_per_step=2", "learner.optimizer.lr=1"), {}),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from engine import api
+from engine.core.tasks import SourceIdentity
 from engine.old_names import OLD
-from toolwright.imports import ImportPathError, load_object
+from engine.serving.journal.identity import tasks_identity
+from toolwright.imports import ImportPathError, load_object, recorded
 
 pytestmark = pytest.mark.quick
 
@@ -64,3 +67,22 @@ def test_an_unknown_module_of_the_engine_stays_unknown(tmp_path: Path) -> None:
 def test_every_earlier_module_is_gone_from_the_tree() -> None:
     for name in OLD:
         assert type(import_module(name).__spec__.loader).__name__ == "OldNames"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("old", ["protocols.chat:Chat", "protocols.tagged:Tagged"])
+def test_a_run_that_recorded_the_earlier_spelling_goes_on(old: str) -> None:
+    """Journals, evaluations and warm policies compare spellings."""
+    assert recorded(f"engine.api:{old.rpartition(':')[2]}") == f"engine.{old}"
+    assert recorded(f"engine.{old}") == f"engine.{old}"
+    drawn = SourceIdentity(name="a.jsonl", sha256="0" * 64, seed=0, shuffle=False)
+    first, second = (
+        tasks_identity(
+            SimpleNamespace(
+                each_task={"": SimpleNamespace(protocol=spelling, protocol_options={})}, tasks={}
+            ),  # type: ignore[arg-type]
+            {"": drawn},
+        )
+        for spelling in (f"engine.{old}", f"engine.api:{old.rpartition(':')[2]}")
+    )
+    assert first == second
+    assert first["protocol"] == f"engine.{old} {{}}"
