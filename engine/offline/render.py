@@ -16,14 +16,14 @@ from engine.core.build import build_codec, build_protocol, task_recipes, tools_o
 from engine.core.protocols import Protocol
 from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
+from engine.offline.check.remarks import WARNING
 from engine.offline.check.warm_up import warm_up_doubts
 from engine.offline.conversations.lines import conversations
 from engine.offline.conversations.types import Conversation
 from engine.offline.exits import tell_people
 from engine.types import ToolSpec
-from toolwright.reading.refusal import RowRefused
+from toolwright.reading.task_rows.refusal import RowRefused
 from toolwright.recipe import Recipe, refuse_open_ports
-from toolwright.recipe.remarks import WARNING
 from toolwright.trajectory_files import write_trajectories
 from toolwright.types import (
     Author,

@@ -23,15 +23,15 @@ from typing import Any, BinaryIO, Protocol
 from engine.core.tasks.doubts import RowDoubts
 from engine.core.tasks.rows import MEDIA_COLUMNS, read_task
 from engine.errors import StartupError
-from toolwright.reading.refusal import RowRefused
-from toolwright.reading.row_files import (
+from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.reading.task_rows.row_files import (
     NotParquet,
     lines_of,
     open_parquet,
     parquet_rows,
     too_long,
 )
-from toolwright.reading.rows import read_json
+from toolwright.reading.task_rows.rows import read_json
 from toolwright.types import Task
 
 

@@ -3,7 +3,7 @@
 Rows hold `prompt` or `messages` (or `question`), `answer` (text or list), and what else they
 like: `id`, `data_source`, and `metadata` (an object); other columns join the metadata. verl's
 Parquet files fit as they are: messages under `prompt`, the answer in `reward_model.ground_truth`.
-Answers never join the metadata, which tools get to see. `toolwright.reading.rows` reads the values.
+Answers never join the metadata, which tools get to see. `toolwright.reading.task_rows.rows` reads the values.
 
 `images` (or `image`) are media: paths relative to the file, bytes, or Hugging Face's {"bytes",
 "path"}.
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.images.media import Source
-from toolwright.reading.messages import read_messages
-from toolwright.reading.refusal import RowRefused
-from toolwright.reading.rows import (
+from toolwright.reading.task_rows.messages import read_messages
+from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.reading.task_rows.rows import (
     Columns,
     first,
     images_of,

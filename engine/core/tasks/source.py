@@ -26,7 +26,7 @@ from engine.core.tasks.files import RowFile, open_rows
 from engine.core.tasks.rows import as_read, check_task, read_media_sources, read_task
 from engine.errors import EngineError, StartupError
 from toolwright.imports import ImportPathError, load_object
-from toolwright.reading.refusal import RowRefused
+from toolwright.reading.task_rows.refusal import RowRefused
 from toolwright.types import MediaRef, Purpose, Task
 
 

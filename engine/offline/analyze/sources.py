@@ -21,7 +21,7 @@ from engine.serving.journal.logs import LogState
 from engine.serving.journal.reader import JournalReader, reading
 from engine.serving.journal.schema import FILE_NAME
 from engine.types import ToolSpec, tools_of
-from toolwright.reading.refusal import RowRefused
+from toolwright.reading.task_rows.refusal import RowRefused
 from toolwright.trajectory_files import (
     SUFFIX,
     UNFINISHED,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from engine.offline.check.remarks import WARNING
 from toolwright.recipe import Limits
-from toolwright.recipe.remarks import WARNING
 
 
 def budget_lines(limits: Limits, prompt: int, key: str) -> Iterator[str]:

@@ -37,6 +37,7 @@ from engine.offline.check.combining import (
     question_of,
     sampling_doubts,
 )
+from engine.offline.check.remarks import WARNING, remarks
 from engine.offline.check.template_report import template_report
 from engine.offline.check.warm_up import warm_up_doubts
 from engine.offline.missing_inputs import policy_stand_in, who_makes, who_makes_source
@@ -47,7 +48,6 @@ from toolwright.model.beginning import first_policy
 from toolwright.process.run_folder import folder_fault
 from toolwright.recipe import Recipe, check_all, task_key
 from toolwright.recipe.open_ports import is_open, open_ports
-from toolwright.recipe.remarks import WARNING, remarks
 from toolwright.rpc.auth import tokens_here
 from toolwright.rpc.server import Server as Listener
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from engine.offline.conversations.types import BrokenRow
 from engine.types import ToolSpec
-from toolwright.reading.data import data_in
-from toolwright.reading.nulls import schema_without_nulls
+from toolwright.reading.task_rows.data import data_in
+from toolwright.reading.task_rows.nulls import schema_without_nulls
 from toolwright.text.schemas import in_order
 
 

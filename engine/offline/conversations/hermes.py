@@ -19,7 +19,7 @@ from engine.offline.conversations.types import BrokenRow, Conversation
 from engine.types import ToolSpec
 from toolwright.reading.action_ends import Counted, Grammar, Place, Tags, counted
 from toolwright.reading.actions import call_of
-from toolwright.reading.messages import arguments_in
+from toolwright.reading.task_rows.messages import arguments_in
 
 _ROLES = {
     "system": "system",

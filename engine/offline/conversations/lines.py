@@ -12,8 +12,8 @@ from engine.offline.conversations.layouts import conversation
 from engine.offline.conversations.types import BrokenRow, Conversation
 from engine.types import ToolSpec
 from toolwright.json_data import read_exact
-from toolwright.reading.refusal import RowRefused
-from toolwright.reading.row_files import MOST_ROW_BYTES, lines_of
+from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.reading.task_rows.row_files import MOST_ROW_BYTES, lines_of
 
 
 def conversations(

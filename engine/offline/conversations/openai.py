@@ -11,7 +11,7 @@ from typing import Any
 from engine.offline.conversations.functions import tools_in
 from engine.offline.conversations.types import BrokenRow, Conversation
 from engine.types import ToolSpec
-from toolwright.reading.messages import read_messages
+from toolwright.reading.task_rows.messages import read_messages
 
 
 def conversation(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.types import ToolSpec
-from toolwright.reading.refusal import RowRefused
+from toolwright.reading.task_rows.refusal import RowRefused
 
 
 class BrokenRow(RowRefused):

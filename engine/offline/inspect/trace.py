@@ -12,14 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 
+from engine.core.trajectory.trace_spans import spans_of
 from engine.errors import StartupError
+from engine.offline.inspect import jaeger
 from engine.offline.inspect.command import unknown_trajectory
 from engine.serving.journal.logs import LogState
 from engine.serving.journal.reader import JournalReader, StoredRecord, reading
-from toolwright.tracing import jaeger, otlp
+from toolwright.tracing import otlp
 from toolwright.tracing.ids import trace_id
 from toolwright.tracing.spans import Span
-from toolwright.tracing.trajectory import spans_of
 
 
 class Layout(StrEnum):

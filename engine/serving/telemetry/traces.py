@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import time
 
+from engine.core.trajectory.trace_spans import PROCESS, spans_of
 from engine.errors import StartupError
 from engine.serving.journal.groups import StoredGroup
 from toolwright.tracing.exporter import Exporter
 from toolwright.tracing.ids import root_span, span_id, trace_id
 from toolwright.tracing.settings import CollectorUnclear, collector_of
 from toolwright.tracing.spans import Span
-from toolwright.tracing.trajectory import PROCESS, spans_of
 from toolwright.types import Trajectory
 
 MOST_WHOLE = 4096

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from typing import Generic, NamedTuple, TypeVar
 
-from toolwright.reading.json_prefix import JsonPrefix
+from toolwright.reading.json_text.json_prefix import JsonPrefix
 
 
 class Tags(NamedTuple):

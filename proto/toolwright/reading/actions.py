@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from toolwright.reading.action_ends import Grammar, Place, Tags, counted
-from toolwright.reading.json_bounds import OutOfBounds, read_json
+from toolwright.reading.json_text.json_bounds import OutOfBounds, read_json
 
 __all__ = [
     "CallBlock",

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolwright.reading.json_bounds import OutOfBounds, read_json
+from toolwright.reading.json_text.json_bounds import OutOfBounds, read_json
 
 LONGEST_WORDS = 4096
 """Maximum length of a description in words, in characters."""

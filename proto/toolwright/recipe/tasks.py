@@ -16,8 +16,8 @@ from pydantic import Field, field_validator, model_validator
 
 from toolwright import other_names
 from toolwright.recipe.layers import merged
+from toolwright.recipe.stop_rules import read_stop_rules
 from toolwright.recipe.table import Table
-from toolwright.stop_rules import read_stop_rules
 
 TASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 """It is part of metrics' names."""

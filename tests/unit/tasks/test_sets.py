@@ -20,8 +20,8 @@ from tasks.sets.layout import HeldOut, record_of
 from tasks.sets.loading import held_out_rows
 from tasks.sources import WINDOW, endless, once
 from toolwright.imports import load_object
-from toolwright.reading.refusal import RowRefused
-from toolwright.reading.rows import answers_of
+from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.reading.task_rows.rows import answers_of
 
 PROMPT = [{"role": "user", "content": "Who?"}]
 TRUTH = {"ground_truth": "Ada", "style": "rule"}

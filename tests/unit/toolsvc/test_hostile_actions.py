@@ -32,7 +32,7 @@ from toolsvc.tools.image.image_tool import ImageOptions, ImageTool
 from toolsvc.tools.python import PythonTool
 from toolsvc.tools.sql.templates import Templates
 from toolsvc.types import Call, RawFormat, Recorded, Result
-from toolwright.reading.json_bounds import (
+from toolwright.reading.json_text.json_bounds import (
     MOST_CHARACTERS,
     MOST_VALUES,
     OutOfBounds,

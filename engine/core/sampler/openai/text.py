@@ -17,12 +17,12 @@ from collections.abc import Callable, Sequence
 from math import nan
 from typing import Any, NamedTuple
 
+from engine.core.sampler.openai.calls import Calls
 from engine.core.sampler.policy_sampler import OnMark
 from engine.core.sampler.stops import StopTable, tags_in
 from engine.core.sampler.wire.events import WireError
 from engine.core.text.turn_end import foreign_end
 from engine.types import Generated, StopHit
-from toolwright.model_api.calls import Calls
 from toolwright.model_api.deltas import CallPart, Ending, Hint, ending_of
 from toolwright.reading.action_ends import Ends
 from toolwright.types import FinishKind, FinishReason, WeightVersion

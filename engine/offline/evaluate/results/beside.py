@@ -1,4 +1,4 @@
-"""Our sets beside a paper's table, for `--against`; the tables are `toolwright.reference`."""
+"""Our sets beside a paper's table, for `--against`; the tables are `engine.offline.reference`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.errors import StartupError
-from toolwright.reference import Comparison, ReferenceFault, against, find, read_results
-from toolwright.reference.fragment import html
-from toolwright.reference.names import assignments
-from toolwright.reference.showing import shown
+from engine.offline.reference import Comparison, ReferenceFault, against, find, read_results
+from engine.offline.reference.fragment import html
+from engine.offline.reference.names import assignments
+from engine.offline.reference.showing import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from engine.offline.conversations.layouts import conversation
 from engine.offline.conversations.lines import conversations
 from engine.offline.conversations.types import Conversation
 from tests.support.linear import WORST, assert_linear
-from toolwright.reading.refusal import RowRefused
-from toolwright.reading.row_files import MOST_ROW_BYTES
+from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.reading.task_rows.row_files import MOST_ROW_BYTES
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {

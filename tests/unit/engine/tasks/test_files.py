@@ -15,7 +15,7 @@ import pytest
 
 from engine.core.tasks import BadRow, BadRows, TaskSource
 from engine.errors import StartupError
-from toolwright.reading import row_files
+from toolwright.reading.task_rows import row_files
 from toolwright.wire import task_to_proto
 
 GOOD = b'{"prompt": "x"}'

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from toolwright.model_api.calls import LONGEST_NAME, MOST_CALLS, Calls
+from engine.core.sampler.openai.calls import LONGEST_NAME, MOST_CALLS, Calls
 from toolwright.model_api.deltas import CallPart
 from toolwright.model_api.errors import WireError
 

@@ -16,7 +16,7 @@ from toolsvc.tools.python import fenced_code
 from toolsvc.types import JsonCallFormat, TagFormat
 from toolwright.reading.action_ends import Grammar, Tags, spoken
 from toolwright.reading.actions import calls_in, python_blocks
-from toolwright.reading.json_prefix import JsonPrefix
+from toolwright.reading.json_text.json_prefix import JsonPrefix
 
 pytestmark = pytest.mark.quick
 

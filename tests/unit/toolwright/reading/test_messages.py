@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from toolwright.reading.messages import read_messages
-from toolwright.reading.nulls import arguments_without_nulls, schema_without_nulls
-from toolwright.reading.refusal import RowRefused
+from toolwright.reading.task_rows.messages import read_messages
+from toolwright.reading.task_rows.nulls import arguments_without_nulls, schema_without_nulls
+from toolwright.reading.task_rows.refusal import RowRefused
 
 pytestmark = pytest.mark.quick
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from engine.offline.reference.comparing import BOUND, Cell, Comparison, Line, Measured
 from toolwright.page.text import plain
-from toolwright.reference.comparing import BOUND, Cell, Comparison, Line, Measured
 
 NONE = "-"
 

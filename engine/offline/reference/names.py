@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from toolwright.reference.papers import PaperTable, ReferenceFault
+from engine.offline.reference.papers import PaperTable, ReferenceFault
 
 ALIASES: Mapping[str, str] = {
     "naturalquestions": "nq",

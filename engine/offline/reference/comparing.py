@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolwright.reference.names import matched
-from toolwright.reference.papers import Average, Paper, PaperTable, ReferenceFault, Row, find
+from engine.offline.reference.names import matched
+from engine.offline.reference.papers import Average, Paper, PaperTable, ReferenceFault, Row, find
 
 BOUND = 1.96
 """Standard errors of a difference from which on it is called one: 5 % of equal pairs have it."""

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolwright.json_data import read_exact
-from toolwright.reading.data import data_in
-from toolwright.reading.nulls import arguments_without_nulls
-from toolwright.reading.refusal import RowRefused
+from toolwright.reading.task_rows.data import data_in
+from toolwright.reading.task_rows.nulls import arguments_without_nulls
+from toolwright.reading.task_rows.refusal import RowRefused
 
 _ROLES = {"developer": "system", "function": "tool"}
 """Other names of roles, which few chat templates know."""

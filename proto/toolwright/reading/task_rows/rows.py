@@ -19,9 +19,9 @@ from decimal import Decimal
 from typing import Any
 
 from toolwright.json_data import MOST_DEPTH
-from toolwright.reading.data import data_in, texts_in
-from toolwright.reading.messages import read_messages, stands_for_messages
-from toolwright.reading.refusal import RowRefused
+from toolwright.reading.task_rows.data import data_in, texts_in
+from toolwright.reading.task_rows.messages import read_messages, stands_for_messages
+from toolwright.reading.task_rows.refusal import RowRefused
 
 DEEPEST = 8
 """Lists inside lists of an answer: a file could nest them without end."""

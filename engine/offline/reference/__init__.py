@@ -9,10 +9,10 @@ fragment.py   the same as a piece of HTML (needs jinja2)
 Imports no process, and no third party but fragment.py.
 """
 
-from toolwright.reference.comparing import Comparison, Result, against, read_results
-from toolwright.reference.names import assignments
-from toolwright.reference.papers import ReferenceFault, find, papers
-from toolwright.reference.showing import shown
+from engine.offline.reference.comparing import Comparison, Result, against, read_results
+from engine.offline.reference.names import assignments
+from engine.offline.reference.papers import ReferenceFault, find, papers
+from engine.offline.reference.showing import shown
 
 __all__ = [
     "Comparison",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from engine.offline.reference.comparing import BOUND, Comparison
+from engine.offline.reference.showing import columns, differences, has_ours, notes, values
 from toolwright.page.pages import render
 from toolwright.page.text import fit
-from toolwright.reference.comparing import BOUND, Comparison
-from toolwright.reference.showing import columns, differences, has_ours, notes, values
 
 
 def html(comparison: Comparison) -> str:
@@ -23,7 +23,7 @@ def html(comparison: Comparison) -> str:
         if not line.own
     ]
     return render(
-        "toolwright.reference",
+        "engine.offline.reference",
         "against.html.jinja",
         {
             "title": f"{paper.name}:{table.id}",

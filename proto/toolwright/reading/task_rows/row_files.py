@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from toolwright.reading.refusal import RowRefused
+from toolwright.reading.task_rows.refusal import RowRefused
 
 MOST_ROW_BYTES = 64 << 20
 """Largest row, in bytes: a larger task could not be journaled or sent."""
