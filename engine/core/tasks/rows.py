@@ -3,7 +3,8 @@
 Rows hold `prompt` or `messages` (or `question`), `answer` (text or list), and what else they
 like: `id`, `data_source`, and `metadata` (an object); other columns join the metadata. verl's
 Parquet files fit as they are: messages under `prompt`, the answer in `reward_model.ground_truth`.
-Answers never join the metadata, which tools get to see. `toolwright.reading.task_rows.rows` reads the values.
+Answers never join the metadata, which tools get to see. `toolwright.reading.task_rows.rows` reads
+the values.
 
 `images` (or `image`) are media: paths relative to the file, bytes, or Hugging Face's {"bytes",
 "path"}.

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from toolwright.model_api.errors import WireError
-from toolwright.model_api.event_stream import Event
+from toolwright.model_api.event_stream import StreamEvent
 
 MOST_SAID = 300
 """Characters of a server's message in a sentence, and bytes of a payload."""
@@ -160,7 +160,7 @@ def joined(text: str) -> str:
     return Halves().join(text, last=True)
 
 
-def read_event(event: Event) -> Delta:
+def read_event(event: StreamEvent) -> Delta:
     """One event of a stream.
 
     An event that brings neither choices nor usage is empty if it says that it is a chunk or a

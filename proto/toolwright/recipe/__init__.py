@@ -1,7 +1,7 @@
 """The recipe: the TOML file that every process reads, and the models of its shared tables.
 
-`reading` checks what `layers` laid over each other; `faults`, `keys` and `remarks` say what is
-wrong with it, what does not count, and what is in force.
+`layers` merges the files and `reading` checks the result. `faults` describes errors, `keys` finds
+keys that have no effect, and `stop_rules` reads the words of `task.stops`.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class _Call:
                 self._closed = self._depth <= 0
 
 
-class Calls:
+class CallPieces:
     """The tool calls of one message."""
 
     def __init__(self) -> None:

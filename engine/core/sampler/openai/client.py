@@ -33,7 +33,7 @@ from engine.core.sampler.wire.events import WireError
 from engine.core.sampler.wire.stream import QUIET_SECONDS
 from toolwright.model_api.address import ApiAddress
 from toolwright.model_api.deltas import Delta, Halves, read_event
-from toolwright.model_api.event_stream import BYTE_ORDER_MARK, DONE, Event, EventReader
+from toolwright.model_api.event_stream import BYTE_ORDER_MARK, DONE, EventReader, StreamEvent
 from toolwright.model_api.refused_keys import Body
 from toolwright.rpc.proxies import proxy_for, shown
 
@@ -300,9 +300,9 @@ class _Reading:
         body = start + await _start(response, MAX_ANSWER_BYTES - len(start))
         if not body.removeprefix(BYTE_ORDER_MARK).lstrip().startswith((b"{", b"[")):
             raise not_the_api(where, response.headers, body[:_FIRST_BYTES])
-        self._take([Event(body), Event(DONE)])
+        self._take([StreamEvent(body), StreamEvent(DONE)])
 
-    def _take(self, events: list[Event]) -> bool:
+    def _take(self, events: list[StreamEvent]) -> bool:
         """True when nothing more is waited for."""
         read_ns = time.monotonic_ns()
         for event in events:

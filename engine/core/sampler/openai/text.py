@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from math import nan
 from typing import Any, NamedTuple
 
-from engine.core.sampler.openai.calls import Calls
+from engine.core.sampler.openai.calls import CallPieces
 from engine.core.sampler.policy_sampler import OnMark
 from engine.core.sampler.stops import StopTable, tags_in
 from engine.core.sampler.wire.events import WireError
@@ -79,7 +79,7 @@ class TextAction:
         self._marks = stops.marks if on_mark is not None else ()
         self._passing = (*self._marks, *stops.inner)
         self._window = max((len(one) for one in (*self._texts, *self._passing)), default=1) - 1
-        self._calls = Calls()
+        self._calls = CallPieces()
         self._begin(text)
 
     def _begin(self, text: str) -> None:
@@ -128,7 +128,7 @@ class TextAction:
 
     def forget(self) -> None:
         """The action begins anew: the server cannot go on from what came."""
-        self._calls = Calls()
+        self._calls = CallPieces()
         self._begin("")
 
     def feed(self, text: str, read_ns: int, *, unseen: int = 0) -> bool:
