@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from toolwright import other_names
 from toolwright.recipe import Limits, ProcessTable, Table
-from toolwright.recipe.table import ON
+from toolwright.recipe.table import ON, ReadIf
 
 
 class Suite(Table):
@@ -98,11 +97,11 @@ class EngineTable(ProcessTable):
     )
     evaluation: Evaluation = Field(default_factory=Evaluation)
 
-    other_keys: ClassVar = other_names.ENGINE
-    read_where: ClassVar = {
-        f"engine.evaluation.{key}": ({"engine.evaluation.suites": ON},)
+    synonyms: ClassVar = "engine"
+    rules: ClassVar = tuple(
+        ReadIf(f"engine.evaluation.{key}", ({"engine.evaluation.suites": ON},))
         for key in ("every", "max_concurrent", "samples", "publish_waits_s")
-    }
+    )
 
 
 class RenderTable(ProcessTable):

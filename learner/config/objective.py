@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from learner.config import words
 from toolwright.recipe import Table
 from toolwright.recipe.shared_tables import CorrectionMode
+from toolwright.recipe.table import OfKind
 
 Aggregation = Literal[
     "token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-sum-token-sum-norm"
@@ -38,9 +39,7 @@ class Advantage(Table):
         description="groups without a signal: tokens count in the mean, or leave the batch",
     )
 
-    other_keys: ClassVar = words.ADVANTAGE_KEYS
-
-    other_words: ClassVar = {"estimator": words.ESTIMATOR}
+    synonyms: ClassVar = "advantage"
 
     @property
     def words(self) -> str:
@@ -80,7 +79,7 @@ class Credit(Table):
         default="soft", description="hard: tokens that branches share get their mean advantage"
     )
 
-    other_keys: ClassVar = words.CREDIT_KEYS
+    synonyms: ClassVar = "credit"
 
     @property
     def words(self) -> str:
@@ -131,10 +130,8 @@ class Loss(Table):
         description="of several tasks: means within each, then their weighed sum; false = over all",
     )
 
-    other_keys: ClassVar = words.LOSS_KEYS
-
-    belongs_to: ClassVar = {key: "kind" for own in OF_KIND.values() for key in own}
-    other_words: ClassVar = {"kind": words.KIND, "aggregation": words.AGGREGATION}
+    rules: ClassVar = tuple(OfKind(key) for key in dict.fromkeys(chain(*OF_KIND.values())))
+    synonyms: ClassVar = "loss"
 
     @property
     def words(self) -> str:
@@ -258,9 +255,7 @@ class Kl(Table):
         default="loss", description="a term of the loss, or k1 of each token off its reward"
     )
 
-    other_keys: ClassVar = words.KL_KEYS
-
-    other_words: ClassVar = {"estimator": words.KL}
+    synonyms: ClassVar = "kl"
 
     @property
     def words(self) -> str:

@@ -6,12 +6,13 @@ What engine and learner must agree on (steps, batch, staleness, correction) is i
 
 from __future__ import annotations
 
+from itertools import starmap
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from learner.config import reads, words
+from learner.config import reads
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
 from learner.config.weights import (
     Lora,
@@ -23,6 +24,7 @@ from learner.config.weights import (
     Vision,
 )
 from toolwright.recipe import ProcessTable, Shared, Table, task_key
+from toolwright.recipe.table import Either, ReadIf
 
 EPOCHS = 2
 """Of imitation where the recipe gives neither epochs nor steps (MTR, section 4.1)."""
@@ -76,9 +78,8 @@ class LearnerTable(ProcessTable):
         default=0, ge=0, le=65_535, description="Prometheus on loopback; 0 = off"
     )
 
-    other_keys: ClassVar = words.LEARNER_KEYS
-
-    read_where: ClassVar = reads.LEARNER
+    rules: ClassVar = tuple(starmap(ReadIf, reads.LEARNER.items()))
+    synonyms: ClassVar = "learner"
 
     def in_force(self, shared: Shared) -> str:
         parts = (
@@ -152,7 +153,7 @@ class Heldout(Table):
     )
     every: int = Field(default=100, ge=1, description="steps")
 
-    either: ClassVar = (("data", "fraction"),)
+    rules: ClassVar = (Either("data", "fraction"),)
 
     @model_validator(mode="after")
     def _one_source(self) -> Heldout:
@@ -194,10 +195,8 @@ class SftTable(ProcessTable):
     checkpoint_every: int = Field(default=500, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
 
-    other_keys: ClassVar = words.SFT_KEYS
-
-    either: ClassVar = (("steps", "epochs"),)
-    read_where: ClassVar = reads.SFT
+    rules: ClassVar = (Either("steps", "epochs"), *starmap(ReadIf, reads.SFT.items()))
+    synonyms: ClassVar = "sft"
 
     def in_force(self, shared: Shared) -> str:
         epochs = self.epochs or EPOCHS

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from toolwright.recipe import Recipe, tables_in_force
 from toolwright.recipe.keys import Displaced, displaced, short, unread
 from toolwright.recipe.layers import highest
+from toolwright.recipe.table import ReadIf
 
 WARNING = "warning: "
 
@@ -29,7 +30,7 @@ def remarks(recipe: Recipe) -> list[str]:
         doubts += [*table.doubts(recipe.shared), *_given_way(recipe, gone, typed=True)]
         force += _given_way(recipe, gone, typed=False)
         lost = {".".join(one.path) for one in gone}
-        rest = {key: cases for key, cases in model.read_where.items() if key not in lost}
+        rest = [rule for rule in model.rules if isinstance(rule, ReadIf) and rule.key not in lost]
         shared = {key: getattr(recipe.shared, key) for key in type(recipe.shared).model_fields}
         doubts += unread(rest, {**shared, name: table}, recipe.layers)
     return [*force, *(WARNING + line for line in doubts)]

@@ -1,14 +1,13 @@
-"""What does not fit in a recipe, a sentence each: the key, what is wrong, and the mend.
+"""One sentence for each error in a recipe: the key, what is wrong, and the fix.
 
-A name that is unknown where it stands and hardly a slip of the pen is looked for in all tables, as
-their own and as another program's name for one of their keys (`Table.other_keys`). A value that is
-none of the choices may be another program's word for one of them (`Table.other_words`).
+An unknown key that resembles no key of its table may belong to another table, or be another
+program's name of a key. An unknown value may be another program's word. synonyms.toml has both.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -19,6 +18,7 @@ from pydantic_core import ErrorDetails
 
 from toolwright.recipe.keys import short, table_of
 from toolwright.recipe.layers import EXTENDS
+from toolwright.recipe.synonyms import of_keys, of_values
 from toolwright.recipe.table import Table
 
 Models = Mapping[str, type[Table]]
@@ -114,12 +114,13 @@ def _hint(path: tuple[str, ...], known: Iterable[str], models: Models) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def _homes(models: Models) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """(path of a key, what else it is called) of every key of every table."""
+def _homes(models: Models) -> Iterator[tuple[tuple[str, ...], Collection[str]]]:
+    """The path and the other names of every key of every table."""
 
     def below(model: type[Table], path: tuple[str, ...]) -> Iterator[tuple[Any, Any]]:
+        others = of_keys(model.synonyms)
         for name, field in model.model_fields.items():
-            yield (*path, name), model.other_keys.get(name, ())
+            yield (*path, name), others.get(name, ())
             inner = table_of(field.annotation)
             if inner is not None:
                 yield from below(inner, (*path, name))
@@ -138,9 +139,9 @@ def _meant(table: type[Table], key: str, value: object, choices: list[str]) -> s
     if not isinstance(value, str):
         return ""
     word = value.strip().lower()
-    told = table.other_words.get(key, {}).get(word.replace("-", "_"))
-    if told is not None:
-        return f": {told}"
+    meaning = of_values(table.synonyms).get(key, {}).get(word.replace("-", "_"))
+    if meaning is not None:
+        return f": {meaning}"
     near = get_close_matches(word, choices, n=1, cutoff=CLOSE_VALUE)
     return f" (did you mean {near[0]!r}?)" if near else ""
 

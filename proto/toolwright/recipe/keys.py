@@ -1,7 +1,6 @@
-"""Which keys of a recipe do not count: what gave way to a higher layer, and what nobody reads.
+"""Which keys of a recipe have no effect: a higher layer replaces them, or no component reads them.
 
-What the models say of their keys (`table`) is held against the layers that the recipe was read
-from. Pure; knows no table by its name.
+Applies the rules of the models (`table`) to the layers of a recipe. Pure; knows no table by name.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from toolwright.recipe.layers import Layer, highest
-from toolwright.recipe.table import ON, Case, Table
+from toolwright.recipe.table import ON, Case, Either, OfKind, ReadIf, Table
 
 KeyPath = tuple[str, ...]
 LONGEST_VALUE = 60
@@ -20,7 +19,7 @@ LONGEST_VALUE = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Displaced:
-    """The key at `path` does not count, since a higher layer says the one at `by`."""
+    """The key at `path` does not count, since a higher layer sets the key at `by`."""
 
     path: KeyPath
     by: KeyPath
@@ -29,18 +28,19 @@ class Displaced:
 def displaced(
     model: type[Table], given: Mapping[str, Any], layers: Sequence[Layer], path: KeyPath
 ) -> Iterator[Displaced]:
-    """Keys of the table at `path`, and of the tables in it, that gave way. given: its keys."""
-    for first, second in model.either:
-        if first in given and second in given:
-            places = {key: highest(layers, (*path, key)) for key in (first, second)}
-            low, high = sorted((first, second), key=places.__getitem__)
-            if places[low] < places[high] and given[high]:
-                yield Displaced(path=(*path, low), by=(*path, high))
-    for key, kind in model.belongs_to.items():
-        if key in given and kind in given:
-            place, above = highest(layers, (*path, key)), highest(layers, (*path, kind))
-            if place < above and _kind(model, layers[: place + 1], (*path, kind)) != given[kind]:
-                yield Displaced(path=(*path, key), by=(*path, kind))
+    """Displaced keys of the table at `path` and of the tables inside. given: keys of that table."""
+    for rule in model.rules:
+        match rule:
+            case Either(first, second) if first in given and second in given:
+                places = {key: highest(layers, (*path, key)) for key in (first, second)}
+                low, high = sorted((first, second), key=places.__getitem__)
+                if places[low] < places[high] and given[high]:
+                    yield Displaced(path=(*path, low), by=(*path, high))
+            case OfKind(key, kind) if key in given and kind in given:
+                place, above = highest(layers, (*path, key)), highest(layers, (*path, kind))
+                before = _kind(model, layers[: place + 1], (*path, kind))
+                if place < above and before != given[kind]:
+                    yield Displaced(path=(*path, key), by=(*path, kind))
     for name, field in model.model_fields.items():
         inner = table_of(field.annotation)
         if inner is not None and isinstance(given.get(name), Mapping):
@@ -50,7 +50,7 @@ def displaced(
 def what_counts(
     model: type[Table], given: Mapping[str, Any], layers: Sequence[Layer], path: KeyPath
 ) -> dict[str, Any]:
-    """`given` without what gave way; it is not changed."""
+    """A copy of `given` without its displaced keys."""
     out = dict(given)
     for one in displaced(model, given, layers, path):
         out = _without(out, one.path[len(path) :])
@@ -65,14 +65,15 @@ def table_of(annotation: Any) -> type[Table] | None:
 
 
 def unread(
-    cases: Mapping[str, tuple[Case, ...]], tables: Mapping[str, Any], layers: Sequence[Layer]
+    rules: Iterable[ReadIf], tables: Mapping[str, Any], layers: Sequence[Layer]
 ) -> Iterator[str]:
-    """A sentence for each key that the user set and nobody reads.
+    """A sentence for each key that the user set and that has no effect.
 
-    tables: the checked ones by their names. What a preset alone says was chosen as a whole, and is
-    no matter for a warning.
+    tables: the checked tables by their names. A key that a preset alone sets is never reported: a
+    user chooses a preset as a whole.
     """
-    for key, read in cases.items():
+    for rule in rules:
+        key, read = rule.key, rule.cases
         place = highest(layers, key.split("."))
         if place < 0 or layers[place].packaged or any(_holds(case, tables) for case in read):
             continue
@@ -87,7 +88,7 @@ def unread(
 
 
 def _kind(model: type[Table], layers: Sequence[Layer], path: KeyPath) -> Any:
-    """What these layers say of the kind; its default where none does."""
+    """The kind that these layers set, else its default."""
     place = highest(layers, path)
     return layers[place].value(path) if place >= 0 else model.model_fields[path[-1]].default
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from toolwright import other_names
 from toolwright.recipe.spelling import grpc_fault, url_fault
 from toolwright.recipe.table import Table
 from toolwright.recipe.tasks import (
@@ -71,9 +70,7 @@ class Run(Table):
         "OTEL_EXPORTER_OTLP_ENDPOINT, or none",
     )
 
-    other_keys: ClassVar = other_names.RUN
-
-    other_words: ClassVar = {"correction": other_names.CORRECTION}
+    synonyms: ClassVar = "run"
 
     @field_validator("engine")
     @classmethod
@@ -121,7 +118,7 @@ class Policy(Table):
         description="variables of the chat template, as { enable_thinking = false }",
     )
 
-    other_keys: ClassVar = other_names.POLICY
+    synonyms: ClassVar = "policy"
 
     @field_validator("template")
     @classmethod
@@ -176,7 +173,7 @@ class Sampler(Table):
         description="how long requests of one action may fail; time without any sampler is apart",
     )
 
-    other_keys: ClassVar = other_names.SAMPLER
+    synonyms: ClassVar = "sampler"
 
     @field_validator("endpoints")
     @classmethod
@@ -234,7 +231,7 @@ class Tool(Table):
         default=300.0, ge=0, description="how long a service may be away before an attempt fails"
     )
 
-    other_keys: ClassVar = other_names.TOOL
+    synonyms: ClassVar = "tool"
 
     @property
     def where(self) -> str:

@@ -1,42 +1,66 @@
-"""The base of every table of a recipe, and what a model may say of its keys taken together.
+"""The base of every table of a recipe, and what a model says of its keys.
 
-Keys are not independent: of two, one says what the other would; bounds belong to a kind that
-another key names; and some are read under certain settings alone. A model says so in the class
-variables below. `toolwright.recipe.keys` applies them to a recipe and its layers.
+Keys are not independent, so a model lists rules about them. `toolwright.recipe.keys` applies the
+rules to a recipe and its layers. Other names of keys and values are in synonyms.toml.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 Case = Mapping[str, tuple[str, ...]]
-"""Settings that hold together: each of the keys, dotted from the top of the recipe, has one of the
-values, or where these are `ON` any that is not 0, false or empty."""
+"""Settings that hold together, by key, dotted from the top of the recipe. Each key has one of the
+values; with `ON`, any value but 0, false and empty."""
 
 ON: tuple[str, ...] = ()
 
 
-class Table(BaseModel):
-    """Unknown keys are refused, values are fixed once read.
+@dataclass(frozen=True, slots=True)
+class Either:
+    """Two keys of the table of which one replaces the other.
 
-    either: pairs of keys of which one says what the other would. Where two layers say one each, the
-    higher layer's counts, unless it is 0 or empty.
-    belongs_to: key = the key that names its kind. What a layer says for one kind does not count
-    where a higher layer names another.
-    read_where: key, dotted from the top of the recipe = cases in which somebody reads it. A key
-    that is not here is always read. For models of a whole table alone, such as [learner].
-    other_keys: key = what else it is called elsewhere.
-    other_words: key = what else people write there, in lower case with underscores, and what it is
-    here.
+    If two layers set one each, the key of the higher layer counts, unless it is 0 or empty.
     """
+
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
+class OfKind:
+    """A key of the table that depends on its key `kind`.
+
+    A value from a layer with one kind does not count if a higher layer sets another kind.
+    """
+
+    key: str
+    kind: str = "kind"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadIf:
+    """A key, dotted from the top of the recipe, that is read in one of the cases alone.
+
+    Only models of a whole table, such as [learner], have these rules.
+    """
+
+    key: str
+    cases: tuple[Case, ...]
+
+
+Rule = Either | OfKind | ReadIf
+"""What decides whether a key counts. A key without a rule always does."""
+
+
+class Table(BaseModel):
+    """Refuses unknown keys. Values are fixed once read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    either: ClassVar[tuple[tuple[str, str], ...]] = ()
-    belongs_to: ClassVar[Mapping[str, str]] = {}
-    read_where: ClassVar[Mapping[str, tuple[Case, ...]]] = {}
-    other_keys: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    other_words: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    rules: ClassVar[tuple[Rule, ...]] = ()
+    synonyms: ClassVar[str] = ""
+    """Name of the table's part in synonyms.toml; "" = keys and values have no other names."""

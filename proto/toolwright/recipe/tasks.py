@@ -14,7 +14,6 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from toolwright import other_names
 from toolwright.recipe.layers import merged
 from toolwright.recipe.stop_rules import read_stop_rules
 from toolwright.recipe.table import Table
@@ -53,7 +52,7 @@ class Limits(Table):
         default=16 << 20, ge=0, description="of all images that the policy is shown, as files"
     )
 
-    other_keys: ClassVar = other_names.LIMITS
+    synonyms: ClassVar = "limits"
 
     @property
     def longest(self) -> tuple[str, int]:
@@ -162,7 +161,7 @@ class TaskTable(Table):
     )
     tools: tuple[str, ...] = Field(default=(), description="names under [tools]; empty = all")
 
-    other_keys: ClassVar = other_names.TASK
+    synonyms: ClassVar = "task"
 
     @field_validator("stops")
     @classmethod

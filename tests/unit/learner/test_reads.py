@@ -275,10 +275,10 @@ def test_every_key_of_the_objective_is_said_or_always_read() -> None:
 def test_the_keys_of_imitation_exist() -> None:
     sft = SftTable(data=Path("x"))
     layers = [Layer(source="r", tables={"sft": {"heldout": {"every": 3}}})]
-    assert list(unread(reads.SFT, {"sft": sft}, layers)) == [
+    assert list(unread(SftTable.rules[1:], {"sft": sft}, layers)) == [
         "sft.heldout.every = 3 does nothing: it is read where sft.heldout.data is set; or "
         "sft.heldout.fraction is set. Here sft.heldout.data is not set, sft.heldout.fraction = 0.0"
     ]
     layers = [Layer(source="r", tables={"sft": {"heldout": {"every": 3, "fraction": 0.1}}})]
     held = SftTable.model_validate({"data": "x", "heldout": {"fraction": 0.1}})
-    assert list(unread(reads.SFT, {"sft": held}, layers)) == []
+    assert list(unread(SftTable.rules[1:], {"sft": held}, layers)) == []
