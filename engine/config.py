@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from toolwright.recipe import Limits, ProcessTable, Table
-from toolwright.recipe.table import ON, ReadIf
+from toolwright.recipe.models.table import ON, ReadIf
 
 
 class Suite(Table):

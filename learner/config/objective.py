@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from toolwright.recipe import Table
-from toolwright.recipe.shared_tables import CorrectionMode
-from toolwright.recipe.table import OfKind
+from toolwright.recipe.models.shared_tables import CorrectionMode
+from toolwright.recipe.models.table import OfKind
 
 Aggregation = Literal[
     "token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-sum-token-sum-norm"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from toolwright.recipe.table import ON, Case
+from toolwright.recipe.models.table import ON, Case
 
 GRPO: Case = {"learner.advantage.estimator": ("grpo",)}
 COMPARED: Case = {"learner.credit.turns": ("anchor", "position", "group")}

@@ -24,7 +24,7 @@ from learner.config.weights import (
     Vision,
 )
 from toolwright.recipe import ProcessTable, Shared, Table, task_key
-from toolwright.recipe.table import Either, ReadIf
+from toolwright.recipe.models.table import Either, ReadIf
 
 EPOCHS = 2
 """Of imitation where the recipe gives neither epochs nor steps (MTR, section 4.1)."""

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from toolwright.recipe import Table
-from toolwright.recipe.table import Either, OfKind
+from toolwright.recipe.models.table import Either, OfKind
 
 Recompute = Literal["none", "selective", "full"]
 Vision = Literal["frozen", "trained"]

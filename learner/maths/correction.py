@@ -16,7 +16,7 @@ import torch
 
 from learner.config.objective import Correction, Reject
 from learner.maths.losses import importance, limited, row_sums
-from toolwright.recipe.shared_tables import CorrectionMode
+from toolwright.recipe.models.shared_tables import CorrectionMode
 
 MASK_MODES: tuple[CorrectionMode, ...] = ("token_mask", "geo_mask")
 

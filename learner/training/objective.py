@@ -21,7 +21,7 @@ from learner.config.objective import Correction, Kl, Loss
 from learner.maths import correction, losses
 from learner.model.head import Entropy
 from learner.training.batch import MicroBatch
-from toolwright.recipe.shared_tables import CorrectionMode
+from toolwright.recipe.models.shared_tables import CorrectionMode
 
 Stats = dict[str, torch.Tensor]
 """Scalars of one micro-batch: names that begin with "max_" are maximised over micro-batches and

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from toolwright.recipe import Overlong, TaskTable
-from toolwright.recipe.stop_rules import StopRule, read_stop_rules
+from toolwright.recipe.models.stop_rules import StopRule, read_stop_rules
 from toolwright.types import Status, StopReason, ToolErrorKind, Trajectory
 
 OVERLONG = frozenset(

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from toolwright.recipe import Recipe, tables_in_force
-from toolwright.recipe.keys import Displaced, displaced, short, unread
+from toolwright.recipe.diagnostics.keys import Displaced, displaced, short, unread
 from toolwright.recipe.layers import highest
-from toolwright.recipe.table import ReadIf
+from toolwright.recipe.models.table import ReadIf
 
 WARNING = "warning: "
 

@@ -18,7 +18,7 @@ from prometheus_client import (
 
 from engine.serving.telemetry.lag import LoopLag
 from engine.serving.telemetry.parts import PartMetrics
-from toolwright.recipe.stop_rules import mask_reasons
+from toolwright.recipe.models.stop_rules import mask_reasons
 from toolwright.types import Status, ToolErrorKind, Trajectory
 
 WINDOW = 256

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolwright.recipe import Recipe
-from toolwright.recipe.shared_tables import Shared
+from toolwright.recipe.models.shared_tables import Shared
 
 OF_THE_PLACE = frozenset(
     {

@@ -6,20 +6,8 @@ keys that have no effect, and `stop_rules` reads the words of `task.stops`.
 
 from __future__ import annotations
 
-from toolwright.recipe.open_ports import is_open, refuse_open_ports
-from toolwright.recipe.process_table import ProcessTable
-from toolwright.recipe.reading import (
-    ENTRY_POINTS,
-    SHARED,
-    Recipe,
-    RecipeError,
-    check_all,
-    load_recipe,
-    read_resolved,
-    registered_tables,
-    tables_in_force,
-)
-from toolwright.recipe.shared_tables import (
+from toolwright.recipe.models.process_table import ProcessTable
+from toolwright.recipe.models.shared_tables import (
     ARCHITECTURES,
     MEMORY_ADDRESS,
     TEMPLATE_NAMES,
@@ -32,8 +20,8 @@ from toolwright.recipe.shared_tables import (
     Shared,
     Tool,
 )
-from toolwright.recipe.table import Table
-from toolwright.recipe.tasks import (
+from toolwright.recipe.models.table import Table
+from toolwright.recipe.models.tasks import (
     Branching,
     DynamicSampling,
     Limits,
@@ -41,6 +29,18 @@ from toolwright.recipe.tasks import (
     Overlong,
     TaskTable,
     task_key,
+)
+from toolwright.recipe.open_ports import is_open, refuse_open_ports
+from toolwright.recipe.reading import (
+    ENTRY_POINTS,
+    SHARED,
+    Recipe,
+    RecipeError,
+    check_all,
+    load_recipe,
+    read_resolved,
+    registered_tables,
+    tables_in_force,
 )
 
 __all__ = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from toolwright.recipe.models.shared_tables import Shared
 from toolwright.recipe.reading import Recipe, RecipeError
-from toolwright.recipe.shared_tables import Shared
 
 OPEN_URL = re.compile(r"(https?://(?:127\.0\.0\.1|localhost|\[::1\]):)0+(?=/|$)")
 """In a word of `tools.NAME.serve`: where a model is that plays the tool, say."""

@@ -22,13 +22,13 @@ from pydantic import BaseModel, ValidationError
 
 from toolwright.process.run_folder import make_run_folder
 from toolwright.recipe.assignments import AssignmentError, assign
-from toolwright.recipe.faults import path_of, sentence, unknown_table
-from toolwright.recipe.keys import what_counts
+from toolwright.recipe.diagnostics.faults import path_of, sentence, unknown_table
+from toolwright.recipe.diagnostics.keys import what_counts
 from toolwright.recipe.layers import EXTENDS, Layer, LayerError, read_layers
-from toolwright.recipe.process_table import ProcessTable
+from toolwright.recipe.models.process_table import ProcessTable
+from toolwright.recipe.models.shared_tables import Shared
+from toolwright.recipe.models.table import Table
 from toolwright.recipe.references import ReferenceFault, replaced
-from toolwright.recipe.shared_tables import Shared
-from toolwright.recipe.table import Table
 
 SHARED = ("run", "policy", "task", "tasks", "sampler", "tools")
 ENTRY_POINTS = "toolwright.tables"

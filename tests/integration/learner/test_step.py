@@ -20,7 +20,7 @@ from learner.training.objective import PolicyObjective
 from learner.training.step import gradients, score
 from learner.training.update import improve
 from tests.integration.learner.rows import make_rows, weighed
-from toolwright.recipe.shared_tables import CorrectionMode
+from toolwright.recipe.models.shared_tables import CorrectionMode
 
 pytestmark = pytest.mark.quick
 

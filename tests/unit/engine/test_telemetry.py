@@ -18,7 +18,7 @@ from engine.serving.telemetry.logs import log_to, sentence
 from engine.serving.telemetry.metrics import Metrics
 from engine.serving.telemetry.parts import PartMetrics
 from engine.serving.telemetry.progress import Progress
-from toolwright.recipe.stop_rules import mask_reasons
+from toolwright.recipe.models.stop_rules import mask_reasons
 from toolwright.types import (
     Author,
     CallOutcome,

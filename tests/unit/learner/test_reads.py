@@ -29,9 +29,9 @@ from learner.maths.schedule import fraction
 from learner.training.batch import MicroBatch
 from learner.training.objective import PolicyObjective
 from tests.unit.learner.records import Step, group, rows, trajectory
-from toolwright.recipe.keys import unread
+from toolwright.recipe.diagnostics.keys import unread
 from toolwright.recipe.layers import Layer
-from toolwright.recipe.table import ON, Case
+from toolwright.recipe.models.table import ON, Case
 
 Settings = dict[str, Any]
 """Dotted keys of a recipe with their values."""

@@ -13,7 +13,7 @@ from engine.core.rewards.settle import settled
 from engine.core.rewards.stops import StopRules, Verdict, verdict
 from tests.support.docs import example
 from toolwright.recipe import TaskTable
-from toolwright.recipe.stop_rules import RULED, read_stop_rule, read_stop_rules
+from toolwright.recipe.models.stop_rules import RULED, read_stop_rule, read_stop_rules
 from toolwright.types import (
     CallOutcome,
     CallRecord,

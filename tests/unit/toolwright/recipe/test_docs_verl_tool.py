@@ -14,7 +14,7 @@ from tests.support.docs import DOCS, example
 from tests.support.docs_names import TABLES, has_key
 from tests.support.recipes import to_toml
 from toolwright.imports import load_file
-from toolwright.recipe.synonyms import of_keys
+from toolwright.recipe.diagnostics.synonyms import of_keys
 
 PAGE = (DOCS / "start" / "verl-tool.md").read_text(encoding="utf-8")
 AGENT = {

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.recipes import merged, recipe_tables, write_recipe
 from toolwright.recipe import Recipe, RecipeError, Sampler, load_recipe, refuse_open_ports
+from toolwright.recipe.models.spelling import url_fault
 from toolwright.recipe.open_ports import open_ports
-from toolwright.recipe.spelling import url_fault
 
 
 def read(folder: Path, **changes: Any) -> Recipe:

@@ -16,8 +16,8 @@ from toolwright.recipe import (
     registered_tables,
     synonyms,
 )
-from toolwright.recipe.keys import table_of
-from toolwright.recipe.table import Either, OfKind, ReadIf, Table
+from toolwright.recipe.diagnostics.keys import table_of
+from toolwright.recipe.models.table import Either, OfKind, ReadIf, Table
 
 RECIPE = """
 [run]

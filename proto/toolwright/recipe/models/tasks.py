@@ -15,8 +15,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from toolwright.recipe.layers import merged
-from toolwright.recipe.stop_rules import read_stop_rules
-from toolwright.recipe.table import Table
+from toolwright.recipe.models.stop_rules import read_stop_rules
+from toolwright.recipe.models.table import Table
 
 TASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
 """It is part of metrics' names."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from toolwright.recipe.shared_tables import Shared
-from toolwright.recipe.table import Table
+from toolwright.recipe.models.shared_tables import Shared
+from toolwright.recipe.models.table import Table
 
 
 class ProcessTable(Table):

@@ -11,7 +11,7 @@ from types import UnionType
 from typing import Any, Union, get_args, get_origin
 
 from toolwright.recipe.layers import Layer, highest
-from toolwright.recipe.table import ON, Case, Either, OfKind, ReadIf, Table
+from toolwright.recipe.models.table import ON, Case, Either, OfKind, ReadIf, Table
 
 KeyPath = tuple[str, ...]
 LONGEST_VALUE = 60

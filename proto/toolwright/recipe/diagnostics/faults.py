@@ -16,10 +16,10 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from toolwright.recipe.keys import short, table_of
+from toolwright.recipe.diagnostics.keys import short, table_of
+from toolwright.recipe.diagnostics.synonyms import of_keys, of_values
 from toolwright.recipe.layers import EXTENDS
-from toolwright.recipe.synonyms import of_keys, of_values
-from toolwright.recipe.table import Table
+from toolwright.recipe.models.table import Table
 
 Models = Mapping[str, type[Table]]
 """Every table of a recipe whose model is known, by its name; the shared ones together under ""."""

@@ -1,6 +1,6 @@
 """The base of every table of a recipe, and what a model says of its keys.
 
-Keys are not independent, so a model lists rules about them. `toolwright.recipe.keys` applies the
+Keys are not independent, so a model lists rules about them. `toolwright.recipe.diagnostics.keys` applies the
 rules to a recipe and its layers. Other names of keys and values are in synonyms.toml.
 """
 

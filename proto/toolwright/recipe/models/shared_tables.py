@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
-from toolwright.recipe.spelling import grpc_fault, url_fault
-from toolwright.recipe.table import Table
-from toolwright.recipe.tasks import (
+from toolwright.recipe.models.spelling import grpc_fault, url_fault
+from toolwright.recipe.models.table import Table
+from toolwright.recipe.models.tasks import (
     TASK_NAME,
     MixedTask,
     TaskTable,
