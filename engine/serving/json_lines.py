@@ -94,7 +94,7 @@ async def when_there_is_room(
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
             if not said:
-                log.warning("disk_full", file=str(file), mend="free space; the run goes on")
+                log.warning("disk_full", file=str(file), fix="free space; the run goes on")
                 said = True
             tell(True)
             await asyncio.sleep(FULL_SECONDS)

@@ -94,7 +94,7 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
                 reasons.ERROR_REASON_BLOB_NOT_FOUND,
                 f"no group that is held here refers to blob {request.sha256}",
                 subject=request.sha256,
-                mend="fetch the blobs of a group before it is acknowledged",
+                fix="fetch the blobs of a group before it is acknowledged",
             )
             await abort(context, error)
         else:

@@ -70,7 +70,7 @@ class RewardThreads:
                 "reward_thread_lost",
                 lost=self.lost,
                 most=self._most_lost,
-                mend="give the function a time limit of its own, or make it async",
+                fix="give the function a time limit of its own, or make it async",
             )
             raise ThreadOutOfTime
         return outcome.result()

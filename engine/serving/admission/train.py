@@ -317,7 +317,7 @@ class TrainLane:
             except JournalFull as error:
                 first, self._waiting_for_disk = not self._waiting_for_disk, True
                 if first:
-                    log.warning("disk_full", error=str(error), mend="free space; the run goes on")
+                    log.warning("disk_full", error=str(error), fix="free space; the run goes on")
                 await asyncio.sleep(FULL_SECONDS)
             else:
                 self._waiting_for_disk = False

@@ -23,7 +23,7 @@ from toolwright.rpc.errors import ServiceError
 
 LONGEST_WORD = 200
 """Characters; the journal keeps it."""
-_MEND = "let one learner train a run: end this one, or end the other one and start this one again"
+_FIX = "let one learner train a run: end this one, or end the other one and start this one again"
 
 
 class Claims:
@@ -58,5 +58,5 @@ class Claims:
         else:
             why = "the run belongs to another learner, this one never asked for the policy"
         raise ServiceError(
-            reasons.ERROR_REASON_SUPERSEDED, why, subject=learner or "learner", mend=_MEND
+            reasons.ERROR_REASON_SUPERSEDED, why, subject=learner or "learner", fix=_FIX
         )

@@ -61,7 +61,7 @@ class Delivery:
                 f"groups up to {counts.durable_sequence} are acknowledged and gone, but the "
                 f"consumer's mark is {after}",
                 subject=str(after),
-                mend="restore the newest checkpoint or use a new run.folder",
+                fix="restore the newest checkpoint or use a new run.folder",
             )
         sent = 0
         while sent < limit:
@@ -92,7 +92,7 @@ class Delivery:
                 reasons.ERROR_REASON_UNKNOWN_SEQUENCE,
                 f"group {sequence} was never leased, the last one is {counts.last_sequence}",
                 subject=str(sequence),
-                mend="use the run.folder that the checkpoint belongs to",
+                fix="use the run.folder that the checkpoint belongs to",
             )
         mark = await self._journal.acknowledge(sequence)
         self._lane.changed()
@@ -110,7 +110,7 @@ class Delivery:
                 reasons.ERROR_REASON_WRONG_LINEAGE,
                 f"{version} is of a lineage that was never published here",
                 subject=version.lineage,
-                mend="publish the version before leasing groups for it",
+                fix="publish the version before leasing groups for it",
             )
         return forks
 

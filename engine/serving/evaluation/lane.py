@@ -188,7 +188,7 @@ class EvaluationLane:
             log.warning(
                 "evaluation_cut",
                 suites=[run.suite.name for run in runs if not run.sampled.is_set()],
-                mend="raise engine.evaluation.publish_waits_s, or lower the suites' n",
+                fix="raise engine.evaluation.publish_waits_s, or lower the suites' n",
             )
             for run in runs:
                 run.cut()

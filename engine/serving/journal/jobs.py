@@ -21,7 +21,7 @@ class JournalFull(ServiceError):
         super().__init__(
             reasons.ERROR_REASON_DISK_FULL,
             f"no room for {file}",
-            mend="free space on that disk; the run goes on by itself",
+            fix="free space on that disk; the run goes on by itself",
             retry_after=5.0,
         )
 

@@ -369,7 +369,7 @@ class Writer:
                 self.db.execute("ROLLBACK")
         if no_room(error):
             if not self.full:
-                log.warning("disk_full", file=str(self._file), mend="free space; the run goes on")
+                log.warning("disk_full", file=str(self._file), fix="free space; the run goes on")
             self.full = True
             with suppress(sqlite3.Error):  # the write-ahead log may start over in its own space
                 self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()

@@ -63,7 +63,7 @@ from toolwright.types import WeightVersion
 BACKENDS = ("gloo", "nccl")
 STORE_SECONDS = 5.0
 """For a connection to the learner's store."""
-_MEND = "begin again with a new store, or publish a folder"
+_FIX = "begin again with a new store, or publish a folder"
 
 log = structlog.get_logger("publish")
 
@@ -216,7 +216,7 @@ class BroadcastPublishes:
             reasons.ERROR_REASON_PUBLISH_FAILED,
             f"no publish {publish_id} is open here: it failed before, or the engine was restarted",
             subject=publish_id,
-            mend=_MEND,
+            fix=_FIX,
         )
 
     async def _check_place(self, asked: BroadcastAsked) -> None:
@@ -227,7 +227,7 @@ class BroadcastPublishes:
                 reasons.ERROR_REASON_INVALID_REQUEST,
                 f"{asked.version} opens a lineage, which begins with a folder",
                 subject="version",
-                mend="publish its first version by PublishWeights",
+                fix="publish its first version by PublishWeights",
             )
         await publisher.check_version(asked.version, None)
         self._shape()
@@ -241,7 +241,7 @@ class BroadcastPublishes:
             "the engine cannot read the folder of the policy that is served, so that it does not "
             "know which tensors make it whole",
             subject="version",
-            mend="publish one version by PublishWeights",
+            fix="publish one version by PublishWeights",
         )
 
 
@@ -256,7 +256,7 @@ async def _reach(meeting: Meeting) -> None:
             f"nobody answers at the learner's store, {meeting.address}:{meeting.port} "
             f"({error or 'no answer in time'})",
             subject="master_address",
-            mend="give an address of the learner that engine and samplers reach",
+            fix="give an address of the learner that engine and samplers reach",
         ) from error
     writer.close()
 
@@ -274,5 +274,5 @@ def _failed(version: WeightVersion, why: str) -> ServiceError:
         reasons.ERROR_REASON_PUBLISH_FAILED,
         f"{version} was not published over the group: {why}",
         subject=str(version),
-        mend=_MEND,
+        fix=_FIX,
     )

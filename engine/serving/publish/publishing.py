@@ -158,7 +158,7 @@ class Publisher:
                     reasons.ERROR_REASON_WRONG_VERSION,
                     f"{version} cannot wait behind {waiting}",
                     subject=str(version),
-                    mend="let one learner publish to an engine",
+                    fix="let one learner publish to an engine",
                     retry_after=1.0,
                 )
             task = asyncio.get_running_loop().create_task(self._publish(*asked))
@@ -312,7 +312,7 @@ class Publisher:
                 reasons.ERROR_REASON_INVALID_REQUEST,
                 str(error),
                 subject="path",
-                mend="publish a whole Hugging Face folder that engine and samplers can read",
+                fix="publish a whole Hugging Face folder that engine and samplers can read",
             ) from error
         wrong = difference(self._served, shape) if self._served is not None else None
         if wrong is not None:
@@ -320,7 +320,7 @@ class Publisher:
                 reasons.ERROR_REASON_INVALID_REQUEST,
                 f"{path} holds another policy than the samplers serve: {wrong}",
                 subject="path",
-                mend="publish the policy that the run began with, trained further; another one "
+                fix="publish the policy that the run began with, trained further; another one "
                 "needs a run.folder of its own",
             )
         return shape

@@ -26,7 +26,7 @@ async def check_next(
                 reasons.ERROR_REASON_WRONG_VERSION,
                 f"{version} is not newer than {current}",
                 subject=str(version),
-                mend="a resume from an older checkpoint opens a new lineage",
+                fix="a resume from an older checkpoint opens a new lineage",
             )
         return None
     root, *others = await lineages(journal, current)
@@ -36,7 +36,7 @@ async def check_next(
             reasons.ERROR_REASON_WRONG_LINEAGE,
             f"lineage {version.lineage} was left for {current.lineage}",
             subject=version.lineage,
-            mend="a resume from an older checkpoint opens a new lineage",
+            fix="a resume from an older checkpoint opens a new lineage",
         )
     if parent is not None:
         if parent.lineage not in known:
@@ -44,7 +44,7 @@ async def check_next(
                 reasons.ERROR_REASON_WRONG_LINEAGE,
                 f"{version} names {parent} as its parent, which was never published here",
                 subject=parent.lineage,
-                mend="use the run.folder that the checkpoint belongs to, or a new one",
+                fix="use the run.folder that the checkpoint belongs to, or a new one",
             )
         return parent
     if version.step == 0:
@@ -55,7 +55,7 @@ async def check_next(
                 f"groups up to {counts.durable_sequence} are acknowledged and gone, but the "
                 "learner begins anew",
                 subject=version.lineage,
-                mend="restore the learner's checkpoint or use a new run.folder",
+                fix="restore the learner's checkpoint or use a new run.folder",
             )
         return WeightVersion(lineage=root, step=0)
     raise ServiceError(

@@ -1,7 +1,12 @@
 """The recipe: the TOML file that every process reads, and the models of its shared tables.
 
-`layers` merges the files and `reading` checks the result. `faults` describes errors, `keys` finds
-keys that have no effect, and `stop_rules` reads the words of `task.stops`.
+layers.py       merges the files that a recipe extends
+assignments.py  overrides of a command line
+references.py   `${table.key}` in a value
+reading.py      checks the result with the models, and holds it
+models/         the shared tables, and the base of every table
+diagnostics/    errors in one sentence, and keys that have no effect
+open_ports.py   addresses with port 0
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class ServiceError(Exception):
         *,
         subject: str = "",
         endpoint: str = "",
-        mend: str = "",
+        fix: str = "",
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ class ServiceError(Exception):
         self.message = message
         self.subject = subject
         self.endpoint = endpoint
-        self.mend = mend
+        self.fix = fix
         self.retry_after = retry_after
 
     @property
@@ -97,7 +97,7 @@ class ServiceError(Exception):
         return reasons.ErrorReason.Name(self.reason).removeprefix("ERROR_REASON_")  # type: ignore[arg-type]
 
     def __str__(self) -> str:
-        return f"{self.reason_name}: {self.message}" + (f" ({self.mend})" if self.mend else "")
+        return f"{self.reason_name}: {self.message}" + (f" ({self.fix})" if self.fix else "")
 
 
 class ListenError(Exception):
@@ -144,7 +144,7 @@ def detail_of(error: ServiceError) -> reasons.ErrorDetail:
         reason=error.reason,  # type: ignore[arg-type]
         subject=_cut(error.subject, _DETAIL_BYTES),
         endpoint=_cut(error.endpoint, _DETAIL_BYTES),
-        mend=_cut(error.mend, _DETAIL_BYTES),
+        mend=_cut(error.fix, _DETAIL_BYTES),
     )
 
 
@@ -192,7 +192,7 @@ def _told(error: grpc.aio.AioRpcError) -> ServiceError | None:
                 error.details() or "",
                 subject=detail.subject,
                 endpoint=detail.endpoint,
-                mend=detail.mend,
+                fix=detail.mend,
             )
         elif packed.Unpack(info):
             retry_after = wire.seconds(info.retry_delay)

@@ -67,10 +67,10 @@ def _collector(url: str, key: str, headers: Mapping[str, str], *, path: str) -> 
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise CollectorUnclear(f"{key} = {url!r} is no address ({error}): {_MEND}") from None
+        raise CollectorUnclear(f"{key} = {url!r} is no address ({error}): {_FIX}") from None
     clean = url.isascii() and url.isprintable() and " " not in url
     if parts.scheme not in _PORTS or not parts.hostname or not clean or parts.username is not None:
-        raise CollectorUnclear(f"{key} is no address of a collector: {_MEND}")
+        raise CollectorUnclear(f"{key} is no address of a collector: {_FIX}")
     return Collector(
         host=parts.hostname,
         port=port or _PORTS[parts.scheme],
@@ -80,7 +80,7 @@ def _collector(url: str, key: str, headers: Mapping[str, str], *, path: str) -> 
     )
 
 
-_MEND = "write http://HOST:PORT, as http://127.0.0.1:4318; keys belong into " + _HEADERS[0]
+_FIX = "write http://HOST:PORT, as http://127.0.0.1:4318; keys belong into " + _HEADERS[0]
 
 
 def _headers(variable: str, text: str) -> list[tuple[str, str]]:

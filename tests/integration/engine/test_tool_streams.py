@@ -235,7 +235,7 @@ async def test_a_stream_s_error_is_what_call_tool_would_have_raised() -> None:
         )
     )
     assert isinstance(known, ServiceError)
-    assert (known.reason_name, known.retry_after, known.mend) == ("QUEUE_LIMIT", None, "wait")
+    assert (known.reason_name, known.retry_after, known.fix) == ("QUEUE_LIMIT", None, "wait")
     assert known.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     for code in (0, 14, 99, 4_000_000_000):
         bare = error_of(pb.CallError(code=code))

@@ -368,6 +368,6 @@ def test_a_session_begins_with_its_blobs_and_then_the_files(tmp_path: Path) -> N
 def test_files_without_a_folder_are_refused_unless_blobs_came() -> None:
     with pytest.raises(Refused, match="no folder") as failure:
         TOOL.open(session({"images": ["a.png"]}))
-    assert "image.folder" in failure.value.mend
+    assert "image.folder" in failure.value.fix
     image = Media(media_type="image/png", data=b"image")
     assert len(TOOL.open(session({"images": ["a.png"]}, image)).images) == 1

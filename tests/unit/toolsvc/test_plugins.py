@@ -53,7 +53,7 @@ async def test_a_call_that_found_no_free_thread_ran_nothing_and_may_be_repeated(
             with refused(Reason.QUEUE_LIMIT) as failure:
                 await host.call(request("second", run_limit=0.05))
             assert failure.value.retry_after is not None
-            assert "--workers" in failure.value.mend
+            assert "--workers" in failure.value.fix
             tool.may_end.set()
             assert said(await first) == "first"
             assert tool.calls == 1

@@ -286,7 +286,7 @@ async def test_a_tool_set_that_was_cut_off_is_told_so() -> None:
         with refused(Reason.BACKEND_DOWN) as failure:
             await host.open(opening(metadata=TASK))
     assert "cut off at max_tokens = 60" in failure.value.message
-    assert "simulated.max_tokens" in failure.value.mend
+    assert "simulated.max_tokens" in failure.value.fix
     assert "cut off" in endpoint.requests[1]["messages"][-1]["content"]
 
 

@@ -209,8 +209,8 @@ def _iteration(known: Mapping[str, Any]) -> str | None:
     raise _unknown("memory_iteration", value, "RUN.STEP, or '{iteration}' in the recipe's metadata")
 
 
-def _unknown(key: str, value: Any, mend: str) -> Refused:
+def _unknown(key: str, value: Any, fix: str) -> Refused:
     """Who evaluates would otherwise measure something else than what was meant."""
     return Refused(
-        Reason.INVALID_REQUEST, f"the task's metadata has {key} = {value!r:.80}: write {mend}"
+        Reason.INVALID_REQUEST, f"the task's metadata has {key} = {value!r:.80}: write {fix}"
     )

@@ -145,6 +145,6 @@ def error_of(error: pb.CallError) -> Failure:
         error.message,
         subject=error.detail.subject,
         endpoint=error.detail.endpoint,
-        mend=error.detail.mend,
+        fix=error.detail.mend,
         retry_after=wire.seconds(error.retry_after) if error.HasField("retry_after") else None,
     )

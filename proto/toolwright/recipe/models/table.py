@@ -1,7 +1,7 @@
 """The base of every table of a recipe, and what a model says of its keys.
 
-Keys are not independent, so a model lists rules about them. `toolwright.recipe.diagnostics.keys` applies the
-rules to a recipe and its layers. Other names of keys and values are in synonyms.toml.
+Keys are not independent, so a model lists rules about them. `recipe/diagnostics/keys.py` applies
+the rules to a recipe and its layers. Other names of keys and values are in synonyms.toml.
 """
 
 from __future__ import annotations

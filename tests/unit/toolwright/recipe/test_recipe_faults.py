@@ -14,8 +14,8 @@ from toolwright.recipe import (
     check_all,
     load_recipe,
     registered_tables,
-    synonyms,
 )
+from toolwright.recipe.diagnostics import synonyms
 from toolwright.recipe.diagnostics.keys import table_of
 from toolwright.recipe.models.table import Either, OfKind, ReadIf, Table
 
