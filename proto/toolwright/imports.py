@@ -34,7 +34,7 @@ def recorded(path: str) -> str:
 
 
 class ImportPathError(ValueError):
-    """The named object cannot be had; the message names the path and the mend."""
+    """A named object cannot be imported. The message names the path and the fix."""
 
 
 def load_object(path: str, folder: Path) -> Any:
@@ -49,7 +49,7 @@ def load_object(path: str, folder: Path) -> Any:
             found = getattr(found, part)
         except AttributeError as error:
             raise ImportPathError(
-                f"{path!r}: {where} has no {part!r}: define it there, or mend the name"
+                f"{path!r}: {where} has no {part!r}: define it there, or correct the name"
             ) from error
     return found
 

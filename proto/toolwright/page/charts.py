@@ -1,8 +1,8 @@
 """Charts as inline SVG: lines with error bars, stacked areas, and one stacked bar.
 
 Colours and fonts come from the page's style sheet by class names, so that a chart follows the
-reader's light or dark setting. Everything here is pure: numbers in, markup out. Names are a
-stranger's and escaped here. Every number is drawn on its chart, however large.
+reader's light or dark setting. Everything here is pure: numbers in, markup out. Names may be
+hostile, and are escaped here. Every number is drawn on its chart, however large.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Literal
 from toolwright.page.text import text
 
 LARGEST = 1e307
-"""Differences of such numbers are numbers."""
+"""Largest number that is drawn: differences of such numbers are finite."""
 DOTS = 60
-"""Places of a line that can be pointed at."""
+"""Most points of a line with a tooltip."""
 LETTER, LABEL_MARGIN = 7.2, 14  # pixels that the name of a part of the bar needs
 BAR_WIDTH, BAR_HEIGHT = 760, 56
 
@@ -26,7 +26,7 @@ _At = Callable[[float, float], tuple[float, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """Of a chart, in its own units; the page scales it. `name` is a class of the style sheet."""
+    """Size of a chart in its own units; the page scales it. name: a class of the style sheet."""
 
     name: str
     width: int
@@ -56,8 +56,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One curve. `style`: classes of the style sheet. dots: seen, with bars; or found by pointing;
-    or none. band: the points' errors as an area behind the curve."""
+    """One curve. style: classes of the style sheet. dots: visible with error bars, on hover, or
+    absent. band: the points' errors as an area behind the curve."""
 
     name: str
     style: str
@@ -91,10 +91,11 @@ def line_chart(
     marks: Sequence[tuple[float, str]] = (),
     size: Size = WIDE,
 ) -> str:
-    """Curves over each other. low, high: of the y axis; first, last: of the x axis; where they are
-    None, what there is decides. log, log_x: the y axis, the x axis in powers of ten; what is not
-    above 0 is left out. marks: vertical lines with a text. labels: what stands below 0, 1, 2 ...,
-    for an axis of names in place of numbers.
+    """Curves over each other, as SVG.
+
+    low, high: ends of the y axis; first, last: ends of the x axis; None = as the points need. log,
+    log_x: the y axis, the x axis in powers of ten, without values of 0 and below. marks: vertical
+    lines with a text. labels: names below 0, 1, 2 ... instead of numbers.
     """
     if log:
         lines = [_logarithms(line) for line in lines]

@@ -101,8 +101,8 @@ class ServiceError(Exception):
 
 
 class ListenError(Exception):
-    """A server cannot listen, or does not know whom to let in; the message names the address or the
-    file, and the mend."""
+    """A server cannot listen, or its tokens cannot be read. The message names the address or the
+    file, and the fix."""
 
 
 class TransportError(Exception):

@@ -62,7 +62,7 @@ class HttpRule:
         """None for a request that is answered; then `auth.caller` says whose it is.
 
         headers: by names in lower case, or whatever their case if the mapping ignores it. data:
-        False for files of the program, which are the same for everybody and need no token.
+        False for files of the program, which are public and need no token.
         """
         host = str(headers.get("host") or "").lower()
         if not data:

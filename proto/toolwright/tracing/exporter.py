@@ -1,14 +1,14 @@
-"""Sends spans to a collector, from a thread of its own: whoever has spans never waits.
+"""Sends spans to a collector from a thread of its own, so the caller never waits.
 
-Not OpenTelemetry's SDK: its ids are drawn and its spans are opened and closed on the way, ours are
-derived and made of a record afterwards; and its exporter follows redirects, reads whatever answer
-comes, and does not count what it drops.
+OpenTelemetry's SDK does not fit: it draws ids and opens and closes spans as the program runs. Ours
+are derived from a record afterwards. Its exporter also follows redirects, reads answers of any
+size, and does not count dropped spans.
 
 Invariants
-- `offer` puts spans into a queue of at most `MOST_WAITING` and returns; where they find no room
-  they are dropped and counted. It takes microseconds, whatever the collector does.
-- A collector that is away, too busy or broken is asked again after growing pauses; meanwhile the
-  queue fills. What a collector refuses for good is dropped and counted.
+- `offer` puts spans into a queue of at most `MOST_WAITING` and returns. Without room the spans are
+  dropped and counted. It takes microseconds, whatever the collector does.
+- A request to an unreachable, busy or broken collector is retried with back-off. Meanwhile the
+  queue fills. Spans that a collector refuses for good are dropped and counted.
 - A request has `DEADLINE_S` in all once its host's name is resolved, however slowly bytes drip. Of
   an answer the first line is read, `LONGEST_LINE` bytes at most; nothing is followed.
 - Every span offered is in the end sent, dropped or refused.
@@ -155,7 +155,7 @@ class Exporter(MetricCollector):
         self._away = True
 
     def _post(self, body: bytes) -> int:
-        """The status of the answer. OSError or ValueError where there is none in time."""
+        """The status of the answer. Raises OSError or ValueError without an answer in time."""
         collector, deadline = self._collector, time.monotonic() + DEADLINE_S
         head = "".join(
             f"{name}: {value}\r\n"

@@ -19,7 +19,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class CollectorUnclear(ValueError):
-    """What the recipe or the environment says of the collector is no address; names the mend."""
+    """The collector of recipe or environment is not an address. The message names the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,19 +37,22 @@ class Collector:
         return f"{'https' if self.secure else 'http'}://{host}:{self.port}{self.path}"
 
 
-def collector_of(told: str, environment: Mapping[str, str]) -> Collector | None:
-    """told: the recipe's `run.traces` or the command line's, like OTEL_EXPORTER_OTLP_ENDPOINT; wins
-    over the environment's. None: nobody wants traces. CollectorUnclear."""
+def collector_of(given: str, environment: Mapping[str, str]) -> Collector | None:
+    """The collector of traces; None = traces are off. Raises CollectorUnclear.
+
+    given: `run.traces` of the recipe or of the command line, in the form of
+    OTEL_EXPORTER_OTLP_ENDPOINT. It wins over the environment.
+    """
     off = environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     if off or environment.get("OTEL_TRACES_EXPORTER", "").strip() == "none":
         return None
     headers = {
         key: value for name in _HEADERS for key, value in _headers(name, environment.get(name, ""))
     }
-    if not told and (own := environment.get(_OWN_ENDPOINT, "").strip()):
+    if not given and (own := environment.get(_OWN_ENDPOINT, "").strip()):
         return _collector(own, _OWN_ENDPOINT, headers, path="")
-    if base := told or environment.get(ENDPOINT, "").strip():
-        return _collector(base, "run.traces" if told else ENDPOINT, headers, path=PATH)
+    if base := given or environment.get(ENDPOINT, "").strip():
+        return _collector(base, "run.traces" if given else ENDPOINT, headers, path=PATH)
     return None
 
 
@@ -67,10 +70,10 @@ def _collector(url: str, key: str, headers: Mapping[str, str], *, path: str) -> 
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise CollectorUnclear(f"{key} = {url!r} is no address ({error}): {_FIX}") from None
+        raise CollectorUnclear(f"{key} = {url!r} is not an address ({error}): {_FIX}") from None
     clean = url.isascii() and url.isprintable() and " " not in url
     if parts.scheme not in _PORTS or not parts.hostname or not clean or parts.username is not None:
-        raise CollectorUnclear(f"{key} is no address of a collector: {_FIX}")
+        raise CollectorUnclear(f"{key} is not the address of a collector: {_FIX}")
     return Collector(
         host=parts.hostname,
         port=port or _PORTS[parts.scheme],

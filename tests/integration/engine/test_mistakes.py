@@ -136,7 +136,12 @@ MISTAKES: list[tuple[str, Prepare, str, str]] = [
         "lower the suite's n",
     ),
     ("a typing error in the reward", reward("def score(t:\n"), "my_reward.py", "line 1"),
-    ("another name in the reward", reward("def other(t): return 1\n"), "'score'", "mend the name"),
+    (
+        "another name in the reward",
+        reward("def other(t): return 1\n"),
+        "'score'",
+        "correct the name",
+    ),
     (
         "a reward of two arguments",
         reward("def score(t, x): return 1\n"),
@@ -193,7 +198,7 @@ MISTAKES: list[tuple[str, Prepare, str, str]] = [
     (
         "a key of an API without one",
         said(sampler={"key_env": "API_KEY"}),
-        "key_env is of an API",
+        "key_env belongs to an API",
         "leave key_env out",
     ),
     ("a sampler's context that is too small", said(task={"limits": {"model": 10**7}}), "", "lower"),

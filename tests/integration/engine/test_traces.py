@@ -170,6 +170,6 @@ async def test_an_endpoint_that_is_none_is_told_at_the_start(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "127.0.0.1:4318")
     here = await world(run=RUN)
-    with pytest.raises(StartupError, match="OTEL_EXPORTER_OTLP_ENDPOINT is no address"):
+    with pytest.raises(StartupError, match="OTEL_EXPORTER_OTLP_ENDPOINT is not the address"):
         async with here.engine():
             pass

@@ -1,4 +1,4 @@
-"""How long and how deep a call may be, whoever wrote it; pure.
+"""Bounds on the length and the depth of a call; pure.
 
 The bounds hold for the text of an action and for arguments that came as data. They are what makes
 the work of every parser behind them bounded, and what a value can say in Python, JSON and protobuf.
@@ -15,9 +15,9 @@ from typing import Any
 from toolwright.json_data import MOST_DEPTH
 
 MOST_CHARACTERS = 2 << 20
-"""Of an action: the conformance suite sends 1 MiB, and a statement or a file may have 10^6."""
+"""Most characters of an action: the conformance suite sends 1 MiB, a file may have 10^6."""
 MOST_VALUES = 50_000
-"""Of the arguments, all levels taken together."""
+"""Most values of the arguments, over all levels."""
 
 
 class OutOfBounds(ValueError):

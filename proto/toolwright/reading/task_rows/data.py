@@ -123,8 +123,8 @@ def _leaves(found: Any) -> Iterator[Any]:
 
 
 def _check_json(found: Any) -> None:
-    """TypeError or ValueError for data that JSON text would not give: other types, keys that are no
-    text (1 and "1" would be one), numbers without end, half a surrogate pair."""
+    """Raises TypeError or ValueError for data that JSON text cannot give: other types, keys
+    that are not texts (1 and "1" would be one), infinite numbers, half a surrogate pair."""
     if isinstance(found, dict):
         for key, value in found.items():
             if not isinstance(key, str):

@@ -22,15 +22,15 @@ from toolwright.recipe.layers import EXTENDS
 from toolwright.recipe.models.table import Table
 
 Models = Mapping[str, type[Table]]
-"""Every table of a recipe whose model is known, by its name; the shared ones together under ""."""
+"""Models of a recipe's tables by name; the shared tables are under ""."""
 
 MOST_HOMES = 3
 SLIP = 0.85
-"""Similarity from which on a key is a slip of the pen, whatever else has that name."""
+"""Least similarity of a typing error, even if another table has that name."""
 CLOSE_KEY = 0.65
-"""Below it two names have nothing to do with each other."""
+"""Least similarity of two names for a suggestion."""
 CLOSE_VALUE = 0.5
-"""Similarity from which on a value is taken for a choice: they are short, and few."""
+"""Least similarity of a value and a choice for a suggestion: choices are short and few."""
 NO_TABLE = ("model_type", "model_attributes_type", "dict_type")
 
 WANTED = {
@@ -39,13 +39,13 @@ WANTED = {
     "bool": "true or false",
     "string": "a text in quotation marks",
 }
-"""By the beginning of what pydantic calls a value of another kind: int_parsing, int_type."""
+"""What to write, by the first word of pydantic's error type, such as int_parsing or int_type."""
 OTHER_KIND = ("type", "parsing", "parsing_size", "from_float")
 BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 
 
 def sentence(item: ErrorDetails, model: type[Table], prefix: str, models: Models) -> str:
-    """Of one of pydantic's errors. prefix: the name of the table; "" for the shared ones."""
+    """The message of one of pydantic's errors. prefix: name of the table; "" = a shared table."""
     path = path_of(item, prefix)
     where = ".".join(path)
     table, field, here = _place(model, item["loc"])
@@ -77,19 +77,19 @@ def sentence(item: ErrorDetails, model: type[Table], prefix: str, models: Models
 
 
 def path_of(item: ErrorDetails, prefix: str) -> tuple[str, ...]:
-    """Where one of pydantic's errors stands."""
+    """The path of the key of one of pydantic's errors."""
     return tuple(str(part) for part in (prefix, *item["loc"]) if part != "")
 
 
 def unknown_table(name: str, models: Models, known: Iterable[str]) -> str:
-    """A sentence for a name at the top of the recipe that is no table's."""
+    """The message for an unknown table. known: names of the known tables."""
     names = sorted(known)
     hint = _hint((name,), names, models)
     return f"unknown table [{name}]; known are {', '.join(names)}{hint}"
 
 
 def _hint(path: tuple[str, ...], known: Iterable[str], models: Models) -> str:
-    """Where else the key stands, else what it may have been meant for; "" without an idea."""
+    """Where else the key belongs, or a similar key of its table; "" without a suggestion."""
     *_, name = path
     if name == EXTENDS:
         return " (stands at the top, above the first table)"
@@ -103,13 +103,13 @@ def _hint(path: tuple[str, ...], known: Iterable[str], models: Models) -> str:
         return f" (is a table of its own: [{name}])"
     belongs = [".".join(home[:-1]) for home in homes if home[-1] == name]
     called = [".".join(home) for home in homes if home[-1] != name]
-    told = [
+    hints = [
         f"{what} {' or '.join(them)}{end}"
         for what, them, end in (("belongs to", belongs, ""), ("is", called, " here"))
         if 0 < len(them) <= MOST_HOMES
     ]
-    if told:
-        return f" ({'; or '.join(told)})"
+    if hints:
+        return f" ({'; or '.join(hints)})"
     near = get_close_matches(name, list(known), n=1, cutoff=CLOSE_KEY)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
@@ -135,7 +135,7 @@ def _homes(models: Models) -> Iterator[tuple[tuple[str, ...], Collection[str]]]:
 
 
 def _meant(table: type[Table], key: str, value: object, choices: list[str]) -> str:
-    """What a value that is no choice may have been meant for."""
+    """A suggestion for a value that is not one of the choices, or ""."""
     if not isinstance(value, str):
         return ""
     word = value.strip().lower()
@@ -147,7 +147,7 @@ def _meant(table: type[Table], key: str, value: object, choices: list[str]) -> s
 
 
 def _as_list(where: str, value: object, field: FieldInfo | None) -> str:
-    """How to write a list of what was written without brackets."""
+    """How to write the list, for a value without brackets."""
     if isinstance(value, Mapping) and field is not None and _of_several(field.annotation):
         return f"there may be several: write [[{where}]], with two brackets"
     written = json.dumps(value) if isinstance(value, str | int | float) else "..."
@@ -155,9 +155,9 @@ def _as_list(where: str, value: object, field: FieldInfo | None) -> str:
 
 
 def _as_table(where: str, value: object, inner: type[Table], field: FieldInfo | None) -> str:
-    """How to write a table of what was written as a value."""
+    """How to write the table, for a plain value in its place."""
     if value is False and field is not None and field.default is None:
-        return "leave it out: without the table there is none"
+        return "leave the table out instead"
     above, _, last = where.rpartition(".")
     head = f"[[{above}]]" if last.isdigit() else f"[{where}]"
     for name, own in inner.model_fields.items():
@@ -174,7 +174,7 @@ def _as_table(where: str, value: object, inner: type[Table], field: FieldInfo | 
 
 
 def _takes(field: FieldInfo, value: object) -> bool:
-    """Whether the key takes the value as what it is: no word as a number."""
+    """Whether the key accepts the value without a conversion from text."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return False
     kind: Any = field.annotation
@@ -188,9 +188,9 @@ def _takes(field: FieldInfo, value: object) -> bool:
 def _place(
     model: type[Table], path: Iterable[int | str]
 ) -> tuple[type[Table], FieldInfo | None, type[Table] | None]:
-    """(the table that holds the key at `path`, the key, the table that stands there itself).
+    """(the table of the key at `path`, the field of the key, the table that the key holds).
 
-    The key is None where the table has no such key.
+    The field is None if the table has no such key.
     """
     holder, field = model, None
     here: type[Table] | None = model
@@ -207,13 +207,13 @@ def _place(
 
 
 def _of_several(annotation: Any) -> type[Table] | None:
-    """The table of which a list or a table of tables holds several."""
+    """The table that a list of tables, or a table of tables, holds."""
     if get_origin(annotation) not in (dict, tuple):
         return None
     return next(filter(None, map(table_of, get_args(annotation))), None)
 
 
 def _choices(annotation: Any) -> list[str]:
-    """The words that a key takes."""
+    """The words that a key accepts."""
     inner = [word for part in get_args(annotation) for word in _choices(part)]
     return inner or [annotation] if isinstance(annotation, str) else inner

@@ -123,6 +123,6 @@ def _wanted(key: str, values: Iterable[str]) -> str:
 
 
 def short(value: Any) -> str:
-    """The value as a sentence shows it."""
+    """The value as a message shows it, cut at LONGEST_VALUE characters."""
     text = repr(value)
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]} ..."

@@ -1,4 +1,4 @@
-"""The base of a process's own table, which can describe itself beside the shared tables."""
+"""The base of a process's own table, which can describe its effect."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ class ProcessTable(Table):
     """A registered table of a process: [engine], [learner] and the like."""
 
     def in_force(self, shared: Shared) -> str:
-        """What the process does by this table and the shared ones, in a few words, or ""."""
+        """The effect of this table and the shared ones, in a few words, or ""."""
         return ""
 
     def doubts(self, shared: Shared) -> list[str]:
-        """Settings that are seldom meant: a sentence each, which names the fix."""
+        """One sentence for each setting that is probably a mistake, with the fix."""
         return []

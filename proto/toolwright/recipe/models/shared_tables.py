@@ -1,8 +1,8 @@
 """The recipe's shared tables: [run], [policy], [task], [tasks.*], [sampler], [tools.*].
 
-Each is a model that checks its own values and refuses unknown keys; `toolwright.recipe` reads the
-file. What ties two processes together (group size, batch, staleness with its correction) stands in
-[run], so that each of them checks it.
+Each model checks its own values and refuses unknown keys; `toolwright.recipe` reads the file. [run]
+has the settings that two processes share (group size, batch, staleness and its correction), so that
+each process checks them.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from toolwright.tracing.settings import endpoint_fault
 ARCHITECTURES = ("qwen2", "qwen3", "llama", "qwen3_moe")
 """`model_type` of the policies of text alone; they can be sampled and trained."""
 VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
-"""Of those that read images; they can be sampled and evaluated."""
+"""`model_type` of the policies that read images; they can be sampled and evaluated."""
 TRAINED_VISION_ARCHITECTURES = ("qwen2_5_vl",)
-"""Of them, those that our learner trains too."""
+"""Those of them that the learner trains too."""
 
 
 MEMORY_ADDRESS = "127.0.0.1:50071"
-"""Of `memory serve`, where the recipe's [memory] table does not say one."""
+"""Address of `memory serve` if the recipe's [memory] table has no other."""
 
 API_KEYS = ("model", "key_env", "tokenizer", "observations", "send_stops")
-"""Keys of [sampler] that SGLang has no use for."""
+"""Keys of [sampler] that SGLang does not use."""
 
 TEMPLATE_NAMES = ("messages", "tools", "documents", "add_generation_prompt")
 """Names of a chat template's variables that the renderer sets."""
@@ -49,7 +49,7 @@ ForeignText = Literal["plain", "as_is"]
 CorrectionMode = Literal[
     "bypass", "token_truncate", "token_mask", "seq_truncate", "geo_mask", "decoupled"
 ]
-"""What the learner does about samplers that do not agree with it; exactly one is active."""
+"""How the learner corrects the difference between its log-probs and the samplers'."""
 
 
 class Run(Table):
@@ -170,7 +170,8 @@ class Sampler(Table):
     patience_s: float = Field(
         default=300.0,
         gt=0,
-        description="how long requests of one action may fail; time without any sampler is apart",
+        description="longest time that requests of one action may fail; time without any sampler "
+        "does not count",
     )
 
     synonyms: ClassVar = "sampler"
@@ -194,8 +195,9 @@ class Sampler(Table):
         ]
         if self.api == "sglang" and given:
             raise ValueError(
-                f'{given[0]} is of an API, and api = "sglang" has none: set api = "openai-chat" or '
-                f'"openai-completions" for an evaluation, or leave {given[0]} out'
+                f'{given[0]} belongs to an API, and api = "sglang" is not one: set '
+                f'api = "openai-chat" or "openai-completions" for an evaluation, or leave '
+                f"{given[0]} out"
             )
         return self
 
@@ -208,13 +210,15 @@ class Tool(Table):
 
     service: str = Field(default="", description="address of a ToolService")
     serve: tuple[str, ...] = Field(
-        default=(), description="what to say after `toolsvc serve` to start one, --listen apart"
+        default=(), description="words after `toolsvc serve` to start one, without --listen"
     )
     tls_ca: Path | None = Field(
-        default=None, description="PEM file of who signed its certificate; none = no TLS"
+        default=None,
+        description="PEM file of the authority that signed its certificate; none = no TLS",
     )
     tls_cert: Path | None = Field(
-        default=None, description="PEM file of the engine's own certificate, where one is asked for"
+        default=None,
+        description="PEM file of the engine's own certificate, if the service requires one",
     )
     tls_key: Path | None = Field(default=None, description="PEM file of that certificate's key")
     names: tuple[str, ...] = Field(default=(), description="tools of the service; empty = all")
@@ -228,7 +232,9 @@ class Tool(Table):
     )
     lease_s: float = Field(default=60.0, gt=0)
     patience_s: float = Field(
-        default=300.0, ge=0, description="how long a service may be away before an attempt fails"
+        default=300.0,
+        ge=0,
+        description="longest time that a service may be unreachable before an attempt fails",
     )
 
     synonyms: ClassVar = "tool"
@@ -249,8 +255,8 @@ class Tool(Table):
     def _one_place(self) -> Tool:
         if bool(self.service) == bool(self.serve):
             raise ValueError(
-                "say `service`, the address of a tool service, or `serve`, what the engine is to "
-                "start: one of the two"
+                "set either `service`, the address of a tool service, or `serve`, the words after "
+                "`toolsvc serve` to start one: one of the two"
             )
         if self.serve and self.tls_ca:
             raise ValueError("tls_ca is for a `service`; what `serve` starts is a Unix socket")
@@ -288,12 +294,12 @@ class Shared(Table):
 
     @property
     def used_tools(self) -> tuple[str, ...]:
-        """Names under [tools] that a task asks for, in the order of the tasks that do."""
-        asked = (name for task in self.each_task.values() for name in task.tools or self.tools)
-        return tuple(dict.fromkeys(asked))
+        """Names under [tools] that a task uses, in the order of the tasks."""
+        names = (name for task in self.each_task.values() for name in task.tools or self.tools)
+        return tuple(dict.fromkeys(names))
 
     def of_task(self, name: str) -> Shared:
-        """The tables as if this task were the recipe's only one; "" = they are. KeyError."""
+        """The tables with this task alone; "" = the recipe has one task. Raises KeyError."""
         return self.model_copy(update={"task": self.tasks[name], "tasks": {}}) if name else self
 
     @model_validator(mode="before")

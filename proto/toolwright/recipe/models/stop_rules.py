@@ -1,7 +1,7 @@
-"""What a recipe may say about a way to end: `keep`, `mask`, `mask:<reward>`, `penalise:<value>`.
+"""Rules of a recipe for stop reasons: `keep`, `mask`, `mask:<reward>`, `penalise:<value>`.
 
-The words alone; what they do to a trajectory is `engine.core.rewards.stops`. What they did
-stands in the record, and `mask_reasons` reads it.
+This module reads the rules; `engine.core.rewards.stops` applies them to a trajectory. The record
+holds their effect, which `mask_reasons` reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NOT_RULED = (
     StopReason.STALE,
     StopReason.CANCELLED,
 )
-"""The policy had no part in these: there is nothing to keep or to penalise."""
+"""Reasons that the policy has no part in: there is nothing to keep or to penalise."""
 RULED = {reason.name.lower(): reason for reason in StopReason if reason not in _NOT_RULED}
 """Stop reasons that a rule may name, by the word for it."""
 
@@ -28,19 +28,18 @@ _FORMS = '"keep", "mask", "mask:<reward>" or "penalise:<value below 0>"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRule:
-    """One rule.
-
-    masked: the trajectory's tokens leave the loss. reward: what its reward becomes, None = stays
-    as it is. penalty: what is added to its reward, 0 or below.
-    """
+    """One rule for a trajectory that ends for a reason."""
 
     masked: bool = False
+    """Its tokens leave the loss."""
     reward: float | None = None
+    """Its new reward; None = unchanged."""
     penalty: float = 0.0
+    """Number that is added to its reward, 0 or below."""
 
 
 def read_stop_rule(text: str) -> StopRule:
-    """ValueError for anything but the four forms."""
+    """The rule of a text. Raises ValueError for a text in none of the four forms."""
     word, colon, number = text.partition(":")
     if not colon and word in ("keep", "mask"):
         return StopRule(masked=word == "mask")
@@ -57,7 +56,7 @@ def read_stop_rule(text: str) -> StopRule:
 
 
 def read_stop_rules(table: Mapping[str, str]) -> dict[StopReason, StopRule]:
-    """The rules by stop reason. ValueError for a word that names none, or a rule in no form."""
+    """The rules by stop reason. Raises ValueError for an unknown reason or form."""
     rules = {}
     for name, text in table.items():
         if name not in RULED:

@@ -1,8 +1,8 @@
-"""The recipe's tasks: [task], and where several are trained at once, [tasks.NAME].
+"""The recipe's tasks: [task], and [tasks.NAME] if several are trained at once.
 
-A [tasks.NAME] is a [task] of its own. What it leaves out is as in [task]; tables in it are laid
-over those of [task] key by key. Options belong to the function that they are for: where a task
-names another protocol, reward or hook, those of [task] do not count for it.
+A [tasks.NAME] is a [task] of its own. A key that it leaves out is as in [task], and its tables are
+merged with those of [task] key by key. Options belong to a function: if a task names another
+protocol, reward or hook, the options of [task] do not count for it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from toolwright.recipe.models.stop_rules import read_stop_rules
 from toolwright.recipe.models.table import Table
 
 TASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,39}")
-"""It is part of metrics' names."""
+"""Form of a task's name, which is part of metric names."""
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "protocol": ("protocol_options",),
     "reward": ("reward_options", "reward_per_group"),
     "group_hook": ("group_hook_options",),
 }
-"""Keys that say nothing without the function before them."""
+"""Options by the key of their function: they mean nothing without it."""
 NAMED = ("source", "reward")
-"""What every task needs, and [task] need not say where each of them does."""
+"""Keys that every task needs. [task] may leave them out if each [tasks.NAME] has them."""
 
 
 class Limits(Table):
@@ -46,7 +46,7 @@ class Limits(Table):
     model: int = Field(default=32768, ge=2, description="the sampler's context")
     seconds: float = Field(default=600.0, gt=0, description="wall clock of one trajectory")
     image_tokens: int = Field(
-        default=1280, ge=1, description="set aside for an image until the sampler tells its tokens"
+        default=1280, ge=1, description="reserved for an image until the sampler reports its tokens"
     )
     image_bytes: int = Field(
         default=16 << 20, ge=0, description="of all images that the policy is shown, as files"

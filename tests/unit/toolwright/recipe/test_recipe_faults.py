@@ -82,7 +82,7 @@ def refusal(folder: Path, *overrides: str) -> str:
         # A value where a table belongs.
         ("learner.lora=true", "learner.lora: write a table: [learner.lora] rank = 16"),
         ("learner.lora=8", "[learner.lora] rank = 8"),
-        ("sft.lora=false", "sft.lora: leave it out: without the table there is none"),
+        ("sft.lora=false", "sft.lora: leave the table out instead"),
         ("learner.kl=0.01", "[learner.kl] coefficient = 0.01"),
         ("learner.kl=true", "[learner.kl] coefficient = ..."),
         ("learner.loss=gspo", '[learner.loss] kind = "gspo"'),
