@@ -1,4 +1,4 @@
-"""What two or more of Toolwright's processes share.
+"""Modules that two or more of Toolwright's processes share.
 
 */v1/, rpc/            the contracts, their generated code, and how gRPC is spoken
 types.py, wire.py      the record of a trajectory, and the same in protobuf

@@ -72,7 +72,7 @@ def _of_file(path: Path) -> Iterator[t.Trajectory]:
                 trajectory = None if message is None else trajectory_from_proto(message)
             except Exception as error:
                 raise UnreadableTrajectories(
-                    f"{path} is no trajectories file or is cut: {error}; "
+                    f"{path} is not a trajectories file, or is cut: {error}; "
                     "`engine render RECIPE` writes one"
                 ) from error
             if trajectory is None:

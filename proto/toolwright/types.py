@@ -286,7 +286,7 @@ class ActionTimings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryTimings:
-    """Where a trajectory's time went, in seconds."""
+    """Times of the parts of a trajectory, in seconds."""
 
     wall_s: float = 0.0
     generate_s: float = 0.0

@@ -22,14 +22,14 @@ class Author(IntEnum):
 
 
 class Purpose(IntEnum):
-    """What a trajectory is for; evaluation never reaches the learner."""
+    """Purpose of a trajectory; evaluation never reaches the learner."""
 
     TRAIN = 1
     EVAL = 2
 
 
 class Status(IntEnum):
-    """How a trajectory came out."""
+    """Outcome of a trajectory."""
 
     COMPLETED = 1
     TRUNCATED = 2

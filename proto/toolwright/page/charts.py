@@ -228,7 +228,7 @@ def _logarithms_x(line: Line) -> Line:
 
 
 def _range(values: Iterable[float], low: float | None, high: float | None) -> tuple[float, float]:
-    """Least and largest, apart from each other; what is beyond LARGEST is drawn at the edge."""
+    """Two different numbers around all values; a value beyond LARGEST is drawn at the edge."""
     values = list(values) or [0.0]
     least = max(min(values), -LARGEST) if low is None else low
     most = min(max(values), LARGEST) if high is None else high
@@ -254,7 +254,7 @@ def _scale(size: Size, x_low: float, x_high: float, y_low: float, y_high: float)
 
 
 def _share(value: float, low: float, high: float) -> float:
-    """Where a value lies between two, 0 to 1."""
+    """Position of a value between two others, 0 to 1."""
     return (min(max(value, low), high) - low) / (high - low)
 
 
@@ -355,7 +355,7 @@ def _dots(line: Line, x_name: str, at: _At, *, log: bool) -> list[str]:
             f'<circle class="{kind} {line.style}" cx="{x}" cy="{y}" r="{radius}">'
             f"<title>{text(line.name)}, {text(x_name)} {text(says)}</title></circle>"
         )
-    # One point is no line: it is seen.
+    # A single point has no line: it is always visible.
     if len(line.points) == 1 and line.dots == "hover":
         x, y = at(line.points[0].x, line.points[0].y)
         out.insert(0, f'<circle class="dot {line.style}" cx="{x}" cy="{y}" r="3"/>')

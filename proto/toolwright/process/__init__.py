@@ -1,4 +1,4 @@
-"""What processes and commands share of running on a machine.
+"""The common part of processes and commands on a machine.
 
 entry.py         starts each command
 command_line.py  the common part of all command lines

@@ -23,7 +23,7 @@ from typing import Any
 EXTENDS = "extends"
 _HERE = Path(__file__).parents[1]
 PACKAGED = (_HERE / "recipes", _HERE.parents[1] / "recipes")
-"""Where the recipes of the package are: in a wheel, in a checkout."""
+"""Folders of the package's recipes: in a wheel, in a checkout."""
 
 
 class LayerError(ValueError):

@@ -56,9 +56,10 @@ _CODES: dict[int, grpc.StatusCode] = {
 
 
 class ServiceError(Exception):
-    """A service refused or failed, and said why in the contract's words.
+    """A service refused a request or failed, for a reason of the contract.
 
-    reason: an ErrorReason number. retry_after: seconds after which a retry may help, None = no.
+    reason: an ErrorReason number. fix: one sentence, or "". retry_after: seconds after which a
+    retry may help; None = it cannot.
     """
 
     def __init__(
@@ -86,12 +87,12 @@ class ServiceError(Exception):
     @property
     def passes(self) -> bool:
         """Whether the same request may be sent again: the service says when, or shuts down.
-        RESOURCE_EXHAUSTED alone is no invitation: gRPC uses it for oversized messages too."""
+        RESOURCE_EXHAUSTED alone does not count: gRPC uses it for oversized messages too."""
         return self.retry_after is not None or self.reason == reasons.ERROR_REASON_DRAINING
 
     @property
     def reason_name(self) -> str:
-        """For example "QUEUE_LIMIT"; one of a newer contract is its number."""
+        """Name such as "QUEUE_LIMIT"; a reason of a newer contract is shown as its number."""
         if self.reason not in reasons.ErrorReason.values():
             return f"REASON_{self.reason}"
         return reasons.ErrorReason.Name(self.reason).removeprefix("ERROR_REASON_")  # type: ignore[arg-type]
@@ -139,7 +140,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def detail_of(error: ServiceError) -> reasons.ErrorDetail:
-    """What the error says besides its code and its message."""
+    """The fields of the error besides its code and its message."""
     return reasons.ErrorDetail(
         reason=error.reason,  # type: ignore[arg-type]
         subject=_cut(error.subject, _DETAIL_BYTES),
@@ -164,9 +165,9 @@ def to_status(error: ServiceError) -> status_pb2.Status:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError:
-    """What the service said, or that it said nothing that can be read."""
+    """The service's error, or a TransportError if the answer cannot be read."""
     try:
-        found = _told(error)
+        found = _service_error(error)
     except DecodeError:
         found = None
     details = readable(error.details() or "no details")
@@ -177,7 +178,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError
     return found or TransportError(error.code(), details)
 
 
-def _told(error: grpc.aio.AioRpcError) -> ServiceError | None:
+def _service_error(error: grpc.aio.AioRpcError) -> ServiceError | None:
     status = None
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
@@ -202,7 +203,7 @@ def _told(error: grpc.aio.AioRpcError) -> ServiceError | None:
 
 
 def readable(details: str) -> str:
-    """What gRPC says of a connection that did not come about, without its inner workings."""
+    """gRPC's message for a failed connection, without its internals."""
     if found := _OTHER_PROTOCOL.match(details[:LONGEST_DETAILS]):
         return f"what answers at {_plain(found[1])} does not speak gRPC"
     for pattern, sentence in _UNCONNECTED:
@@ -221,7 +222,7 @@ def _plain(where: str) -> str:
 
 
 LONGEST_DETAILS = 1_000
-"""Characters of a status that are searched: a stranger's server may write what it likes."""
+"""Characters of a status that are searched: a hostile server may write anything."""
 
 _OTHER_PROTOCOL = re.compile(
     r"failed to connect to all addresses; last error: \w+: (\S+): Failed parsing HTTP/2"

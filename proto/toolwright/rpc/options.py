@@ -1,4 +1,4 @@
-"""What client and server must agree on: message size, keepalive, addresses."""
+"""Options that client and server share: message size, keepalive, addresses."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class Server:
         await self.set_serving(serving)
 
     async def set_serving(self, serving: bool) -> None:
-        """What grpc.health.v1 answers, for the server and each service."""
+        """Sets the answer of grpc.health.v1 for the server and each service."""
         status = health_pb2.HealthCheckResponse.SERVING
         if not serving:
             status = health_pb2.HealthCheckResponse.NOT_SERVING

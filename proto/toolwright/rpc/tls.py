@@ -17,7 +17,7 @@ class TlsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What a server shows, or a client: its certificate chain and private key, PEM."""
+    """Certificate chain and private key of a server or a client, PEM."""
 
     chain: bytes
     key: bytes
@@ -37,7 +37,7 @@ def read_certificate(chain: Path, key: Path) -> Certificate:
 
 
 def read_authority(file: Path) -> bytes:
-    """PEM certificates of the trusted authorities. Raises TlsError if the file holds no such."""
+    """PEM certificates of the trusted authorities. Raises TlsError if it holds no certificate."""
     try:
         ssl.create_default_context(cafile=file)
         return file.read_bytes()

@@ -37,15 +37,15 @@ from toolwright.tracing.settings import Collector
 from toolwright.tracing.spans import Span
 
 MOST_WAITING = 20_000
-"""Spans, about a kilobyte each."""
+"""Most spans in the queue, about a kilobyte each."""
 AT_ONCE = 128
-"""Spans of one request: encoding them holds the interpreter for less than a millisecond."""
+"""Most spans of one request: encoding them takes less than a millisecond."""
 DEADLINE_S = 5.0
 BACKOFF = Backoff(1.0, 30.0, jitter=False)
 GATHER_S = 0.5
-"""Between the first span that waits and the request with it: others come along."""
+"""Seconds between the first waiting span and its request, for further spans to arrive."""
 LAST_S = 2.0
-"""For what still waits when the process ends."""
+"""Seconds for the spans that wait when the process ends."""
 LONGEST_LINE = 4096
 
 log = structlog.get_logger("traces")
@@ -66,9 +66,9 @@ class Exporter(MetricCollector):
         self._context = ssl.create_default_context() if collector.secure else None
         self.sent = 0
         self.dropped = 0
-        """They found no room, or the end came first."""
+        """Spans that found no room, or that waited at the end."""
         self.refused = 0
-        """By the collector, for good."""
+        """Spans that the collector refused for good."""
         self._thread = start_daemon(self._run, "traces")
 
     @property
@@ -77,7 +77,7 @@ class Exporter(MetricCollector):
         return len(self._waiting)
 
     def offer(self, spans: Sequence[Span]) -> None:
-        """All of them are queued, or all are dropped."""
+        """Queues all spans, or drops all."""
         with self._some:
             if self._closing or len(self._waiting) + len(spans) > MOST_WAITING:
                 self.dropped += len(spans)
@@ -123,7 +123,7 @@ class Exporter(MetricCollector):
             failures = 0
 
     def _wait(self, pause: float) -> bool:
-        """Until there is something to send and `pause` is over. False at the end."""
+        """Waits until there are spans to send and `pause` is over. False at the end."""
         with self._some:
             self._some.wait_for(lambda: self._waiting or self._closing)
             enough = AT_ONCE if not pause else MOST_WAITING + 1
@@ -185,12 +185,12 @@ class Exporter(MetricCollector):
                 line += piece
         words = line.partition(b"\n")[0].split(None, 2)
         if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
-            raise ValueError("its answer is no HTTP")
+            raise ValueError("its answer is not HTTP")
         return int(words[1][:4])
 
 
 def _left(deadline: float) -> float:
-    """Seconds until then. TimeoutError after it."""
+    """Seconds until the deadline. Raises TimeoutError after it."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError(f"no answer within {DEADLINE_S:g} s")

@@ -1,4 +1,4 @@
-"""Where traces go: the recipe's word, or OpenTelemetry's own variables. Off unless one says so.
+"""The collector of traces, from the recipe or OpenTelemetry's variables. Off without either.
 
 Of the variables these are read, as their specification has them: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 (used as it is), OTEL_EXPORTER_OTLP_ENDPOINT (/v1/traces is added), OTEL_EXPORTER_OTLP_HEADERS and
@@ -57,7 +57,7 @@ def collector_of(given: str, environment: Mapping[str, str]) -> Collector | None
 
 
 def endpoint_fault(endpoint: str) -> str:
-    """What is wrong with an endpoint of the recipe; empty where nothing is."""
+    """The error of an endpoint in the recipe; "" if it is right."""
     try:
         _collector(endpoint, "traces", {}, path=PATH)
     except CollectorUnclear as error:
@@ -87,8 +87,8 @@ _FIX = "write http://HOST:PORT, as http://127.0.0.1:4318; keys belong into " + _
 
 
 def _headers(variable: str, text: str) -> list[tuple[str, str]]:
-    """The pairs of "key=value,key=value", values percent-encoded. CollectorUnclear, without the
-    value."""
+    """The pairs of "key=value,key=value", values percent-encoded. Raises
+    CollectorUnclear, whose message leaves out the value."""
     found = []
     for pair in filter(None, map(str.strip, text.split(","))):
         key, sign, value = pair.partition("=")

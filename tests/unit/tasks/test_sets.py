@@ -382,8 +382,8 @@ def test_a_file_of_another_set_is_not_read_to_its_end(tmp_path: Path) -> None:
     [
         ("x.json", b'[{"question": "a"}', "ends inside of its list"),
         ("x.json", b"[{]", "ends inside of its list"),
-        ("x.parquet", b"PAR1", "no Parquet"),
-        ("x.parquet", b"", "no Parquet"),
+        ("x.parquet", b"PAR1", "not Parquet"),
+        ("x.parquet", b"", "not Parquet"),
         ("x.xlsx", b"", "ends in none of"),
     ],
 )

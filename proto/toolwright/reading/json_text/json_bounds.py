@@ -1,7 +1,7 @@
 """Bounds on the length and the depth of a call; pure.
 
 The bounds hold for the text of an action and for arguments that came as data. They are what makes
-the work of every parser behind them bounded, and what a value can say in Python, JSON and protobuf.
+the work of every later parser bounded, and what a value can say in Python, JSON and protobuf.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ MOST_VALUES = 50_000
 
 
 class OutOfBounds(ValueError):
-    """The message says what is too much, or what is no JSON."""
+    """The text is not JSON, or exceeds a bound. The message names which."""
 
 
 def read_json(text: str) -> Any:
-    """The value that the text is. OutOfBounds for what is no JSON, and for a value that
-    `check_values` refuses."""
+    """The value of a JSON text. Raises OutOfBounds if it is not JSON, or if `check_values` refuses
+    the value."""
     try:
         found = _DECODER.decode(text)
     except RecursionError:
@@ -38,9 +38,9 @@ def read_json(text: str) -> Any:
 
 
 def check_values(value: Any) -> None:
-    """OutOfBounds for more than MOST_VALUES values, nested more than MOST_DEPTH levels, numbers
-    that are no double, and half a surrogate pair, which no encoding can say. What is not JSON-like
-    is left alone: a tool put it there."""
+    """Raises OutOfBounds for more than MOST_VALUES values, more than MOST_DEPTH levels, a number
+    that is not a double, or half a surrogate pair, which no encoding can hold. Objects that are not
+    JSON-like are not checked: a tool put them there."""
     waiting = [(value, 0)]
     seen = 1
     while waiting:

@@ -23,7 +23,7 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 class _Next(Enum):
-    """What may stand next, outside of a string."""
+    """What may come next, outside of a string."""
 
     OBJECT = auto()
     KEY_OR_END = auto()
@@ -121,7 +121,7 @@ class JsonPrefix:
         return at if self._word is not None else at + 1
 
     def _takes(self, one: str) -> bool:
-        """Whether the character may stand here; the state is then the one behind it."""
+        """Whether the character may stand here; the state is then the one after it."""
         wanted = self._next
         if wanted in (_Next.VALUE, _Next.VALUE_OR_END) or (wanted is _Next.OBJECT and one == "{"):
             return self._value(one)

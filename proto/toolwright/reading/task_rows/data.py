@@ -28,8 +28,8 @@ _NUMPY = re.compile(
 
 
 def data_in(text: str) -> Any:
-    """JSON, or the same data as Python or NumPy prints them. ValueError for anything else; it says
-    what is wrong with the text as JSON."""
+    """Data of a text in JSON, or as Python or NumPy prints them. Raises ValueError for other texts,
+    with the first error of the text as JSON."""
     text = text.strip()
     try:
         return read_exact(text)
@@ -78,7 +78,7 @@ def _texts(text: str) -> list[str | None] | None:
 
 
 def _unquoted(quoted: str) -> str:
-    """The text between quotation marks. ValueError or SyntaxError for a broken escape."""
+    """The text between quotation marks. Raises ValueError or SyntaxError for a broken escape."""
     if "\\" not in quoted and "\n" not in quoted:
         return quoted[1:-1]
     if len(quoted) > LONGEST_LITERAL:
@@ -106,8 +106,8 @@ def _literal(text: str) -> Any:
 
 
 def _as_python(token: re.Match[str]) -> str:
-    """What Python would print. ValueError at a mark that opens no text: to look for the end of each
-    of them takes quadratic time."""
+    """The token as Python prints it. Raises ValueError at a mark that opens no text: a search for
+    the end of each would take quadratic time."""
     if token[4]:
         raise ValueError("a quotation mark that is not closed")
     comma = ", " if token[2] is not None or token[3] else ""

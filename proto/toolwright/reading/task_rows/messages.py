@@ -53,12 +53,12 @@ def read_messages(
 
 
 def arguments_in(name: str, found: Any) -> Mapping[str, Any]:
-    """Arguments of a call: an object, or the JSON text of an object. RowRefused for others."""
+    """Arguments of a call, an object or the JSON text of one. Raises RowRefused for others."""
     if isinstance(found, str):
         try:
             found = read_exact(found) if found.strip() else {}
         except ValueError as error:
-            raise _refused(f"the arguments of {name!r:.80}: no JSON ({error})") from error
+            raise _refused(f"the arguments of {name!r:.80}: not JSON ({error})") from error
     if found is None:
         found = {}
     if not isinstance(found, Mapping):
@@ -127,7 +127,7 @@ def _calls(
         filled = isinstance(older, Mapping) and any(value is not None for value in older.values())
         listed = [{"function": older}] if filled else []
     if not isinstance(listed, Sequence) or isinstance(listed, str):
-        raise _refused(f"tool_calls of message {number} are no list: write one")
+        raise _refused(f"tool_calls of message {number} are not a list: write one")
     return [_call(number, one, schemas) for one in listed]
 
 

@@ -52,14 +52,14 @@ def open_parquet(file: Path) -> Any:
     try:
         return pyarrow.parquet.ParquetFile(file, buffer_size=CHUNK, pre_buffer=False)
     except (pyarrow.ArrowException, OSError) as error:  # a file that was cut off raises either
-        raise NotParquet(f"{file} is no Parquet, or was cut off: {error}") from error
+        raise NotParquet(f"{file} is not Parquet, or is cut: {error}") from error
 
 
 def parquet_rows(
     opened: Any, *, groups: Iterable[int] | None = None, columns: list[str] | None = None
 ) -> Iterator[dict[str, Any] | RowRefused]:
     """The rows of an open file, a RowRefused in place of one with a cell that Python cannot hold:
-    text that is not UTF-8, a date beyond the calendar. NotParquet if the file ends inside.
+    text that is not UTF-8, a date beyond the calendar. Raises NotParquet if the file is cut.
 
     groups: row groups to read; all by default. columns: likewise.
     """

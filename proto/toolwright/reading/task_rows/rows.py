@@ -31,7 +31,7 @@ MISSING = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Where a file has its question, messages, answer, id and images, by paths.
+    """Paths of the columns with question, messages, answer, id and images.
 
     A question may be a text, or the messages themselves; the messages may be a text.
     """
@@ -59,7 +59,7 @@ class Question:
 
 
 def read_json(line: bytes | str) -> Any:
-    """The JSON of a line. RowRefused if it is not JSON in UTF-8."""
+    """The JSON of a line. Raises RowRefused if it is not JSON in UTF-8."""
     try:
         return json.loads(line.decode("utf-8-sig") if isinstance(line, bytes) else line)
     except UnicodeDecodeError as error:
@@ -69,8 +69,8 @@ def read_json(line: bytes | str) -> Any:
 
 
 def read_row(row: object, columns: Columns) -> Question:
-    """The row's question. RowRefused if it asks nothing, or if a column holds something else than
-    its name says. A row without an answer is returned: the caller decides."""
+    """The row's question. Raises RowRefused if it has none, or if a column does not hold
+    what its name says. A row without an answer is returned: the caller decides."""
     if not isinstance(row, Mapping):
         raise RowRefused(
             "not_an_object", f"a row is one JSON object a line, not {type(row).__name__}"
@@ -170,7 +170,7 @@ def answers_of(value: Any) -> tuple[str, ...]:
 
     A text, a number, a list, a NumPy array, an object with `target`, or a text that holds a list of
     texts. Only the outermost text is opened: an answer that looks like a list is written into one.
-    RowRefused for anything else.
+    Raises RowRefused for other values.
     """
     if isinstance(value, str):
         value = _opened(value)
@@ -178,8 +178,8 @@ def answers_of(value: Any) -> tuple[str, ...]:
 
 
 def images_of(value: Any) -> Iterable[str | bytes]:
-    """Paths or contents: a list of them, or Hugging Face's {"bytes", "path"}. RowRefused for
-    others."""
+    """Paths or contents: a list of them, or Hugging Face's {"bytes", "path"}. Raises
+    RowRefused for others."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if not isinstance(value, list | tuple):
@@ -195,7 +195,7 @@ def images_of(value: Any) -> Iterable[str | bytes]:
 
 
 def metadata_of(value: Any) -> Mapping[str, Any]:
-    """An object, or the text of one; empty if the cell holds nothing. RowRefused for others."""
+    """An object, or the text of one; empty if the cell is empty. Raises RowRefused for others."""
     if isinstance(value, str) and value.strip():
         try:
             value = data_in(value)
@@ -210,7 +210,7 @@ def metadata_of(value: Any) -> Mapping[str, Any]:
 
 def plain(value: Any, depth: int = 0) -> Any:
     """A column's value as JSON has it. Contents in bytes become None: they are not metadata.
-    RowRefused for data that are nested too deeply to be sent."""
+    Raises RowRefused for data that are nested too deeply to be sent."""
     if depth > MOST_DEPTH:
         raise RowRefused("not_json_like", f"a column is nested more than {MOST_DEPTH} levels deep")
     if isinstance(value, Mapping):

@@ -1,1 +1,1 @@
-"""What is wrong with a recipe, which keys have no effect, and names from elsewhere."""
+"""Errors of a recipe in one sentence, keys without effect, and names from elsewhere."""

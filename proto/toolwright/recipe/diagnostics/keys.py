@@ -1,4 +1,4 @@
-"""Which keys of a recipe have no effect: a higher layer replaces them, or no component reads them.
+"""Keys of a recipe without effect: a higher layer replaces them, or no component reads them.
 
 Applies the rules of the models (`table`) to the layers of a recipe. Pure; knows no table by name.
 """

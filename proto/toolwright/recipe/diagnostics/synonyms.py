@@ -28,7 +28,7 @@ def of_keys(table: str) -> Mapping[str, list[str]]:
 
 
 def of_values(table: str) -> Mapping[str, Mapping[str, str]]:
-    """What to answer to a value from elsewhere: by key, then by value, in lower case with
+    """Messages for values from elsewhere, by key and value. Values are in lower case with
     underscores."""
     found: Mapping[str, Mapping[str, str]] = _file()["values"].get(table, {})
     return found

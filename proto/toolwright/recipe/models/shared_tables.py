@@ -53,7 +53,7 @@ CorrectionMode = Literal[
 
 
 class Run(Table):
-    """What one run is, for the engine and the learner alike."""
+    """Settings of one run that engine and learner share."""
 
     name: str
     folder: Path = Field(description="everything that the run leaves; a second start resumes it")
@@ -150,7 +150,7 @@ class Sampler(Table):
     )
     observations: Literal["auto", "assistant", "user"] = Field(
         default="auto",
-        description="whose message a tool's answer is, where a turn goes on after it",
+        description="role of a tool's answer if the turn continues after it",
     )
     send_stops: bool = Field(
         default=False, description="to an API that cuts a stop's text away without a word, too"

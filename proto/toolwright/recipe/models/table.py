@@ -53,7 +53,7 @@ class ReadIf:
 
 
 Rule = Either | OfKind | ReadIf
-"""What decides whether a key counts. A key without a rule always does."""
+"""A rule for whether a key counts. A key without a rule always counts."""
 
 
 class Table(BaseModel):

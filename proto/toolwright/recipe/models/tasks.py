@@ -31,7 +31,7 @@ NAMED = ("source", "reward")
 
 
 class Limits(Table):
-    """Budgets of one trajectory, tokens unless said otherwise."""
+    """Budgets of one trajectory, in tokens if not described otherwise."""
 
     turns: int = Field(default=4, ge=0, description="tool calls; one answer turn comes on top")
     calls: int = Field(default=8, ge=1, description="tool calls in one action")
@@ -114,7 +114,7 @@ class Overlong(Table):
 
 
 class TaskTable(Table):
-    """Where questions come from, how the agent speaks and what is rewarded."""
+    """Source of the questions, protocol and reward."""
 
     source: str = Field(
         description="data.jsonl, data.parquet, or path.py:function / module:function"
@@ -143,7 +143,7 @@ class TaskTable(Table):
     mask_overlong: bool = Field(default=False, description="what a length limit ended")
     mask_void: bool = Field(default=False, description="no call understood and no answer")
     exclude_masked_from_baseline: bool | None = Field(
-        default=None, description="none = what infrastructure ended, and nothing else"
+        default=None, description="none = only trajectories that infrastructure ended"
     )
     dynamic_sampling: DynamicSampling | None = Field(
         default=None, description="turn groups without a signal away; none = train on all"
@@ -208,8 +208,8 @@ class MixedTask(TaskTable):
 
 
 def laid_out(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The shared tables with every [tasks.NAME] complete. Those that hold what is no table are left
-    as they are: their models say so."""
+    """The shared tables with every [tasks.NAME] complete. Values that are not tables
+    stay: their models refuse them."""
     own, common = tables.get("tasks"), tables.get("task", {})
     if not isinstance(own, Mapping) or not own or not isinstance(common, Mapping):
         return dict(tables)

@@ -271,7 +271,7 @@ def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
         ("x.jsonl", b"{}\n", ":1: a line is"),
         ("x.jsonl", b'{"messages": []}\n{', ":2: no JSON"),
         ("x.json", b'[{"messages": []}]', "is one JSON list"),
-        ("x.trajectories", b"\xff\xff\xff nonsense", "no trajectories file or is cut"),
+        ("x.trajectories", b"\xff\xff\xff nonsense", "not a trajectories file, or is cut"),
         ("folder/", None, "no run in"),
         ("run/journal.sqlite", b"nonsense" * 100, "journal.sqlite"),
     ],

@@ -65,7 +65,7 @@ def test_a_message_of_a_table(given: dict[str, Any], read: dict[str, Any]) -> No
         ({"content": "x"}, "message 2 has no role"),
         ({"role": 3, "content": "x"}, "message 2 has no role"),
         ({**USER, "tool_calls": [CALL]}, "only the assistant does"),
-        ({"role": "assistant", "tool_calls": "x"}, "no list"),
+        ({"role": "assistant", "tool_calls": "x"}, "not a list"),
         ({"role": "assistant", "tool_calls": [{"function": {"name": ""}}]}, "names no function"),
         (
             {"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": "{"}}]},
