@@ -4,6 +4,8 @@ entry.py         starts each command
 command_line.py  the common part of all command lines
 loop.py          runs a server on its event loop
 server_loop.py   that event loop: uvloop with its own way to start programs
+backoff.py       pauses before retries
+daemon.py        threads that never keep a process alive
 metrics_page.py  a Prometheus page for processes without a web server
 holder.py        the process that listens at a port
 own_packages.py  files of a user that hide our packages
