@@ -18,7 +18,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.offline.reference.names import matched
-from engine.offline.reference.papers import Average, Paper, PaperTable, ReferenceFault, Row, find
+from engine.offline.reference.papers import (
+    Average,
+    Paper,
+    PaperRow,
+    PaperTable,
+    ReferenceFault,
+    find,
+)
 
 BOUND = 1.96
 """Standard errors of a difference from which on it is called one: 5 % of equal pairs have it."""
@@ -75,7 +82,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ComparedRow:
     """A row of the paper, or ours (`own`), whose cells have no `paper` side. average_rank: None for
     a row that lacks a set that is ranked."""
 
@@ -94,7 +101,7 @@ class Comparison:
 
     paper: Paper
     table: PaperTable
-    lines: tuple[Line, ...]
+    lines: tuple[ComparedRow, ...]
     ranked: tuple[str, ...]
     not_compared: tuple[str, ...]
 
@@ -124,7 +131,7 @@ def against(
     rows = list(table.rows)
     if ours:
         values = {name: round(one.value, table.decimals) for name, one in ours.items()}
-        rows.append(Row(system=OURS, model="", cells=values, averages={}))
+        rows.append(PaperRow(system=OURS, model="", cells=values, averages={}))
     ranks = {name: _ranks_in(name, rows, table) for name in ranked}
     lines = [
         _line(row, place, table, ours, ranks, own=place >= len(table.rows))
@@ -197,7 +204,7 @@ def _measured(value: float, error: float | None, n: int | None, table: PaperTabl
     return Measured(value=value, error=error, doubt=doubt)
 
 
-def _ranks_in(name: str, rows: Sequence[Row], table: PaperTable) -> dict[int, int]:
+def _ranks_in(name: str, rows: Sequence[PaperRow], table: PaperTable) -> dict[int, int]:
     """Ranks by a row's place, of the rows that have the set."""
     places = [place for place, row in enumerate(rows) if name in row.cells]
     values = [rows[place].cells[name] for place in places]
@@ -206,14 +213,14 @@ def _ranks_in(name: str, rows: Sequence[Row], table: PaperTable) -> dict[int, in
 
 
 def _line(
-    row: Row,
+    row: PaperRow,
     place: int,
     table: PaperTable,
     ours: Mapping[str, Measured],
     ranks: Mapping[str, Mapping[int, int]],
     *,
     own: bool,
-) -> Line:
+) -> ComparedRow:
     theirs = {
         name: _measured(value, standard_error(value, n, table), n, table)
         for name, value in row.cells.items()
@@ -226,7 +233,7 @@ def _line(
     }
     places = [by_place.get(place) for by_place in ranks.values()]
     known = [rank for rank in places if rank is not None]
-    return Line(
+    return ComparedRow(
         system=row.system,
         model=row.model,
         own=own,
@@ -243,7 +250,7 @@ def _line(
 def _average(
     name: str,
     average: Average,
-    row: Row,
+    row: PaperRow,
     theirs: Mapping[str, Measured],
     ours: Mapping[str, Measured],
     *,

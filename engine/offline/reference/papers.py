@@ -24,7 +24,7 @@ class ReferenceFault(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class PaperRow:
     """One system. cells: by set; averages: by their name, as printed."""
 
     system: str
@@ -60,7 +60,7 @@ class PaperTable:
     missing: str
     sets: Mapping[str, int | None]
     averages: Mapping[str, Average]
-    rows: tuple[Row, ...]
+    rows: tuple[PaperRow, ...]
     notes: str
 
     @property
@@ -151,7 +151,7 @@ def _table(data: Mapping[str, Any]) -> PaperTable:
             for name, one in data["averages"].items()
         },
         rows=tuple(
-            Row(
+            PaperRow(
                 system=row["system"],
                 model=row["model"],
                 cells={name: float(value) for name, value in row["cells"].items()},

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.offline.reference.comparing import BOUND, Cell, Comparison, Line, Measured
+from engine.offline.reference.comparing import BOUND, Cell, ComparedRow, Comparison, Measured
 from toolwright.page.text import plain
 
 NONE = "-"
@@ -25,7 +25,7 @@ def columns(comparison: Comparison) -> list[str]:
     return [*table.sets, *means, "rank"]
 
 
-def values(comparison: Comparison, line: Line) -> list[str]:
+def values(comparison: Comparison, line: ComparedRow) -> list[str]:
     """One row: values with their standard errors and, in brackets, ranks; then the average rank."""
     places = comparison.table.decimals
     cells = [*line.cells.values(), *line.averages.values()]
@@ -35,7 +35,7 @@ def values(comparison: Comparison, line: Line) -> list[str]:
     return [*shown, _rank(line)]
 
 
-def differences(comparison: Comparison, line: Line) -> list[str]:
+def differences(comparison: Comparison, line: ComparedRow) -> list[str]:
     """Ours minus one row of the paper's; a star marks what is more than chance would often make."""
     places = comparison.table.decimals
     cells = [*line.cells.values(), *line.averages.values()]
@@ -100,5 +100,5 @@ def _difference(cell: Cell, places: int) -> str:
     return f"{difference.value:+.{places}f}{error}{'*' if cell.apart else ''}"
 
 
-def _rank(line: Line) -> str:
+def _rank(line: ComparedRow) -> str:
     return NONE if line.average_rank is None else f"{line.average_rank:.2f}"
