@@ -1,4 +1,4 @@
-"""The weights of samplers that nobody publishes to: one version, and the same on all of them."""
+"""Samplers whose weights never change: all of them serve one version."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from toolwright.types import WeightVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """What the samplers serve. name: for people and for telling it from others; where no engine
-    has published the weights, their version says little, so their folder is named as well. kind:
-    whose servers they are, which decides how a conversation is sent."""
+class ServedPolicy:
+    """What the samplers serve."""
 
     version: WeightVersion
     name: str
+    """A name for users, unique to the weights: the version, and the folder of weights that no
+    engine published."""
     kind: str = "sglang"
+    """Kind of the servers, which decides how a conversation is sent."""
 
 
-def fix(fleet: Fleet) -> Served:
-    """Lets requests to the servers as they are, and to those that come back with the same version.
+def fix_weights(fleet: Fleet) -> ServedPolicy:
+    """Opens the fleet to requests at the version that its servers have now.
 
-    StartupError when two of them serve different versions.
+    A server that comes back later is used only with the same version. Raises StartupError if two
+    servers have different versions.
     """
     there = [server for server in fleet.servers if server.info is not None]
     served = {server.name: server.info.weight_version for server in there if server.info}
@@ -33,7 +35,7 @@ def fix(fleet: Fleet) -> Served:
         raise StartupError(
             "the samplers serve different weights, "
             + ", ".join(f"{text or 'unnamed'} at {name}" for name, text in served.items())
-            + ": start them with the same, or leave some out of sampler.endpoints"
+            + ": start them with the same weights, or leave some out of sampler.endpoints"
         )
     (spelling,) = set(served.values())
     version = version_of(spelling)
@@ -52,11 +54,11 @@ def fix(fleet: Fleet) -> Served:
     if name != spelling:
         paths = sorted({server.info.model_path for server in there if server.info})
         name = f"{spelling or 'unnamed'} of {', '.join(paths)}"
-    return Served(version=version, name=name)
+    return ServedPolicy(version=version, name=name)
 
 
 def version_of(spelling: str) -> WeightVersion:
-    """The version that a server names; what no engine has published is step 0 of its own name."""
+    """The version that a server names; any other name is a lineage of its own at step 0."""
     try:
         return WeightVersion.parse(spelling)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Calls functions of the recipe under a time limit: whatever they do is a value or CallFailed."""
+"""Calls functions of the recipe under a time limit; the result is a value or CallFailed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ENGINE = str(Path(__file__).resolve().parents[1])
 
 
 class CallFailed(Exception):
-    """The function raised or took too long; the message says which, and the line that raised."""
+    """The function raised or took too long; the text has the reason and the line."""
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether a call gives a coroutine: nothing runs before it is awaited."""
+    """Whether a call returns a coroutine, so that nothing runs before it is awaited."""
     while isinstance(function, functools.partial):
         function = function.func
     call = getattr(function, "__call__", None)  # noqa: B004 (of an instance: its class's method)
@@ -30,14 +30,16 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def with_options(found: Any, options: Mapping[str, Any]) -> Any:
-    """What a recipe's path names, called with the recipe's options where it has some, or where it
-    is a class: what comes back is the function. TypeError or ValueError of that call."""
+    """The function of a recipe's path. A class, or any object with options, is called to make it.
+
+    Raises TypeError or ValueError as that call does.
+    """
     return found(**options) if options or inspect.isclass(found) else found
 
 
 def raised(error: BaseException) -> str:
-    """What a function of the recipe raised, and the last line of the function's own file that the
-    error passed: `raised KeyError('gold') at reward.py:12`."""
+    """The error of a recipe's function, with the last line of its own file in the traceback:
+    `raised KeyError('gold') at reward.py:12`."""
     frames = [
         (frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)
     ]
@@ -50,8 +52,11 @@ def raised(error: BaseException) -> str:
 
 
 async def call_on_loop(awaitable: Awaitable[Any], *, seconds: float) -> Any:
-    """What the recipe's coroutine returns. CallFailed for what it raises, SystemExit and a
-    cancellation of its own included, and after the time limit."""
+    """The result of a recipe's coroutine.
+
+    Raises CallFailed for its errors, SystemExit and its own cancellation included, and after the
+    time limit.
+    """
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
@@ -70,8 +75,10 @@ async def call_on_loop(awaitable: Awaitable[Any], *, seconds: float) -> Any:
 async def call_in_thread(
     threads: RewardThreads, function: Callable[[Any], Any], argument: Any, *, seconds: float
 ) -> Any:
-    """What the function returns, awaited on the loop where it is a coroutine after all.
-    CallFailed for whatever it raises, and after the time limit."""
+    """The result of a function, awaited on the loop if it is a coroutine.
+
+    Raises CallFailed for its errors and after the time limit.
+    """
     try:
         value, error = await threads.run(function, argument, seconds=seconds)
     except ThreadOutOfTime as late:

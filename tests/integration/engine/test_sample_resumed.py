@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from bench.scripted import Timing
-from engine.offline.stopping import Stopped
+from engine.offline.signals import StoppedBySignal
 from engine.serving import json_lines as files
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.collected import collect, kept, progress
@@ -75,7 +75,7 @@ async def test_a_signal_stops_it_and_the_same_command_goes_on(world: MakeWorld) 
         lambda: lines.exists() and lines.read_text(encoding="utf-8").count("\n") >= 2, "a task"
     )
     os.kill(os.getpid(), signal.SIGTERM)
-    with pytest.raises(Stopped, match="stopped by SIGTERM; the same command goes on"):
+    with pytest.raises(StoppedBySignal, match="stopped by SIGTERM; the same command goes on"):
         await work
     assert not here.tools.live
     assert not (here.folder / "kept").exists()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.core.images.media import media_of
-from engine.core.images.places import (
+from engine.core.images.placeholders import (
     ExpansionMismatch,
     ImagesUnplaced,
     data_uri,

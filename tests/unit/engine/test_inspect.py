@@ -19,8 +19,8 @@ from engine.core.trajectory.events import Ended
 from engine.core.trajectory.record import Identity, record
 from engine.core.trajectory.state import fold
 from engine.errors import StartupError
-from engine.offline.inspect.command import of_record, run_state, trajectory_state
 from engine.offline.inspect.show import plain, show
+from engine.offline.inspect.state import of_record, run_state, trajectory_state
 from engine.serving.journal.journal import Journal
 from engine.serving.journal.schema import FILE_NAME
 from tests.support.logs import V1, example

@@ -17,7 +17,7 @@ from engine.core.trajectory.state import fold
 from engine.offline.analyze.findings import findings
 from engine.offline.analyze.page import page
 from engine.offline.analyze.table import table
-from engine.offline.analyze.tally import Tally
+from engine.offline.analyze.tally import ToolTally
 from engine.offline.analyze.words import read_vocabulary
 from engine.serving.journal.journal import Journal
 from engine.serving.journal.reader import JournalReader
@@ -310,7 +310,7 @@ class Tags(HTMLParser):
 
 
 def test_hostile_names_steer_neither_page_nor_terminal() -> None:
-    tally = Tally(read_vocabulary())
+    tally = ToolTally(read_vocabulary())
     for name in (HOSTILE, f"{HOSTILE}\n2", "\udc80"):
         tally.add(name, HOSTILE, {"properties": {HOSTILE: {}}})
     found = findings(tally, [HOSTILE])

@@ -11,10 +11,10 @@ import pytest
 
 from engine.errors import StartupError
 from engine.offline.analyze.findings import findings, tier_of
-from engine.offline.analyze.law import power_law
+from engine.offline.analyze.power_law import power_law
 from engine.offline.analyze.schema import Size, complexity, identity
 from engine.offline.analyze.table import table
-from engine.offline.analyze.tally import Tally
+from engine.offline.analyze.tally import ToolTally
 from engine.offline.analyze.words import OURS, Classes, Vocabulary, read_vocabulary, words_of
 
 FILM = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
@@ -231,8 +231,10 @@ def test_a_tool_that_takes_more_than_a_third_leaves_a_tier_empty() -> None:
     assert row.split()[2:] == ["90", "0", "10"]
 
 
-def counted(counts: dict[str, int], vocabulary: Vocabulary | None = None, **bounds: int) -> Tally:
-    tally = Tally(vocabulary or read_vocabulary(), **bounds)
+def counted(
+    counts: dict[str, int], vocabulary: Vocabulary | None = None, **bounds: int
+) -> ToolTally:
+    tally = ToolTally(vocabulary or read_vocabulary(), **bounds)
     for name, count in counts.items():
         for _ in range(count):
             tally.add(name, "", None)
@@ -240,7 +242,7 @@ def counted(counts: dict[str, int], vocabulary: Vocabulary | None = None, **boun
 
 
 def test_findings() -> None:
-    tally = Tally(read_vocabulary())
+    tally = ToolTally(read_vocabulary())
     tally.trajectories = 2
     for _ in range(3):
         tally.add("film", "Looks a movie up.", FILM)
@@ -291,7 +293,7 @@ def test_ranks_of_many_tools_are_few() -> None:
 
 
 def test_nothing_was_called() -> None:
-    found = findings(Tally(read_vocabulary()))
+    found = findings(ToolTally(read_vocabulary()))
     assert found["power_law"] is None
     assert found["tools"] == found["ranks"] == found["words"] == []
     assert [one["tools"] for one in found["tiers"]] == [0, 0, 0]

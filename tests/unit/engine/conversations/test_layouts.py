@@ -11,7 +11,7 @@ import pytest
 from engine.errors import StartupError
 from engine.offline.conversations.layouts import conversation
 from engine.offline.conversations.lines import conversations
-from engine.offline.conversations.types import Conversation
+from engine.offline.conversations.types import RecordedConversation
 from tests.support.linear import WORST, assert_linear
 from toolwright.reading.refusal import RowRefused
 from toolwright.reading.row_files import MOST_ROW_BYTES
@@ -92,7 +92,7 @@ HERMES: dict[str, Any] = {
 }
 
 
-def plain(found: Conversation) -> list[Any]:
+def plain(found: RecordedConversation) -> list[Any]:
     """What a protocol reads of the messages."""
     return [
         (
@@ -395,7 +395,7 @@ def test_lines(tmp_path: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbf" + line + b"\r\n\r\n" + b"{\r\n\xff\n" + line)
     found = read(file)
     assert [number for number, _ in found] == [1, 3, 4, 5]
-    assert [isinstance(one, Conversation) for _, one in found] == [True, False, False, True]
+    assert [isinstance(one, RecordedConversation) for _, one in found] == [True, False, False, True]
     assert "no JSON" in str(found[1][1])
     assert "no UTF-8" in str(found[2][1])
     file.write_text(
@@ -412,7 +412,7 @@ def test_ids_are_names_and_none_is_there_twice(tmp_path: Path) -> None:
     file.write_text(
         "".join(json.dumps(OPENAI | {"id": one}) + "\n" for one in given), encoding="utf-8"
     )
-    found = [one.id for _, one in read(file) if isinstance(one, Conversation)]
+    found = [one.id for _, one in read(file) if isinstance(one, RecordedConversation)]
     numbers = [str(number) for number in range(1, 8)]
     assert found == [*numbers, "a", "a-9", "a-9-10", "11", "11-12", "0", "-3"]
 

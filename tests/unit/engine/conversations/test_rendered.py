@@ -13,8 +13,8 @@ from engine.core.protocols.chat import Chat
 from engine.core.protocols.tagged import Tagged
 from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.offline.exits import tell_people
-from engine.offline.render import Part, render
+from engine.offline.exits import print_to_stderr
+from engine.offline.render import RenderPart, render
 from engine.types import ToolSpec
 from tests.unit.engine.conversations.test_layouts import HERMES, OPENAI, PARAMETERS, gpt
 from toolwright.trajectory_files import read_trajectories
@@ -45,7 +45,7 @@ def rendered(
     file.write_text(
         "".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in rows), encoding="utf-8"
     )
-    part = Part(file=file, protocol=protocol, tools=tuple(options.pop("tools", ())))
+    part = RenderPart(file=file, protocol=protocol, tools=tuple(options.pop("tools", ())))
     count = render([part], out, codec, **options)
     read = list(read_trajectories(out))
     assert len(read) == count
@@ -182,7 +182,7 @@ def test_some_broken_rows_may_be_passed_over(tmp_path: Path, qwen: HuggingFaceCo
 
 
 def test_what_people_are_told_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_people("passed over: \x1b[2J\a\r\x9b1m é\n\tx")
+    print_to_stderr("passed over: \x1b[2J\a\r\x9b1m é\n\tx")
     expected = "passed over: \x1b[2J\a\r\x9b1m é\n\tx\n"
     for steering in "\x1b\a\r\x9b":
         expected = expected.replace(steering, "\N{REPLACEMENT CHARACTER}")

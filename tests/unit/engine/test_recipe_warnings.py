@@ -11,8 +11,8 @@ import pytest
 
 from engine.config import EngineTable, RenderTable
 from engine.errors import StartupError
-from engine.offline.check.combining import question_of
 from engine.offline.check.command import check
+from engine.offline.check.recipe_warnings import question_of
 from engine.offline.render import render_recipe
 from tests.support.families import write_family
 from tests.support.policy import QWEN_TEMPLATE, write_policy

@@ -8,7 +8,7 @@ from engine.core.protocols.chat import Chat
 from engine.core.protocols.tagged import Tagged
 from engine.core.text import packed
 from engine.core.text.codec import HuggingFaceCodec
-from engine.core.text.turns import PackedBytes, TurnCodec
+from engine.core.text.conversation_codec import ConversationCodec, PackedBytes
 from engine.types import ToolSpec
 from toolwright.types import Task
 
@@ -39,18 +39,18 @@ def test_a_number_that_is_no_packed_text_is_refused(token: int) -> None:
 
 
 @pytest.fixture(params=["bytes", "policy"])
-def turns(request: pytest.FixtureRequest, codec: HuggingFaceCodec) -> TurnCodec:
-    return TurnCodec(PackedBytes() if request.param == "bytes" else codec)
+def turns(request: pytest.FixtureRequest, codec: HuggingFaceCodec) -> ConversationCodec:
+    return ConversationCodec(PackedBytes() if request.param == "bytes" else codec)
 
 
-def spoken(turns: TurnCodec, ids: list[int]) -> list[tuple[str, str, bool]]:
+def spoken(turns: ConversationCodec, ids: list[int]) -> list[tuple[str, str, bool]]:
     return [
         (turn.role, turns.decode(ids[turn.start : turn.end]), turn.closed)
-        for turn in turns.turns(ids).turns
+        for turn in turns.message_spans(ids).messages
     ]
 
 
-def test_messages_come_back_with_their_tools(turns: TurnCodec) -> None:
+def test_messages_come_back_with_their_tools(turns: ConversationCodec) -> None:
     tools = [{"type": "function", "function": {"name": "größe", "parameters": {}}}]
     messages = [
         {"role": "system", "content": "Be brief."},
@@ -59,7 +59,7 @@ def test_messages_come_back_with_their_tools(turns: TurnCodec) -> None:
             {"function": {"name": "f", "arguments": '{"a": 1}'}}]},
     ]  # fmt: skip
     ids = turns.chat_ids(messages, tools=tools)
-    assert list(turns.turns(ids).tools) == tools
+    assert list(turns.message_spans(ids).tools) == tools
     assert spoken(turns, ids) == [
         ("system", "Be brief.", True),
         ("user", "What now?", True),
@@ -68,7 +68,7 @@ def test_messages_come_back_with_their_tools(turns: TurnCodec) -> None:
     ]
 
 
-def test_no_text_forges_a_turn(turns: TurnCodec) -> None:
+def test_no_text_forges_a_turn(turns: ConversationCodec) -> None:
     ids = turns.chat_ids([{"role": "user", "content": FORGED}])
     ids += turns.encode_action("I say " + FORGED)
     ids += turns.encode_plain(FORGED)
@@ -78,7 +78,7 @@ def test_no_text_forges_a_turn(turns: TurnCodec) -> None:
     assert said[1][1] == "I say " + FORGED + FORGED
 
 
-def test_an_action_that_ends_its_turn_ends_the_turn(turns: TurnCodec) -> None:
+def test_an_action_that_ends_its_turn_ends_the_turn(turns: ConversationCodec) -> None:
     ids = turns.chat_ids([{"role": "user", "content": "q"}])
     ids += turns.encode_action("done<|end_of_turn|>")
     assert spoken(turns, ids)[-1] == ("assistant", "done", True)
@@ -89,17 +89,17 @@ def test_an_action_that_ends_its_turn_ends_the_turn(turns: TurnCodec) -> None:
 
 
 @pytest.mark.parametrize("role", [None, "", 7])
-def test_a_message_without_a_role_is_refused(turns: TurnCodec, role: object) -> None:
+def test_a_message_without_a_role_is_refused(turns: ConversationCodec, role: object) -> None:
     with pytest.raises(ValueError, match="role"):
         turns.chat_ids([{"role": role, "content": "x"}])
 
 
-def test_turns_in_no_order_are_refused(turns: TurnCodec) -> None:
+def test_turns_in_no_order_are_refused(turns: ConversationCodec) -> None:
     with pytest.raises(ValueError, match="opens no turn"):
-        turns.turns(turns.encode("<|says|>"))
+        turns.message_spans(turns.encode("<|says|>"))
 
 
-def test_protocols_speak_it(turns: TurnCodec) -> None:
+def test_protocols_speak_it(turns: ConversationCodec) -> None:
     task = Task(id="t", prompt="How many?")
     tool = ToolSpec(name="python", stop_strings=("</python>",), usage="Write <python>.")
     ids = Tagged(system="Tools:\n{usage}").prompt(task, [tool], turns)
@@ -110,7 +110,7 @@ def test_protocols_speak_it(turns: TurnCodec) -> None:
     ]
     chat = Chat()
     ids = chat.prompt(task, [tool], turns)
-    assert turns.turns(ids).tools[0]["function"]["name"] == "python"
+    assert turns.message_spans(ids).tools[0]["function"]["name"] == "python"
     before, after = chat.frame("</tool_call>", turns)
     ids += turns.encode_action("<tool_call>{}</tool_call>")
     ids += [*before, *chat.observation(["42"], turns), *after]

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.offline.collect.layouts import (
-    Layout,
-    Unsayable,
+    ExportLayout,
+    NotExportable,
+    export_row,
     hermes_system,
     json_line,
-    row_in,
     to_hermes,
     to_openai,
 )
@@ -134,11 +134,14 @@ def test_whatever_stands_in_arguments_the_calls_that_are_read_are_those_that_wer
         ([{"role": "user", "content": [{"type": "image_url"}]}], "no text"),
         ([{"role": "user", "content": 3}], "no text"),
         (talk({"function": {"name": "look", "arguments": "{"}}), "no JSON"),
-        (talk({"function": {"name": "look", "arguments": "NaN"}}), "a number that is no JSON"),
+        (
+            talk({"function": {"name": "look", "arguments": "NaN"}}),
+            "a number that JSON cannot hold",
+        ),
     ],
 )
 def test_what_others_would_read_as_something_else_is_refused(messages: Any, says: str) -> None:
-    with pytest.raises(Unsayable, match=says):
+    with pytest.raises(NotExportable, match=says):
         to_hermes(messages, [LOOK])
 
 
@@ -149,11 +152,11 @@ def test_parts_of_text_are_one_text() -> None:
 
 
 def test_each_layout_has_a_file_of_its_own() -> None:
-    assert [one.suffix for one in Layout] == [".jsonl", ".openai.jsonl", ".hermes.jsonl"]
+    assert [one.suffix for one in ExportLayout] == [".jsonl", ".openai.jsonl", ".hermes.jsonl"]
     told = {"messages": talk(call(0)), "tools": []}
-    assert row_in(Layout.JSONL, told, [LOOK]) == told
-    assert row_in(Layout.OPENAI, told, [LOOK])["tools"] == [LOOK]
-    assert "<tool_call>" in row_in(Layout.HERMES, told, [LOOK])["messages"][2]["content"]
+    assert export_row(ExportLayout.JSONL, told, [LOOK]) == told
+    assert export_row(ExportLayout.OPENAI, told, [LOOK])["tools"] == [LOOK]
+    assert "<tool_call>" in export_row(ExportLayout.HERMES, told, [LOOK])["messages"][2]["content"]
 
 
 @pytest.mark.parametrize("value", ["é", "\ud800", "line\u2028feed\n", 2**80])
