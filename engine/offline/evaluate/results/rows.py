@@ -19,14 +19,13 @@ from engine.core.rollout.loop import SAMPLED
 from engine.errors import StartupError
 from engine.offline.evaluate.folder import EvaluationSettings, SuiteSize
 from engine.serving.evaluation.rates import RATES
-from engine.serving.evaluation.results import earlier_rows, rows_file
-from engine.serving.evaluation.tally import BAD, ERRORED
+from engine.serving.evaluation.results import RowStates, earlier_rows, rows_file
+from engine.serving.evaluation.tally import BAD, ERRORED, RowState
 from engine.serving.json_lines import Lines
 
 REWARD = "reward"
 MOST_NAMED = 100
 """Most rows without a score that are kept by name; all of them are counted."""
-_OPEN, _MEASURED, _BAD, _ERRORED = range(4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,24 +81,22 @@ class SuiteRows:
 
         Raises StartupError for a line that is not a row.
         """
-        states = bytearray(self._suite.n)
+        states = RowStates(self._suite.n)
         named: dict[int, tuple[str, str]] = {}
         for line in earlier_rows(Lines(self._file), self._digest, self._suite.n):
             index = line["index"]
-            if states[index] in (_MEASURED, _BAD):
+            if not states.enter(line, index):
                 continue
             if reason := line.get(BAD) or line.get(ERRORED):
-                states[index] = _BAD if line.get(BAD) else _ERRORED
                 if index in named or len(named) < MOST_NAMED:
                     named[index] = (str(line.get("task_id", "")), str(reason))
                 continue
-            states[index] = _MEASURED
             named.pop(index, None)
             yield self._read(line)
         self.unscored = UnscoredRows(
-            errored=states.count(_ERRORED),
-            bad=states.count(_BAD),
-            open=states.count(_OPEN),
+            errored=states.count(RowState.ERRORED),
+            bad=states.count(RowState.BAD),
+            open=states.count(RowState.OPEN),
             named=[(index, *said) for index, said in sorted(named.items())],
         )
 

@@ -123,7 +123,7 @@ def test_the_score_may_be_a_part_and_a_row_without_it_counts_0(tmp_path: Path) -
     folder = evaluation(tmp_path, {"nq": rows})
     (one,) = figures(folder, by="em")["sets"]
     assert (one["score"], one["parts"]["reward"]["mean"]) == (0.5, 0.2)
-    with pytest.raises(StartupError, match="--by f1: no row has such a part, they have reward, em"):
+    with pytest.raises(StartupError, match=r"--by f1: .* reward, em"):
         figures(folder, by="f1")
 
 
@@ -141,7 +141,7 @@ def test_samples_of_a_question_are_one_question(tmp_path: Path) -> None:
 
 def test_cost_is_of_the_tokens_at_the_prices_given(tmp_path: Path) -> None:
     folder = evaluation(tmp_path, {"nq": [row(0), row(1)]})
-    found = figures(folder, price_in=2.0, price_out=30.0)
+    found = figures(folder, prices=Prices(read=2.0, written=30.0))
     assert found["sets"][0]["cost"] == pytest.approx((200 * 2 + 20 * 30) / 1e6)
     assert found["total"]["cost"] == found["sets"][0]["cost"]
     head, line, *_ = table(found)
@@ -155,8 +155,8 @@ def test_the_table_has_a_line_a_set_and_what_has_no_score(tmp_path: Path) -> Non
         r"nq +2 +0\.500 ± 0\.354 +1\.00 +100 +10 +2\.00  answered 50%, turn_limit 50%", told[1]
     )
     assert told[3].split() == ["average", "of", "2", "0.750"]  # one question tells no error
-    assert "nq, of 3: 1 errored: no score" in "\n".join(told)
-    assert "popqa, of 3: 2 not asked yet" in "\n".join(told)
+    assert "nq, of 3: 1 errored" in "\n".join(told)
+    assert "popqa, of 3: 2 not run yet" in "\n".join(told)
     assert any(line.startswith("  nq 2 (q2): no") for line in told)
     assert not any("\n" in line for line in told)
 

@@ -388,7 +388,7 @@ async def test_the_example_of_the_docs_gives_credit_by_turn(tmp_path: Path) -> N
     [
         ("./my_reward.py:absent", "task.reward: .*has no 'absent'"),
         ("./absent.py:score", "task.reward: no file"),
-        ("./my_reward.py:value", "is no function"),
+        ("./my_reward.py:value", "is not a function"),
         ("nonsense", "task.reward: 'nonsense': write it as"),
     ],
 )

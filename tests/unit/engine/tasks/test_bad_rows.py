@@ -30,10 +30,8 @@ def test_one_more_than_the_bound_ends_the_run() -> None:
         assert not rows.exceeded
     rows.add(bad(3, "template"))
     assert rows.exceeded
-    assert rows.sentence() == (
-        "3 rows of the task source cannot be used, more than engine.max_bad_rows = 2 (2 images, "
-        "1 template); the last is d.jsonl:3: a.png is gone. Mend them, or raise the bound"
-    )
+    for fact in ("3 rows", "max_bad_rows = 2", "2 images, 1 template", "d.jsonl:3: a.png is gone"):
+        assert fact in rows.sentence()
     assert BadRows(0).exceeded is False
 
 

@@ -34,7 +34,7 @@ def test_packed_pieces_join_wherever_they_were_cut() -> None:
 
 @pytest.mark.parametrize("token", [0, -1, 4 << 24, (1 << 24) | 0x4142, 5])
 def test_a_number_that_is_no_packed_text_is_refused(token: int) -> None:
-    with pytest.raises(ValueError, match="is no id of packed bytes"):
+    with pytest.raises(ValueError, match="is not an id of packed bytes"):
         packed.decode([token])
 
 
@@ -95,7 +95,7 @@ def test_a_message_without_a_role_is_refused(turns: ConversationCodec, role: obj
 
 
 def test_turns_in_no_order_are_refused(turns: ConversationCodec) -> None:
-    with pytest.raises(ValueError, match="opens no turn"):
+    with pytest.raises(ValueError, match="opens no message"):
         turns.message_spans(turns.encode("<|says|>"))
 
 
