@@ -10,17 +10,16 @@ result counts. The group includes members that infrastructure ended.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from engine.core.rewards.calling import CallFailed, call_on_loop, is_async, with_options
+from engine.core.rewards.calling import CallFailed, RecipeFunction
 from engine.core.rewards.reading import ScoreRefused, checked, one_each
 from engine.core.rewards.score import HOOK_FAILED, Score, failure
 from engine.errors import StartupError
-from toolwright.imports import ImportPathError, load_object
 from toolwright.types import Trajectory
 
 PAUSES = (1.0, 5.0)
@@ -45,19 +44,13 @@ class GroupHook:
 
         Raises StartupError if path and options give no async function.
         """
-        try:
-            self._function: Callable[[Any], Any] = with_options(
-                load_object(path, folder), options or {}
-            )
-        except ImportPathError as error:
-            raise StartupError(f"task.group_hook: {error}") from error
-        except (TypeError, ValueError) as error:
-            raise StartupError(f"task.group_hook_options do not fit {path!r}: {error}") from error
-        if not callable(self._function) or not is_async(self._function):
+        self._function = RecipeFunction(
+            "task.group_hook", path, folder, seconds=seconds, options=options
+        )
+        if not self._function.is_async:
             raise StartupError(
                 f"task.group_hook: {path!r} is not an async function: write it with `async def`"
             )
-        self._seconds = seconds
         self._pauses = pauses
 
     async def scores(self, group: Sequence[Trajectory]) -> list[Score | None]:
@@ -75,7 +68,7 @@ class GroupHook:
     async def _called(self, group: Sequence[Trajectory]) -> Any:
         for pause in (*self._pauses, None):
             try:
-                return await call_on_loop(self._function(tuple(group)), seconds=self._seconds)
+                return await self._function.call(tuple(group))
             except CallFailed as error:
                 if pause is None:
                     raise

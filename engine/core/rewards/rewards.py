@@ -21,20 +21,12 @@ from typing import Any
 
 import structlog
 
-from engine.core.rewards.calling import (
-    CallFailed,
-    call_in_thread,
-    call_on_loop,
-    is_async,
-    with_options,
-)
+from engine.core.rewards.calling import CallFailed, RecipeFunction
 from engine.core.rewards.reading import ScoreRefused, one_each, read_score
 from engine.core.rewards.score import REWARD_FAILED, Score, failure
 from engine.core.rewards.settle import settled
 from engine.core.rewards.stops import StopRules
-from engine.core.rewards.threads import RewardThreads
 from engine.errors import StartupError
-from toolwright.imports import ImportPathError, load_object
 from toolwright.types import Status, Trajectory
 
 MOST_CAUSES = 20
@@ -77,38 +69,20 @@ class Rewards:
 
         Raises StartupError if path and options give no function of one argument.
         """
-        try:
-            self._function: Callable[[Any], Any] = with_options(
-                load_object(path, folder), options or {}
-            )
-        except ImportPathError as error:
-            raise StartupError(f"task.reward: {error}") from error
-        except (TypeError, ValueError) as error:
-            raise StartupError(f"task.reward_options do not fit {path!r}: {error}") from error
-        if not callable(self._function):
-            raise StartupError(
-                f"task.reward: {path!r} is not a function: name a function of one argument"
-            )
-        _check_arguments(
-            path, self._function, "a list of trajectories" if per_group else "a trajectory"
+        self._function = RecipeFunction(
+            "task.reward", path, folder, seconds=seconds, threads=threads, options=options
         )
+        given = "a list of trajectories" if per_group else "a trajectory"
+        _check_arguments(path, self._function.function, given)
         self.per_group = per_group
         self.rules = rules or StopRules()
-        self._seconds = seconds
-        self._is_async = is_async(self._function)
-        self._threads = RewardThreads(threads)
         self.failures: Counter[str] = Counter()
         """Number of failed trajectories by cause; causes beyond MOST_CAUSES are OTHERS."""
-
-    @property
-    def lost_threads(self) -> int:
-        """Number of threads whose call exceeded its time and still runs."""
-        return self._threads.lost
 
     async def score_one(self, trajectory: Trajectory) -> Score:
         """The score of one trajectory. For functions that are not `per_group`."""
         try:
-            return read_score(await self._call(trajectory), trajectory)
+            return read_score(await self._function.call(trajectory), trajectory)
         except (CallFailed, ScoreRefused) as error:
             return self._failure(trajectory, error)
 
@@ -122,7 +96,9 @@ class Rewards:
         if not trajectories:
             return []
         try:
-            values = one_each(await self._call(list(trajectories)), len(trajectories), "rewards")
+            values = one_each(
+                await self._function.call(list(trajectories)), len(trajectories), "rewards"
+            )
             return [read_score(value, t) for value, t in zip(values, trajectories, strict=True)]
         except (CallFailed, ScoreRefused) as error:
             return [self._failure(t, error) for t in trajectories]
@@ -144,12 +120,7 @@ class Rewards:
 
     def close(self) -> None:
         """Ends the threads; no scoring afterwards."""
-        self._threads.close()
-
-    async def _call(self, argument: Any) -> Any:
-        if self._is_async:
-            return await call_on_loop(self._function(argument), seconds=self._seconds)
-        return await call_in_thread(self._threads, self._function, argument, seconds=self._seconds)
+        self._function.close()
 
     def _failure(self, trajectory: Trajectory, error: Exception) -> Score:
         """Counts a failure. Warns at the first one of a cause, and at each power of ten."""

@@ -295,7 +295,7 @@ def _sampler_line(server: Server) -> str:
     """Raises StartupError for a server that does not answer; a run would go on without it."""
     if server.info is None:
         raise StartupError(
-            f"sampler {server.name} is down or not an SGLang server ({server.why}): start it or "
+            f"sampler {server.name} is down or is no SGLang server ({server.why}): start it or "
             "correct sampler.endpoints"
         )
     return f"sampler {server.name}: SGLang {server.info.version}"

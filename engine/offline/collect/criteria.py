@@ -8,15 +8,12 @@ neither True nor False ends the command, because no default would be right.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from engine.core.rewards.calling import CallFailed, call_in_thread, call_on_loop, is_async
+from engine.core.rewards.calling import CallFailed, RecipeFunction
 from engine.core.rewards.reading import shown
-from engine.core.rewards.threads import RewardThreads
 from engine.errors import EngineError, StartupError
-from toolwright.imports import ImportPathError, load_object
 from toolwright.types import Trajectory
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
@@ -31,28 +28,13 @@ class Criterion:
 
     def __init__(self, path: str, folder: Path, *, seconds: float, threads: int) -> None:
         """seconds: longest time of a call. Raises StartupError if the path is not a callable."""
-        try:
-            self._function: Callable[[Any], Any] = load_object(path, folder)
-        except ImportPathError as error:
-            raise StartupError(f"--keep: {error}") from error
-        if not callable(self._function):
-            raise StartupError(
-                f"--keep: {path!r} is not a function: name a function of one trajectory"
-            )
         self._path = path
-        self._seconds = seconds
-        self._is_async = is_async(self._function)
-        self._threads = RewardThreads(threads)
+        self._function = RecipeFunction("--keep", path, folder, seconds=seconds, threads=threads)
 
     async def accepts(self, trajectory: Trajectory) -> bool:
         """Raises CriterionFailed if the function gives no answer."""
         try:
-            if self._is_async:
-                answer = await call_on_loop(self._function(trajectory), seconds=self._seconds)
-            else:
-                answer = await call_in_thread(
-                    self._threads, self._function, trajectory, seconds=self._seconds
-                )
+            answer = await self._function.call(trajectory)
         except CallFailed as error:
             raise CriterionFailed(f"--keep {self._path}: it {error} for {trajectory.id}") from error
         if isinstance(answer, bool) or type(answer).__name__ == "bool":  # numpy has its own
@@ -63,7 +45,7 @@ class Criterion:
         )
 
     def close(self) -> None:
-        self._threads.close()
+        self._function.close()
 
 
 class Criteria:

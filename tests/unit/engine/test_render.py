@@ -83,7 +83,7 @@ def test_blank_lines_are_skipped_and_lines_are_names(
         ({"conversation": []}, ':2: a line is {"messages"'),
         ([1], ':2: a line is {"messages"'),
         ({"messages": ["hello"]}, ":2: message 1 is a str"),
-        ({"messages": [{"role": "user", "content": "x"}]}, ":2: a conversation needs messages"),
+        ({"messages": [{"role": "user", "content": "x"}]}, ":2: a conversation needs"),
     ],
 )
 def test_a_line_that_does_not_fit_is_named_and_nothing_is_left(

@@ -351,4 +351,4 @@ def test_a_page_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -
     absent, file = tmp_path / "absent.jsonl", tmp_path / "a.jsonl"
     file.touch()
     assert "is a file and not a folder" in sentence(analyze(absent, "--page", file / "page.html"))
-    assert "is a folder, name the file" in sentence(analyze(absent, "--page", tmp_path))
+    assert "is a folder" in sentence(analyze(absent, "--page", tmp_path))

@@ -12,9 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.offline.collect.layouts import (
-    ExportLayout,
     NotExportable,
-    export_row,
     hermes_system,
     json_line,
     to_hermes,
@@ -149,14 +147,6 @@ def test_parts_of_text_are_one_text() -> None:
     parts = [{"type": "text", "text": "Who "}, {"type": "text", "text": "is it?"}]
     row = to_hermes([{"role": "user", "content": parts}], [])
     assert row["messages"] == [{"role": "user", "content": "Who is it?"}]
-
-
-def test_each_layout_has_a_file_of_its_own() -> None:
-    assert [one.suffix for one in ExportLayout] == [".jsonl", ".openai.jsonl", ".hermes.jsonl"]
-    told = {"messages": talk(call(0)), "tools": []}
-    assert export_row(ExportLayout.JSONL, told, [LOOK]) == told
-    assert export_row(ExportLayout.OPENAI, told, [LOOK])["tools"] == [LOOK]
-    assert "<tool_call>" in export_row(ExportLayout.HERMES, told, [LOOK])["messages"][2]["content"]
 
 
 @pytest.mark.parametrize("value", ["é", "\ud800", "line\u2028feed\n", 2**80])

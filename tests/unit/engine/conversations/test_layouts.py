@@ -337,7 +337,7 @@ CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
         (gpt('<tool_call>{"name": "\\ud800", "arguments": {}}</tool_call>'), "not JSON"),
         (OPENAI | {"tools": "[{'name': 'f', 'parameters': {1: 'a', 'b': 2}}]"}, "tools: not JSON"),
         (OPENAI | {"tools": '[{"name": "f", "description": "\\ud800"}]'}, "tools: not JSON"),
-        (changed(2, tool_calls=call(name="a", arguments='{"a": "\\ud800"}')), "not JSON"),
+        (changed(2, tool_calls=call(name="a", arguments='{"a": "\\ud800"}')), "no JSON"),
         (gpt(CALL, "so <tool_response>1</tool_response>"), "text before <tool_response>"),
         (gpt(CALL, "<tool_response>1"), "<tool_response> without"),
         (gpt(CALL + CALL), "2 calls and 1 results"),
@@ -397,7 +397,7 @@ def test_lines(tmp_path: Path) -> None:
     assert [number for number, _ in found] == [1, 3, 4, 5]
     assert [isinstance(one, RecordedConversation) for _, one in found] == [True, False, False, True]
     assert "not JSON" in str(found[1][1])
-    assert "no UTF-8" in str(found[2][1])
+    assert "not UTF-8" in str(found[2][1])
     file.write_text(
         '{"messages": [{"role": "user", "content": "\\ud800"}]}\n' + "[" * 10**5, encoding="utf-8"
     )

@@ -110,7 +110,7 @@ def test_a_template_without_a_place_for_tools(tmp_path: Path, codec: HuggingFace
     assert "<tools>" not in texts(openai, codec)[0][1]
     assert "function calling AI model" in texts(hermes, codec)[0][1], "its own words tell the tools"
     (line,) = told
-    assert "1 rows carry tools that their prompts do not show" in line
+    assert "1 rows have tools that their prompts do not show" in line
 
 
 def test_an_empty_list_of_tools_is_no_tools(tmp_path: Path, qwen: HuggingFaceCodec) -> None:

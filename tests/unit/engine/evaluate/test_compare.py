@@ -116,6 +116,6 @@ def test_nothing_in_common_and_no_such_part_are_sentences(tmp_path: Path) -> Non
     b = evaluation(tmp_path / "b", {"popqa": [row(0)]})
     with pytest.raises(StartupError, match=r"no question .*nq.*popqa"):
         compare(a, b)
-    with pytest.raises(StartupError, match=r"--by f1: no row of .* has such a part: em, reward"):
+    with pytest.raises(StartupError, match=r"--by f1: .* em, reward"):
         compare(a, a, by="f1")
     assert compare(a, a, by="em")["score"] == "em"

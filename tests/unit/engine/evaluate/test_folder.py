@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import re
 from pathlib import Path
 from typing import BinaryIO
@@ -136,18 +135,6 @@ def test_a_start_that_was_killed_leaves_a_folder_that_can_be_begun(tmp_path: Pat
 def test_settings_that_nobody_wrote_are_one_sentence(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "settings.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(StartupError, match=re.escape(says)):
-        read_settings(tmp_path)
-
-
-@pytest.mark.parametrize("field", ["samples", "suites", "settings"])
-def test_fields_of_the_wrong_type_are_one_sentence(tmp_path: Path, field: str) -> None:
-    folder = EvaluationFolder(tmp_path)
-    folder.claim()
-    folder.begin(begun(("nq", 1)))
-    folder.close()
-    data = json.loads((tmp_path / "settings.json").read_text(encoding="utf-8"))
-    (tmp_path / "settings.json").write_text(json.dumps({**data, field: "many"}), encoding="utf-8")
-    with pytest.raises(StartupError, match="is not what `engine eval` wrote"):
         read_settings(tmp_path)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.core.rewards.reading import MOST_SHOWN, ScoreRefused, read_score, shown
+from engine.core.rewards.reading import ScoreRefused, read_score
 from engine.core.rewards.score import Score
 from engine.core.rewards.settle import scored
 from toolwright.types import (
@@ -145,7 +145,3 @@ def test_whatever_is_returned_is_refused_or_can_be_written(value: Any) -> None:
     done = scored(TWO_TURNS, score)
     assert math.isfinite(done.reward)
     serialize(trajectory_to_proto(done))
-
-
-def test_what_is_shown_of_a_value_is_short() -> None:
-    assert len(shown("x" * 10**6)) <= MOST_SHOWN + 3

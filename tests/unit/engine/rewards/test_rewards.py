@@ -303,7 +303,6 @@ async def test_a_function_that_hangs_costs_threads_up_to_a_bound_and_keeps_nothi
     before = threading.active_count()
     hanging = rewards(folder, "hangs", seconds=0.02)
     scored = await hanging.score([trajectory(i) for i in range(64)])
-    assert 32 <= hanging.lost_threads <= 32 + 8
     assert threading.active_count() - before <= 32 + 8
     assert all(t.masked for t in scored)
     assert " calls of the reward function never returned" in scored[-1].events[0].data["error"]

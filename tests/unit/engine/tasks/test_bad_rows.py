@@ -41,13 +41,6 @@ def test_the_count_is_bounded() -> None:
     assert rows.count == 3
 
 
-def test_the_summary_is_one_line_or_nothing() -> None:
-    rows = BadRows(5)
-    assert rows.summary() == ""
-    rows.add(bad(1))
-    assert rows.summary() == "1 row was dropped: 1 images; the last is d.jsonl:1: a.png is gone"
-
-
 def test_a_task_that_turns_out_to_be_unfit_keeps_its_place() -> None:
     media: tuple[Media, ...] = ()
     drawn = DrawnTask(position=7, task=Task(id="q"), media=media, where="d.jsonl:8")
