@@ -1,13 +1,18 @@
-"""Samplers whose weights never change: all of them serve one version."""
+"""The policy of samplers whose weights never change: SGLang servers, or a model behind an API."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.core.sampler.fleet import Fleet
+from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.policy_sampler import PolicySampler
+from engine.core.sampler.pool import SamplerPool
 from engine.core.sampler.server import Server
 from engine.core.sampler.wire.client import ServerRefused
 from engine.errors import StartupError
+from toolwright.recipe import Sampler
 from toolwright.types import WeightVersion
 
 
@@ -21,6 +26,16 @@ class ServedPolicy:
     engine published."""
     kind: str = "sglang"
     """Kind of the servers, which decides how a conversation is sent."""
+
+
+def served_policy(sampler: PolicySampler, table: Sampler) -> ServedPolicy:
+    """What an open sampler serves. Raises StartupError for endpoints that do not fit together."""
+    if isinstance(sampler, OpenAIPool):
+        kinds = {name: str(one["kind"]) for name, one in sampler.statistics().items()}
+        name = f"{sampler.version.lineage} of {table.api}"
+        return ServedPolicy(version=sampler.version, name=name, kind=_one_kind(kinds, table))
+    assert isinstance(sampler, SamplerPool)  # there are two kinds of samplers
+    return fix_weights(sampler)
 
 
 def fix_weights(fleet: Fleet) -> ServedPolicy:
@@ -55,6 +70,20 @@ def fix_weights(fleet: Fleet) -> ServedPolicy:
         paths = sorted({server.info.model_path for server in there if server.info})
         name = f"{spelling or 'unnamed'} of {', '.join(paths)}"
     return ServedPolicy(version=version, name=name)
+
+
+def _one_kind(kinds: Mapping[str, str], table: Sampler) -> str:
+    """Kinds of the servers, as one text. kinds: by endpoint.
+
+    Raises StartupError if endpoints of different kinds would be sent conversations differently.
+    """
+    if len(set(kinds.values())) > 1 and table.api == "openai-chat" and table.observations == "auto":
+        raise StartupError(
+            "sampler.endpoints are servers of different kinds, "
+            f"{', '.join(f'{kind} at {name}' for name, kind in kinds.items())}, which would get "
+            'observations in different roles: set sampler.observations to "assistant" or "user"'
+        )
+    return ", ".join(sorted(set(kinds.values())))
 
 
 def version_of(spelling: str) -> WeightVersion:

@@ -13,18 +13,13 @@ from pathlib import Path
 
 from engine.config import EngineTable
 from engine.core.build import (
-    build_codec,
     build_group_hook,
-    build_protocol,
-    build_rewards,
     build_sampling,
     refuse_api,
 )
+from engine.core.engine_core import EngineCore
 from engine.core.rollout.assignment import stored_nowhere
-from engine.core.sampler.context import check_context
-from engine.core.sampler.pool import SamplerPool
 from engine.core.tasks import TaskSource
-from engine.core.text.codec import HuggingFaceCodec
 from engine.core.trajectory.log import keep_nothing
 from engine.errors import EngineError, StartupError
 from engine.offline.collect.collector import Collector, Plan
@@ -36,8 +31,8 @@ from engine.offline.collect.store import Store
 from engine.offline.fixed_weights import fix_weights
 from engine.offline.progress import SECONDS, ProgressLine
 from engine.offline.resume_settings import setting_text
-from engine.offline.runtime import open_surroundings, upkeep
 from engine.offline.signals import run_until_signal
+from engine.offline.upkeep import upkeep
 from engine.serving.admission.group import Lane
 from engine.serving.admission.places import Places
 from engine.serving.telemetry.logs import log_to
@@ -72,15 +67,13 @@ async def _collect(
 ) -> str:
     shared = recipe.shared
     async with AsyncExitStack() as stack:
-        protocol = build_protocol(recipe)
-        if options.export and not is_exportable(protocol):
+        core = EngineCore(recipe, table, stack)
+        if options.export and not is_exportable(core.tasks[""].protocol):
             raise StartupError(
                 f"--export {options.export[0]}: trajectories of {shared.task.protocol} cannot "
-                "become "
-                "chat messages: leave --export out, or use Chat or Tagged as task.protocol"
+                "become chat messages: leave --export out, or use Chat or Tagged as task.protocol"
             )
-        rewards, hook = build_rewards(recipe), build_group_hook(recipe)
-        stack.callback(rewards.close)
+        rewards, hook = core.tasks[""].rewards, build_group_hook(recipe)
         criteria = None
         if options.keep:
             criteria = Criteria(
@@ -90,7 +83,6 @@ async def _collect(
                 threads=KEEP_THREADS,
             )
             stack.callback(criteria.close)
-        codec = build_codec(recipe)
         source = await TaskSource.opened(
             options.tasks or shared.task.source,
             options.folder if options.tasks else recipe.folder,
@@ -99,26 +91,15 @@ async def _collect(
             max_bad_rows=table.max_bad_rows,
         )
         stack.callback(source.close)
-        pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
-        stack.push_async_callback(pool.close)
-        await pool.open()
-        check_context("task.limits.model", shared.task.limits.model, pool.longest_prompt)
-        served = fix_weights(pool)
+        served = fix_weights(await core.open_pool())
         store = Store(options.output, layouts=options.export, shard_size=options.shard_size)
         stack.callback(store.close)
         paths = criteria.paths if criteria else {}
-        await store.open(_settings(recipe, options, paths, codec, source, served.name))
-        surroundings = await open_surroundings(
-            stack,
-            recipe,
-            table,
-            protocol=protocol,
-            codec=codec,
-            pool=pool,
-            owner=_owner(options.output),
-        )
+        await store.open(_settings(recipe, options, paths, core.codec.hash, source, served.name))
+        await core.open_tools(_owner(options.output))
+        await core.tools.close_strangers(())  # of a killed process
         lane = Lane(
-            surroundings=surroundings,
+            surroundings=core.surroundings(),
             rewards=rewards,
             hook=hook,
             places=Places(table.max_concurrent),
@@ -146,7 +127,7 @@ async def _collect(
         done = store.totals.tasks
         show(f"{collector.total:,} tasks, {done:,} done before; weights {served.name}")
         progress = ProgressLine(collector.total, done, options.progress, unit="tasks")
-        async with upkeep(surroundings, _show_progress(report, progress), _write_yields(report)):
+        async with upkeep(core, _show_progress(report, progress), _write_yields(report)):
             try:
                 await collector.run()
             finally:
@@ -177,7 +158,7 @@ def _settings(
     recipe: Recipe,
     options: CollectionOptions,
     criteria: Mapping[str, str],
-    codec: HuggingFaceCodec,
+    tokenizer_hash: str,
     source: TaskSource,
     weights: str,
 ) -> dict[str, str]:
@@ -216,7 +197,7 @@ def _settings(
     return {
         "tasks": f"{identity.name} {identity.sha256[:12] or f'seed {identity.seed}'}",
         "weights": weights,
-        "policy": codec.hash[:12],
+        "policy": tokenizer_hash[:12],
         "--per-task": str(options.per_task),
         "--most-per-task": str(options.most_per_task or "all"),
         "--keep": ", ".join(map(_recorded, options.keep)) or "all",

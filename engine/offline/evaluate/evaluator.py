@@ -8,30 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, replace
 from typing import Any
 
 from engine.config import EngineTable
-from engine.core.build import build_protocol, build_rewards, build_sampling
-from engine.core.protocols import Protocol
+from engine.core.build import build_sampling
+from engine.core.engine_core import EngineCore, PolicyCodec
 from engine.core.rehearsal import REHEARSED, rehearse
 from engine.core.rewards.rewards import Rewards
 from engine.core.rollout.assignment import Surroundings
 from engine.core.rollout.decide import Rules
-from engine.core.sampler.context import check_context
-from engine.core.sampler.policy_sampler import PolicySampler
 from engine.core.tasks import BadRow
 from engine.errors import StartupError
 from engine.offline.evaluate.folder import LOG, EvaluationFolder, EvaluationSettings, SuiteSize
 from engine.offline.evaluate.options import EvaluationOptions
-from engine.offline.evaluate.policy import PolicyCodec, codec_of_policy, open_sampler
 from engine.offline.evaluate.questions import SelectedSuite, named_suites, select_questions
-from engine.offline.fixed_weights import ServedPolicy
+from engine.offline.fixed_weights import ServedPolicy, served_policy
 from engine.offline.progress import SECONDS, ProgressLine, duration, score_so_far
 from engine.offline.resume_settings import setting_text
-from engine.offline.runtime import open_surroundings, upkeep
+from engine.offline.upkeep import upkeep
 from engine.serving.evaluation.lane import check_suites, limits_of, sampling_of
 from engine.serving.evaluation.results import Results
 from engine.serving.evaluation.suite import SuiteContext, SuiteRun
@@ -65,32 +62,28 @@ class Evaluator:
         """
         async with AsyncExitStack() as stack:
             recipe, options = self._recipe, self._options
-            protocol, rewards = build_protocol(recipe), build_rewards(recipe)
-            stack.callback(rewards.close)
-            codec = codec_of_policy(recipe)
+            core = EngineCore(recipe, self._table, stack)
             selected = await self._selected()
             tasks = {one.suite.name: self._tasks(one) for one in selected}
             identities = {}
             for name, own in tasks.items():
                 stack.callback(own.close)
                 identities[name] = await own.open()
-            pool, served = await self._sampler(stack, codec, protocol, selected)
-            settings = self._settings(selected, identities, codec, served)
+            sampler = await core.open_sampler()
+            suites = [one.suite for one in selected]
+            limits = {suite.task: recipe.shared.task.limits for suite in suites}
+            check_suites(suites, limits, sampler.longest_prompt)
+            served = served_policy(sampler, recipe.shared.sampler)
+            settings = self._settings(selected, identities, core.codec, served)
             if aside := self._folder.begin(settings, fresh=options.fresh):
                 log_to(self._folder.path / LOG)  # the previous log was set aside
                 show(f"the earlier evaluation is in {aside} now")
-            surroundings = await open_surroundings(
-                stack,
-                recipe,
-                self._table,
-                protocol=protocol,
-                codec=codec,
-                pool=pool,
-                owner=self._folder.owner(),
-            )
+            await core.open_tools(self._folder.owner())
+            await core.tools.close_strangers(())  # of a killed process
+            surroundings = core.surroundings()
             for one in selected:
                 await _rehearse(tasks[one.suite.name], surroundings.rules, served.version)
-            context = self._context(surroundings, rewards)
+            context = self._context(surroundings, core.tasks[""].rewards)
             runs = [
                 self._suite_run(context, one, tasks[one.suite.name], served, settings)
                 for one in selected
@@ -104,7 +97,8 @@ class Evaluator:
             unit = "questions" if options.samples == 1 else "trajectories"
             show(f"{total:,} {unit}, {done:,} done before; weights {served.name}")
             progress = ProgressLine(total, done, options.progress, unit=unit)
-            await _measure(runs, context, progress, options.results.by)
+            report = _report(runs, context.results, progress, options.results.by)
+            await _measure(core, runs, progress, report)
 
     async def _selected(self) -> list[SelectedSuite]:
         options, table = self._options, self._table
@@ -125,25 +119,6 @@ class Evaluator:
             max_bad_rows=self._table.max_bad_rows,
             positions=one.positions,
         )
-
-    async def _sampler(
-        self,
-        stack: AsyncExitStack,
-        codec: PolicyCodec,
-        protocol: Protocol,
-        selected: Sequence[SelectedSuite],
-    ) -> tuple[PolicySampler, ServedPolicy]:
-        """The sampler and the policy that it serves.
-
-        Raises StartupError if it takes shorter prompts than the limits allow.
-        """
-        pool, served = await open_sampler(self._recipe, codec, protocol, stack)
-        limits = self._recipe.shared.task.limits
-        check_context("task.limits.model", limits.model, pool.longest_prompt)
-        suites = [one.suite for one in selected]
-        limits_by_task = {suite.task: limits for suite in suites}
-        check_suites(suites, limits_by_task, pool.longest_prompt)
-        return pool, served
 
     def _settings(
         self,
@@ -262,11 +237,13 @@ async def _rehearse(tasks: SuiteTasks, rules: Rules, version: WeightVersion) -> 
 
 
 async def _measure(
-    runs: Sequence[SuiteRun], context: SuiteContext, progress: ProgressLine, by: str
+    core: EngineCore,
+    runs: Sequence[SuiteRun],
+    progress: ProgressLine,
+    report: Coroutine[Any, Any, None],
 ) -> None:
     """All suites share the slots, so that no suite's last rows run alone."""
-    report = _report(runs, context.results, progress, by)
-    async with upkeep(context.surroundings, report):
+    async with upkeep(core, report):
         try:
             async with asyncio.TaskGroup() as measuring:
                 for run in runs:

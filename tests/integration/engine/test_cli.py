@@ -95,7 +95,7 @@ def sentence(result: Result) -> str:
     (line,) = [
         text
         for text in result.stderr.splitlines()
-        if not text.startswith(("[", "engine serves", "warning:"))
+        if not text.startswith(("[", "engine serves", "warning:")) and "done before" not in text
     ]
     assert line.startswith("engine: ")
     assert "Traceback" not in result.output
@@ -433,7 +433,7 @@ def test_sample_says_what_became_of_everything(run: Command) -> None:
     assert (first, last) == ("3 of 3 tasks: 3 kept, 3 duplicate, 0 bad rows", str(output))
     counts = {row.split("  ")[0]: row.split()[-2] for row in table[1:]}
     assert counts["rolled out"] == "6" and counts["kept"] == "3"
-    assert "3 tasks, 0 done before, weights " in result.stderr
+    assert "3 tasks, 0 done before; weights " in result.stderr
     assert len(list(read_trajectories(output))) == 3
 
 

@@ -91,7 +91,7 @@ async def test_two_sets_through_a_real_tool_service(world: MakeWorld, tmp_path: 
 async def test_a_subset_asks_the_same_questions_again(world: MakeWorld) -> None:
     here = await world()
     changes = {"engine": lane(questions(here.folder, "a", 30), questions(here.folder, "b", 4))}
-    few = {"subset": 5, "subset_seed": 7, "changes": changes}
+    few = {"subset": Subset(n=5, seed=7), "changes": changes}
     await asked(here, **few)
     await asked(here, **few, output=here.folder / "again")
     ids = sorted(row["task_id"] for row in lines(here.folder / "eval"))

@@ -133,7 +133,7 @@ MISTAKES: list[tuple[str, Prepare, str, str]] = [
             {"engine": {"evaluation": {"suites": [SUITE]}}},
             rows(GOOD, name="e.jsonl")(folder) and {},
         ),
-        "e.jsonl has 1 tasks, but 5",
+        "e.jsonl has 1 tasks, 5 are",
         "suite",
     ),
     ("a typing error in the reward", reward("def score(t:\n"), "my_reward.py", "line 1"),
