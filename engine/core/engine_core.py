@@ -36,7 +36,8 @@ from engine.core.sampler.fleet import Connect as ConnectSampler
 from engine.core.sampler.openai.pool import OpenAIPool
 from engine.core.sampler.policy_sampler import PolicySampler
 from engine.core.sampler.pool import SamplerPool
-from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec, PackedBytes
+from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.core.tools.service import Connect as ConnectTools
 from engine.core.tools.services import ToolServices
 from engine.types import Codec, ToolSpec

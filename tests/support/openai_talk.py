@@ -11,7 +11,8 @@ from engine.core.protocols.tagged import Tagged
 from engine.core.sampler.openai.pool import OpenAIPool
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.stops import StopTable
-from engine.core.text.conversation_codec import ConversationCodec, PackedBytes
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.types import Generated
 from tests.support.openai_api import Api
 from toolwright.recipe import Sampler

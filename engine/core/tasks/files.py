@@ -15,9 +15,9 @@ import hashlib
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 from engine.core.tasks.row_warnings import RowWarnings
 from engine.core.tasks.rows import MEDIA_COLUMNS, read_task
@@ -32,38 +32,6 @@ from toolwright.reading.row_files import (
 )
 from toolwright.reading.rows import read_json
 from toolwright.types import Task
-
-
-class RowFile(Protocol):
-    """An open file."""
-
-    @property
-    def sha256(self) -> str:
-        """Hash of all bytes."""
-        ...
-
-    @property
-    def bad(self) -> Mapping[int, RowRefused]:
-        """Unusable rows by number."""
-        ...
-
-    @property
-    def warnings(self) -> RowWarnings:
-        """Warnings about the other rows."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def row(self, number: int) -> Any:
-        """A row as it is in the file, from 0.
-
-        Raises RowRefused for an unreadable row, StartupError if the file has changed.
-        """
-        ...
-
-    def where(self, number: int) -> str:
-        """The row's position, for users."""
-        ...
 
 
 def open_rows(file: Path, *, max_bad_rows: int) -> RowFile:
@@ -98,7 +66,7 @@ def open_rows(file: Path, *, max_bad_rows: int) -> RowFile:
 
 
 class JsonlFile:
-    """A file with one object in each line."""
+    """An open file with one object in each line."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -106,7 +74,9 @@ class JsonlFile:
         self._lengths = array("Q")
         self._lines = array("Q")
         self.bad: dict[int, RowRefused] = {}
+        """Unusable rows by number."""
         self.warnings = RowWarnings()
+        """Warnings about the other rows."""
         self._open = file.open("rb")
         self._stamp = _stamp(self._open)
         digest = hashlib.sha256()
@@ -128,6 +98,10 @@ class JsonlFile:
         return len(self._offsets)
 
     def row(self, number: int) -> Any:
+        """A row as it is in the file, from 0.
+
+        Raises RowRefused for an unreadable row, StartupError if the file has changed.
+        """
         _raise_again(self.bad.get(number))
         if _stamp(self._open) != self._stamp:
             raise _changed(self._file)
@@ -135,11 +109,12 @@ class JsonlFile:
         return read_json(self._open.read(self._lengths[number]))
 
     def where(self, number: int) -> str:
+        """The row's position, for users."""
         return f"{self._file}:{self._lines[number]}"
 
 
 class ParquetFile:
-    """A file with columns of any kind; media columns are read with their row."""
+    """The same for Parquet, with columns of any kind; media columns are read with their row."""
 
     def __init__(self, file: Path) -> None:
         self._path = file
@@ -203,6 +178,9 @@ class ParquetFile:
         self, groups: Iterable[int], columns: list[str] | None
     ) -> Iterator[dict[str, Any] | RowRefused]:
         return parquet_rows(self._file, groups=groups, columns=columns)
+
+
+RowFile = JsonlFile | ParquetFile
 
 
 def _raise_again(refused: RowRefused | None) -> None:

@@ -146,8 +146,8 @@ class TaskSource:
     async def at(self, position: int) -> DrawnTask:
         """The task of a position, from 0.
 
-        Raises BadRow for a position without a task, SourceRewound for an earlier position of a
-        function, and StartupError if a function ended or raised, or if the file changed.
+        Raises BadRow for a position without a task, and SourceRewound for an earlier position of a
+        function. Raises StartupError if a function ended or raised, or if the file changed.
         """
         if self._thread is None:
             self._thread = DaemonThread("tasks")

@@ -21,7 +21,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from engine.core.text import packed
 from engine.core.text.messages import calls_of, content_of
 
 _TURN, _SAYS, _END, _TOOLS = "<|turn|>", "<|says|>", "<|end_of_turn|>", "<|tools|>"
@@ -42,22 +41,6 @@ class TextCodec(Protocol):
     def encode_plain(self, text: str) -> list[int]: ...
 
     def decode(self, token_ids: Sequence[int]) -> str: ...
-
-
-class PackedBytes:
-    """`engine.core.text.packed` as an inner codec."""
-
-    vocab_size = packed.VOCAB_SIZE
-    hash = packed.NAME
-
-    def encode(self, text: str) -> list[int]:
-        return packed.encode(text)
-
-    def encode_plain(self, text: str) -> list[int]:
-        return packed.encode(text)
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        return packed.decode(token_ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,30 +14,35 @@ from collections.abc import Iterable
 
 BYTES_AN_ID = 3
 _LENGTH_BIT = 8 * BYTES_AN_ID
-VOCAB_SIZE = (BYTES_AN_ID + 1) << _LENGTH_BIT
-"""Upper bound of ids; the largest ones hold three bytes."""
-NAME = "utf-8-by-three-bytes"
 
 
-def encode(text: str) -> list[int]:
-    """Ids of a text. Lone surrogates, which UTF-8 cannot hold, become question marks."""
-    data = text.encode(errors="replace")
-    return [
-        len(piece) << _LENGTH_BIT | int.from_bytes(piece)
-        for start in range(0, len(data), BYTES_AN_ID)
-        if (piece := data[start : start + BYTES_AN_ID])
-    ]
+class PackedBytes:
+    """Encodes and decodes text without a vocabulary."""
 
+    vocab_size = (BYTES_AN_ID + 1) << _LENGTH_BIT
+    """Upper bound of ids; the largest ones hold three bytes."""
+    hash = "utf-8-by-three-bytes"
 
-def decode(token_ids: Iterable[int]) -> str:
-    """Text of ids. A character that is cut becomes a replacement character.
+    def encode(self, text: str) -> list[int]:
+        """Ids of a text. Lone surrogates, which UTF-8 cannot hold, become question marks."""
+        data = text.encode(errors="replace")
+        return [
+            len(piece) << _LENGTH_BIT | int.from_bytes(piece)
+            for start in range(0, len(data), BYTES_AN_ID)
+            if (piece := data[start : start + BYTES_AN_ID])
+        ]
 
-    Raises ValueError for an id that `encode` cannot make.
-    """
-    found = bytearray()
-    for token in token_ids:
-        size, value = token >> _LENGTH_BIT, token & ((1 << _LENGTH_BIT) - 1)
-        if not 1 <= size <= BYTES_AN_ID or value >> 8 * size:
-            raise ValueError(f"{token} is not an id of packed bytes")
-        found += value.to_bytes(size)
-    return found.decode(errors="replace")
+    encode_plain = encode
+
+    def decode(self, token_ids: Iterable[int]) -> str:
+        """Text of ids. A character that is cut becomes a replacement character.
+
+        Raises ValueError for an id that `encode` cannot make.
+        """
+        found = bytearray()
+        for token in token_ids:
+            size, value = token >> _LENGTH_BIT, token & ((1 << _LENGTH_BIT) - 1)
+            if not 1 <= size <= BYTES_AN_ID or value >> 8 * size:
+                raise ValueError(f"{token} is not an id of packed bytes")
+            found += value.to_bytes(size)
+        return found.decode(errors="replace")

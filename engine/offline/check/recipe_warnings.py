@@ -103,8 +103,8 @@ def call_warnings(
 ) -> Iterator[str]:
     """A closing tag of calls that neither the template nor the prompt shows to the policy.
 
-    Skipped for a protocol that writes the tools into its prompt, because it also writes the form of
-    calls, and for one that reads actions in its own way.
+    Skipped for a protocol that writes the tools into its prompt: it also writes the form of calls.
+    Skipped too for one that reads actions in its own way.
     """
     if not isinstance(protocol, Chat) or type(protocol).decide is not Chat.decide:
         return

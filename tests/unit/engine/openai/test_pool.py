@@ -11,7 +11,8 @@ from engine.core.sampler.openai.pool import OpenAIPool
 from engine.core.sampler.openai.text import TextAction
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.text.codec import HuggingFaceCodec
-from engine.core.text.conversation_codec import ConversationCodec, PackedBytes
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.errors import SamplerFailed
 from engine.types import Generated, Images
 from tests.support.openai_api import (

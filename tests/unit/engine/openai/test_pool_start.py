@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from engine.core.sampler.openai.pool import OpenAIPool
-from engine.core.text.conversation_codec import ConversationCodec, PackedBytes
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.errors import StartupError
 from tests.support.net import free_port
 from tests.support.openai_api import Api, answer, api, chat, listed

@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 from engine.core.sampler.openai.answers import EndpointUnusable
 from engine.core.sampler.openai.pool import OpenAIPool
-from engine.core.text.conversation_codec import ConversationCodec, PackedBytes
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.errors import SamplerFailed
 from tests.support.openai_api import DONE, STREAM, Play, answer, api, chat, event, listed
 from tests.support.openai_talk import END, Talk, talk

@@ -18,7 +18,8 @@ from engine.core.sampler.openai.text import (
 )
 from engine.core.sampler.stops import StopTable
 from engine.core.sampler.wire.events import WireError
-from engine.core.text.conversation_codec import ConversationCodec, PackedBytes
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.types import Generated, StopHit
 from toolwright.model_api.deltas import CallPart, Hint
 from toolwright.types import FinishKind, WeightVersion
