@@ -37,10 +37,10 @@ def report_errors() -> Iterator[None]:
         sys.exit(128 + stopped.number)
     except (RecipeError, EngineError, ListenError, OSError, BaseExceptionGroup) as error:
         cause = _leaves(error)[0]
-        said = file_system_message(cause) if isinstance(cause, OSError) else str(cause)
-        if not said or not isinstance(cause, RecipeError | EngineError | ListenError | OSError):
+        text = file_system_message(cause) if isinstance(cause, OSError) else str(cause)
+        if not text or not isinstance(cause, RecipeError | EngineError | ListenError | OSError):
             raise
-        print_to_stderr(f"engine: {said}")
+        print_to_stderr(f"engine: {text}")
         sys.exit(cause.status if isinstance(cause, EngineError) else 1)
 
 

@@ -172,8 +172,8 @@ def _written_action(codec: Codec, prompt: str) -> str:
     action, thought = f"{_ACTION} {_NUMBER}", f"<think>\n{_THOUGHT_OF} {_NUMBER}\n</think>\n\n"
     closed, opened = (prompt.rstrip().endswith(tag) for tag in ("</think>", "<think>"))
     content = action if closed else thought + action
-    said = {"role": "assistant", "content": content}
-    last = codec.chat([{"role": "user", "content": "x"}, said], generation_prompt=False)
+    message = {"role": "assistant", "content": content}
+    last = codec.chat([{"role": "user", "content": "x"}, message], generation_prompt=False)
     if last.startswith(prompt) and action in last and (closed or _THOUGHT_OF in last):
         return last.removeprefix(prompt).partition(action)[0] + action
     return content.removeprefix("<think>\n") if opened else content

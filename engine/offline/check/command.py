@@ -82,11 +82,11 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
     like = stand_in_for_policy(recipe) if producer else first
     codec = build_codec(recipe, like) if like else None
     if codec:
-        whose = f" (of {like})" if producer else ""
+        suffix = f" (of {like})" if producer else ""
         for task in recipe.shared.each_task.values():
             check_top_k(task.branching, codec.vocab_size)
         ends = ", also ".join(map(repr, codec.turn_ends))
-        yield f"policy: vocabulary {codec.vocab_size}, end of turn {ends}{whose}"
+        yield f"policy: vocabulary {codec.vocab_size}, end of turn {ends}{suffix}"
     if producer:
         lost = "its weights" if codec else "tokenizer, chat template, first prompt, samplers"
         yield f"{LEFT_OUT}{lost}: {first} is not there yet, `toolwright run` makes it by {producer}"
@@ -167,7 +167,7 @@ async def _training_source(
 
     training: gets the questions.
     """
-    whose = f" of tasks.{name}" if name else ""
+    suffix = f" of tasks.{name}" if name else ""
     source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
     lines, tokens = [], 0
     if codec is None:
@@ -176,28 +176,28 @@ async def _training_source(
         drawn, tokens = await first_that_fits(source, protocol, codec)
         task = drawn.task
         lines.append(
-            f"first prompt{whose}: {tokens} tokens; where the prompt describes the tools, their "
+            f"first prompt{suffix}: {tokens} tokens; where the prompt describes the tools, their "
             "descriptions come on top"
         )
         prompt = codec.decode(prompt_ids(protocol, task, (), codec))
-        lines += (WARNING + line for line in prompt_warnings(whose, task, prompt))
+        lines += (WARNING + line for line in prompt_warnings(suffix, task, prompt))
         # Demonstrations teach the form of a call.
         if recipe.shared.used_tools and "render" not in recipe.raw:
-            found = call_warnings(whose, protocol, codec, task, prompt)
+            found = call_warnings(suffix, protocol, codec, task, prompt)
             lines += (WARNING + line for line in found)
         room = recipe.shared.task.limits.model
         if tokens >= room:
             lines.append(
-                f"{WARNING}the first prompt{whose} has {tokens} tokens and "
+                f"{WARNING}the first prompt{suffix} has {tokens} tokens and "
                 f"{task_key(name)}.limits.model is {room}: "
                 f"no token is left for an answer; raise {task_key(name)}.limits.model"
             )
     key = f"{task_key(name)}.limits"
     lines += budget_lines(recipe.shared.task.limits, tokens, key)
     question = " ".join(question_of(task)[:QUESTION_SHOWN].split())
-    lines.append(f"first task{whose}: {task.id}: {question}")
+    lines.append(f"first task{suffix}: {task.id}: {question}")
     gives = _gives_metadata(recipe)
-    lines += _row_lines(f"task source{whose}", source, gives_metadata=gives)
+    lines += _row_lines(f"task source{suffix}", source, gives_metadata=gives)
     if recipe.shared.run.steps:
         training.add(recipe, source)
     source.close()
@@ -209,22 +209,22 @@ def _gives_metadata(recipe: Recipe) -> bool:
     return bool(recipe.shared.used_tools)
 
 
-def _row_lines(whose: str, source: TaskSource, *, gives_metadata: bool) -> Iterator[str]:
+def _row_lines(name: str, source: TaskSource, *, gives_metadata: bool) -> Iterator[str]:
     """Warnings about a file's rows, and its first rows that are not tasks."""
-    yield from (f"{WARNING}{whose}: {sentence}" for sentence in source.warnings())
+    yield from (f"{WARNING}{name}: {sentence}" for sentence in source.warnings())
     if gives_metadata and (sentence := source.answers_in_metadata()):
-        yield f"{WARNING}{whose}: {sentence}"
+        yield f"{WARNING}{name}: {sentence}"
     if source.bad_rows:
-        yield f"{WARNING}{whose}: {source.bad_rows} of {source.rows} rows are not tasks"
+        yield f"{WARNING}{name}: {source.bad_rows} of {source.rows} rows are not tasks"
         yield from (f"  {row}" for row in source.first_bad_rows(BAD_ROWS_SHOWN))
 
 
-def _source_left_out(whose: str, source: str, producer: str) -> str:
-    return f"{LEFT_OUT}{whose}: {source} is not there yet, `toolwright run` makes it by {producer}"
+def _source_left_out(name: str, source: str, producer: str) -> str:
+    return f"{LEFT_OUT}{name}: {source} is not there yet, `toolwright run` makes it by {producer}"
 
 
 async def _connect(recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec | None) -> list[str]:
-    """Contacts all samplers and services whose address is known."""
+    """Contacts all samplers and services with a known address."""
     shared = recipe.shared
     urls = tuple(url for url in shared.sampler.endpoints if not is_open(url))
     lines = await _check_samplers(recipe, table, codec, urls) if codec and urls else []
@@ -269,8 +269,8 @@ async def _first_session(
         raise StartupError(f"no session opens for the first task, {task.id}: {error}") from error
     listed = ", ".join(tool.name for tool in environment.tools)
     environment.close()
-    whose = f" of tasks.{name}" if name else ""
-    return [f"first session{whose}: {listed or 'no tools'}"]
+    suffix = f" of tasks.{name}" if name else ""
+    return [f"first session{suffix}: {listed or 'no tools'}"]
 
 
 async def _check_samplers(

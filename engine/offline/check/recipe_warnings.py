@@ -84,7 +84,7 @@ def question_of(task: Task) -> str:
     return content_of(message)
 
 
-def prompt_warnings(whose: str, task: Task, prompt: str) -> Iterator[str]:
+def prompt_warnings(suffix: str, task: Task, prompt: str) -> Iterator[str]:
     """A prompt without its question. prompt: the first prompt as text.
 
     A question with images is skipped: its text in the prompt differs.
@@ -92,14 +92,14 @@ def prompt_warnings(whose: str, task: Task, prompt: str) -> Iterator[str]:
     question = question_of(task)
     if not task.media and _plain(question) not in _plain(prompt):
         yield (
-            f"the first prompt{whose} does not hold the question of task {task.id} "
+            f"the first prompt{suffix} does not hold the question of task {task.id} "
             f"({_quoted(question)}): the policy never reads it; correct task.protocol, or the chat "
             "template of policy.model"
         )
 
 
 def call_warnings(
-    whose: str, protocol: Protocol, codec: HuggingFaceCodec, task: Task, prompt: str
+    suffix: str, protocol: Protocol, codec: HuggingFaceCodec, task: Task, prompt: str
 ) -> Iterator[str]:
     """A closing tag of calls that neither the template nor the prompt shows to the policy.
 
@@ -121,7 +121,7 @@ def call_warnings(
         return
     if close not in written:
         yield (
-            f"calls{whose} end with call_close = {close!r}, which the chat template of "
+            f"calls{suffix} end with call_close = {close!r}, which the chat template of "
             "policy.model never writes: the policy knows another form of calls; set call_open and "
             "call_close in task.protocol_options, or show the form in the prompt"
         )

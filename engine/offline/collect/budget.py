@@ -41,17 +41,17 @@ class Budget:
         return None if self.seconds is None else self.seconds - spent.seconds
 
 
-def seconds_remaining(now: Spending, begun: Spending, tasks: int, budget: Budget) -> float | None:
-    """Seconds until all tasks are decided or a budget is spent, at the pace since `begun`.
+def seconds_remaining(now: Spending, before: Spending, tasks: int, budget: Budget) -> float | None:
+    """Seconds until all tasks are decided or a budget is spent, at the pace since `before`.
 
     None while no pace is known.
     """
-    life = now.seconds - begun.seconds
+    life = now.seconds - before.seconds
     ends = []
     if (left := budget.seconds_left(now)) is not None:
         ends.append(left)
-    if life > 0 and now.tasks > begun.tasks:
-        ends.append((tasks - now.tasks) * life / (now.tasks - begun.tasks))
-    if life > 0 and now.tokens > begun.tokens and budget.tokens is not None:
-        ends.append((budget.tokens - now.tokens) * life / (now.tokens - begun.tokens))
+    if life > 0 and now.tasks > before.tasks:
+        ends.append((tasks - now.tasks) * life / (now.tasks - before.tasks))
+    if life > 0 and now.tokens > before.tokens and budget.tokens is not None:
+        ends.append((budget.tokens - now.tokens) * life / (now.tokens - before.tokens))
     return max(0.0, min(ends)) if ends else None

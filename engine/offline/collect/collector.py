@@ -95,7 +95,7 @@ class Collector:
         self._in_hand = 0
         self._one_less = asyncio.Event()
         """A task was decided."""
-        self.begun = self.spent
+        self.spent_before = self.spent
         """Spending before this process."""
         self.ended_by = ""
         """The option whose budget ended the collection; "" otherwise."""

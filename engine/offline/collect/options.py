@@ -1,4 +1,4 @@
-"""What `engine sample` is asked to do."""
+"""What `engine sample` does."""
 
 from __future__ import annotations
 

@@ -49,10 +49,10 @@ class CollectionReport:
         """Parts of a progress line: yield, tokens, cost and the time that is left."""
         store, collector = self._store, self._collector
         totals, now = store.totals, collector.spent
-        seconds = now.seconds - collector.begun.seconds
-        rate = (now.tokens - collector.begun.tokens) / seconds if seconds > 0 else 0.0
+        seconds = now.seconds - collector.spent_before.seconds
+        rate = (now.tokens - collector.spent_before.tokens) / seconds if seconds > 0 else 0.0
         cost = self._prices.cost(totals.read, totals.written)
-        left = seconds_remaining(now, collector.begun, collector.total, collector.budget)
+        left = seconds_remaining(now, collector.spent_before, collector.total, collector.budget)
         return [
             yield_so_far(totals, tuple(self._criteria)),
             "disk full, waiting" if store.full else f"{collector.in_flight} in flight",

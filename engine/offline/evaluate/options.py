@@ -1,4 +1,4 @@
-"""What `engine eval` is asked to do."""
+"""What `engine eval` does."""
 
 from __future__ import annotations
 

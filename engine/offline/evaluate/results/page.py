@@ -51,8 +51,8 @@ def page(found: Mapping[str, Any], folder: Path, sections: Sequence[str] = ()) -
 def _headline(found: Mapping[str, Any]) -> str:
     sets, average = found["sets"], found["average"]
     if average:
-        said = score(average["score"], average["standard_error"])
-        return f"{said} on average over {average['sets']} sets"
+        text = score(average["score"], average["standard_error"])
+        return f"{text} on average over {average['sets']} sets"
     if len(sets) == 1:
         return score(sets[0]["score"], sets[0]["standard_error"])
     return f"{len(sets)} sets"

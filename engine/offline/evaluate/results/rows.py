@@ -97,7 +97,7 @@ class SuiteRows:
             errored=states.count(RowState.ERRORED),
             bad=states.count(RowState.BAD),
             open=states.count(RowState.OPEN),
-            named=[(index, *said) for index, said in sorted(named.items())],
+            named=[(index, *reason) for index, reason in sorted(named.items())],
         )
 
     def _read(self, line: Mapping[str, Any]) -> MeasuredRow:

@@ -26,8 +26,8 @@ def table(found: Mapping[str, Any]) -> list[str]:
         cost = [shown(one["cost"], ".4g")] if priced else []
         rows.append([*_cells(one), *cost, stops(one)])
     if average := found["average"]:
-        said = score(average["score"], average["standard_error"])
-        rows.append([AVERAGE, f"of {average['sets']}", said, *[""] * (len(rows[0]) - 3)])
+        text = score(average["score"], average["standard_error"])
+        rows.append([AVERAGE, f"of {average['sets']}", text, *[""] * (len(rows[0]) - 3)])
     lines = [*aligned(rows, right=range(1, len(rows[0]) - 1)), ""]
     lines += _parts(found)
     lines += _passes(found)
@@ -113,11 +113,11 @@ def _parts(found: Mapping[str, Any]) -> Iterator[str]:
     for one in found["sets"]:
         others = {name: part for name, part in one["parts"].items() if name != found["score"]}
         if others:
-            said = (f"{name} {score(p['mean'], p['standard_error'])}" for name, p in others.items())
-            yield f"{one['name']}: {', '.join(said)}"
+            text = (f"{name} {score(p['mean'], p['standard_error'])}" for name, p in others.items())
+            yield f"{one['name']}: {', '.join(text)}"
         if one["rates"]:
-            said = (f"{name} {r['rate']:.1%} of {r['of']:,g}" for name, r in one["rates"].items())
-            yield f"{one['name']}, rates: {', '.join(said)}"
+            text = (f"{name} {r['rate']:.1%} of {r['of']:,g}" for name, r in one["rates"].items())
+            yield f"{one['name']}, rates: {', '.join(text)}"
 
 
 def _passes(found: Mapping[str, Any]) -> Iterator[str]:
@@ -125,11 +125,11 @@ def _passes(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"a score is the mean over {found['samples']} samples a question (avg@k)"
     for one in found["sets"]:
         if one["pass_at"]:
-            said = (
+            text = (
                 f"pass@{k} {score(p['mean'], p['standard_error'])}"
                 for k, p in one["pass_at"].items()
             )
-            yield f"{one['name']}: {', '.join(said)}"
+            yield f"{one['name']}: {', '.join(text)}"
 
 
 def _number(value: float) -> str:
