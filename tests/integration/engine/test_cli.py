@@ -194,15 +194,6 @@ def test_a_fault_of_our_own_is_no_sentence(run: Command) -> None:
     assert result.exception.subgroup(ZeroDivisionError)
 
 
-def test_the_same_run_twice(run: Command) -> None:
-    from engine.serving.journal.journal import Journal
-
-    journal = Journal(run.folder / "run" / "journal.sqlite")
-    line = sentence(run("serve"))
-    assert "stop it, or give this run another run.folder" in line
-    asyncio.run(journal.close())
-
-
 def test_a_start_that_is_refused_leaves_what_the_run_was_made_with(run: Command) -> None:
     from engine.serving.journal.journal import Journal
 
@@ -212,17 +203,6 @@ def test_a_start_that_is_refused_leaves_what_the_run_was_made_with(run: Command)
     assert "in use" in sentence(run("serve", engine={"drain_s": 1.0}))
     assert resolved.read_text(encoding="utf-8") == "of the run that is served"
     asyncio.run(journal.close())
-
-
-def test_check_names_the_first_rows_that_are_no_tasks(run: Command) -> None:
-    rows = ["nonsense", *['{"answer": 1}'] * 9, '{"prompt": "what is 0+1?"}']
-    file = run.folder / "some.jsonl"
-    file.write_text("\n".join(rows), encoding="utf-8")
-    said = run("check", task={"source": "some.jsonl"}).stdout
-    assert "warning: task source: 10 of 11 rows are not tasks" in said
-    assert f"  {file}:1: not JSON" in said
-    assert f"  {file}:5: no question in prompt" in said
-    assert f"{file}:6: " not in said
 
 
 def test_check_says_what_is_in_order(run: Command, services: Services) -> None:
@@ -255,21 +235,6 @@ def test_check_warns_of_a_misspelt_variable_of_the_template(run: Command, tmp_pa
     assert "policy.template: the chat template does not read x" in said.splitlines()
     said = run("check", policy={**policy, "template": {"enable_thinking": True}}).stdout
     assert "does not read" not in said
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "How many?",
-        [{"type": "text", "text": "How"}, {"type": "text", "text": " many?"}],
-    ],
-)
-def test_check_shows_the_first_question_as_text(run: Command, content: Any) -> None:
-    task = {"id": "a", "messages": [{"role": "user", "content": content}]}
-    (run.folder / "some.jsonl").write_text(json.dumps(task) + "\n", encoding="utf-8")
-    result = run("check", task={"source": "some.jsonl"})
-    assert "first task: a: How many?" in result.stdout.splitlines(), result.output
-    assert "tokens; where the prompt describes the tools" in result.stdout
 
 
 def test_check_starts_what_the_engine_would_start(run: Command) -> None:
