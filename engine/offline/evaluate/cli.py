@@ -50,7 +50,8 @@ app = typer.Typer(
 
 FolderArgument = Annotated[Path, typer.Argument(help="the --output of `engine eval`")]
 By = Annotated[
-    str, typer.Option(metavar="PART", help="part of the reward that is the score; default: all")
+    str,
+    typer.Option(metavar="PART", help="part of the reward that is the score; default: all of it"),
 ]
 Against = Annotated[
     list[str] | None,
