@@ -18,7 +18,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.offline.inspect.state import run_state
-from engine.serving.admission import signal as sieving
+from engine.serving.admission import dynamic_sampling as sieving
 from engine.serving.admission.dynamic_sampling import Sieve
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.turning_away import BATCH, MOST, earned, whole_group
