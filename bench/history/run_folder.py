@@ -22,7 +22,7 @@ from bench.history.events import (
     Trained,
 )
 from engine.serving.evaluation.results import rows_file
-from engine.serving.evaluation.tally import ERRORED, is_measured
+from engine.serving.evaluation.tally import ERRORED, RowState, state_of
 from engine.serving.journal.groups import Fate as StoredFate
 from engine.serving.journal.logs import LogState
 from engine.serving.journal.reader import JournalReader
@@ -137,7 +137,7 @@ def evaluations(run_folder: Path, *, at: float) -> list[Evaluated]:
         wrote: dict[WeightVersion, None] = {}
         for row in Lines(rows_file(run_folder, suite, str(version))).read():
             over.add(int(row["index"]))
-            if is_measured(row):
+            if state_of(row) is RowState.MEASURED:
                 wrote.update((WeightVersion.parse(text), None) for text in row["versions"])
         counted = int(summary["n"]) + int(summary[ERRORED]) + int(summary["bad_rows"])
         found.append(

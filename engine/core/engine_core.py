@@ -36,7 +36,8 @@ from engine.core.sampler.fleet import Connect as ConnectSampler
 from engine.core.sampler.openai.pool import OpenAIPool
 from engine.core.sampler.policy_sampler import PolicySampler
 from engine.core.sampler.pool import SamplerPool
-from engine.core.text.turns import CALL_TAGS, PackedBytes, TurnCodec
+from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.core.tools.service import Connect as ConnectTools
 from engine.core.tools.services import ToolServices
 from engine.types import Codec, ToolSpec
@@ -67,7 +68,9 @@ def policy_codec(recipe: Recipe) -> PolicyCodec:
         sampler.api == "openai-completions" and sampler.tokenizer == "policy"
     ):
         return build_codec(recipe)
-    return TurnCodec(build_codec(recipe) if sampler.tokenizer == "policy" else PackedBytes())
+    return ConversationCodec(
+        build_codec(recipe) if sampler.tokenizer == "policy" else PackedBytes()
+    )
 
 
 class EngineCore:

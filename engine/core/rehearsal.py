@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.images.places import ImagesUnplaced
+from engine.core.images.placeholders import ImagesUnplaced
 from engine.core.protocols import Protocol
 from engine.core.rollout.view import prompt_ids
 from engine.core.tasks import DrawnTask, TaskSource

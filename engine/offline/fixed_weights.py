@@ -1,31 +1,48 @@
-"""The weights of samplers that nobody publishes to: one version, and the same on all of them."""
+"""The policy of samplers whose weights never change: SGLang servers, or a model behind an API."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.core.sampler.fleet import Fleet
+from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.policy_sampler import PolicySampler
+from engine.core.sampler.pool import SamplerPool
 from engine.core.sampler.server import Server
 from engine.core.sampler.wire.client import ServerRefused
 from engine.errors import StartupError
+from toolwright.recipe import Sampler
 from toolwright.types import WeightVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
-    """What the samplers serve. name: for people and for telling it from others; where no engine
-    has published the weights, their version says little, so their folder is named as well. kind:
-    whose servers they are, which decides how a conversation is sent."""
+class ServedPolicy:
+    """What the samplers serve."""
 
     version: WeightVersion
     name: str
+    """A name for users, unique to the weights: the version, and the folder of weights that no
+    engine published."""
     kind: str = "sglang"
+    """Kind of the servers, which decides how a conversation is sent."""
 
 
-def fix(fleet: Fleet) -> Served:
-    """Lets requests to the servers as they are, and to those that come back with the same version.
+def served_policy(sampler: PolicySampler, table: Sampler) -> ServedPolicy:
+    """What an open sampler serves. Raises StartupError for endpoints that do not fit together."""
+    if isinstance(sampler, OpenAIPool):
+        kinds = {name: str(one["kind"]) for name, one in sampler.statistics().items()}
+        name = f"{sampler.version.lineage} of {table.api}"
+        return ServedPolicy(version=sampler.version, name=name, kind=_one_kind(kinds, table))
+    assert isinstance(sampler, SamplerPool)  # there are two kinds of samplers
+    return fix_weights(sampler)
 
-    StartupError when two of them serve different versions.
+
+def fix_weights(fleet: Fleet) -> ServedPolicy:
+    """Opens the fleet to requests at the version that its servers have now.
+
+    A server that comes back later is used only with the same version. Raises StartupError if two
+    servers have different versions.
     """
     there = [server for server in fleet.servers if server.info is not None]
     served = {server.name: server.info.weight_version for server in there if server.info}
@@ -33,7 +50,7 @@ def fix(fleet: Fleet) -> Served:
         raise StartupError(
             "the samplers serve different weights, "
             + ", ".join(f"{text or 'unnamed'} at {name}" for name, text in served.items())
-            + ": start them with the same, or leave some out of sampler.endpoints"
+            + ": start them with the same weights, or leave some out of sampler.endpoints"
         )
     (spelling,) = set(served.values())
     version = version_of(spelling)
@@ -52,11 +69,25 @@ def fix(fleet: Fleet) -> Served:
     if name != spelling:
         paths = sorted({server.info.model_path for server in there if server.info})
         name = f"{spelling or 'unnamed'} of {', '.join(paths)}"
-    return Served(version=version, name=name)
+    return ServedPolicy(version=version, name=name)
+
+
+def _one_kind(kinds: Mapping[str, str], table: Sampler) -> str:
+    """Kinds of the servers, as one text. kinds: by endpoint.
+
+    Raises StartupError if endpoints of different kinds would be sent conversations differently.
+    """
+    if len(set(kinds.values())) > 1 and table.api == "openai-chat" and table.observations == "auto":
+        raise StartupError(
+            "sampler.endpoints are servers of different kinds, "
+            f"{', '.join(f'{kind} at {name}' for name, kind in kinds.items())}, which would get "
+            'observations in different roles: set sampler.observations to "assistant" or "user"'
+        )
+    return ", ".join(sorted(set(kinds.values())))
 
 
 def version_of(spelling: str) -> WeightVersion:
-    """The version that a server names; what no engine has published is step 0 of its own name."""
+    """The version that a server names; any other name is a lineage of its own at step 0."""
     try:
         return WeightVersion.parse(spelling)
     except ValueError:

@@ -1,7 +1,7 @@
-"""What a recipe names, is not there yet, and is made by `toolwright run` as the recipe says.
+"""Inputs of a recipe that do not exist yet because `toolwright run` produces them.
 
-Tables of other programs are read as they stand: [sft] makes its `output`, a [[console.prepare]]
-entry what it `makes`.
+[sft] produces its `output`, a [[console.prepare]] entry what it `makes`. Both tables belong to
+other programs and are read unchecked.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ from toolwright.recipe import Recipe
 ROWS = (".jsonl", ".parquet")
 
 
-def who_makes(recipe: Recipe, path: Path) -> str:
-    """The table that makes `path`, which is not there yet; "" where it is, or where none does."""
+def producer_of(recipe: Recipe, path: Path) -> str:
+    """The table that produces a missing `path`; "" if the path exists or no table produces it."""
     if path.exists():
         return ""
-    return next((table for table, made in _makers(recipe) if made == path), "")
+    return next((table for table, made in _producers(recipe) if made == path), "")
 
 
-def who_makes_source(recipe: Recipe, source: str) -> str:
-    """The same of a task source: a file of rows, or the Python file of a function."""
+def producer_of_source(recipe: Recipe, source: str) -> str:
+    """The table that produces a task source: a file of rows, or the Python file of a function."""
     file = source if source.endswith(ROWS) else source.rpartition(":")[0]
-    return who_makes(recipe, recipe.resolve(file)) if file.endswith((*ROWS, ".py")) else ""
+    return producer_of(recipe, recipe.resolve(file)) if file.endswith((*ROWS, ".py")) else ""
 
 
-def policy_stand_in(recipe: Recipe) -> Path | None:
-    """The folder of another model that has the tokenizer of a policy which is not there yet: the
-    one that its warm-up begins with, or that its conversations are rendered with."""
+def stand_in_for_policy(recipe: Recipe) -> Path | None:
+    """A folder with the tokenizer of a policy that does not exist yet.
+
+    It is the model that the warm-up starts from, or that conversations are rendered with.
+    """
     for name in ("sft", "render"):
         model = _table(recipe, name).get("model")
         if isinstance(model, str) and (recipe.resolve(model) / "tokenizer.json").is_file():
@@ -38,7 +40,7 @@ def policy_stand_in(recipe: Recipe) -> Path | None:
     return None
 
 
-def _makers(recipe: Recipe) -> Iterator[tuple[str, Path]]:
+def _producers(recipe: Recipe) -> Iterator[tuple[str, Path]]:
     prepare = _table(recipe, "console").get("prepare")
     for one in prepare if isinstance(prepare, list) else ():
         made = one.get("makes") if isinstance(one, Mapping) else None

@@ -1,7 +1,7 @@
-"""Recorded conversations to trajectories for `learner sft`, token for token as rollouts are.
+"""Renders recorded conversations to trajectories for `learner sft`, token for token like rollouts.
 
-Where the protocol's prompts show the tools, a row's own tools are shown, or those of the services
-where it carries none. Rows may have the layouts that `engine.offline.conversations` reads.
+If the protocol's prompts show tools, a row's own tools are shown, or the services' for a row
+without tools. `engine.offline.conversations` reads the rows.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from engine.core.protocols import Protocol
 from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
 from engine.offline.check.remarks import WARNING
-from engine.offline.check.warm_up import warm_up_doubts
+from engine.offline.check.warm_up import warm_up_warnings
 from engine.offline.conversations.lines import conversations
-from engine.offline.conversations.types import Conversation
-from engine.offline.exits import tell_people
+from engine.offline.conversations.types import RecordedConversation
+from engine.offline.exits import print_to_stderr
 from engine.types import ToolSpec
 from toolwright.reading.task_rows.refusal import RowRefused
 from toolwright.recipe import Recipe, refuse_open_ports
@@ -40,83 +40,85 @@ from toolwright.types import (
 _AUTHORS = {"prompt": Author.PROMPT, "model": Author.MODEL, "tool": Author.TOOL}
 
 Runs = list[tuple[str, list[int]]]
-"""What a protocol makes of a conversation."""
+"""(author, token ids) of the parts of a conversation, as a protocol renders it."""
 
 
 def render_recipe(recipe: Recipe, table: RenderTable) -> str:
-    """`engine render`: returns what was written, as a line. StartupError."""
+    """`engine render`: returns a line about the written file. Raises StartupError."""
     if table.ask_tools:
         refuse_open_ports(recipe, "tools")
     codec = build_codec(recipe, table.model)
-    for doubt in asyncio.run(warm_up_doubts(recipe, table, codec)):
-        tell_people(f"{WARNING}{doubt}")
+    for sentence in asyncio.run(warm_up_warnings(recipe, table, codec)):
+        print_to_stderr(f"{WARNING}{sentence}")
     output = recipe.resolve(table.output)
     parts = [
-        Part(
+        RenderPart(
             file=recipe.resolve(file),
             protocol=build_protocol(own),
             tools=tuple(asyncio.run(tools_of(own))) if table.ask_tools else (),
         )
         for own, file in _files(recipe, table)
     ]
-    count = render(parts, output, codec, max_bad_rows=table.max_bad_rows, tell=tell_people)
+    count = render(parts, output, codec, max_bad_rows=table.max_bad_rows, show=print_to_stderr)
     return f"{count} trajectories: {output}"
 
 
 def _files(recipe: Recipe, table: RenderTable) -> list[tuple[Recipe, Path]]:
-    """(the recipe of a task, its conversations). StartupError for a task that is none."""
+    """(recipe of a task, its conversations). Raises StartupError for an unknown task."""
     tasks = task_recipes(recipe)
     for name in table.files:
         if name not in tasks:
             known = ", ".join(f"{one} = FILE" for one in tasks)
             form = f"{{ {known} }}" if known else "FILE"
-            raise StartupError(f"render.conversations: write {form}, as the recipe has its tasks")
+            raise StartupError(f"render.conversations: the recipe has no such task: write {form}")
     return [(tasks[name], file) for name, file in table.files.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Conversations of one task. tools: of rows that carry none."""
+class RenderPart:
+    """Conversations of one task."""
 
     file: Path
     protocol: Protocol
     tools: tuple[ToolSpec, ...] = ()
+    """Tools of rows that have none of their own."""
 
 
 def render(
-    parts: Iterable[Part],
+    parts: Iterable[RenderPart],
     output: Path,
     codec: HuggingFaceCodec,
     *,
     max_bad_rows: int = 0,
-    tell: Callable[[str], None] = lambda line: None,
+    show: Callable[[str], None] = lambda line: None,
 ) -> int:
-    """Writes the trajectories file, one part after the other; returns how many. StartupError names
-    file and line.
+    """Writes the trajectories of the parts in order; returns their number.
 
-    max_bad_rows: how many lines of a file that cannot be used are passed over. tell: hears of
-    those, and of tools that no prompt shows.
+    max_bad_rows: most unusable lines of a file that are skipped. show: gets a line for each of
+    those, and for tools that no prompt shows. Raises StartupError with file and line.
     """
-    return write_trajectories(output, _of_parts(parts, codec, max_bad_rows, tell))
+    return write_trajectories(output, _trajectories_of_parts(parts, codec, max_bad_rows, show))
 
 
-def _of_parts(
-    parts: Iterable[Part], codec: HuggingFaceCodec, most: int, tell: Callable[[str], None]
+def _trajectories_of_parts(
+    parts: Iterable[RenderPart], codec: HuggingFaceCodec, most: int, show: Callable[[str], None]
 ) -> Iterator[Trajectory]:
     for part in parts:
         if not part.file.is_file():
-            raise StartupError(f"render.conversations: no file {part.file}")
+            raise StartupError(
+                f"render.conversations: no file {part.file}: create it, or correct the path"
+            )
         rendering = _Rendering(part.protocol, codec, part.tools)
-        yield from _trajectories(part.file, rendering, most, tell)
+        yield from _trajectories(part.file, rendering, most, show)
         if rendering.unseen:
-            tell(
-                f"{part.file}: {rendering.unseen} rows carry tools that their prompts do not show, "
-                "for neither the protocol nor the policy's chat template has a place for them"
+            show(
+                f"{part.file}: {rendering.unseen} rows have tools that their prompts do not show: "
+                "neither the protocol nor the policy's chat template has a place for them"
             )
 
 
 def _trajectories(
-    file: Path, rendering: _Rendering, most: int, tell: Callable[[str], None]
+    file: Path, rendering: _Rendering, most: int, show: Callable[[str], None]
 ) -> Iterator[Trajectory]:
     bad = 0
     for number, found in conversations(file, rendering.tools):
@@ -126,18 +128,17 @@ def _trajectories(
             trajectory = rendering.trajectory(found)
         except ValueError as error:
             bad += 1
-            said = f"{file}:{number}: {error}"
+            sentence = f"{file}:{number}: {error}"
             if bad > most:
                 over = f" ({bad} such lines, more than render.max_bad_rows = {most})" * (most > 0)
-                raise StartupError(said + over) from error
-            tell(f"passed over: {said}")
+                raise StartupError(sentence + over) from error
+            show(f"skipped: {sentence}")
         else:
             yield trajectory
 
 
 class _Rendering:
-    """tools: those of rows that carry none. unseen: rows so far with tools that their prompts do
-    not show."""
+    """Renders the conversations of one part."""
 
     def __init__(
         self, protocol: Protocol, codec: HuggingFaceCodec, tools: tuple[ToolSpec, ...]
@@ -145,18 +146,20 @@ class _Rendering:
         self._protocol = protocol
         self._codec = codec
         self.tools = tools
+        """Tools of rows that have none of their own."""
         self._shows: bool | None = None
-        """Prompts show tools; unknown before the first row with its own."""
+        """Whether prompts show tools; None before the first row with tools."""
         self._ends = {codec.token_id(text): text for text in codec.turn_ends}
         self.unseen = 0
+        """Number of rows with tools that their prompts do not show."""
 
-    def trajectory(self, conversation: Conversation) -> Trajectory:
-        """ValueError where the protocol cannot tell the conversation."""
+    def trajectory(self, conversation: RecordedConversation) -> Trajectory:
+        """Raises ValueError if the protocol cannot render the conversation."""
         try:
             runs = self._runs(conversation)
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"the protocol or the chat template does not take its messages ({error!r})"
+                f"the protocol or the chat template cannot render its messages ({error!r})"
             ) from error
         for author, token_ids in runs:
             ends = self._ends.keys() & token_ids[:-1] if author == "model" else ()
@@ -167,28 +170,31 @@ class _Rendering:
                 )
         return _trajectory(conversation.id, runs, conversation.untrained, self._codec.hash)
 
-    def _runs(self, conversation: Conversation) -> Runs:
+    def _runs(self, conversation: RecordedConversation) -> Runs:
         own = conversation.tools
-        runs = self._told(conversation, self.tools if own is None else own)
+        runs = self._demonstration(conversation, self.tools if own is None else own)
         if not own:
             return runs
         if self._shows is None:
-            self._shows = runs[0] != self._told(conversation, ())[0]
+            self._shows = runs[0] != self._demonstration(conversation, ())[0]
         if self._shows:
             return runs
-        if conversation.told is not None:
-            return self._protocol.demonstration(conversation.told, self._codec, own)
+        if conversation.with_tool_list is not None:
+            messages = conversation.with_tool_list
+            return self._protocol.demonstration(messages, self._codec, own)
         self.unseen += 1
         return runs
 
-    def _told(self, conversation: Conversation, tools: tuple[ToolSpec, ...]) -> Runs:
+    def _demonstration(
+        self, conversation: RecordedConversation, tools: tuple[ToolSpec, ...]
+    ) -> Runs:
         return self._protocol.demonstration(conversation.messages, self._codec, tools)
 
 
 def _trajectory(
     identity: str, runs: Runs, untrained: Collection[int], tokenizer_hash: str
 ) -> Trajectory:
-    segments, turn, spoken = [], 0, 0
+    segments, turn, written = [], 0, 0
     for position, (author, token_ids) in enumerate(runs):
         wrote = author == "model"
         if wrote and position > 1:
@@ -198,11 +204,11 @@ def _trajectory(
                 author=_AUTHORS[author],
                 token_ids=ids(token_ids),
                 turn=turn,
-                trainable=wrote and spoken not in untrained,
+                trainable=wrote and written not in untrained,
                 logprobs=floats([0.0] * len(token_ids)) if wrote else None,
             )
         )
-        spoken += wrote
+        written += wrote
     return Trajectory(
         id=f"demonstration-{identity}",
         group_id=f"demonstration-{identity}",

@@ -286,9 +286,9 @@ class Engine:
     async def _source(self, name: str, task: TaskCore) -> TaskSource:
         """The training tasks of a task. StartupError where no prompt can be made of the first."""
         source = await open_source(task.recipe, max_bad_rows=self._table.max_bad_rows)
-        for doubt in source.doubts():
+        for warning in source.warnings():
             whose = f" of tasks.{name}" if name else ""
-            self._progress.show(f"warning: task source{whose}: {doubt}")
+            self._progress.show(f"warning: task source{whose}: {warning}")
         await first_that_fits(source, task.protocol, self._core.codec)
         return source
 

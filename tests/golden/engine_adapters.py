@@ -14,7 +14,7 @@ from engine.core.text.cut import stop_cut, truncate_observation
 from engine.core.trajectory.events import Acted, Appended, Ended, Opened
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.record import Identity, record
-from engine.offline.analyze.law import power_law
+from engine.offline.analyze.power_law import power_law
 from engine.serving.admission.capacity import staleness_room
 from engine.serving.admission.dynamic_sampling import dapo_filter
 from toolwright.recipe import Limits

@@ -11,7 +11,8 @@ from engine.core.protocols.tagged import Tagged
 from engine.core.sampler.openai.pool import OpenAIPool
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.stops import StopTable
-from engine.core.text.turns import PackedBytes, TurnCodec
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.types import Generated
 from tests.support.openai_api import Api
 from toolwright.recipe import Sampler
@@ -60,7 +61,7 @@ async def talk(here: Api, way: str = "openai-chat", **table: Any) -> AsyncIterat
     values: dict[str, Any] = {
         "endpoints": (here.url,), "tokenizer": "bytes", "patience_s": 5.0, "timeout_s": 5.0,
     }  # fmt: skip
-    codec = TurnCodec(PackedBytes())
+    codec = ConversationCodec(PackedBytes())
     made = Sampler(api=way, **{**values, **table})  # type: ignore[arg-type]
     pool = OpenAIPool(made, codec, vocab_size=codec.vocab_size)
     try:

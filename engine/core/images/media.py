@@ -1,8 +1,7 @@
-"""Media of tasks and observations: bytes under the hash that names them everywhere else.
+"""Media of tasks and observations: bytes with the hash that identifies them everywhere else.
 
-A trajectory holds references. The bytes of a task's media go to the tool services that want them;
-those of the images that the policy is shown go into the journal, once each however many
-trajectories refer to them.
+A trajectory holds references. Bytes of a task's media go to the tool services that want them. Bytes
+of images that the policy sees go into the journal once, however many trajectories refer to them.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 from toolwright.types import BlobRef
 
 MOST_BYTES = 64 << 20
-"""Bytes of one image, video or recording; tool services take no larger blobs."""
+"""Largest image, video or recording, in bytes; tool services take no larger blobs."""
 
 Source = Path | bytes
 """A file, or the content itself."""
@@ -33,20 +32,20 @@ _SIGNATURES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """A blob and what it names."""
+    """A blob's reference and its bytes."""
 
     blob: BlobRef
     data: bytes = field(repr=False)
 
 
 def blob_of(part: Media | BlobRef) -> BlobRef:
-    """What names media that are here, or that their service still holds."""
+    """The reference of media that are here, or that their service still holds."""
     return part.blob if isinstance(part, Media) else part
 
 
 def read_media(source: Source) -> Media:
-    """The content of a file or of a row; an image as a viewer shows it, upright and without
-    transparency (`toolwright.reading.pixels`).
+    """Reads a file or the bytes of a row. Images become upright and opaque
+    (`toolwright.reading.pixels`).
 
     Raises ValueError if the file cannot be read, is too large, or is not of a known kind.
     """
@@ -57,17 +56,18 @@ def read_media(source: Source) -> Media:
         try:
             if source.is_file() and source.stat().st_size > MOST_BYTES:
                 raise ValueError(
-                    f"{name}: {source.stat().st_size} bytes; the limit is {MOST_BYTES}"
+                    f"{name} has {source.stat().st_size} bytes, more than {MOST_BYTES}: make it "
+                    "smaller"
                 )
             data = source.read_bytes()
         except OSError as error:
             raise ValueError(f"{name} cannot be read: {error.strerror or error}") from error
     if len(data) > MOST_BYTES:
-        raise ValueError(f"{name}: {len(data)} bytes; the limit is {MOST_BYTES}")
+        raise ValueError(f"{name} has {len(data)} bytes, more than {MOST_BYTES}: make it smaller")
     kind = kind_of(data)
     if kind is None:
         raise ValueError(
-            f"{name}: no PNG, JPEG, GIF, WebP, BMP, MP4, WebM or WAV; convert it to one"
+            f"{name} is not PNG, JPEG, GIF, WebP, BMP, MP4, WebM or WAV: convert it to one"
         )
     if kind.startswith("image/"):
         data = _plain(data, name)
@@ -84,18 +84,19 @@ def _plain(data: bytes, name: str) -> bytes:
         raise ValueError(f"{name}: {error}") from error
     if len(plain) > MOST_BYTES:
         raise ValueError(
-            f"{name}: {len(plain)} bytes once it is upright and opaque; the limit is {MOST_BYTES}"
+            f"{name} has {len(plain)} bytes once it is upright and opaque, more than {MOST_BYTES}: "
+            "make it smaller"
         )
     return plain
 
 
 def kind_of(data: bytes) -> str | None:
-    """The media type that the first bytes tell; None for one that is not known."""
+    """The media type by the first bytes; None if unknown."""
     kinds = (kind for at, mark, kind in _SIGNATURES if data[at : at + len(mark)] == mark)
     return next(kinds, None)
 
 
 def media_of(data: bytes, media_type: str) -> Media:
-    """Bytes of a known kind, named by their hash."""
+    """Media from bytes of a known type."""
     digest = hashlib.sha256(data).hexdigest()
     return Media(blob=BlobRef(sha256=digest, media_type=media_type, size=len(data)), data=data)

@@ -1,8 +1,8 @@
-"""The size of an image as its header tells it, and whether samplers take an image of that size.
+"""The size of an image from its header, and whether samplers take that size. Pure.
 
-A sampler opens an image with Pillow, which refuses what would grow beyond all bounds, and its
-processor refuses what is a line. Found here, neither costs a request. Only headers are read: an
-image whose pixels are cut short passes, and is the sampler's to refuse. Pure.
+A sampler opens an image with Pillow, which refuses decompression bombs, and its processor refuses
+very long images. Finding both here saves the request. Only headers are read: an image with
+truncated pixels passes, and the sampler refuses it.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from engine.core.images.media import kind_of
 MOST_PIXELS = (1 << 30) // 4 // 3
 """Pillow's `Image.MAX_IMAGE_PIXELS`, above which it suspects a decompression bomb."""
 MOST_RATIO = 200
-"""Largest ratio of the longer side to the shorter; `smart_resize` of Qwen's image processors."""
+"""Largest ratio of the sides, from `smart_resize` of Qwen's image processors."""
 MOST_SEGMENTS = 1024
-"""Segments of a JPEG before its frame; a colour profile may take 255."""
+"""Most segments of a JPEG before its frame; a colour profile may take 255."""
 
 Size = tuple[int, int]
 """(width, height) in pixels."""
 
 
 class UnfitImage(ValueError):
-    """No sampler would take it."""
+    """An image that no sampler takes."""
 
 
 def check_picture(data: bytes) -> None:
-    """UnfitImage for bytes that are no image, or for one too large or too narrow to be shown."""
+    """Raises UnfitImage for bytes that are not an image, and for one that is too large or
+    narrow."""
     read = _SIZES.get(kind_of(data) or "")
     if read is None:
-        raise UnfitImage("no PNG, JPEG, GIF, WebP or BMP")
+        raise UnfitImage("not a PNG, JPEG, GIF, WebP or BMP image")
     try:
         width, height = read(data)
     except (struct.error, IndexError) as error:
@@ -89,7 +90,7 @@ def _webp(data: bytes) -> Size:
 
 
 def _bmp(data: bytes) -> Size:
-    """A negative height is a picture that begins at the top."""
+    """A negative height means rows from the top."""
     (header,) = struct.unpack_from("<I", data, 14)
     width, height = struct.unpack_from("<HH" if header == 12 else "<ii", data, 18)
     return width, abs(height)

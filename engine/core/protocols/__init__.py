@@ -1,4 +1,4 @@
-"""How one agent speaks: prompt, action, observation, end. One file a protocol."""
+"""Protocols: the text form of prompts, actions, observations and answers. One file for each."""
 
 from engine.core.protocols.base import Protocol
 

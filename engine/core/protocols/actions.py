@@ -1,10 +1,10 @@
 """Which tool an action calls, and with what arguments; pure.
 
-How blocks and calls are read is `toolwright.reading.actions`; this decides whose an action is. A
-session's tools may come from several services. An action belongs to the tools that have its stop
-among theirs; of those the first that accepts it takes it, in the order of the recipe's services. A
-tag accepts what stands between its marks, a JSON call what names the tool. A raw format comes last,
-since only its service knows what it accepts.
+`toolwright.reading.actions` reads blocks and calls; this module finds the tool of an action. A
+session's tools may come from several services. Candidates are the tools that have the action's
+stop; the first one that accepts the action gets it, in the order of the recipe's services. A tag
+accepts the text between its marks, a JSON call the name of the tool. Raw formats come last, because
+only their services know what they accept.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ def read_call(text: str, stop: str, tools: Sequence[ToolSpec]) -> Call:
 
 
 def read_json_call(text: str, open_tag: str, close_tag: str) -> Call:
-    """The last call in `open_tag`{"name": ..., "arguments": {...}}`close_tag`. Whether the session
-    has a tool of that name is not checked."""
+    """The last call in `open_tag`{"name": ..., "arguments": {...}}`close_tag`.
+
+    The name is not checked against the session's tools.
+    """
     return as_call(text, last_call(text, Tags(open_tag, close_tag)))
 
 
@@ -49,7 +51,7 @@ def json_tags(tools: Sequence[ToolSpec]) -> tuple[Tags, ...]:
 
 
 def as_call(action: str, found: JsonCall) -> Call:
-    """A call that was read, in the engine's words."""
+    """A call that was read, in the engine's type."""
     return Call(
         action=action, tool=found.name, arguments=found.arguments, invalid_reason=found.fault
     )
@@ -69,7 +71,7 @@ def _read_by(tool: ToolSpec, text: str, stop: str) -> tuple[bool, Call]:
 
 
 def _raw_call(text: str, raw: Sequence[ToolSpec]) -> Call:
-    """For the first one's service, which finds the tool where several of it could be meant."""
+    """A call for the service of the first tool, which chooses among several of its own tools."""
     first = raw[0]
     if any(tool.service == first.service for tool in raw[1:]):
         return Call(action=text, service=first.service)

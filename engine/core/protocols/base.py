@@ -1,7 +1,7 @@
-"""What the turn loop asks of a protocol: pure functions, no state between calls.
+"""The interface of a protocol: pure functions, no state between calls.
 
-A protocol never sees tokens of the policy again: it reads text of actions and writes the ids of
-prompts and observations. Whatever the policy wrote stays as the sampler returned it.
+A protocol reads the text of actions and writes the ids of prompts and observations. It never
+changes tokens of the policy: they stay as the sampler returned them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from toolwright.types import Author, Task
 
 
 class Protocol(typing.Protocol):
-    """One way of speaking. Constructed once a recipe with `protocol_options` as keywords."""
+    """One protocol, constructed once for a recipe with `protocol_options` as keywords."""
 
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
         """Ids of the first request."""
@@ -27,40 +27,43 @@ class Protocol(typing.Protocol):
         ...
 
     def marks(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
-        """Texts at which one of several calls is complete while the action goes on; none where an
-        action is one call. A mark is no stop: the sampler never hears of it."""
+        """Texts that complete one of several calls while the action continues.
+
+        Empty if an action is one call. The sampler does not get them: a mark is not a stop.
+        """
         ...
 
     def json_calls(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[Tags, ...]:
-        """Tags of the calls whose body is a JSON object: inside a string of theirs, stops and marks
-        are text."""
+        """Tags of calls with a JSON body: stops and marks inside its strings are text."""
         ...
 
     def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
-        """What an action asks for. `text` includes the stop, and not the thoughts of a chat
-        template that has them; never raises.
+        """The decision on an action; never raises. text: the action with its stop, without thoughts
+        of the chat template.
 
-        At a mark it is asked for the calls so far: those at the stop begin with them.
+        At a mark the calls so far are returned: the calls at the stop begin with them.
         """
         ...
 
     def frame(
         self, stop: str | None, codec: Codec, author: Author = Author.TOOL
     ) -> tuple[list[int], list[int]]:
-        """Ids before and after an observation, given how the action ended and who
-        speaks first in it."""
+        """Ids before and after an observation. stop: how the action ended. author: first author of
+        the observation."""
         ...
 
     def observation(
         self, texts: Sequence[str], codec: Codec, author: Author = Author.TOOL
     ) -> list[int]:
-        """Ids of the observation of one turn, one text a call, in call order; no frame. author:
-        who speaks; all texts have the same."""
+        """Ids of one turn's observation without its frame. texts: one for each call, in call order,
+        all by `author`."""
         ...
 
     def demonstration(
         self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
     ) -> list[tuple[str, list[int]]]:
-        """A recorded conversation as ("prompt" | "model" | "tool", ids) runs, as rollouts
-        with these tools would have them. ValueError names the message that does not fit."""
+        """A recorded conversation as ("prompt" | "model" | "tool", ids) runs of a rollout.
+
+        tools: those that the prompt shows. Raises ValueError with the message that does not fit.
+        """
         ...

@@ -1,10 +1,9 @@
 """Chat messages, VerlTool's multi-turn mode: function calls in Qwen's template.
 
-Every observation is a message of role `tool`, or of `system_role` where the environment itself
-speaks. Its frame, what the template writes before and
-after the content and up to the next generation prompt, is found once by rendering a sentinel.
-With `parallel` an action holds any number of calls: each goes out when it is complete, the action
-ends with the turn, and each answer is a message of its own.
+Every observation is a message of role `tool`, or of `system_role` for the environment's own text.
+Its frame, the template's text around the content and up to the next generation prompt, is found
+once by rendering a sentinel. With `parallel` an action holds any number of calls: each is sent when
+it is complete, the action ends with the turn, and each result is a message of its own.
 """
 
 from __future__ import annotations
@@ -23,13 +22,11 @@ from toolwright.reading.actions import JsonCall, Tags, calls_in, last_call
 from toolwright.types import Author, Task
 
 MOST_CALLS = 256
-"""Of one action that run: each mark asks for all calls up to it."""
+"""Most calls of an action that run; each mark reads all calls before it again."""
 
 
 class Chat:
-    """Options: the tags of a call, the role of observations, that of what the environment says
-    itself ("" = the same), and what marks the answer; an action without a call is the answer when
-    `answer_open` is empty."""
+    """Chat messages. With an empty `answer_open`, an action without a call is the answer."""
 
     def __init__(
         self,
@@ -42,9 +39,13 @@ class Chat:
         answer_close: str = "",
         parallel: bool = False,
     ) -> None:
+        """call_open, call_close: tags of a call. role: role of observations. system_role: role of
+        the environment's own text, "" = `role`. answer_open, answer_close: tags of the answer.
+        parallel: several calls in an action.
+        """
         self._parallel = parallel
         self._frames: dict[tuple[Codec, str], Frame] = {}
-        """What the template writes around observations, by codec and role."""
+        """Text of the template around observations, by codec and role."""
         self._rendered: dict[tuple[Codec, bool, str], tuple[list[int], ...]] = {}
         """Ids of the frames, also by whether the policy ended its turn."""
         self._call_open = call_open
@@ -64,24 +65,24 @@ class Chat:
 
     @property
     def roles(self) -> frozenset[str]:
-        """Roles of messages that hold observations: a tool's, and the environment's own words."""
+        """Roles of messages with observations: of tools, and of the environment itself."""
         return frozenset({self._role, self._system_role})
 
     @property
     def call_tags(self) -> tuple[str, str]:
-        """What opens and what closes a call."""
+        """Opening and closing tag of a call."""
         return self._call_open, self._call_close
 
     def offered(self, task: Task, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
-        """Those of the session's tools that the policy is told of in a task."""
+        """The session's tools that a task's policy may know."""
         return tools
 
     def shown(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
-        """The tools that the chat template shows in a task; none where the prompt itself does."""
+        """The tools that the chat template shows in a task; none if the prompt itself has them."""
         return self.functions(self.offered(task, tools))
 
     def functions(self, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
-        """The tools as the chat template is given them."""
+        """Function-calling schemas of the tools, for the chat template."""
         return [_function(tool) for tool in tools]
 
     def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
@@ -137,14 +138,18 @@ class Chat:
         return body
 
     def observed(self, text: str, codec: Codec, author: Author = Author.TOOL) -> str:
-        """What a tool said, of the text that the template wrote of it. Raises ValueError for one
-        that was cut inside an escape."""
+        """A tool's text, from the template's form of it.
+
+        Raises ValueError for a text that is cut inside an escape.
+        """
         return self._frame_of(codec, self._role_of(author)).read(text)
 
     def ending(self, text: str, codec: Codec) -> str:
-        """The stop at which a recorded message of the assistant ends: a rollout stops at the call,
-        the end of the turn is then the frame's and not the policy's. With parallel calls the policy
-        ends the turn."""
+        """The stop of a recorded assistant message.
+
+        A rollout stops at a call, and the frame then ends the turn. With parallel calls the policy
+        ends it.
+        """
         if text.endswith(self._call_close) and not self._parallel:
             return self._call_close
         return codec.end_of_turn
@@ -190,27 +195,27 @@ class Chat:
                 texts = [content_of(message) for message in group]
                 runs.append(("tool", [*head, *self.observation(texts, codec, author), *tail]))
             else:
-                mend = ', set system_role = "user" in task.protocol_options' * (role == "user")
-                raise ValueError(f"message of {role!r} after the first assistant message{mend}")
+                fix = ': set system_role = "user" in task.protocol_options' * (role == "user")
+                raise ValueError(f"message of {role!r} after the first assistant message{fix}")
         return runs
 
     def _written(self, message: Mapping[str, Any]) -> str:
-        """What the policy would have written: the text, then each structured call."""
+        """The message as a policy's text: its content, then each structured call."""
         calls = [
             json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
             for name, arguments in calls_of(message)
         ]
         if len(calls) > 1 and not self._parallel:
             raise ValueError(
-                f"a message with {len(calls)} calls, where a rollout stops at the first: set "
+                f"a message has {len(calls)} calls, but a rollout stops at the first: set "
                 "parallel = true in task.protocol_options"
             )
         tagged = (f"{self._call_open}\n{call}\n{self._call_close}" for call in calls)
         return content_of(message) + "\n".join(tagged)
 
     def _calls_in(self, text: str, tools: Sequence[ToolSpec]) -> tuple[Call, ...]:
-        """All calls of an action whose closing tag is there, in order. In place of those above
-        MOST_CALLS stands one that says so."""
+        """All complete calls of an action, in order. One invalid call replaces those above
+        MOST_CALLS."""
         found = calls_in(text, self._tags, MOST_CALLS + 1)
         calls = [self._own_call(one.piece, one.call, tools) for one in found[:MOST_CALLS]]
         if len(found) > MOST_CALLS:
@@ -219,8 +224,7 @@ class Chat:
         return tuple(calls)
 
     def _own_call(self, action: str, found: JsonCall, tools: Sequence[ToolSpec]) -> Call:
-        """Any tool may be called by its name. A call of another name is left to a tool whose format
-        only its service knows."""
+        """The call of a tool by its name. Another name is left to a tool with a raw format."""
         if not found.fault and found.name in {tool.name for tool in tools}:
             return as_call(action, found)
         raw = [tool for tool in tools if tool.raw and self._call_close in tool.stop_strings]

@@ -1,7 +1,7 @@
-"""What a protocol reads of an action: its text without the thoughts of the chat template; pure.
+"""The text of an action without the thoughts of the chat template, as protocols read it; pure.
 
-A call that the policy drafts in a thought is not a call, and an answer there is not an answer.
-Streams keep the same rule: `engine.core.sampler.stops` passes over stops inside a thought.
+A call or an answer inside a thought does not count. Streams keep the same rule:
+`engine.core.sampler.stops` ignores stops inside a thought.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from toolwright.reading.action_ends import Grammar
 def spoken(
     text: str, before: Sequence[int], tools: Sequence[ToolSpec], protocol: Protocol, codec: Codec
 ) -> str:
-    """The text of an action without its thoughts. before: ids that the action follows, at least
-    the last few of them."""
+    """The text of an action without its thoughts. before: the last ids before the action."""
     if codec.thought is None:
         return text
     thinking = begins_inside(codec, before)

@@ -1,8 +1,8 @@
 """Tags in plain text, VerlTool's first mode: `<python> ... </python>`.
 
-The policy writes on in one assistant turn: the observation is appended as raw text between the
-actions, and the turn ends with the template's end-of-turn token. Tools, stop strings and tag
-names come from the session's descriptors.
+All actions are one assistant turn: observations are appended as raw text between them, and the turn
+ends with the template's end-of-turn token. Tools, stop strings and tag names come from the
+session's tool descriptions.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ from toolwright.types import Author, Task
 
 
 class Tagged:
-    """Options: `observation` is the observation's text with {text}; `answer_open` and
-    `answer_close` mark the answer; `answer_stops` ends generation at `answer_close`;
-    `call` renders a demonstration's structured call with {tool} and {argument};
-    `system` puts the tools' usage texts into a system message with {usage}."""
+    """Tags in plain text."""
 
     def __init__(
         self,
@@ -34,6 +31,11 @@ class Tagged:
         call: str = "<{tool}> {argument}</{tool}>",
         system: str = "",
     ) -> None:
+        """observation: form of observations, with {text}. answer_open, answer_close: tags of the
+        answer. answer_stops: generation ends at `answer_close`. call: form of a demonstration's
+        structured call, with {tool} and {argument}. system: a system message, with {usage} for the
+        usage texts of the tools.
+        """
         if "{text}" not in observation:
             raise ValueError("protocol_options.observation needs {text}")
         self._observation = observation
@@ -106,7 +108,7 @@ class Tagged:
                 calls = calls_of(message)
                 if len(calls) > 1:
                     raise ValueError(
-                        f"a message with {len(calls)} calls, where a rollout stops at the first: "
+                        f"a message has {len(calls)} calls, but a rollout stops at the first: "
                         "give each a message of its own"
                     )
                 text = content_of(message) + "".join(self._render_call(*call) for call in calls)
@@ -124,7 +126,7 @@ class Tagged:
 
     def _render_call(self, name: str, arguments: Mapping[str, Any]) -> str:
         if len(arguments) != 1:
-            raise ValueError(f"tool call {name!r}: a tag takes one argument, got {len(arguments)}")
+            raise ValueError(f"tool call {name!r} has {len(arguments)} arguments: a tag takes one")
         (argument,) = arguments.values()
         return self._call.replace("{tool}", name).replace("{argument}", str(argument))
 

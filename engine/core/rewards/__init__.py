@@ -1,8 +1,8 @@
-"""The recipe's reward functions, what they may return, and what a stop means for the loss.
+"""Reward functions of the recipe, their scores, and the effect of stops on the loss.
 
-A finished trajectory goes from `rewards` (calls the function, on `threads` where it is not async;
-`reading` checks what it returned) to `settle`, which applies the `score` and the rules of `stops`;
-a group whose members are all settled goes to the recipe's `hook`.
+`rewards` calls the function for a finished trajectory, in `threads` unless it is async, and
+`reading` checks the returned value. `settle` applies the `score` and the rules of `stops`. A group
+whose members are all settled goes to the recipe's `hook`.
 """
 
 from engine.core.rewards.score import Score

@@ -1,37 +1,35 @@
-"""The recipe's group hook: an async function that sees a group once all its members are scored.
+"""The recipe's group hook: an async function of a group whose members are all scored.
 
-`async def hook(group: Sequence[Trajectory]) -> Sequence[Score | None]`, one entry a member in
-order, None = unchanged. With `group_hook_options`, and where the path names a class, the object is
-called with them first and gives the function. It may call services, and adds parts, anchors, events
-and masks. After a crash it may run again for the same group, so running twice has to be safe; what
-it returned last is what counts. It sees members that infrastructure ended too: they are a share of
-the group.
+`async def hook(group: Sequence[Trajectory]) -> Sequence[Score | None]` returns one entry for each
+member in order, None = unchanged. A class, or any object with `group_hook_options`, is called with
+them first and gives the function. A hook may call services; it adds parts, anchors, events and
+masks. After a crash it may run again for the same group, so it must be safe to run twice; its last
+result counts. The group includes members that infrastructure ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from engine.core.rewards.calling import CallFailed, call_on_loop, is_async, with_options
+from engine.core.rewards.calling import CallFailed, RecipeFunction
 from engine.core.rewards.reading import ScoreRefused, checked, one_each
 from engine.core.rewards.score import HOOK_FAILED, Score, failure
 from engine.errors import StartupError
-from toolwright.imports import ImportPathError, load_object
 from toolwright.types import Trajectory
 
 PAUSES = (1.0, 5.0)
-"""Seconds before a hook that raised is called again: the services that it asks may be restarted."""
+"""Seconds before a failed hook is called again: its services may be restarting."""
 
 log = structlog.get_logger("group_hook")
 
 
 class GroupHook:
-    """One recipe's hook. `seconds`: the longest time of one call."""
+    """The hook of a recipe."""
 
     def __init__(
         self,
@@ -42,27 +40,24 @@ class GroupHook:
         options: Mapping[str, Any] | None = None,
         pauses: Sequence[float] = PAUSES,
     ) -> None:
-        """StartupError when the path names no async function, or nothing that makes one of the
-        options."""
-        try:
-            self._function: Callable[[Any], Any] = with_options(
-                load_object(path, folder), options or {}
+        """seconds: longest time of a call. pauses: back-off between calls, in seconds.
+
+        Raises StartupError if path and options give no async function.
+        """
+        self._function = RecipeFunction(
+            "task.group_hook", path, folder, seconds=seconds, options=options
+        )
+        if not self._function.is_async:
+            raise StartupError(
+                f"task.group_hook: {path!r} is not an async function: write it with `async def`"
             )
-        except ImportPathError as error:
-            raise StartupError(f"task.group_hook: {error}") from error
-        except (TypeError, ValueError) as error:
-            raise StartupError(f"task.group_hook_options do not fit {path!r}: {error}") from error
-        if not callable(self._function) or not is_async(self._function):
-            raise StartupError(f"task.group_hook: {path!r} is no async function")
-        self._seconds = seconds
         self._pauses = pauses
 
     async def scores(self, group: Sequence[Trajectory]) -> list[Score | None]:
-        """What the hook says of each member, checked; `settle.scored` applies it.
+        """The checked score of each member; `settle.scored` applies it.
 
-        A hook that fails to the end, or returns what is no list of scores, leaves every member
-        out of the loss and out of the baseline, with the event `group_hook_failed`: without it
-        their rewards would not be what the recipe means.
+        If every call fails, or the result is not a list of scores, all members are left out of loss
+        and baseline, with the event `group_hook_failed`. Their rewards would be incomplete.
         """
         try:
             return _checked(await self._called(group), group)
@@ -73,7 +68,7 @@ class GroupHook:
     async def _called(self, group: Sequence[Trajectory]) -> Any:
         for pause in (*self._pauses, None):
             try:
-                return await call_on_loop(self._function(tuple(group)), seconds=self._seconds)
+                return await self._function.call(tuple(group))
             except CallFailed as error:
                 if pause is None:
                     raise
@@ -83,7 +78,7 @@ class GroupHook:
 
 
 def _failure(words: str) -> Score:
-    # The reward that the function gave stays in the record: it is right, and only not enough.
+    # The reward of the reward function stays in the record: it is right, but incomplete.
     failed = failure(HOOK_FAILED, words)
     return Score(keep=False, events=failed.events, outside_baseline=True)
 

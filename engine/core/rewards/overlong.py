@@ -1,7 +1,7 @@
-"""What length costs: a penalty that grows over the last tokens before a limit; pure.
+"""The penalty for length, which grows over the last tokens before a limit; pure.
 
-Soft overlong punishment of DAPO (arXiv:2503.14476, section 3.4). An agent's length is what its
-policy wrote; with `count = "all"` observations count too, and the prompt never does.
+Soft overlong punishment of DAPO (arXiv:2503.14476, section 3.4). The length counts tokens of the
+policy; with `count = "all"` observations too, but never the prompt.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PART = "overlong"
 def overlong(length: int, max_length: int, buffer: int, factor: float = 1.0) -> float:
     """0 up to `max_length - buffer` tokens, then linear to -factor at `max_length`, -factor beyond.
 
-    Without a buffer nothing is growing: -factor above `max_length`.
+    Without a buffer it is -factor above `max_length` and 0 elsewhere.
     """
     over = length - (max_length - buffer)
     if over <= 0:
@@ -25,7 +25,7 @@ def overlong(length: int, max_length: int, buffer: int, factor: float = 1.0) -> 
 
 
 def penalty(trajectory: Trajectory, settings: Overlong) -> float:
-    """What the recipe takes from the trajectory's reward; 0 or below."""
+    """The penalty that is added to the trajectory's reward; 0 or below."""
     length = (
         trajectory.response_tokens
         if settings.count == "policy"

@@ -1,7 +1,7 @@
-"""What a reward function returned, as a Score that the record can hold; pure.
+"""Turns the value of a reward function into a Score that the record can hold; pure.
 
-A function of the recipe may return anything at all. Whatever is no reward is refused here, so that
-neither journal nor learner meets a value that it cannot write or compute with.
+A function of the recipe may return anything. Other values than rewards are refused here, so journal
+and learner only get values that they can write and compute with.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from toolwright.types import Event, RewardPart, Trajectory
 from toolwright.wire import struct
 
 LARGEST = 3.4028234663852886e38
-"""Size of a reward up to which the learner, in float32, can compute with it."""
+"""Largest absolute reward: the learner computes in float32."""
 MOST_SHOWN = 500
-"""Characters of a value or an error in a message: it goes into logs and records."""
+"""Longest value or error in a message, in characters; it goes into logs and records."""
 
 
 class ScoreRefused(ValueError):
-    """The value is no score of this trajectory."""
+    """The value is not a score of this trajectory."""
 
 
 def read_score(value: Any, trajectory: Trajectory) -> Score:
-    """The score in what a reward function returned for the trajectory: a number, a dictionary of
-    parts whose sum is the reward, (number, parts), or a Score. ScoreRefused for anything else."""
+    """The score in the value of a reward function.
+
+    The value is a number, a dictionary of parts whose sum is the reward, (number, parts), or a
+    Score. Raises ScoreRefused for anything else.
+    """
     if isinstance(value, Score):
         if value.reward is None and not value.parts and value.keep is not False:
             raise ScoreRefused("returned a Score with neither reward nor parts")
@@ -43,8 +46,11 @@ def read_score(value: Any, trajectory: Trajectory) -> Score:
 
 
 def checked(score: Score, trajectory: Trajectory) -> Score:
-    """The same score in the record's own types. ScoreRefused names what does not fit: a number
-    that is not finite, a turn that the policy did not take, a text that cannot be written."""
+    """The same score in the record's own types.
+
+    Raises ScoreRefused for a number that is not finite, a turn that the trajectory does not have,
+    or a text that cannot be written.
+    """
     turns = trajectory.turns
     if score.keep not in (None, True, False) or not isinstance(score.outside_baseline, bool):
         raise ScoreRefused("keep is True, False or None, outside_baseline True or False")
@@ -61,7 +67,8 @@ def checked(score: Score, trajectory: Trajectory) -> Score:
 
 
 def one_each(values: Any, count: int, what: str) -> Sequence[Any]:
-    """The list that a function of a group returned. ScoreRefused unless it has `count` entries."""
+    """The list that a function of a group returned. Raises ScoreRefused unless it has `count`
+    entries."""
     if not isinstance(values, Sequence) or isinstance(values, str | bytes):
         raise ScoreRefused(f"returned {type(values).__name__}, not {count} {what}")
     if len(values) != count:
@@ -70,7 +77,7 @@ def one_each(values: Any, count: int, what: str) -> Sequence[Any]:
 
 
 def shown(value: object) -> str:
-    """`repr`, cut, as text that any log and record takes."""
+    """`repr`, cut, as text that every log and record can hold."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 (the value is the recipe's: its repr may do anything)
@@ -94,8 +101,8 @@ def _event(event: Any, turns: int) -> Event:
     try:
         struct(event.data)
     except (AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise ScoreRefused(f"the data of event {kind!r} are no JSON: {shown(error)}") from error
-    # An event of a trajectory without turns, one that infrastructure ended, belongs to turn 0.
+        raise ScoreRefused(f"the data of event {kind!r} are not JSON: {shown(error)}") from error
+    # A trajectory that infrastructure ended may have no turns: its events belong to turn 0.
     return Event(
         kind=kind, turn=_turn(event.turn, max(turns, 1), f"event {kind!r}"), data=event.data
     )
@@ -133,7 +140,7 @@ def _text(text: Any, where: str) -> str:
     try:
         text.encode()
     except (AttributeError, UnicodeEncodeError) as error:
-        raise ScoreRefused(f"{where}: {shown(text)} is no text") from error
+        raise ScoreRefused(f"{where}: {shown(text)} is not text") from error
     return str(text)
 
 
@@ -144,7 +151,7 @@ def _named(named: Any) -> tuple[RewardPart, ...]:
 
 
 def _number(value: Any) -> float:
-    """A float of whatever number it is, numpy's and torch's included."""
+    """A float from any number, numpy's and torch's included."""
     try:
         number = float(value) if isinstance(value, SupportsFloat) else math.nan
     except (TypeError, ValueError, OverflowError, RuntimeError):  # torch: not one element

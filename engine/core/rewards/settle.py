@@ -1,6 +1,6 @@
-"""A finished trajectory with its score and what the rules make of its stop; pure.
+"""Applies a score and the rules for stops to a finished trajectory; pure.
 
-Why the trajectory ended stays as it was: a reward that failed is an event of it and no stop reason.
+The stop reason never changes: a failed reward is an event.
 """
 
 from __future__ import annotations
@@ -9,45 +9,44 @@ from dataclasses import replace
 
 from engine.core.rewards.overlong import PART, penalty
 from engine.core.rewards.score import Score
-from engine.core.rewards.stops import StopRules, verdict
+from engine.core.rewards.stops import StopRules, stop_effect
 from toolwright.types import Event, Purpose, RewardPart, Status, Trajectory
 
 
 def settled(trajectory: Trajectory, score: Score | None, rules: StopRules) -> Trajectory:
-    """The trajectory as its reward function and the recipe's rules leave it.
+    """The trajectory after its reward function and the recipe's rules.
 
-    score: None for one that was not scored, as infrastructure ended it. The rules are for
-    training: an evaluation reports the reward alone. Length is paid for first, so that
-    a rule which sets the reward sets it whatever the length.
+    score: None for a trajectory that infrastructure ended. The rules apply to training only. The
+    penalty for length comes first, so a rule that sets the reward overrides it.
     """
     done = trajectory if score is None else scored(replace(trajectory, reward=0.0), score)
     if trajectory.task.purpose is not Purpose.TRAIN:
         return done
     if score is not None and not score.failed and rules.overlong is not None:
-        done = _paying_for_length(done, penalty(done, rules.overlong))
-    found = verdict(done, rules)
-    masked = done.masked or found.masked
+        done = _with_length_penalty(done, penalty(done, rules.overlong))
+    effect = stop_effect(done, rules)
+    masked = done.masked or effect.masked
     if score is not None and score.keep and trajectory.status is not Status.ERRORED:
         masked = False
     parts, events = done.reward_parts, done.events
-    if found.adjustment:
-        # A part, so that the parts still tell what the reward is made of.
-        parts = (*parts, RewardPart(name="stop", value=found.adjustment))
-    if found.reasons and trajectory.status is not Status.ERRORED:
-        data = {"rules": list(found.reasons), "masked": masked, "reward": found.adjustment}
+    if effect.adjustment:
+        # As a part, so that the parts still add up to the reward.
+        parts = (*parts, RewardPart(name="stop", value=effect.adjustment))
+    if effect.reasons and trajectory.status is not Status.ERRORED:
+        data = {"rules": list(effect.reasons), "masked": masked, "reward": effect.adjustment}
         events = (*events, Event(kind="stop_rules", turn=0, data=data))
     return replace(
         done,
-        reward=done.reward + found.adjustment,
+        reward=done.reward + effect.adjustment,
         reward_parts=parts,
         masked=masked,
         events=events,
-        outside_baseline=done.outside_baseline or (masked and found.outside_baseline),
+        outside_baseline=done.outside_baseline or (masked and effect.outside_baseline),
     )
 
 
-def _paying_for_length(trajectory: Trajectory, taken: float) -> Trajectory:
-    """With what its length costs, 0 or below, as a part of the reward."""
+def _with_length_penalty(trajectory: Trajectory, taken: float) -> Trajectory:
+    """Adds the penalty, 0 or below, as a part of the reward."""
     if not taken:
         return trajectory
     return replace(
@@ -58,8 +57,7 @@ def _paying_for_length(trajectory: Trajectory, taken: float) -> Trajectory:
 
 
 def scored(trajectory: Trajectory, score: Score) -> Trajectory:
-    """The trajectory with what a score adds to it. The score is the reward function's for a
-    trajectory without one, and the group hook's for a trajectory that is settled."""
+    """The trajectory with a score added: the reward function's, or later the group hook's."""
     errored = trajectory.status is Status.ERRORED
     masked = trajectory.masked
     if score.keep is not None:

@@ -1,16 +1,17 @@
-"""What the way in which a trajectory ended means for the loss; pure.
+"""The effect of a stop on loss and reward; pure.
 
 Rules
-- A stop reason keeps, masks or penalises, as [task] stops says; without a rule it keeps.
-- The rules of `tool_timeout` and `tool_exception` hold for every trajectory in which a call ended
-  so, whatever ended the trajectory: a tool's error is shown to the policy, which goes on.
-- `mask_overlong` masks what a length limit ended, `mask_void` what has neither a call that a tool
-  understood nor an answer.
-- Where several rules hold, one that masks is enough, the lowest reward that one of them sets is
-  taken, and penalties add up where none sets a reward.
-- What infrastructure ended is masked, whatever the rules say, and is outside of its group's
-  baseline unless `exclude_masked_from_baseline` is false. Of the rest, what is masked stays in the
-  baseline unless it is true: that a policy ran out of tokens says something about the policy.
+- [task] stops keeps, masks or penalises a stop reason; the default is to keep it.
+- The rules of `tool_timeout` and `tool_exception` hold for every trajectory with such a call,
+  however it ended: the policy sees the tool's error and continues.
+- `mask_overlong` masks trajectories that a length limit ended. `mask_void` masks those with neither
+  a valid call nor an answer.
+- If several rules hold, one mask is enough. The lowest reward that they set counts; penalties add
+  up if no rule sets a reward.
+- A trajectory that infrastructure ended is always masked. It is outside of its group's baseline
+  unless `exclude_masked_from_baseline` is false.
+- Other masked trajectories stay in the baseline unless it is true: running out of tokens is
+  behaviour of the policy.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ OVERLONG = frozenset(
         StopReason.MAX_IMAGE_BYTES,
     )
 )
-"""Not finished within the budget of tokens, or of images."""
+"""Stops at a limit of tokens or images."""
 _ANSWERED = frozenset((StopReason.ANSWERED, StopReason.TOOL_SIGNALED_DONE))
 _CALL_ERRORS = {
     ToolErrorKind.TIMEOUT: StopReason.TOOL_TIMEOUT,
@@ -39,23 +40,24 @@ _CALL_ERRORS = {
     ToolErrorKind.CRASHED: StopReason.TOOL_EXCEPTION,
     ToolErrorKind.LIMIT: StopReason.TOOL_EXCEPTION,
 }
-"""What a failed call counts as. An action that no tool understood is the policy's own fault."""
+"""Stop reason of a failed call. An invalid action is the policy's own error and has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRules:
-    """What [task] says of stops. exclude_masked: None = what infrastructure ended alone.
-    overlong: what length costs, whatever ended the trajectory."""
+    """Rules of [task] for stops."""
 
     stops: Mapping[StopReason, StopRule] = field(default_factory=dict)
     mask_overlong: bool = False
     mask_void: bool = False
     exclude_masked: bool | None = None
+    """Masked trajectories leave the baseline; None = only those that infrastructure ended."""
     overlong: Overlong | None = None
+    """Penalty for length, whatever the stop."""
 
     @classmethod
     def of(cls, table: TaskTable) -> StopRules:
-        """The rules of a recipe's table, which has checked their words."""
+        """The rules of a recipe's table, which has checked them."""
         return cls(
             stops=read_stop_rules(table.stops),
             mask_overlong=table.mask_overlong,
@@ -66,22 +68,21 @@ class StopRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What the rules make of a trajectory.
-
-    adjustment: is added to its reward. reasons: the rules that changed anything, by name.
-    """
+class StopEffect:
+    """The effect of the rules on a trajectory."""
 
     adjustment: float = 0.0
+    """Added to the reward."""
     masked: bool = False
     outside_baseline: bool = False
     reasons: tuple[str, ...] = ()
+    """Names of the rules that changed anything."""
 
 
-def verdict(trajectory: Trajectory, rules: StopRules) -> Verdict:
-    """The rules' verdict on a trajectory that has its reward."""
+def stop_effect(trajectory: Trajectory, rules: StopRules) -> StopEffect:
+    """The effect of the rules on a trajectory with its reward."""
     if trajectory.status is Status.ERRORED:
-        return Verdict(
+        return StopEffect(
             masked=True,
             outside_baseline=rules.exclude_masked is not False,
             reasons=("infrastructure",),
@@ -90,7 +91,7 @@ def verdict(trajectory: Trajectory, rules: StopRules) -> Verdict:
     masked = any(rule.masked for rule in holding.values())
     rewards = [rule.reward for rule in holding.values() if rule.reward is not None]
     adjustment = sum(rule.penalty for rule in holding.values())
-    return Verdict(
+    return StopEffect(
         adjustment=min(rewards) - trajectory.reward if rewards else adjustment,
         masked=masked,
         outside_baseline=masked and rules.exclude_masked is True,
@@ -99,7 +100,7 @@ def verdict(trajectory: Trajectory, rules: StopRules) -> Verdict:
 
 
 def _holding(trajectory: Trajectory, rules: StopRules) -> Iterator[tuple[str, StopRule]]:
-    """The rules that change something about the trajectory, each under its name."""
+    """The rules that apply to the trajectory and change anything, by name."""
     reason = trajectory.stop_reason
     reasons = {
         reason,

@@ -1,13 +1,13 @@
 """A bounded pool of threads for reward functions that are not async.
 
 Invariants
-- At most `slots` functions run that are within their time. Those beyond it run on, as Python cannot
-  end a thread; there are never more than `most_lost + slots` threads in all.
-- A call's time begins when it has a thread, so a call that waits for one costs no other call time.
-- A function that never returns costs one thread, which is replaced; beyond `most_lost` of them
-  calls fail at once. One that returns late gives its thread back.
+- At most `slots` functions run within their time limit. Functions beyond it continue, because
+  Python cannot end a thread; there are never more than `most_lost + slots` threads.
+- The time of a call begins when it has a thread, so waiting for one is free.
+- A function that never returns costs one thread, which is replaced; beyond `most_lost` of them,
+  calls fail at once. A function that returns late gives its thread back.
 
-Belongs to one event loop.
+A pool belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import structlog
 from engine.core.daemon_thread import DaemonThread, Outcome
 
 MOST_LOST = 32
-"""Threads of functions beyond their time. Each holds what its trajectory holds, some megabytes."""
+"""Most threads of functions beyond their time; each holds a trajectory, some megabytes."""
 
 log = structlog.get_logger("reward")
 
 
 class ThreadOutOfTime(Exception):
-    """The function was not done within its time; its thread still runs it."""
+    """The function exceeded its time; its thread still runs it."""
 
 
 class ThreadsLost(Exception):
@@ -35,7 +35,7 @@ class ThreadsLost(Exception):
 
 
 class RewardThreads:
-    """`lost`: threads whose function is beyond its time now."""
+    """A pool. `lost`: number of threads whose function is beyond its time now."""
 
     def __init__(self, slots: int, *, most_lost: int = MOST_LOST) -> None:
         self._slots = slots
@@ -50,8 +50,7 @@ class RewardThreads:
     ) -> Outcome:
         """(what the function returned, what it raised).
 
-        ThreadOutOfTime when it is not done after `seconds` in its thread, ThreadsLost when no
-        thread may be started for it.
+        Raises ThreadOutOfTime after `seconds` in its thread, ThreadsLost if no thread is left.
         """
         async with self._places:
             if self.lost >= self._most_lost:

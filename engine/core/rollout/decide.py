@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import is_
 
-from engine.core.images.places import forges
+from engine.core.images.placeholders import forges
 from engine.core.protocols import Protocol
 from engine.core.protocols.spoken import spoken
 from engine.core.trajectory.chain import ImageSlot

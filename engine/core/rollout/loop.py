@@ -21,7 +21,7 @@ import structlog
 from engine.core.branching.brancher import Brancher
 from engine.core.branching.budget import Branch
 from engine.core.images.media import Media
-from engine.core.images.places import ExpansionMismatch, check_expansion, data_uri
+from engine.core.images.placeholders import ExpansionMismatch, check_expansion, data_uri
 from engine.core.rollout.assignment import Assignment, Surroundings
 from engine.core.rollout.decide import (
     Await,

@@ -14,7 +14,7 @@ from itertools import groupby
 
 from engine.core.images.media import Media
 from engine.core.images.picture import UnfitImage, check_picture
-from engine.core.images.places import ImagesUnplaced, check_places
+from engine.core.images.placeholders import ImagesUnplaced, check_places
 from engine.core.rollout.assignment import Assignment
 from engine.core.rollout.decide import Rules, observation_room
 from engine.core.rollout.view import Observation, fitting, images_of, observation

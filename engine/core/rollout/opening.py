@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from engine.core.images.media import Media
 from engine.core.images.picture import UnfitImage, check_picture
-from engine.core.images.places import visible
+from engine.core.images.placeholders import visible
 from engine.core.rollout.assignment import Assignment
 from engine.core.rollout.decide import Rules
 from engine.core.rollout.view import prompt_ids

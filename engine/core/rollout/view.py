@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from engine.core.images.media import Media
-from engine.core.images.places import (
+from engine.core.images.placeholders import (
     ImagesUnplaced,
     check_places,
     fold,

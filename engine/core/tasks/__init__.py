@@ -1,5 +1,5 @@
-"""Where questions come from: `source` is the endless stream, `files` and `rows` read files, and
-`bad_rows` counts what cannot be used."""
+"""Sources of tasks: `source` is the endless stream, `files` and `rows` read files, and `bad_rows`
+counts unusable rows."""
 
 from engine.core.tasks.bad_rows import BadRow, BadRows
 from engine.core.tasks.source import (

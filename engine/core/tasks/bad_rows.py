@@ -1,6 +1,6 @@
-"""Rows of a task source that cannot be used: each is dropped and counted, too many end the run.
+"""Unusable rows of a task source: each is dropped and counted, and too many end the run.
 
-Pure: whoever meets a bad row logs it and asks whether the run goes on.
+Pure: the caller logs a bad row and ends the run.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from engine.errors import EngineError
 
 
 class BadRow(EngineError):
-    """One position of a source has no task that can be used; the others are none the worse.
-
-    where: file and line, or file and row; empty for a function. kind: one word for the summary.
-    """
+    """A position of a source without a usable task; other positions are unaffected."""
 
     def __init__(
         self, *, position: int, task_id: str, kind: str, reason: str, where: str = ""
     ) -> None:
+        """where: file and line, or file and row; empty for a function. kind: one word for
+        counts."""
         task_id, reason, where = map(_writable, (task_id, reason, where))
         super().__init__(f"{where or f'task {task_id}'}: {reason}")
         self.position = position
@@ -29,7 +28,7 @@ class BadRow(EngineError):
 
     @property
     def fields(self) -> dict[str, object]:
-        """For a log line."""
+        """Fields of a log line."""
         return {
             "position": self.position,
             "task": self.task_id,
@@ -40,13 +39,12 @@ class BadRow(EngineError):
 
 
 def _writable(text: str) -> str:
-    """Half a surrogate pair, which a row may hold and no file of lines takes, as an escape."""
+    """The text with half surrogate pairs as escapes: files of lines cannot hold them."""
     return text.encode(errors="backslashreplace").decode()
 
 
 class BadRows:
-    """Counts the rows that a run had to drop. A row that comes again in the next epoch counts
-    once."""
+    """Counts the dropped rows of a run. A row that comes again in a later epoch counts once."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -64,8 +62,7 @@ class BadRows:
         return self.count > self._most
 
     def add(self, row: BadRow) -> bool:
-        """True for one that was not seen before: log it. What comes after the bound was passed is
-        not counted any more."""
+        """Whether the row is new and must be logged. Rows beyond the bound are not counted."""
         name = row.where or row.task_id
         if self.exceeded or name in self._seen:
             return False
@@ -78,12 +75,12 @@ class BadRows:
         """Why the run ends."""
         return (
             f"{self.count} rows of the task source cannot be used, more than engine.max_bad_rows = "
-            f"{self._most} ({self._by_kind()}); the last is {self._last}. Mend them, or raise the "
-            "bound"
+            f"{self._most} ({self._by_kind()}); the last is {self._last}. Correct them, or raise "
+            "the limit"
         )
 
     def summary(self) -> str:
-        """One line for the end of a run; empty where no row was dropped."""
+        """One line for the end of a run; "" if no row was dropped."""
         if not self.count:
             return ""
         rows = "row was" if self.count == 1 else "rows were"

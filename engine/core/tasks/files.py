@@ -1,13 +1,12 @@
-"""Rows of JSONL and Parquet files by their number, each read when it is asked for.
+"""Rows of JSONL and Parquet files by number, each read on demand.
 
 Invariants
-- Opening reads the file once, from end to end: it is hashed, its rows are found, and what is no
-  task is told apart. Of a JSONL file the places of its rows are kept, of a Parquet file nothing;
-  media that stand in the rows themselves are not read.
-- Row n stays row n, whatever other rows are bad. Empty lines are no rows.
-- A file that changes while it is open is noticed, and no row of the new one is taken for an old.
+- Opening reads the file once: it is hashed, its rows are found, and unusable rows are noted. Only
+  the positions of JSONL rows stay in memory. Media inside rows are not read.
+- Bad rows and empty lines do not change the numbers of other rows; empty lines have no number.
+- A change of the open file is detected: no new row is taken for an old one.
 
-Everything here blocks, and is used by one thread at a time.
+All functions block, and one thread at a time uses a file.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import hashlib
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
-from engine.core.tasks.doubts import RowDoubts
+from engine.core.tasks.row_warnings import RowWarnings
 from engine.core.tasks.rows import MEDIA_COLUMNS, read_task
 from engine.errors import StartupError
 from toolwright.reading.task_rows.refusal import RowRefused
@@ -35,60 +34,39 @@ from toolwright.reading.task_rows.rows import read_json
 from toolwright.types import Task
 
 
-class RowFile(Protocol):
-    """An open file. sha256: of all its bytes. bad: its rows that are no tasks, by number. doubts:
-    what is seldom meant of the others."""
-
-    @property
-    def sha256(self) -> str: ...
-
-    @property
-    def bad(self) -> Mapping[int, RowRefused]: ...
-
-    @property
-    def doubts(self) -> RowDoubts: ...
-
-    def __len__(self) -> int: ...
-
-    def row(self, number: int) -> Any:
-        """The row as it stands there, from 0. RowRefused where it cannot be read, StartupError
-        where the file is not the one any more that was opened."""
-        ...
-
-    def where(self, number: int) -> str:
-        """The row's place, for people."""
-        ...
-
-
 def open_rows(file: Path, *, max_bad_rows: int) -> RowFile:
-    """StartupError for a file that cannot be read, that has no row which is a task, or more than
-    `max_bad_rows` which are none."""
+    """Opens a file.
+
+    Raises StartupError for an unreadable file, one without a usable row, or one with more than
+    `max_bad_rows` unusable ones.
+    """
     if not file.is_file():
         raise StartupError(
-            f"task source: no file {file}: put it there, or mend the `source` of [task] or of the "
-            "evaluation suite that names it"
+            f"task source: no file {file}: create it, or correct the `source` of [task] or of the "
+            "evaluation suite"
         )
     try:
         rows: RowFile = JsonlFile(file) if file.suffix == ".jsonl" else ParquetFile(file)
     except OSError as error:
         raise StartupError(f"task source: {file} cannot be read: {error}") from error
     if not len(rows):
-        raise StartupError(f"task source: {file} has no rows: write a question a line")
+        raise StartupError(f"task source: {file} has no rows: write one question in each line")
     if rows.bad:
         first = min(rows.bad)
-        tell = f"{rows.where(first)}: {rows.bad[first]}"
+        example = f"{rows.where(first)}: {rows.bad[first]}"
         if len(rows.bad) == len(rows):
-            raise StartupError(f"task source: no row of {file} is a task; {tell}")
+            raise StartupError(f"task source: no row of {file} is a task: {example}")
         if len(rows.bad) > max_bad_rows:
             raise StartupError(
-                f"task source: {len(rows.bad)} of {len(rows)} rows of {file} are no tasks, more "
-                f"than engine.max_bad_rows = {max_bad_rows}; {tell}. Mend them, or raise the bound"
+                f"task source: {len(rows.bad)} of {len(rows)} rows of {file} are not tasks, more "
+                f"than engine.max_bad_rows = {max_bad_rows}; {example}. Correct them, or raise the "
+                "limit"
             )
     return rows
 
 
 class JsonlFile:
-    """One object a line."""
+    """An open file with one object in each line."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -96,7 +74,9 @@ class JsonlFile:
         self._lengths = array("Q")
         self._lines = array("Q")
         self.bad: dict[int, RowRefused] = {}
-        self.doubts = RowDoubts()
+        """Unusable rows by number."""
+        self.warnings = RowWarnings()
+        """Warnings about the other rows."""
         self._open = file.open("rb")
         self._stamp = _stamp(self._open)
         digest = hashlib.sha256()
@@ -108,7 +88,7 @@ class JsonlFile:
                 self._lengths.append(length)
                 self._lines.append(line_number)
                 try:
-                    self.doubts.look(_task(line, f"{file.stem}-{number}", file.stem))
+                    self.warnings.look(_task(line, f"{file.stem}-{number}", file.stem))
                 except RowRefused as refused:
                     self.bad[number] = refused
             offset += length
@@ -118,6 +98,10 @@ class JsonlFile:
         return len(self._offsets)
 
     def row(self, number: int) -> Any:
+        """A row as it is in the file, from 0.
+
+        Raises RowRefused for an unreadable row, StartupError if the file has changed.
+        """
         _raise_again(self.bad.get(number))
         if _stamp(self._open) != self._stamp:
             raise _changed(self._file)
@@ -125,16 +109,17 @@ class JsonlFile:
         return read_json(self._open.read(self._lengths[number]))
 
     def where(self, number: int) -> str:
+        """The row's position, for users."""
         return f"{self._file}:{self._lines[number]}"
 
 
 class ParquetFile:
-    """Columns of any kind; media columns are read with their row."""
+    """The same for Parquet, with columns of any kind; media columns are read with their row."""
 
     def __init__(self, file: Path) -> None:
         self._path = file
         self.bad: dict[int, RowRefused] = {}
-        self.doubts = RowDoubts()
+        self.warnings = RowWarnings()
         with file.open("rb") as opened:
             self._stamp = _stamp(opened)
             self.sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -151,13 +136,13 @@ class ParquetFile:
                 try:
                     if isinstance(row, RowRefused):
                         raise row
-                    self.doubts.look(read_task(row, name=f"{number}", data_source=""))
+                    self.warnings.look(read_task(row, name=f"{number}", data_source=""))
                 except RowRefused as refused:
                     self.bad[number] = refused.again()
         except NotParquet as error:
-            raise StartupError(f"task source: {file} is no Parquet: {error}") from error
+            raise StartupError(f"task source: {file} is not Parquet: {error}") from error
         self._at = -1
-        """The row that `_walk` gives next."""
+        """Number of the row that `_walk` gives next."""
         self._group = -1
         self._walk: Iterator[dict[str, Any] | RowRefused] = iter(())
 
@@ -195,26 +180,29 @@ class ParquetFile:
         return parquet_rows(self._file, groups=groups, columns=columns)
 
 
+RowFile = JsonlFile | ParquetFile
+
+
 def _raise_again(refused: RowRefused | None) -> None:
     if refused is not None:
         raise refused.again()
 
 
 def _task(line: bytes | None, name: str, data_source: str) -> Task:
-    """The task of a line, None for one that is too long to be read. RowRefused."""
+    """The task of a line. Raises RowRefused; line None means a line that is too long."""
     if line is None:
         raise too_long()
     return read_task(read_json(line), name=name, data_source=data_source)
 
 
 def _stamp(opened: BinaryIO) -> tuple[int, ...]:
-    """Differs where the content does, but for a writer who hides it."""
+    """Changes with the file, unless its writer hides the change."""
     stat = os.fstat(opened.fileno())
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _changed(file: Path) -> StartupError:
     return StartupError(
-        f"task source: {file} changed while the run goes on, so that its rows are others: give a "
-        "new run the new file, and this one the old"
+        f"task source: {file} changed during the run: restore it, or start a new run with the new "
+        "file"
     )

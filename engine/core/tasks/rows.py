@@ -1,10 +1,9 @@
 """One row of a task source as a task; pure.
 
-Rows hold `prompt` or `messages` (or `question`), `answer` (text or list), and what else they
-like: `id`, `data_source`, and `metadata` (an object); other columns join the metadata. verl's
-Parquet files fit as they are: messages under `prompt`, the answer in `reward_model.ground_truth`.
-Answers never join the metadata, which tools get to see. `toolwright.reading.task_rows.rows` reads
-the values.
+Rows hold `prompt` or `messages` (or `question`) and `answer` (text or list). `id`, `data_source`
+and `metadata` (an object) are optional; other columns join the metadata. verl's Parquet files fit
+unchanged: messages under `prompt`, the answer in `reward_model.ground_truth`. Answers never join
+the metadata, which tools see. `toolwright.reading.task_rows.rows` reads the values.
 
 `images` (or `image`) are media: paths relative to the file, bytes, or Hugging Face's {"bytes",
 "path"}.
@@ -49,10 +48,9 @@ _OWN = frozenset(
 
 
 def read_task(row: object, *, name: str, data_source: str) -> Task:
-    """The row's task, without its media. RowRefused says what does not fit; `check_task` decides
-    whether the values inside can be written.
+    """The row's task, without its media. name, data_source: defaults for the row.
 
-    name, data_source: for a row that says neither.
+    Raises RowRefused for an unusable row; `check_task` checks whether its values can be written.
     """
     found = read_row(row, COLUMNS)
     assert isinstance(row, Mapping)  # read_row has refused all others
@@ -68,13 +66,15 @@ def read_task(row: object, *, name: str, data_source: str) -> Task:
 
 
 def _is_metadata(name: str, value: object) -> bool:
-    """Not a column of ours, nor a part of one that a table wrote as `reward_model.style`."""
+    """Whether a column is metadata: not our own, nor a part of one such as `reward_model.style`."""
     return name.partition(".")[0] not in _OWN and not isinstance(value, bytes)
 
 
 def as_read(task: object) -> Task:
-    """What a function yielded, its messages in the form of a file's. RowRefused unless it is a task
-    that can be used."""
+    """A task that a function yielded, with messages in the form of a file's.
+
+    Raises RowRefused unless it is a usable task.
+    """
     if not isinstance(task, Task):
         raise RowRefused("not_a_task", f"{type(task).__name__}, not toolwright.types.Task")
     if task.messages:
@@ -84,19 +84,18 @@ def as_read(task: object) -> Task:
 
 
 def check_task(task: Task) -> None:
-    """RowRefused unless journal and tool services can be given the task."""
+    """Raises RowRefused unless journal and tool services can hold the task."""
     try:
         task_to_proto(task).SerializeToString()
     except (AttributeError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise RowRefused(
             "not_json_like",
-            f"its messages, answers or metadata hold what is no JSON: {error}"[:500],
+            f"its messages, answers or metadata hold values that are not JSON: {error}"[:500],
         ) from error
 
 
 def read_media_sources(row: Mapping[str, Any], folder: Path) -> tuple[Source, ...]:
-    """Where the row's media are: files below `folder`, or their bytes. RowRefused for a column
-    that holds anything else."""
+    """The row's media: files below `folder`, or bytes. Raises RowRefused for anything else."""
     return tuple(
         folder / one if isinstance(one, str) else one
         for one in images_of(first(row, MEDIA_COLUMNS))

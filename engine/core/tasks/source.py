@@ -1,10 +1,10 @@
-"""The endless stream of tasks that a recipe names: a file's rows, or what a function yields.
+"""The endless stream of tasks of a recipe: rows of a file, or tasks that a function yields.
 
 Invariants
-- Position i names the same task in this life and the next: files are shuffled anew every epoch by
-  (seed, epoch), functions get the seed. A bad row keeps its position, which has no task.
-- A function is walked forward only, by one thread; no position of it is asked for twice.
-- A task's media are read when its turn comes, and not kept.
+- Position i has the same task after a restart: files are shuffled in every epoch by (seed, epoch),
+  and functions get the seed. A bad row keeps its position, which has no task.
+- A function is walked forward only, by one thread; no position is read twice.
+- A task's media are read with the task and not kept.
 - The event loop never waits for a file or a function.
 """
 
@@ -32,20 +32,19 @@ from toolwright.types import MediaRef, Purpose, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceIdentity:
-    """What tells one source from another: the same identity, the same task at each position.
-
-    name: as the recipe has it, a file or an import path. sha256: of the file; empty for a function.
-    """
+    """Identity of a source: equal identities have equal tasks at each position."""
 
     name: str
+    """File or import path, as in the recipe."""
     sha256: str
+    """Hash of the file; "" for a function."""
     seed: int
     shuffle: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnTask:
-    """The task of one position, with what `task.media` refers to."""
+    """The task of one position, with its media."""
 
     position: int
     task: Task
@@ -53,8 +52,7 @@ class DrawnTask:
     where: str = ""
 
     def refused(self, kind: str, reason: str) -> BadRow:
-        """The task cannot be used after all: no prompt can be made of it, a service will not open a
-        session for it."""
+        """The error for a task that turns out unusable: without a prompt, or without a session."""
         return BadRow(
             position=self.position,
             task_id=self.task.id,
@@ -65,16 +63,16 @@ class DrawnTask:
 
 
 class SourceRewound(EngineError):
-    """A position of a function was asked for that lies behind."""
+    """An earlier position of a function was requested."""
 
 
 class TaskSource:
-    """One source. Construct it off the loop, with `opened`."""
+    """One source. `opened` constructs it outside of the event loop."""
 
     def __init__(
         self, source: str, folder: Path, *, seed: int, shuffle: bool, max_bad_rows: int = 100
     ) -> None:
-        """Reads a file from end to end. StartupError when the source cannot be used."""
+        """Reads a file from end to end. Raises StartupError if the source cannot be used."""
         self._name = source
         self._seed = seed
         self._shuffle = shuffle
@@ -95,7 +93,7 @@ class TaskSource:
     async def opened(
         cls, source: str, folder: Path, *, seed: int, shuffle: bool, max_bad_rows: int = 100
     ) -> TaskSource:
-        """A source, its file read in a thread. StartupError when it cannot be used."""
+        """A source whose file is read in a thread. Raises StartupError if it cannot be used."""
         thread = DaemonThread("tasks")
         made: TaskSource = await thread.call(
             lambda: cls(source, folder, seed=seed, shuffle=shuffle, max_bad_rows=max_bad_rows)
@@ -114,30 +112,32 @@ class TaskSource:
 
     @property
     def rows(self) -> int | None:
-        """Rows of the file, bad ones too; None for a function."""
+        """Number of rows in the file, bad ones included; None for a function."""
         return len(self._file) if self._file else None
 
     @property
     def bad_rows(self) -> int:
-        """Rows of the file that were found to be no tasks when it was opened. Others may turn out
-        to be none when their turn comes: images that cannot be read, for one."""
+        """Number of rows that were found unusable when the file was opened.
+
+        More may be found later, such as rows with unreadable images.
+        """
         return len(self._file.bad) if self._file else 0
 
-    def doubts(self) -> list[str]:
-        """Sentences of what is seldom meant of the file's rows."""
-        return self._file.doubts.sentences() if self._file else []
+    def warnings(self) -> list[str]:
+        """Warnings about the file's rows, as sentences."""
+        return self._file.warnings.sentences() if self._file else []
 
     def answers_in_metadata(self) -> str:
-        """A sentence on answers that stand in the file's metadata; "" for none, or no file."""
-        return self._file.doubts.answers_in_metadata() if self._file else ""
+        """A sentence on answers in the file's metadata; "" without such answers."""
+        return self._file.warnings.answers_in_metadata() if self._file else ""
 
     @property
     def questions(self) -> Sequence[int]:
-        """A mark of each question of the file, in row order; empty for a function."""
-        return self._file.doubts.questions if self._file else ()
+        """A hash of each question in the file, in row order; empty for a function."""
+        return self._file.warnings.questions if self._file else ()
 
     def first_bad_rows(self, most: int) -> list[str]:
-        """The first rows that are no tasks, in the order of the file: place and reason of each."""
+        """Position and reason of the first unusable rows, in the order of the file."""
         if self._file is None:
             return []
         numbers = sorted(self._file.bad)[:most]
@@ -146,9 +146,8 @@ class TaskSource:
     async def at(self, position: int) -> DrawnTask:
         """The task of a position, from 0.
 
-        BadRow where that position has none, whenever it is asked for. SourceRewound for a position
-        of a function that lies behind: who needs a task again keeps it. StartupError where a
-        function ended or raised, or the file was changed.
+        Raises BadRow for a position without a task, and SourceRewound for an earlier position of a
+        function. Raises StartupError if a function ended or raised, or if the file changed.
         """
         if self._thread is None:
             self._thread = DaemonThread("tasks")
@@ -156,8 +155,10 @@ class TaskSource:
         return drawn
 
     async def first(self, n: int) -> AsyncIterator[DrawnTask]:
-        """The first n tasks that can be used, each read when it is asked for, whatever was walked:
-        a pass of its own. StartupError when the source has fewer."""
+        """The first n usable tasks, each read on demand, in a pass of its own.
+
+        Raises StartupError if the source has fewer.
+        """
         fresh = self._again()
         found, last = 0, self.rows
         for position in count():
@@ -176,8 +177,8 @@ class TaskSource:
                 found += 1
                 yield drawn
         raise StartupError(
-            f"task source {self._name} has {found} tasks, {n} are asked: give it more, or "
-            "lower n of the evaluation suite that names it"
+            f"task source {self._name} has {found} tasks, but {n} are needed: add tasks, or lower "
+            "`n` of the evaluation suite"
         )
 
     def close(self) -> None:
@@ -187,7 +188,7 @@ class TaskSource:
             self._thread = None
 
     def _again(self) -> TaskSource:
-        """The same source at its beginning: the same open file, in the same thread."""
+        """The same source from its beginning, with the same open file and thread."""
         if self._thread is None:
             self._thread = DaemonThread("tasks")
         made = copy(self)
@@ -228,8 +229,8 @@ class TaskSource:
     def _yielded(self, position: int) -> DrawnTask:
         if position < self._next:
             raise SourceRewound(
-                f"task source {self._name}: position {position} lies behind position "
-                f"{self._next}; a function is walked forward only"
+                f"task source {self._name}: position {position} is before position {self._next}; a "
+                "function is walked forward only"
             )
         try:
             if self._walk is None:
@@ -241,8 +242,7 @@ class TaskSource:
                     break
         except StopIteration as error:
             raise SourceEnded(
-                f"task source {self._name} ended after {self._next} tasks; "
-                "a training source never ends"
+                f"task source {self._name} ended after {self._next} tasks: let it yield more"
             ) from error
         except (Exception, SystemExit) as error:
             raise StartupError(
@@ -265,7 +265,7 @@ class SourceEnded(StartupError):
 
 
 class _Order:
-    """Which row a position is: all rows in every epoch, shuffled by (seed, epoch)."""
+    """The row of a position: every epoch has all rows, shuffled by (seed, epoch)."""
 
     def __init__(self, rows: int, *, seed: int, shuffle: bool) -> None:
         self._rows = rows
@@ -298,8 +298,8 @@ OTHER_FILES = (".csv", ".tsv", ".json", ".txt", ".yaml", ".yml", ".arrow", ".xls
 def _function(source: str, folder: Path) -> Callable[[int], Iterable[object]]:
     if (suffix := Path(source).suffix) in OTHER_FILES:
         raise StartupError(
-            f"task source {source!r}: {suffix} is not read: write .jsonl, a JSON object with "
-            '"prompt" and "answer" a line, or Parquet'
+            f"task source {source!r}: {suffix} is not supported: write .jsonl, with a JSON object "
+            'of "prompt" and "answer" in each line, or Parquet'
         )
     try:
         function = load_object(source, folder)
@@ -314,5 +314,5 @@ def _function(source: str, folder: Path) -> Callable[[int], Iterable[object]]:
 
 
 def for_purpose(task: Task, purpose: Purpose) -> Task:
-    """The same task in the other lane."""
+    """The task with another purpose."""
     return replace(task, purpose=purpose)

@@ -46,12 +46,18 @@ class HuggingFaceCodec:
         foreign_text: ForeignText = "plain",
         template: Mapping[str, Any] | None = None,
     ) -> None:
-        """template: variables of the chat template. Raises StartupError if the folder is not a
-        policy of a supported kind, or does not fit together."""
+        """template: variables of the chat template.
+
+        Raises StartupError if the folder is not a policy of a supported kind, or if tokenizer,
+        model and template do not belong together.
+        """
         config = read_config(folder)
         vocab_size = text_setting(config, "vocab_size")
         if not isinstance(vocab_size, int):
-            raise StartupError(f"policy.model: {folder / 'config.json'} names no vocab_size")
+            raise StartupError(
+                f"policy.model: {folder / 'config.json'} has no vocab_size: take the model's own "
+                "file"
+            )
         self.vocab_size = vocab_size
         self._tokenizer = _read_tokenizer(folder)
         self.variables = dict(template or {})
@@ -71,18 +77,18 @@ class HuggingFaceCodec:
                 "or resize the model's embeddings"
             )
         self.leading = self.decode(self._tokenizer.encode("").ids)
-        """What a server with this tokenizer puts before a prompt by itself."""
+        """Text that a server with this tokenizer adds before a prompt."""
         self._plain = foreign_text == "plain"
         control = _control_tokens(self._tokenizer)
         self._control_ids = frozenset(control)
         self._guard = Guard(token.content for token in control.values())
-        # The tokenizer takes special tokens for text where it is told to, and only those.
+        # Only special tokens can be switched to text.
         self._tokenizer.add_special_tokens([one for one in control.values() if not one.special])
         self.turn_ends = self._find_turn_ends(folder, config, special.get("eos_token", ""))
-        """Texts that end an assistant's turn: what the template writes, eos_token, and the tokens
-        at which transformers and servers stop."""
+        """Texts that end an assistant's turn: the template's own, eos_token, and the tokens at
+        which transformers and servers stop."""
         self.end_of_turn = self.turn_ends[0]
-        """What the template writes after an assistant's message; eos_token if it writes none."""
+        """Text that the template writes after an assistant's message, or else eos_token."""
         self.image_mark: ImageMark | None = None
         if config["model_type"] in VISION_ARCHITECTURES:
             self.image_mark = self._find_image_mark(folder, config)
@@ -91,10 +97,10 @@ class HuggingFaceCodec:
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode_plain(self, text: str) -> list[int]:
-        """Ids of a foreign text: what spells a control token is the text of it.
+        """Ids of a foreign text: a spelled control token becomes text.
 
-        For a policy that reads images, its `image_mark.text` alone is a mark: the text is one that
-        was cleaned of such words (`engine.core.images.places.plain`) before marks were put into it.
+        For a policy that reads images, `image_mark.text` stays a mark. Callers escape the text with
+        `engine.core.images.placeholders.plain` before they insert marks.
         """
         if not self._plain:
             return self.encode(text)
@@ -131,8 +137,11 @@ class HuggingFaceCodec:
         tools: Sequence[Mapping[str, Any]] | None = None,
         generation_prompt: bool = True,
     ) -> list[int]:
-        """Ids of messages through the chat template: its control tokens are control tokens, those
-        that the messages and tools spell are text, but in an `OwnText`. ValueError as of `chat`."""
+        """Ids of messages, rendered by the chat template.
+
+        The template's control tokens stay control tokens. Those that messages and tools spell
+        become text, except in an `OwnText`. Raises ValueError as `chat` does.
+        """
         if not self._plain:
             return self.encode(
                 self.chat(messages, tools=tools, generation_prompt=generation_prompt)
@@ -148,11 +157,11 @@ class HuggingFaceCodec:
         return ids
 
     def template_names(self) -> frozenset[str]:
-        """Names that the chat template reads and only a recipe can set. Raises ValueError."""
+        """Variables of the chat template that only a recipe can set. Raises ValueError."""
         return self._template.names()
 
     def guarded(self, text: str) -> str:
-        """Foreign text to put into an `OwnText`."""
+        """Foreign text, safe to insert into an `OwnText`."""
         return self._guard.guard(text) if self._plain else text
 
     def _encode_spelled(self, text: str) -> list[int]:
@@ -160,7 +169,7 @@ class HuggingFaceCodec:
         try:
             ids = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
             if not self._control_ids.isdisjoint(ids):
-                # The vocabulary itself spells a control token: letter by letter it cannot.
+                # The vocabulary itself spells a control token; single letters cannot.
                 ids = [
                     token
                     for letter in text
@@ -173,7 +182,7 @@ class HuggingFaceCodec:
     def _find_turn_ends(
         self, folder: Path, config: Mapping[str, Any], eos_token: str
     ) -> tuple[str, ...]:
-        """Not empty; the template's own first. Raises StartupError."""
+        """At least one text, the template's own first. Raises StartupError."""
 
         def first_control(text: str) -> str:
             ids = self.encode(text)
@@ -186,14 +195,15 @@ class HuggingFaceCodec:
         ends = tuple(dict.fromkeys(filter(None, found)))
         if not ends:
             raise StartupError(
-                f"policy.model: nothing ends a turn in {folder}: its chat template writes no "
-                "control token after an assistant's message, and tokenizer_config.json names no "
-                "eos_token"
+                f"policy.model: {folder} has no token that ends a turn: let its chat template "
+                "write "
+                "a control token after an assistant's message, or set eos_token in "
+                "tokenizer_config.json"
             )
         return ends
 
     def _find_image_mark(self, folder: Path, config: Mapping[str, Any]) -> ImageMark:
-        """What the template writes for an image, found by rendering one between two sentinels."""
+        """The template's text for an image, found by rendering one between two sentinels."""
         placeholder = int(config.get("image_token_id", -1))
         parts = [
             {"type": "text", "text": _BEFORE},
@@ -238,7 +248,7 @@ def _control_tokens(tokenizer: Tokenizer) -> dict[int, AddedToken]:
 
 
 def _end_ids(folder: Path, config: Mapping[str, Any]) -> frozenset[int]:
-    """Ids at which a server of the folder ends a text by itself."""
+    """Ids at which a server with this folder stops by default."""
     own = folder / "generation_config.json"
     found: set[int] = set()
     for source in (config, config.get("text_config"), _read_json(own) if own.is_file() else None):
@@ -253,7 +263,7 @@ _MEDIA_TOKENS = ("image_token_id", "video_token_id", "audio_token_id")
 
 
 def read_config(folder: Path) -> Mapping[str, Any]:
-    """The model's config.json. StartupError for a folder that is no supported policy."""
+    """The model's config.json. Raises StartupError for an unsupported model."""
     config = _read_json(folder / "config.json")
     kind = config.get("model_type")
     known = ARCHITECTURES + VISION_ARCHITECTURES
@@ -271,7 +281,7 @@ def _read_tokenizer(folder: Path) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(file))
     except Exception as error:  # tokenizers raises nothing more special
-        raise StartupError(f"policy.model: {file} is no tokenizer: {error}") from error
+        raise StartupError(f"policy.model: {file} is not a tokenizer ({error}); {_COPY}") from error
     tokenizer.no_truncation()
     return tokenizer
 

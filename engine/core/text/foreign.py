@@ -1,14 +1,14 @@
-"""Text that others wrote, on its way through a chat template: it spells no control token; pure.
+"""Keeps foreign text from spelling control tokens on its way through a chat template; pure.
 
-A template writes control tokens beside the text of tools and tasks, and one encoding makes ids of
-both. So what would be read as a control token in foreign text is replaced by sentinels before the
-template is rendered, and is put back into what was rendered.
+A template writes control tokens beside the text of tools and tasks, and one encoding covers both.
+So `guard` replaces spellings of control tokens in foreign text by sentinels before rendering.
+`pieces` restores the text afterwards.
 
 Invariants
-- No string that `guard` returns holds a spelling, nor does one of them with what stands before or
-  after it, unless it lies wholly inside of the spelling.
-- `pieces(guard(text))` put together are the text, whatever characters it holds.
-- A text that spells nothing is returned as it is.
+- No result of `guard` holds a spelling, alone or together with its neighbours, unless it lies
+  wholly inside the spelling.
+- The joined `pieces(guard(text))` are the text, whatever characters it holds.
+- A text without spellings is returned unchanged.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 _MARK = "toolwright-spelling-"
-"""Leads a sentinel, and becomes one where foreign text holds it. All of it is plain ASCII: a
-template may write a text as JSON or as Python does, and neither changes that."""
+"""Prefix of a sentinel; foreign text with it gets a sentinel too. It is plain ASCII, so a template
+that writes text as JSON or as a Python literal does not change it."""
 
 
 class OwnText(str):
-    """Text of the recipe among messages: its control tokens are meant."""
+    """Text of the recipe among messages: its control tokens stay control tokens."""
 
     __slots__ = ()
 
@@ -36,7 +36,7 @@ class Guard:
         self._spelled = re.compile("|".join(re.escape(text) for text in (*known, _MARK)))
         self._beginnings = _parts(known, lambda text, size: text[:size])
         self._endings = _parts(known, lambda text, size: text[-size:])
-        # Where a text's end holds no first letter of a spelling, it is no beginning of one.
+        # A text's end without any first letter of a spelling cannot begin one.
         self._firsts = frozenset(spelling[0] for spelling in known)
         self._lasts = frozenset(spelling[-1] for spelling in known)
         self._longest = max(map(len, known), default=1)
@@ -45,8 +45,11 @@ class Guard:
         self._sentinel = re.compile(rf"{_MARK}([0-9]{{1,6}});")
 
     def guard(self, text: str) -> str:
-        """The text, with sentinels where it spells a control token, and where it begins with the
-        end of one or ends with the beginning: its neighbour could complete it."""
+        """The text with sentinels in place of spelled control tokens.
+
+        The end of one at the text's beginning, or the beginning of one at its end, is replaced too:
+        a neighbour could complete it.
+        """
         if isinstance(text, OwnText):
             return text
         guarded = self._spelled.sub(lambda found: self._sentinel_of(found.group()), text)
@@ -60,7 +63,7 @@ class Guard:
         return guarded
 
     def guard_all(self, value: Any) -> Any:
-        """The same of all texts inside JSON-like data, keys included."""
+        """JSON-like data with all its texts guarded, keys included."""
         if isinstance(value, str):
             return self.guard(value)
         if isinstance(value, Mapping):
@@ -70,7 +73,7 @@ class Guard:
         return value
 
     def pieces(self, rendered: str) -> Iterator[tuple[bool, str]]:
-        """(it is foreign, the text): what stood in place of sentinels, and what stands between."""
+        """(is foreign, text) pairs: the texts behind sentinels, and those between them."""
         for position, piece in enumerate(self._sentinel.split(rendered)):
             if position % 2:
                 number = int(piece)

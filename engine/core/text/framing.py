@@ -1,9 +1,8 @@
-"""What a chat template writes around observations, and whether rollouts agree with it. Pure.
+"""The text of a chat template around observations, and whether rollouts agree with it. Pure.
 
 A rollout never renders a conversation again: it appends the frame of an observation, which is found
-once by rendering a sentinel. This module finds frames and the way in which a template writes a
-tool's text: as it is, trimmed, or as JSON. It also finds what would differ if the conversation were
-rendered anew.
+once by rendering a sentinel. This module finds frames, and how a template writes a tool's text:
+unchanged, trimmed, or as JSON. It also compares a rollout with a new rendering of its conversation.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from engine.types import Codec
 _ACTION = "toolwright-action-sentinel"
 _OBSERVATION = "toolwright-observation-sentinel"
 _PROBE = ' \n<p> "quoted" back\\slash\nnext\tline \u00e9 {x} & \n '
-"""What templates change where they change anything: blanks at the edges, quotes, escapes."""
+"""Characters that some templates change: blanks at the edges, quotes, escapes."""
 _CALL_ID = "call00000"
-"""Mistral refuses ids of another form."""
+"""An id in the form that Mistral requires."""
 _THOUGHT_OF, _NUMBER = "toolwright-thought", "toolwright-number"
 _THOUGHT = re.compile(r"(?:<think>)?[^<>]{0,200}</think>\s*")
 SHOWN = 60
-"""Characters of a difference in a sentence."""
+"""Longest quotation of a difference, in characters."""
 
 Write = Callable[[str], str]
 
@@ -49,8 +48,8 @@ WRITERS: tuple[tuple[Write, Write], ...] = (
     (_as_ascii_json, _out_of_json),
     (lambda text: _as_json(text.strip()), _out_of_json),
 )
-"""Ways in which templates write a tool's text, each with its inverse. The quotation marks around
-JSON belong to the frame."""
+"""How templates write a tool's text, each with its inverse. Quotation marks around JSON belong to
+the frame."""
 
 TemplateClass = Literal["append-only", "strips thinking", "not splittable"]
 
@@ -99,7 +98,8 @@ def find_frame(codec: Codec, role: str) -> Frame:
         write, read = _writer(probed, lead, after)
         between = _between(codec, opening, observed)
         return Frame(before=before, between=between, after=after, write=write, read=read)
-    raise refused or AssertionError("two ways were tried")
+    assert refused is not None  # both ways were tried
+    raise refused
 
 
 def _between(codec: Codec, opening: list[dict[str, str]], observed: Mapping[str, Any]) -> str:
@@ -116,18 +116,18 @@ def _writer(probed: str, lead: str, after: str) -> tuple[Write, Write]:
         if probed == lead + write(_PROBE) + after:
             return write, read
     raise ValueError(
-        "the chat template changes a tool's text in a way that is not known here (it is neither "
-        "written as it is, nor trimmed, nor as JSON): an observation cannot be appended to a "
-        "rollout as the template would write it; use a template that writes tool messages plainly"
+        "the chat template changes a tool's text in an unsupported way (neither unchanged, nor "
+        "trimmed, nor as JSON), so observations cannot be appended to a rollout: use a template "
+        "that writes tool messages plainly"
     )
 
 
 def template_class(codec: Codec, role: str) -> tuple[TemplateClass, str]:
-    """The template's class and what it is seen by, "" for append-only.
+    """The template's class and the reason for it, "" for append-only.
 
-    Two observations and three assistant messages are put together as a rollout does and rendered
-    as messages. Equal texts are append-only. Texts that are equal without thoughts of earlier
-    turns strip thinking. Everything else is not splittable.
+    A rollout with two observations and three assistant messages is compared with its messages,
+    rendered. Equal texts are append-only. Texts that differ only in thoughts of earlier turns strip
+    thinking. Everything else is not splittable.
     """
     try:
         frame = find_frame(codec, role)
@@ -146,7 +146,7 @@ def template_class(codec: Codec, role: str) -> tuple[TemplateClass, str]:
 
 
 def _rollout(codec: Codec, frame: Frame, role: str) -> tuple[str, list[dict[str, str]]]:
-    """Text of a rollout with two observations, and the messages that it stands for."""
+    """Text of a rollout with two observations, and its messages."""
     messages = [{"role": "user", "content": "x"}]
     text = codec.chat(messages)
     written = _written_action(codec, text)
@@ -164,13 +164,16 @@ def _rollout(codec: Codec, frame: Frame, role: str) -> tuple[str, list[dict[str,
 
 
 def _written_action(codec: Codec, prompt: str) -> str:
-    """An action with a thought, as the template writes it while it is the last message, or as a
-    policy would write it if the template drops thoughts. `_NUMBER` stands for the turn's."""
+    """An action with a thought, as the template writes a last message.
+
+    If the template drops thoughts, it is the text of a policy. `_NUMBER` stands for the turn's
+    number.
+    """
     action, thought = f"{_ACTION} {_NUMBER}", f"<think>\n{_THOUGHT_OF} {_NUMBER}\n</think>\n\n"
     closed, opened = (prompt.rstrip().endswith(tag) for tag in ("</think>", "<think>"))
     content = action if closed else thought + action
-    said = {"role": "assistant", "content": content}
-    last = codec.chat([{"role": "user", "content": "x"}, said], generation_prompt=False)
+    message = {"role": "assistant", "content": content}
+    last = codec.chat([{"role": "user", "content": "x"}, message], generation_prompt=False)
     if last.startswith(prompt) and action in last and (closed or _THOUGHT_OF in last):
         return last.removeprefix(prompt).partition(action)[0] + action
     return content.removeprefix("<think>\n") if opened else content

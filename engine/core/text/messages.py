@@ -1,4 +1,4 @@
-"""Messages as chat templates and APIs have them: opening, text, tool calls of OpenAI's shape."""
+"""Messages of chat templates and APIs: opening, text, and tool calls in OpenAI's form."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def opening(task: Task) -> list[Mapping[str, Any]]:
 def split_opening(
     messages: Sequence[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
-    """(messages before the first assistant message, the rest). ValueError without one."""
+    """(messages before the first assistant message, the rest). Raises ValueError without either."""
     for position, message in enumerate(messages):
         if message.get("role") == "assistant":
             if position == 0:
                 break
             return list(messages[:position]), list(messages[position:])
-    raise ValueError("a conversation needs messages before its first assistant message")
+    raise ValueError("a conversation needs an assistant message, and messages before the first one")
 
 
 def content_of(message: Mapping[str, Any]) -> str:
-    """Text of a message; a list of parts is joined. ValueError for anything else."""
+    """Text of a message; a list of parts is joined. Raises ValueError for anything else."""
     content = message.get("content")
     if content is None:
         return ""
@@ -35,11 +35,14 @@ def content_of(message: Mapping[str, Any]) -> str:
         return content
     if isinstance(content, list) and all(isinstance(p, Mapping) and "text" in p for p in content):
         return "".join(str(part["text"]) for part in content)
-    raise ValueError(f"message of {message.get('role')!r} has content that is no text")
+    raise ValueError(
+        f"message of {message.get('role')!r} has content that is not text: write a text or a list "
+        "of text parts"
+    )
 
 
 def calls_of(message: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    """(name, arguments) of OpenAI-style tool_calls. ValueError for broken arguments."""
+    """(name, arguments) of OpenAI-style tool_calls. Raises ValueError for broken arguments."""
     calls = []
     for call in message.get("tool_calls") or ():
         function = call.get("function", call)

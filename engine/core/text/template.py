@@ -1,9 +1,9 @@
 """A policy folder's chat template: messages to text, as transformers renders them.
 
-Not transformers itself: it imports torch where that is installed, which costs the engine a quarter
-of a gigabyte. What templates may use is what transformers' documentation of chat templates
-promises: a sandboxed Jinja that trims blocks, loop controls, `tojson` without escapes,
-`raise_exception`, `strftime_now`, and the names of the special tokens.
+transformers itself imports torch if it is installed, which costs the engine a quarter of a
+gigabyte. Templates may use what transformers' documentation of chat templates promises: a sandboxed
+Jinja that trims blocks, loop controls, `tojson` without escapes, `raise_exception`, `strftime_now`,
+and the names of the special tokens.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _TEMPLATE_FAILS = (
     TemplateError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError,
     RecursionError,
 )  # fmt: skip
-"""Errors of a template: it computes with what the messages hold, such as `'\\n' + content`."""
+"""Errors of a template: it computes with values of messages, such as `'\\n' + content`."""
 _WITH_TOOLS = "tool_use"
-"""Name of the template for conversations with tools, where a tokenizer has several."""
+"""Name of the template for conversations with tools, in tokenizers with several templates."""
 
 
 class ChatTemplate:
-    """`sources` are the templates by name; most folders have one, "default", some have none.
-    variables: the recipe's policy.template."""
+    """The templates of a folder. `sources`: by name; most folders have one, "default", some
+    none."""
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class ChatTemplate:
         special_tokens: Mapping[str, str],
         variables: Mapping[str, Any] | None = None,
     ) -> None:
+        """variables: the recipe's policy.template."""
         self.sources = dict(sources)
         self._special_tokens = dict(special_tokens)
         self._variables = dict(variables or {})
@@ -52,12 +53,15 @@ class ChatTemplate:
         *,
         generation_prompt: bool,
     ) -> str:
-        """Raises ValueError if there is no template, if it does not take the messages, or if it
-        would leave out the calls that they hold."""
+        """The text of a conversation.
+
+        Raises ValueError without a template, if it cannot render the messages, or if it would leave
+        out their calls.
+        """
         name = _WITH_TOOLS if tools and _WITH_TOOLS in self.sources else "default"
         if name not in self.sources:
             raise ValueError(
-                "there is no chat template, neither chat_template.jinja nor in the tokenizer"
+                "the policy has no chat template: add chat_template.jinja to its folder"
             )
         if "tool_calls" not in self.sources[name]:
             for number, message in enumerate(messages, 1):
@@ -75,10 +79,11 @@ class ChatTemplate:
                 add_generation_prompt=generation_prompt,
             )
         except _TEMPLATE_FAILS as error:
-            raise ValueError(f"the chat template does not take the messages: {error}") from error
+            raise ValueError(f"the chat template cannot render the messages: {error}") from error
 
     def names(self) -> frozenset[str]:
-        """Names that the templates read from the recipe. Raises ValueError for broken syntax."""
+        """Variables that the templates read from the recipe. Raises ValueError for broken
+        syntax."""
         environment = _environment()
         found: set[str] = set()
         try:
@@ -96,8 +101,11 @@ class ChatTemplate:
 
 
 def _read_names(template: nodes.Template) -> set[str]:
-    """Names that a template reads from outside. A name that it sets itself counts only if it sets
-    it as a default: under `if NAME is not defined`, or to a value made of NAME."""
+    """Variables that a template reads from outside.
+
+    One that it also assigns counts only if it assigns a default: under `if NAME is not defined`, or
+    with a value made of NAME.
+    """
     defaults: set[str] = set()
     for branch in template.find_all(nodes.If):
         tested = _tested(branch.test)
@@ -108,7 +116,7 @@ def _read_names(template: nodes.Template) -> set[str]:
 
 
 def _tested(node: nodes.Node) -> set[str]:
-    """Names of which an expression asks whether they are defined, or that have a default in it."""
+    """Variables that an expression tests for being defined, or gives a default."""
     found: set[str] = set()
     for kind, names in ((nodes.Test, ("defined", "undefined")), (nodes.Filter, ("default", "d"))):
         inside = [*node.find_all(kind), *([node] if isinstance(node, kind) else [])]
@@ -128,7 +136,7 @@ def _names_in(node: nodes.Node) -> Iterator[nodes.Name]:
 
 
 class _Generation(Extension):
-    """`{% generation %}` marks what the assistant wrote; to render it is nothing."""
+    """`{% generation %}` marks the assistant's text; rendering ignores it."""
 
     tags = {"generation"}  # noqa: RUF012 - Jinja's own attribute
 

@@ -1,8 +1,8 @@
-"""Where an assistant's turn ends: in a chat template, and in what servers and policies write. Pure.
+"""Ends of an assistant's turn, in chat templates and in the text of servers and policies. Pure.
 
 A template writes a token after an assistant's message (Qwen `<|im_end|>`, Llama 3 `<|eot_id|>`).
 eos_token may be another one: a base model's is the end of a document. A policy may end its turn by
-either, so an action that ended by any of them is shown to protocols with the template's.
+either, so protocols always see the template's.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def canonical_end(text: str, stop: str | None, codec: Codec) -> tuple[str, str |
 
 
 def foreign_end(text: str) -> str:
-    """The end-of-turn markers, of any published template, that close a text; "" without one."""
+    """End-of-turn markers of published templates at the end of a text; "" without one."""
     start, tail = len(text), text[-_LONGEST_MARKER:]
     while found := _FOREIGN.search(tail):
         start -= len(tail) - found.start()

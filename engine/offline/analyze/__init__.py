@@ -1,4 +1,5 @@
-"""What tools a recording called and what they are, for `engine analyze` (MTR, appendix E).
+"""Which tools recordings called, for `engine analyze` (MTR, appendix E).
 
-`sources` reads recordings, `words` and `schema` say what a tool is, `tally` counts, `law` fits,
-`findings` makes the numbers, `table` and `page` show them."""
+`sources` reads recordings, `words` and `schema` classify tools, `tally` counts, `power_law` fits,
+`findings` makes the numbers, and `table` and `page` show them.
+"""

@@ -1,4 +1,4 @@
-"""`engine analyze`: what tools recordings called, as a table, as JSON or as a page."""
+"""`engine analyze`: which tools recordings called, as a table, as JSON or as a page."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import typer
 
 from engine.errors import StartupError
 from engine.offline.analyze.findings import findings
-from engine.offline.analyze.sources import tally_of
+from engine.offline.analyze.sources import add_recording
 from engine.offline.analyze.table import table
-from engine.offline.analyze.tally import Tally
+from engine.offline.analyze.tally import ToolTally
 from engine.offline.analyze.words import read_vocabulary
 
 
 def analyze(sources: Sequence[Path], domains: Path | None) -> dict[str, Any]:
-    """The findings of all sources together. StartupError."""
-    tally = Tally(read_vocabulary(domains))
-    notes = [note for source in sources for note in tally_of(source, tally)]
+    """The findings of all sources together. Raises StartupError."""
+    tally = ToolTally(read_vocabulary(domains))
+    notes = [note for source in sources for note in add_recording(source, tally)]
     return findings(tally, notes)
 
 
-def analyze_and_tell(
+def print_analysis(
     sources: Sequence[Path], domains: Path | None, page: Path | None, *, as_json: bool
 ) -> None:
-    """Standard output has what was asked; the page is a file."""
+    """Prints the table or JSON, and writes the page if one is wanted."""
     if page is not None:  # before the work, which may take long
-        _make_room(page)
+        _make_folder(page)
     found = analyze(sources, domains)
     if page is not None:
         from engine.offline.analyze.page import page as made  # brings jinja2
@@ -45,12 +45,12 @@ def analyze_and_tell(
         typer.echo(f"\n{page}")
 
 
-def _make_room(page: Path) -> None:
+def _make_folder(page: Path) -> None:
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise StartupError(
-            f"--page: {page.parent} is a file where a folder is meant, name another place"
+            f"--page: {page.parent} is a file and not a folder: name another place"
         ) from error
     if page.is_dir():
-        raise StartupError(f"--page: {page} is a folder, name the file")
+        raise StartupError(f"--page: {page} is a folder: name a file")

@@ -7,21 +7,22 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from engine.offline.analyze.law import power_law
+from engine.offline.analyze.power_law import power_law
 from engine.offline.analyze.schema import Size
-from engine.offline.analyze.tally import CountedTool, Tally
+from engine.offline.analyze.tally import CountedTool, ToolTally
 
 TIERS = ("high", "medium", "low")
 MOST_TOOLS = 30
-"""Tools that are named, the most called ones."""
+"""Number of tools that are named, from the most called one on."""
 MOST_WORDS = 40
-_RARE = "more different words were met than are kept: rare ones are missing or counted too low"
+"""Number of words that are listed."""
+_RARE = "there are more different words than are kept: rare ones are missing or counted too low"
 POINTS = 200
-"""Ranks that a plot gets, at even steps of their logarithm."""
+"""Number of ranks in a plot, at even steps of their logarithm."""
 
 
-def findings(tally: Tally, notes: Iterable[str] = ()) -> dict[str, Any]:
-    """notes: sentences on what the recordings lack."""
+def findings(tally: ToolTally, notes: Iterable[str] = ()) -> dict[str, Any]:
+    """The data of --json. notes: sentences on what the recordings lack."""
     tools = tally.tools
     domains = tally.vocabulary.domains.names
     functions = tally.vocabulary.functions.names
@@ -78,8 +79,10 @@ def findings(tally: Tally, notes: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def tier_of(before: int, total: int) -> str:
-    """Of a tool before which, by rank, `before` of `total` invocations are of others: terciles of
-    the cumulated invocations."""
+    """The tercile of the cumulated invocations in which a tool lies.
+
+    before: invocations of tools with a lower rank number. total: all invocations.
+    """
     return TIERS[min(2, 3 * before // total)]
 
 
@@ -102,8 +105,7 @@ def _tiers(tools: Sequence[CountedTool], domains: Sequence[str]) -> list[dict[st
 def _classes(
     tools: Sequence[CountedTool], names: Sequence[str], of: Callable[[CountedTool], int]
 ) -> list[dict[str, Any]]:
-    """A row a class, in the vocabulary's order, empty ones too: that a domain is not covered is a
-    finding."""
+    """One row for each class in the vocabulary's order, empty ones included."""
     counted: Counter[int] = Counter()
     called: Counter[int] = Counter()
     for tool in tools:

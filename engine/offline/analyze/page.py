@@ -1,6 +1,6 @@
-"""The findings as one page that needs nothing else, no network either.
+"""The findings as one page that needs neither other files nor a network.
 
-Names come from policies and publishers: all of them are escaped.
+Names come from policies and publishers, so all are escaped.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from toolwright.page.charts import Line, Part, Point, line_chart, stacked_bar
 from toolwright.page.text import fit
 
 COLOURS = 8
-"""Of the style sheet; classes beyond them share the last one."""
+"""Number of colours in the style sheet; later classes share the last one."""
 
 
 def page(found: Mapping[str, Any], title: str) -> str:
-    """The whole page of `findings`. title: what was read."""
+    """The page of `findings`. title: names of the recordings."""
     return pages.render(
         "engine",
         "offline/analyze/page.html.jinja",
@@ -74,7 +74,7 @@ def _ranks(found: Mapping[str, Any]) -> str:
 
 
 def _bar(classes: Sequence[Mapping[str, Any]]) -> str:
-    """Invocations of classes side by side; a class keeps its colour."""
+    """Invocations of the classes as one bar; a class keeps its colour."""
     total = sum(one["invocations"] for one in classes)
     parts = [
         Part(

@@ -1,6 +1,6 @@
-"""What a schema tells of a tool: whether two are the same, and how complex it is. Pure.
+"""Identity and complexity of a tool, from its schema. Pure.
 
-Schemas come from policies and strangers: they are walked once, without recursion.
+Schemas are untrusted: they are walked once, without recursion.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _CHECKS = frozenset(
     {"enum", "const", "pattern", "format", "minLength", "maxLength", "minimum", "maximum"}
     | {"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "uniqueItems"}
 )
-"""Keywords that bound a value. `type` and `required` are none of them: nearly every parameter has
-those, and a tool with one parameter would never be simple."""
+"""Keywords that bound a value. `type` and `required` are left out: nearly every parameter has
+them, and a tool with one parameter would never be simple."""
 _ONE_OF = ("anyOf", "oneOf", "allOf")
 _NAMED = ("properties", "patternProperties")
 _MEMBERS = ("items", "prefixItems", "additionalProperties", "additionalItems")
 MOST_REFERENCE_PARTS = 40
-"""Names between the slashes of a reference that are followed."""
+"""Most parts of a reference that are followed."""
 
 
 class Size(StrEnum):
@@ -40,12 +40,14 @@ class Size(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Complexity:
-    """parameters: named ones at any depth. levels: objects and lists inside of each other below the
-    arguments. validators: bounds of values."""
+    """Counts over a schema."""
 
     parameters: int
+    """Named parameters at any depth."""
     levels: int
+    """Depth of nested objects and lists below the arguments."""
     validators: int
+    """Bounds of values."""
 
     @property
     def score(self) -> int:
@@ -59,8 +61,10 @@ class Complexity:
 
 
 def complexity(schema: Mapping[str, Any]) -> Complexity:
-    """Of the arguments' schema. A reference into the schema itself (`#/$defs/Film`) is followed
-    the first time that it is met, others are not; so time is linear in the schema."""
+    """Complexity of the arguments' schema, in linear time.
+
+    A reference into the schema itself (`#/$defs/Film`) is followed once; others are ignored.
+    """
     parameters = deepest = validators = 0
     waiting: list[tuple[Any, int]] = [(schema, 0)]
     followed = {id(schema)}
@@ -75,7 +79,7 @@ def complexity(schema: Mapping[str, Any]) -> Complexity:
             if id(target) not in followed:  # the object: a place can be written in many ways
                 followed.add(id(target))
                 waiting.append((target, depth))
-        # The arguments themselves are no level; an object or a list without members is none either.
+        # Neither the arguments themselves nor an empty object or list count as a level.
         inside: list[Any] = []
         for key in _NAMED:
             if isinstance(named := one.get(key), Mapping):
@@ -96,7 +100,7 @@ def complexity(schema: Mapping[str, Any]) -> Complexity:
 
 
 def _at(schema: Mapping[str, Any], reference: str) -> Any:
-    """What a local reference names (JSON Pointer, RFC 6901); None where there is nothing."""
+    """The target of a local reference (JSON Pointer, RFC 6901); None if it is missing."""
     start, *parts = reference.split("/", MOST_REFERENCE_PARTS)
     if start != "#":
         return None
@@ -112,8 +116,7 @@ def _at(schema: Mapping[str, Any], reference: str) -> Any:
 
 
 def identity(name: str, schema: Mapping[str, Any] | None) -> bytes:
-    """Equal for invocations of one tool: its name and the hash of its schema. A tool
-    whose schema is not recorded is its name alone, and is no tool of that name with a schema."""
+    """A hash of a tool's name and schema. A tool without a recorded schema is a tool of its own."""
     digest = hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16)
     if schema is not None:
         digest.update(b"\0" + json.dumps(schema, sort_keys=True, default=str).encode())

@@ -1,9 +1,8 @@
-"""What recordings called, read one trajectory at a time: run folders, trajectories files, and
-conversations as JSON lines.
+"""Reads the calls of recordings, one trajectory at a time.
 
-Tools with their schemas are recorded in the event logs of a run (`engine.history = "all"` keeps
-them) and in rows of conversations; a trajectory's record names its tools and no more. A name that a
-recording does not explain goes on as a name.
+Recordings are run folders, trajectories files, and conversations as JSON lines. Schemas of tools
+are in the event logs of a run (`engine.history = "all"` keeps them) and in rows of conversations.
+The record of a trajectory has only the names of tools.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from pathlib import Path
 
 from engine.core.trajectory.events import Answered, Forked, Opened
 from engine.errors import StartupError
-from engine.offline.analyze.tally import Tally
+from engine.offline.analyze.tally import ToolTally
 from engine.offline.conversations.lines import conversations
-from engine.offline.conversations.types import Conversation
+from engine.offline.conversations.types import RecordedConversation
 from engine.serving.journal.logs import LogState
 from engine.serving.journal.reader import JournalReader, reading
 from engine.serving.journal.schema import FILE_NAME
@@ -31,12 +30,14 @@ from toolwright.trajectory_files import (
 from toolwright.types import Trajectory
 
 _EXPORTS = (".openai.jsonl", ".hermes.jsonl", ".jsonl")
-"""Endings of files in a folder of shards; those that always have tools come first."""
+"""Suffixes of files in a folder of shards; layouts that always have tools come first."""
 
 
-def tally_of(source: Path, tally: Tally) -> list[str]:
-    """Adds a recording to the tally; returns what it lacks, as sentences. StartupError for what is
-    no recording, or is damaged; it names file and line where there are lines."""
+def add_recording(source: Path, tally: ToolTally) -> list[str]:
+    """Adds a recording to the tally; returns sentences on what it lacks.
+
+    Raises StartupError for anything but an intact recording, with file and line if it has lines.
+    """
     if source.is_dir():
         return _folder(source, tally)
     if not source.exists():
@@ -48,8 +49,8 @@ def tally_of(source: Path, tally: Tally) -> list[str]:
     return _trajectories(source, tally)
 
 
-def _folder(folder: Path, tally: Tally) -> list[str]:
-    """A run, or the shards of `engine sample`: of one kind, for all kinds tell the same."""
+def _folder(folder: Path, tally: ToolTally) -> list[str]:
+    """A run, or shards of `engine sample`; one kind of file is enough, as all hold the same."""
     if (folder / FILE_NAME).exists():
         return _run(folder, tally)
     names = sorted(file.name for file in folder.iterdir())
@@ -57,8 +58,8 @@ def _folder(folder: Path, tally: Tally) -> list[str]:
         if files := [folder / name for name in names if name.endswith(suffix)]:
             notes = _conversations(files, tally)
             notes.append(
-                f"{folder}: of its files those were read that end in {suffix}; a trajectory that "
-                "could not be exported in this layout is not counted"
+                f"{folder}: only files that end in {suffix} were read; a trajectory that could not "
+                "be exported in this layout is not counted"
             )
             if any(name.endswith(UNFINISHED) for name in names):
                 notes.append(f"{folder} is still written to: unfinished files are left out")
@@ -68,7 +69,7 @@ def _folder(folder: Path, tally: Tally) -> list[str]:
     return _run(folder, tally)
 
 
-def _run(folder: Path, tally: Tally) -> list[str]:
+def _run(folder: Path, tally: ToolTally) -> list[str]:
     notes = []
     groups = unreadable = 0
     with reading(folder) as reader:
@@ -84,12 +85,12 @@ def _run(folder: Path, tally: Tally) -> list[str]:
         flying = len(reader.attempts(LogState.OPEN))
     if groups < made:
         notes.append(
-            f"{folder} holds {groups} of the {made} groups that the run made: the others went to "
-            'the learner, and engine.history = "all" keeps them'
+            f"{folder} holds {groups} of the {made} groups of the run: the others went to the "
+            'learner; engine.history = "all" keeps them'
         )
     if unreadable:
         notes.append(
-            f"{folder}: {unreadable} logs of attempts cannot be read: their tools are names alone"
+            f"{folder}: {unreadable} logs of attempts cannot be read: their tools have names only"
         )
     if flying:
         notes.append(f"{folder}: {flying} attempts without a complete group are left out")
@@ -97,25 +98,24 @@ def _run(folder: Path, tally: Tally) -> list[str]:
 
 
 def _tools(reader: JournalReader, attempt: str) -> Mapping[str, ToolSpec] | None:
-    """The tools of an attempt's sessions, by name; none where its log is not there, None where it
-    cannot be read."""
+    """Tools of an attempt's sessions by name; empty without a log, None for an unreadable one."""
     try:
         events = reader.log(attempt)
     except ValueError:
         return None
     found: dict[str, ToolSpec] = {}
     for event in events:
-        told: Iterable[ToolSpec] = ()
+        added: Iterable[ToolSpec] = ()
         if isinstance(event, Opened | Forked):
-            told = tools_of(event.sessions)
+            added = tools_of(event.sessions)
         elif isinstance(event, Answered):
-            told = event.new_tools
-        for tool in told:
+            added = event.new_tools
+        for tool in added:
             found.setdefault(tool.name, tool)
     return found
 
 
-def _trajectories(source: Path, tally: Tally) -> list[str]:
+def _trajectories(source: Path, tally: ToolTally) -> list[str]:
     """A file, or a folder of them."""
     shared, before = _Shared(), tally.invocations
     try:
@@ -128,13 +128,13 @@ def _trajectories(source: Path, tally: Tally) -> list[str]:
     if tally.invocations == before:
         return []
     return [
-        f"{source}: trajectories record the names of tools alone; exports of `engine sample` and "
-        'runs with engine.history = "all" record descriptions and schemas too'
+        f"{source}: trajectories record only the names of tools; exports of `engine sample` and "
+        'runs with engine.history = "all" also record descriptions and schemas'
     ]
 
 
 class _Shared:
-    """Calls of one group so far: branches of a trajectory have those before the fork in common."""
+    """Calls of one group so far: branches of a trajectory share the calls before the fork."""
 
     def __init__(self, group: str = "") -> None:
         self.group = group
@@ -142,7 +142,7 @@ class _Shared:
 
 
 def _add(
-    trajectory: Trajectory, shared: _Shared, tally: Tally, tools: Mapping[str, ToolSpec]
+    trajectory: Trajectory, shared: _Shared, tally: ToolTally, tools: Mapping[str, ToolSpec]
 ) -> None:
     tally.trajectories += 1
     called: Counter[str] = Counter()
@@ -154,8 +154,8 @@ def _add(
     _count(called, tools, tally)
 
 
-def _conversations(files: Sequence[Path], tally: Tally) -> list[str]:
-    unasked = 0
+def _conversations(files: Sequence[Path], tally: ToolTally) -> list[str]:
+    unmatched = 0
     for file in files:
         for number, found in conversations(file):
             if isinstance(found, RowRefused):
@@ -163,36 +163,36 @@ def _conversations(files: Sequence[Path], tally: Tally) -> list[str]:
                     f"{file}:{number}: {found}; fix the line or remove it: every line is counted"
                 ) from found
             tally.trajectories += 1
-            unasked += _unasked(found)
+            unmatched += _unmatched(found)
             tools = {tool.name: tool for tool in found.tools or ()}
             _count(Counter(_called(found)), tools, tally)
-    if not unasked:
+    if not unmatched:
         return []
     return [
-        f"{unasked:,} messages of role tool answer no structured call: calls that are written in "
-        "content are not counted"
+        f"{unmatched:,} messages of role tool belong to no structured call: calls that are written "
+        "in content are not counted"
     ]
 
 
-def _unasked(conversation: Conversation) -> int:
+def _unmatched(conversation: RecordedConversation) -> int:
     """Tool messages beyond the number of structured calls."""
     answers = sum(1 for message in conversation.messages if message.get("role") == "tool")
     return max(0, answers - sum(1 for _ in _called(conversation)))
 
 
-def _called(conversation: Conversation) -> Iterator[str]:
+def _called(conversation: RecordedConversation) -> Iterator[str]:
     for message in conversation.messages:
         for call in message.get("tool_calls") or ():
             yield call["function"]["name"]
 
 
-def _count(called: Mapping[str, int], tools: Mapping[str, ToolSpec], tally: Tally) -> None:
-    """Each tool once with the number of its calls: a schema may be long."""
+def _count(called: Mapping[str, int], tools: Mapping[str, ToolSpec], tally: ToolTally) -> None:
+    """Adds each tool once with its number of calls, because a schema may be long."""
     for name, times in called.items():
         tool = tools.get(name)
         if tool is None:
             tally.add(name, "", None, times)
         else:
-            # A tool that told no schema is none without parameters: nothing is known of them.
+            # A tool without a schema may still have parameters: they are unknown.
             described = tool.description or tool.usage
             tally.add(name, described, tool.arguments_schema or None, times)

@@ -1,6 +1,6 @@
 """The findings as lines for a terminal. Pure.
 
-Names come from policies: whatever a terminal would obey is taken out of every line.
+Names come from policies, so control characters are removed from every line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SIZES = ("simple", "moderate", "complex", "unknown")
 
 
 def table(found: Mapping[str, Any]) -> list[str]:
-    """Every line is one line."""
+    """The lines of the findings."""
     lines = [
         f"{found['invocations']:,} invocations of {found['unique_tools']:,} unique tools (name and "
         f"schema) in {found['trajectories']:,} trajectories",
@@ -37,19 +37,22 @@ def law(found: Mapping[str, Any]) -> str:
     """The fit as a sentence."""
     fitted = found["power_law"]
     if fitted is None:
-        return "no rank-frequency law: it takes two tools"
-    r2 = "undefined, all are called alike" if fitted["r2"] is None else f"{fitted['r2']:.4f}"
+        return "no rank-frequency law: it needs two tools"
+    r2 = (
+        "undefined, all are called equally often" if fitted["r2"] is None else f"{fitted['r2']:.4f}"
+    )
     return f"rank-frequency law: exponent {fitted['exponent']:.4f}, R2 {r2}"
 
 
 def remarks(found: Mapping[str, Any]) -> Iterator[str]:
-    """What the numbers leave out, and what the recordings lack."""
+    """Sentences on what the numbers leave out and what the recordings lack."""
     lacking, many = found["without_schema"], found["unique_tools"]
     if lacking["tools"]:
         yield (
             f"{lacking['tools']:,} of {many:,} tools, {lacking['invocations']:,} invocations, have "
-            "no recorded schema: they are told apart by name, their complexity is unknown, and "
-            "where there is no description either, the name alone decides their classes"
+            "no recorded schema: their name identifies them and their complexity is unknown; "
+            "without a "
+            "description, the name alone decides their classes"
         )
     if found["nameless_calls"]:
         yield f"{found['nameless_calls']:,} calls name no tool and are in no count"

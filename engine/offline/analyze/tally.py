@@ -1,9 +1,8 @@
-"""Counts what recordings called, one invocation at a time. Pure.
+"""Counts the calls of recordings. Pure.
 
 Invariants
-- What is held grows with the number of different tools and of different words, never with that of
-  invocations; both have a bound.
-- The same invocations in any order give the same counts, where neither bound was met.
+- Memory grows with the number of different tools and words, not of invocations; both have a bound.
+- The same invocations in any order give the same counts, unless a bound was reached.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from engine.offline.analyze.schema import Size, complexity, identity
 from engine.offline.analyze.words import Vocabulary, words_of
 
 MOST_TOOLS = 1_000_000
-"""Different tools, some 300 bytes each; invocations of later ones are counted together."""
+"""Most different tools, about 300 bytes each; calls of further ones are counted together."""
 MOST_WORDS = 100_000
-"""Words that stay where twice as many were met: the most frequent ones."""
+"""Words that are kept, the most frequent ones, once there are twice as many."""
 LONGEST_NAME = 120
-"""Characters of a tool's name that are kept to be shown."""
+"""Longest name that is kept for display, in characters."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CountedTool:
-    """domain, function: places among the vocabulary's names."""
+    """A tool and its number of calls. domain, function: positions in the vocabulary's names."""
 
     name: str
     domain: int
@@ -35,8 +34,8 @@ class CountedTool:
     count: int = 0
 
 
-class Tally:
-    """Of any number of recordings."""
+class ToolTally:
+    """Counts over any number of recordings."""
 
     def __init__(
         self, vocabulary: Vocabulary, *, most_tools: int = MOST_TOOLS, most_words: int = MOST_WORDS
@@ -46,13 +45,13 @@ class Tally:
         self.invocations = 0
         """Calls that name a tool."""
         self.nameless = 0
-        """Calls that name none: nothing could be read from the action."""
+        """Calls without a tool's name: the action could not be read."""
         self.beyond = 0
         """Invocations of tools beyond the bound."""
         self.words: Counter[str] = Counter()
-        """In how many tools' names and descriptions a word is found."""
+        """Number of tools with a word in their name or description."""
         self.rare_words_dropped = False
-        """The bound of words was met: rare ones are missing, or counted too low."""
+        """The bound of words was reached: rare ones are missing or counted too low."""
         self._tools: dict[bytes, CountedTool] = {}
         self._most_tools = most_tools
         self._most_words = most_words
@@ -65,7 +64,7 @@ class Tally:
     def add(
         self, name: str, description: str, schema: Mapping[str, Any] | None, times: int = 1
     ) -> None:
-        """Invocations of one tool. schema: None where it is not recorded."""
+        """Counts invocations of one tool. schema: None if it is not recorded."""
         if not name:
             self.nameless += times
             return
@@ -76,12 +75,14 @@ class Tally:
             if len(self._tools) >= self._most_tools:
                 self.beyond += times
                 return
-            tool = self._tools[key] = self._met(name, description, schema)
+            tool = self._tools[key] = self._counted(name, description, schema)
         tool.count += times
 
-    def _met(self, name: str, description: str, schema: Mapping[str, Any] | None) -> CountedTool:
+    def _counted(
+        self, name: str, description: str, schema: Mapping[str, Any] | None
+    ) -> CountedTool:
         named, described = words_of(name), words_of(description)
-        self.words.update(self.vocabulary.telling([*named, *described]))
+        self.words.update(self.vocabulary.counted_words([*named, *described]))
         if len(self.words) > 2 * self._most_words:
             self.rare_words_dropped = True
             self.words = Counter(dict(self.words.most_common(self._most_words)))

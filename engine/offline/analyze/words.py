@@ -1,6 +1,6 @@
-"""Words of tools, and the classes that they belong to. Pure but for reading the table of words.
+"""Words of tools and the classes to which they belong. Pure, except for reading the word list.
 
-Names and descriptions are a stranger's: they are cut, and read in linear time.
+Names and descriptions are untrusted: they are cut, and read in linear time.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from typing import Any
 from engine.errors import StartupError
 
 OTHER = "Other"
-"""The class of what no word belongs to; no table may have this name."""
+"""The class of tools without a known word; no table may use this name."""
 OURS = Path(__file__).with_name("words.toml")
 LONGEST_TEXT = 4_000
-"""Characters of a name or a description that are read."""
+"""Characters of a name or description that are read."""
 LONGEST_WORD = 40
 MOST_CLASSES = 50
 NAME_WEIGHT = 3
-"""A word of the name says more than one of the description."""
+"""Weight of a word in the name; a word in the description weighs 1."""
 _TURNS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 """Where a word begins without a space: filmTitle, HTTPSearch, but not the B of DBs."""
 _WORD = re.compile(r"[^\W_]+")
 _NO_PLURALS = frozenset({"news", "series"})
 _LOSE_S_ALONE = frozenset({"movie", "cookie", "calorie", "cache"})
-"""And one more: words that lose the s alone though their plural ends as if they lost more."""
+"""Words that lose only the s, although their plural looks as if they lost more."""
 _HISSES = ("sses", "xes", "zzes", "ches", "shes")
 _ENDS_IN_US = frozenset({"bus", "status", "virus", "campus", "bonus", "census", "corpus", "chorus"})
-"""Whose plurals look like those of `use` and `house`."""
+"""Words whose plurals look like those of `use` and `house`."""
 
 
 def words_of(text: str) -> list[str]:
-    """In order, small letters, singular; `filmByTitle` and `film_by_title` have the same."""
+    """Words in order, in lower case and singular; `filmByTitle` and `film_by_title` are equal."""
     parted = _TURNS.sub(" ", text[:LONGEST_TEXT])
     return [_singular(word[:LONGEST_WORD].lower()) for word in _WORD.findall(parted)]
 
@@ -52,7 +52,7 @@ class Classes:
                 self._of.setdefault(word, []).append(place)
 
     def of(self, name: Iterable[str], description: Iterable[str]) -> int:
-        """The place, among `names`, of the class with most words of a tool; each counts once."""
+        """Position in `names` of the class with the most words of a tool; each counts once."""
         found: Counter[int] = Counter()
         for words, weight in ((set(name), NAME_WEIGHT), (set(description), 1)):
             for word in words:
@@ -65,14 +65,15 @@ class Classes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vocabulary:
-    """domains: what tools are about. functions: what they do. left_out: of word frequencies."""
+    """domains: subjects of tools. functions: what tools do. left_out: words that are not
+    counted."""
 
     domains: Classes
     functions: Classes
     left_out: frozenset[str]
 
-    def telling(self, words: Iterable[str]) -> set[str]:
-        """Those whose frequency says something."""
+    def counted_words(self, words: Iterable[str]) -> set[str]:
+        """The words whose frequency is informative."""
         return {
             word
             for word in words
@@ -81,13 +82,15 @@ class Vocabulary:
 
 
 def read_vocabulary(file: Path | None = None) -> Vocabulary:
-    """Of a TOML file as words.toml; what it lacks is that of words.toml. StartupError names the
-    file, the table and the mend."""
+    """Reads a TOML file in the form of words.toml, which supplies missing tables.
+
+    Raises StartupError with file, table and fix.
+    """
     read = _tables(OURS)
     if file is not None:
         theirs = _tables(file)
         if not theirs:
-            raise StartupError(f"{file}: it has none of {', '.join(read)}")
+            raise StartupError(f"{file} is empty: write one of the tables {', '.join(read)}")
         read |= theirs
     return Vocabulary(
         domains=Classes(read["domains"]),
@@ -100,9 +103,9 @@ def _tables(file: Path) -> dict[str, Any]:
     try:
         read = tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError as error:
-        raise StartupError(f"--domains: no file {file}") from error
+        raise StartupError(f"--domains: no file {file}: correct the path") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise StartupError(f"{file} is no TOML: {error}") from error
+        raise StartupError(f"{file} is not TOML: {error}") from error
     for name, table in read.items():
         if name == "left_out":
             _check_words(f"{file}: left_out", table)
@@ -117,9 +120,9 @@ def _tables(file: Path) -> dict[str, Any]:
 
 def _check_classes(where: str, table: Any) -> None:
     if not isinstance(table, dict) or not table:
-        raise StartupError(f'{where} is a table of lists: Film = ["film", "movie"]')
+        raise StartupError(f'{where} is not a table of lists: write Film = ["film", "movie"]')
     if len(table) > MOST_CLASSES:
-        raise StartupError(f"{where} has {len(table)} classes, at most {MOST_CLASSES} are told")
+        raise StartupError(f"{where} has {len(table)} classes: at most {MOST_CLASSES} are allowed")
     for name, words in table.items():
         if name == OTHER:
             raise StartupError(f"{where} {OTHER} is the class of all other tools: leave it out")
@@ -128,17 +131,18 @@ def _check_classes(where: str, table: Any) -> None:
 
 def _check_words(where: str, words: Any) -> None:
     if not isinstance(words, list) or not words:
-        raise StartupError(f"{where} is no list of words")
+        raise StartupError(f'{where} is not a list of words: write ["film", "movie"]')
     for word in words:
         if not isinstance(word, str) or _WORD.fullmatch(word) is None or word != word.lower():
             raise StartupError(
-                f"{where}: {str(word)[:80]!r} is no single word in small letters, and tools are "
-                "looked at word by word"
+                f"{where}: {str(word)[:80]!r} is not a single word in lower case: write one, as "
+                "tools "
+                "are read word by word"
             )
 
 
 def _singular(word: str) -> str:
-    """Roughly: movies, movie; what matters is that both sides are treated alike."""
+    """A rough singular (movies, movie); what matters is that both sides are treated alike."""
     if len(word) < 4 or word in _NO_PLURALS or word.endswith(("ss", "us", "is")):
         return word
     less = word.removesuffix("s")

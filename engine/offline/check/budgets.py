@@ -1,4 +1,4 @@
-"""What `engine check` says of a trajectory's limits, laid beside each other. Pure."""
+"""Lines of `engine check` on limits of a trajectory that do not fit together. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from toolwright.recipe import Limits
 def budget_lines(limits: Limits, prompt: int, key: str) -> Iterator[str]:
     """Lines about budgets that whole observations use up before the answer.
 
-    A warning is a budget that half of the turns use up, or a limit without effect.
-    prompt: tokens of the first prompt, 0 if unknown. key: of the limits, such as "task.limits".
+    A budget that half of the turns use up is a warning, and so is a limit without effect.
+    prompt: tokens of the first prompt, 0 if unknown. key: the limits' key, such as "task.limits".
     """
     if limits.policy and "response" in limits.model_fields_set:
         yield (

@@ -24,23 +24,23 @@ from engine.core.sampler.context import check_context
 from engine.core.sampler.pool import SamplerPool
 from engine.core.sampler.server import Server
 from engine.core.tasks import TaskSource
-from engine.core.tasks.questions import Questions
+from engine.core.tasks.training_questions import TrainingQuestions
 from engine.core.text.codec import HuggingFaceCodec, read_config
 from engine.core.tools.files import check_tool_files
 from engine.core.tools.services import ToolServices
 from engine.errors import AttemptFailed, StartupError, TaskUnfit
 from engine.offline.check.budgets import budget_lines
-from engine.offline.check.combining import (
-    call_doubts,
-    context_doubts,
-    prompt_doubts,
+from engine.offline.check.recipe_warnings import (
+    call_warnings,
+    context_warnings,
+    prompt_warnings,
     question_of,
-    sampling_doubts,
+    sampling_warnings,
 )
 from engine.offline.check.remarks import WARNING, remarks
 from engine.offline.check.template_report import template_report
-from engine.offline.check.warm_up import warm_up_doubts
-from engine.offline.missing_inputs import policy_stand_in, who_makes, who_makes_source
+from engine.offline.check.warm_up import warm_up_warnings
+from engine.offline.missing_inputs import producer_of, producer_of_source, stand_in_for_policy
 from engine.serving.evaluation.lane import check_suites, check_tasks, limits_of
 from engine.serving.evaluation.tasks import SuiteTasks
 from engine.serving.journal.identity import policy_identity
@@ -53,50 +53,50 @@ from toolwright.rpc.server import Server as Listener
 
 BAD_ROWS_SHOWN = 5
 QUESTION_SHOWN = 120
-"""Characters of the first question."""
+"""Longest quotation of the first question, in characters."""
 PATIENCE_S = 15.0
-"""Seconds for a service that is away: whoever checks wants to hear of it, and not that it came."""
+"""Seconds to wait for an unreachable service: a check should report it soon."""
 LEFT_OUT = "left out: "
-"""Before what cannot be looked into yet."""
+"""Prefix of lines about parts that cannot be checked yet."""
 
 
 def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]:
-    """Lines of what is in order, each as soon as it is known. StartupError or RecipeError for the
-    first thing that is not.
+    """One line for each part that is in order, as soon as it is known.
 
-    What is not there yet and what the recipe says who makes it is no fault: what needs it is left
-    out, with a line. So is a port that `toolwright run` chooses.
+    Raises StartupError or RecipeError for the first part that is not. A missing input that the
+    recipe itself produces is no error: checks that need it are left out with a line. So are ports
+    that `toolwright run` chooses.
     """
     refuse_api(recipe, "`engine check` of a training run")
     yield f"tables: {', '.join(recipe.raw)}"
     for name in check_all(recipe):
         yield f"table [{name}] is not checked: its package is not installed"
     yield from remarks(recipe)
-    yield from (WARNING + line for line in sampling_doubts(recipe))
+    yield from (WARNING + line for line in sampling_warnings(recipe))
     if fault := folder_fault(recipe.run_folder):
         raise StartupError(fault)
     for key in dict.fromkeys(key for key, _sentence in open_ports(recipe.shared)):
         yield f"{key}: port 0, chosen by `toolwright run`; other commands need it named"
     first = first_policy(recipe)
-    maker = who_makes(recipe, first)
-    like = policy_stand_in(recipe) if maker else first
+    producer = producer_of(recipe, first)
+    like = stand_in_for_policy(recipe) if producer else first
     codec = build_codec(recipe, like) if like else None
     if codec:
-        whose = f" (of {like})" if maker else ""
+        suffix = f" (of {like})" if producer else ""
         for task in recipe.shared.each_task.values():
             check_top_k(task.branching, codec.vocab_size)
         ends = ", also ".join(map(repr, codec.turn_ends))
-        yield f"policy: vocabulary {codec.vocab_size}, end of turn {ends}{whose}"
-    if maker:
+        yield f"policy: vocabulary {codec.vocab_size}, end of turn {ends}{suffix}"
+    if producer:
         lost = "its weights" if codec else "tokenizer, chat template, first prompt, samplers"
-        yield f"{LEFT_OUT}{lost}: {first} is not there yet, `toolwright run` makes it by {maker}"
+        yield f"{LEFT_OUT}{lost}: {first} is not there yet, `toolwright run` makes it by {producer}"
     else:
         if not any(first.glob("*.safetensors")):
             yield f"policy: {first} holds no weights yet (*.safetensors)"
         policy_identity(first)
     if recipe.shared.tasks:
-        told = (f"{groups} of {name}" for name, groups in recipe.shared.allotment.items())
-        yield f"groups of a batch: {', '.join(told)}"
+        shares = (f"{groups} of {name}" for name, groups in recipe.shared.allotment.items())
+        yield f"groups of a batch: {', '.join(shares)}"
     tasks = task_recipes(recipe)
     check_tasks(table.evaluation.suites, tasks)
     for own in tasks.values():
@@ -104,21 +104,21 @@ def check(recipe: Recipe, table: EngineTable, *, connect: bool) -> Iterator[str]
         build_group_hook(own)
     protocols = {name: build_protocol(own) for name, own in tasks.items()}
     if codec:
-        for doubtful, line in template_report(codec, protocols):
-            yield f"{WARNING}{line}" if doubtful else line
-        doubts = context_doubts(recipe, table, read_config(recipe.resolve(like or first)))
-        yield from (WARNING + line for line in doubts)
+        for is_warning, line in template_report(codec, protocols):
+            yield f"{WARNING}{line}" if is_warning else line
+        found = context_warnings(recipe, table, read_config(recipe.resolve(like or first)))
+        yield from (WARNING + line for line in found)
     yield from asyncio.run(_sources(recipe, table, protocols, codec))
     if codec and "render" in recipe.raw:
         rendering = recipe.table("render", RenderTable)
-        for line in asyncio.run(warm_up_doubts(recipe, rendering, codec)):
+        for line in asyncio.run(warm_up_warnings(recipe, rendering, codec)):
             yield WARNING + line
     yield from (WARNING + line for line in asyncio.run(check_tool_files(recipe)))
     if connect:
         yield from asyncio.run(_connect(recipe, table, codec))
     else:
-        asked = ", ".join(("samplers", *(f"tools.{name}" for name in recipe.shared.tools)))
-        yield f"not asked: {asked} (--connect asks them)"
+        left = ", ".join(("samplers", *(f"tools.{name}" for name in recipe.shared.tools)))
+        yield f"not contacted: {left} (--connect contacts them)"
 
 
 async def _sources(
@@ -129,16 +129,16 @@ async def _sources(
 ) -> list[str]:
     Listener(table.listen or recipe.shared.run.engine, tokens=tokens_here())
     lines = []
-    training = Questions()
+    training = TrainingQuestions()
     for name, own in task_recipes(recipe).items():
         source = own.shared.task.source
-        if maker := who_makes_source(recipe, source):
-            lines.append(_source_left_out(f"{task_key(name)}.source", source, maker))
+        if producer := producer_of_source(recipe, source):
+            lines.append(_source_left_out(f"{task_key(name)}.source", source, producer))
         else:
-            lines += await _training(own, table, protocols[name], codec, name, training)
+            lines += await _training_source(own, table, protocols[name], codec, name, training)
     for suite in table.evaluation.suites:
-        if maker := who_makes_source(recipe, suite.source):
-            lines.append(_source_left_out(f"evaluation {suite.name}", suite.source, maker))
+        if producer := producer_of_source(recipe, suite.source):
+            lines.append(_source_left_out(f"evaluation {suite.name}", suite.source, producer))
             continue
         tasks = SuiteTasks(suite, recipe.folder, max_bad_rows=table.max_bad_rows)
         await tasks.open()
@@ -148,24 +148,26 @@ async def _sources(
             lines += budget_lines(limits, 0, f"evaluation {suite.name}, limits")
         if tasks.file is not None:
             gives = _gives_metadata(recipe)
-            lines += _of_rows(f"evaluation {suite.name}", tasks.file, gives_metadata=gives)
-        if doubt := training.shared_with(suite, tasks.file):
-            lines.append(f"{WARNING}evaluation {suite.name}: {doubt}")
+            lines += _row_lines(f"evaluation {suite.name}", tasks.file, gives_metadata=gives)
+        if warning := training.shared_with(suite, tasks.file):
+            lines.append(f"{WARNING}evaluation {suite.name}: {warning}")
         tasks.close()
     return lines
 
 
-async def _training(
+async def _training_source(
     recipe: Recipe,
     table: EngineTable,
     protocol: Protocol,
     codec: HuggingFaceCodec | None,
     name: str,
-    training: Questions,
+    training: TrainingQuestions,
 ) -> list[str]:
-    """Of the questions to train on. name: of the task, "" for the only one. training: is given
-    the questions."""
-    whose = f" of tasks.{name}" if name else ""
+    """Lines about the source of a task. name: the task's, "" in a recipe with one.
+
+    training: gets the questions.
+    """
+    suffix = f" of tasks.{name}" if name else ""
     source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
     lines, tokens = [], 0
     if codec is None:
@@ -174,28 +176,28 @@ async def _training(
         drawn, tokens = await first_that_fits(source, protocol, codec)
         task = drawn.task
         lines.append(
-            f"first prompt{whose}: {tokens} tokens; where the prompt describes the tools, their "
+            f"first prompt{suffix}: {tokens} tokens; where the prompt describes the tools, their "
             "descriptions come on top"
         )
         prompt = codec.decode(prompt_ids(protocol, task, (), codec))
-        lines += (WARNING + line for line in prompt_doubts(whose, task, prompt))
+        lines += (WARNING + line for line in prompt_warnings(suffix, task, prompt))
         # Demonstrations teach the form of a call.
         if recipe.shared.used_tools and "render" not in recipe.raw:
-            doubts = call_doubts(whose, protocol, codec, task, prompt)
-            lines += (WARNING + line for line in doubts)
+            found = call_warnings(suffix, protocol, codec, task, prompt)
+            lines += (WARNING + line for line in found)
         room = recipe.shared.task.limits.model
         if tokens >= room:
             lines.append(
-                f"{WARNING}the first prompt{whose} has {tokens} tokens and "
+                f"{WARNING}the first prompt{suffix} has {tokens} tokens and "
                 f"{task_key(name)}.limits.model is {room}: "
-                "no token is left for an answer"
+                f"no token is left for an answer; raise {task_key(name)}.limits.model"
             )
     key = f"{task_key(name)}.limits"
     lines += budget_lines(recipe.shared.task.limits, tokens, key)
     question = " ".join(question_of(task)[:QUESTION_SHOWN].split())
-    lines.append(f"first task{whose}: {task.id}: {question}")
+    lines.append(f"first task{suffix}: {task.id}: {question}")
     gives = _gives_metadata(recipe)
-    lines += _of_rows(f"task source{whose}", source, gives_metadata=gives)
+    lines += _row_lines(f"task source{suffix}", source, gives_metadata=gives)
     if recipe.shared.run.steps:
         training.add(recipe, source)
     source.close()
@@ -203,29 +205,29 @@ async def _training(
 
 
 def _gives_metadata(recipe: Recipe) -> bool:
-    """Tool services get the metadata of tasks."""
+    """Whether tool services get the metadata of tasks."""
     return bool(recipe.shared.used_tools)
 
 
-def _of_rows(whose: str, source: TaskSource, *, gives_metadata: bool) -> Iterator[str]:
-    """What is seldom meant of a file's rows, and which of them are no tasks."""
-    yield from (f"{WARNING}{whose}: {doubt}" for doubt in source.doubts())
-    if gives_metadata and (doubt := source.answers_in_metadata()):
-        yield f"{WARNING}{whose}: {doubt}"
+def _row_lines(name: str, source: TaskSource, *, gives_metadata: bool) -> Iterator[str]:
+    """Warnings about a file's rows, and its first rows that are not tasks."""
+    yield from (f"{WARNING}{name}: {sentence}" for sentence in source.warnings())
+    if gives_metadata and (sentence := source.answers_in_metadata()):
+        yield f"{WARNING}{name}: {sentence}"
     if source.bad_rows:
-        yield f"{WARNING}{whose}: {source.bad_rows} of {source.rows} rows are no tasks"
+        yield f"{WARNING}{name}: {source.bad_rows} of {source.rows} rows are not tasks"
         yield from (f"  {row}" for row in source.first_bad_rows(BAD_ROWS_SHOWN))
 
 
-def _source_left_out(whose: str, source: str, maker: str) -> str:
-    return f"{LEFT_OUT}{whose}: {source} is not there yet, `toolwright run` makes it by {maker}"
+def _source_left_out(name: str, source: str, producer: str) -> str:
+    return f"{LEFT_OUT}{name}: {source} is not there yet, `toolwright run` makes it by {producer}"
 
 
 async def _connect(recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec | None) -> list[str]:
-    """Asks everybody whose address is known."""
+    """Contacts all samplers and services with a known address."""
     shared = recipe.shared
     urls = tuple(url for url in shared.sampler.endpoints if not is_open(url))
-    lines = await _ask_samplers(recipe, table, codec, urls) if codec and urls else []
+    lines = await _check_samplers(recipe, table, codec, urls) if codec and urls else []
     chosen = [name for name, tool in shared.tools.items() if is_open(tool.service)]
     services = build_tools(recipe, "check", but=chosen, patience_s=PATIENCE_S)
     try:
@@ -236,7 +238,7 @@ async def _connect(recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec |
         for name, tools in found.items():
             listed = ", ".join(tool.name for tool in tools)
             where = shared.tools[name].where
-            lines.append(f"tools.{name} at {where}: {listed or 'of each session its own'}")
+            lines.append(f"tools.{name} at {where}: {listed or 'tools of each session'}")
         for name, own in task_recipes(recipe).items():
             used = own.shared.task.tools or own.shared.tools
             if any(tool in found and not found[tool] for tool in used):
@@ -249,9 +251,12 @@ async def _connect(recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec |
 async def _first_session(
     recipe: Recipe, table: EngineTable, services: ToolServices, name: str
 ) -> list[str]:
-    """The tools that the first task's session has: where a service makes them of the task, that it
-    can is seen there alone. name: of the task, "" for the only one."""
-    if who_makes_source(recipe, recipe.shared.task.source):
+    """Opens a session for the first task and lists its tools.
+
+    Services that make tools from the task are checked by that alone. name: the task's, "" in a
+    recipe with one.
+    """
+    if producer_of_source(recipe, recipe.shared.task.source):
         return []
     source = await open_source(recipe, max_bad_rows=table.max_bad_rows)
     try:
@@ -264,11 +269,11 @@ async def _first_session(
         raise StartupError(f"no session opens for the first task, {task.id}: {error}") from error
     listed = ", ".join(tool.name for tool in environment.tools)
     environment.close()
-    whose = f" of tasks.{name}" if name else ""
-    return [f"first session{whose}: {listed or 'no tools'}"]
+    suffix = f" of tasks.{name}" if name else ""
+    return [f"first session{suffix}: {listed or 'no tools'}"]
 
 
-async def _ask_samplers(
+async def _check_samplers(
     recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec, urls: tuple[str, ...]
 ) -> list[str]:
     shared = recipe.shared
@@ -287,10 +292,10 @@ async def _ask_samplers(
 
 
 def _sampler_line(server: Server) -> str:
-    """StartupError for one that does not answer: a run would go on without it, a check says so."""
+    """Raises StartupError for a server that does not answer; a run would go on without it."""
     if server.info is None:
         raise StartupError(
-            f"sampler {server.name} is down or is no SGLang server ({server.why}); start it or "
+            f"sampler {server.name} is down or is no SGLang server ({server.why}): start it or "
             "correct sampler.endpoints"
         )
     return f"sampler {server.name}: SGLang {server.info.version}"

@@ -1,4 +1,4 @@
-"""What `engine check` says of a chat template beside a recipe's protocol. Pure."""
+"""Lines of `engine check` on a chat template and a recipe's protocol. Pure."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ from engine.core.text.codec import HuggingFaceCodec
 from engine.core.text.framing import template_class
 
 NEAR = 0.8
-"""Likeness of two names, of which one may be the other misspelt: difflib's ratio."""
+"""Similarity (difflib's ratio) from which a name may be a misspelling of another."""
 TOOL = "tool"
-"""Role of observations, where the protocol writes no messages after the prompt."""
+"""Role of observations for protocols that write no messages after the prompt."""
 
 
 def template_report(
     codec: HuggingFaceCodec, protocols: Mapping[str, Protocol]
 ) -> Iterator[tuple[bool, str]]:
-    """(it is a warning, the line): the template's class for each role of observations, then names
-    that only one of template and recipe has."""
+    """(is a warning, line) pairs.
+
+    The first lines give the template's class for each role of observations. Then come variables
+    that only one of template and recipe has.
+    """
     chats = [one for one in protocols.values() if isinstance(one, Chat)]
     used = frozenset[str]().union(*(one.roles for one in chats))
     for role in sorted(used or {TOOL}):
@@ -35,8 +38,8 @@ def template_report(
     if unset := sorted(read - codec.variables.keys()):
         yield (
             True,
-            f"the chat template reads {', '.join(unset)}, which policy.template does not set: its "
-            "defaults count, set what the run depends on",
+            f"the chat template reads {', '.join(unset)}, which policy.template does not set: the "
+            "template's defaults count; set those that the run depends on",
         )
     for name in sorted(codec.variables.keys() - read):
         near = get_close_matches(name, sorted(read), n=1, cutoff=NEAR)

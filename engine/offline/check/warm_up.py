@@ -1,4 +1,4 @@
-"""The prompts of a warm-up beside those of rollouts: the first conversations, the first tasks."""
+"""Compares prompts of a warm-up with those of rollouts: first conversations, first tasks."""
 
 from __future__ import annotations
 
@@ -10,52 +10,63 @@ from engine.config import RenderTable
 from engine.core.build import build_protocol, open_source, task_recipes
 from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.offline.check.combining import opening_doubt, shows_tools, template_doubt, tools_doubt
+from engine.offline.check.recipe_warnings import (
+    opening_warning,
+    shows_tools,
+    template_warning,
+    tools_warning,
+)
 from engine.offline.conversations.lines import conversations
-from engine.offline.conversations.types import Conversation
-from engine.offline.missing_inputs import who_makes_source
+from engine.offline.conversations.types import RecordedConversation
+from engine.offline.missing_inputs import producer_of_source
 from toolwright.model.model_folder import ModelFolderError, tokenizer_hash
 from toolwright.recipe import Recipe
 from toolwright.types import Task
 
 MOST_BAD_ROWS = 1 << 30
-"""Another check counts them."""
+"""No bound: another check counts bad rows."""
 FIRST = 20
-"""Conversations, and tasks, that are compared."""
+"""Number of conversations and of tasks that are compared."""
 
 
-async def warm_up_doubts(recipe: Recipe, table: RenderTable, codec: HuggingFaceCodec) -> list[str]:
-    """Sentences; what is not there yet is left out. codec: of the policy or its stand-in."""
-    found = _of_folders(recipe, table)
+async def warm_up_warnings(
+    recipe: Recipe, table: RenderTable, codec: HuggingFaceCodec
+) -> list[str]:
+    """Warnings as sentences; missing files are skipped. codec: the policy's or its stand-in's."""
+    found = _folder_warnings(recipe, table)
     tasks = task_recipes(recipe)
     for name, given in table.files.items():
         file, own = recipe.resolve(given), tasks.get(name)
         source = own.shared.task.source if own else ""
-        if own is None or not file.is_file() or who_makes_source(recipe, source):
+        if own is None or not file.is_file() or producer_of_source(recipe, source):
             continue
-        found += await _of_file(own, file, codec, ask_tools=table.ask_tools)
+        found += await _file_warnings(own, file, codec, ask_tools=table.ask_tools)
     return found
 
 
-async def _of_file(
+async def _file_warnings(
     recipe: Recipe, file: Path, codec: HuggingFaceCodec, *, ask_tools: bool
 ) -> list[str]:
     protocol = build_protocol(recipe)
-    rows = [row for _, row in islice(conversations(file), FIRST) if isinstance(row, Conversation)]
-    asked = await _first_tasks(recipe)
-    if not rows or not asked:
+    rows = [
+        row
+        for _, row in islice(conversations(file), FIRST)
+        if isinstance(row, RecordedConversation)
+    ]
+    tasks = await _first_tasks(recipe)
+    if not rows or not tasks:
         return []
     found = []
-    bare = sum(not row.tools and row.told is None for row in rows)
-    untold = bare and not ask_tools and recipe.shared.used_tools
-    if untold and shows_tools(protocol, codec, asked[0]):
-        found.append(tools_doubt(file.name, bare, len(rows)))
-    found.append(opening_doubt(file.name, rows, asked, protocol, codec))
+    bare = sum(not row.tools and row.with_tool_list is None for row in rows)
+    hidden = bare and not ask_tools and recipe.shared.used_tools
+    if hidden and shows_tools(protocol, codec, tasks[0]):
+        found.append(tools_warning(file.name, bare, len(rows)))
+    found.append(opening_warning(file.name, rows, tasks, protocol, codec))
     return [line for line in found if line]
 
 
 async def _first_tasks(recipe: Recipe) -> list[Task]:
-    """Fewer, or none, where the source has no more; other commands say what is wrong with it."""
+    """The first tasks, or fewer; other commands report errors of the source."""
     found: list[Task] = []
     with suppress(StartupError):
         source = await open_source(recipe, max_bad_rows=MOST_BAD_ROWS)
@@ -67,8 +78,8 @@ async def _first_tasks(recipe: Recipe) -> list[Task]:
     return found
 
 
-def _of_folders(recipe: Recipe, table: RenderTable) -> list[str]:
-    """Tokenizer and template of the folders that have a part in the warm-up."""
+def _folder_warnings(recipe: Recipe, table: RenderTable) -> list[str]:
+    """Folders of the warm-up with another tokenizer or template."""
     sft = recipe.raw.get("sft", {}).get("model")
     policy = recipe.shared.policy
     folders = {
@@ -84,5 +95,5 @@ def _of_folders(recipe: Recipe, table: RenderTable) -> list[str]:
             hashes = (tokenizer_hash(own, policy.template), tokenizer_hash(folder, policy.template))
         except ModelFolderError:
             continue  # the process that reads the folder names the file
-        found.append(template_doubt("render.model", key, hashes))
+        found.append(template_warning("render.model", key, hashes))
     return [line for line in found if line]

@@ -1,4 +1,6 @@
-"""Trajectories without a learner, for `engine sample`: `weights` looks at what the samplers serve,
-`collect` rolls tasks out within a `budget`, `keep`, `calls` and `choice` say which trajectories
-stay, `messages` and `layouts` tell them as chat messages, `store` and `shards` have the files,
-`told` is what people read."""
+"""Trajectories without a learner, for `engine sample`.
+
+`collector` rolls tasks out within a `budget`. `criteria`, `calls` and `selection` decide which
+trajectories are kept. `messages` and `layouts` export them as chat messages. `store` and `shards`
+own the files, and `report` shows progress and results.
+"""

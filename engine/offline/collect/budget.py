@@ -1,71 +1,57 @@
-"""What a collection may cost, what it has cost, and how long it will take; pure."""
+"""The budget of a collection, what is spent of it, and the time that is left; pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-MILLION = 1e6
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """Of a million tokens, in whatever currency; None = no cost is told."""
-
-    read: float | None = None
-    written: float | None = None
-
-    @property
-    def known(self) -> bool:
-        return self.read is not None or self.written is not None
-
-    def cost(self, read: int, written: int) -> float | None:
-        """Of so many tokens."""
-        if not self.known:
-            return None
-        paid = read * (self.read or 0.0) + written * (self.written or 0.0)
-        return float(f"{paid / MILLION:.9g}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """In all lives. tasks: that were rolled out and decided. tokens: that the policy wrote.
-    seconds: of rolling out."""
+class Spending:
+    """What a collection has used, restarts included."""
 
     tasks: int = 0
+    """Tasks that were rolled out and decided."""
     tokens: int = 0
+    """Tokens that the policy wrote."""
     seconds: float = 0.0
+    """Time of rolling out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Of all lives together; None = no bound. tokens: that the policy writes. seconds: of rolling
-    out."""
+    """Bounds of a collection, restarts included; None = no bound."""
 
     tokens: int | None = None
+    """Most tokens that the policy writes."""
     seconds: float | None = None
+    """Longest time of rolling out."""
 
-    def has_room(self, spent: Spent, in_hand: int) -> bool:
-        """For one more task beside those in hand, if all write as much as tasks have until now. The
-        first ones are begun whatever they may cost."""
+    def has_room(self, spent: Spending, in_hand: int) -> bool:
+        """Whether one more task fits beside `in_hand` others, at the mean cost of tasks so far.
+
+        The cost of the first tasks is unknown, so they always fit.
+        """
         if self.tokens is None:
             return True
         if not spent.tasks:
             return spent.tokens < self.tokens
         return spent.tokens + (in_hand + 1) * spent.tokens / spent.tasks <= self.tokens
 
-    def seconds_left(self, spent: Spent) -> float | None:
+    def seconds_left(self, spent: Spending) -> float | None:
         return None if self.seconds is None else self.seconds - spent.seconds
 
 
-def seconds_to_go(now: Spent, begun: Spent, tasks: int, budget: Budget) -> float | None:
-    """Until all tasks are decided or a budget is spent, whichever is first, at the pace since
-    `begun`; None where nothing tells."""
-    life = now.seconds - begun.seconds
+def seconds_remaining(now: Spending, before: Spending, tasks: int, budget: Budget) -> float | None:
+    """Seconds until all tasks are decided or a budget is spent, at the pace since `before`.
+
+    None while no pace is known.
+    """
+    life = now.seconds - before.seconds
     ends = []
     if (left := budget.seconds_left(now)) is not None:
         ends.append(left)
-    if life > 0 and now.tasks > begun.tasks:
-        ends.append((tasks - now.tasks) * life / (now.tasks - begun.tasks))
-    if life > 0 and now.tokens > begun.tokens and budget.tokens is not None:
-        ends.append((budget.tokens - now.tokens) * life / (now.tokens - begun.tokens))
+    if life > 0 and now.tasks > before.tasks:
+        ends.append((tasks - now.tasks) * life / (now.tasks - before.tasks))
+    if life > 0 and now.tokens > before.tokens and budget.tokens is not None:
+        ends.append((budget.tokens - now.tokens) * life / (now.tokens - before.tokens))
     return max(0.0, min(ends)) if ends else None

@@ -1,4 +1,4 @@
-"""The calls that a trajectory made, as its protocol reads them, and one way to write them; pure."""
+"""The calls of a trajectory, as its protocol reads them, in canonical form; pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CanonicalCall = tuple[str, str]
 def decision_of(
     state: State, turn: int, task: Task, protocol: Protocol, codec: Codec
 ) -> Decision | None:
-    """What the protocol makes of an action; None for one that was cut before any stop."""
+    """The protocol's decision on an action; None for one that was cut before any stop."""
     action = state.actions[turn]
     if action.stop is None:
         return None
@@ -31,15 +31,17 @@ def decision_of(
         events=state.events,
         tools=state.tools,
     )
-    said = spoken_of(state, turn, protocol, codec)
-    return protocol.decide(said, action.stop, view, codec)
+    text = spoken_of(state, turn, protocol, codec)
+    return protocol.decide(text, action.stop, view, codec)
 
 
 def canonical_calls(
     state: State, task: Task, protocol: Protocol, codec: Codec
 ) -> list[CanonicalCall]:
-    """All calls that were made, in order, the failed ones too. One whose arguments the protocol
-    cannot read has the text of its action in their place."""
+    """All calls in order, the failed ones included.
+
+    A call with unreadable arguments has the text of its action in their place.
+    """
     found: list[CanonicalCall] = []
     for turn in range(len(state.actions)):
         made = state.calls_of(turn)
@@ -57,9 +59,11 @@ def canonical_calls(
 
 
 def mark_of_calls(task: Task, calls: Sequence[CanonicalCall]) -> str:
-    """Equal for trajectories of one question that made the same calls in the same order, whatever
-    they thought and whatever came of it (MTR 4.4). A question is the task's messages or prompt:
-    two tasks may have the same."""
+    """A hash of the question and its calls in order (MTR 4.4).
+
+    Thoughts and results play no part. A question is the task's messages or prompt; two tasks may
+    have the same one.
+    """
     digest = hashlib.sha256(b"calls")
     question = canonical([list(task.messages), task.prompt])
     for text in (question, *(part for call in calls for part in call)):

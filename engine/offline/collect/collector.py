@@ -1,12 +1,12 @@
-"""Rolls tasks out, K trajectories each, and decides task by task what stays.
+"""Rolls tasks out, K trajectories each, and decides task by task which are kept.
 
 Invariants
-- Tasks are drawn one at a time; what is held are the trajectories of the tasks in progress, which
-  are never more than fill the places twice.
+- Tasks are drawn one at a time. Memory holds the trajectories of tasks in progress, at most twice
+  as many as there are places.
 - A task is decided when all its trajectories are scored, and written before it is forgotten.
-- A task that infrastructure fails whole waits for it: nothing is passed over for an outage.
-- A budget of tokens lets the tasks end that it began, whose tokens are spent; a budget of time
-  drops them.
+- A task whose attempts infrastructure fails is tried again: no task is skipped for an outage.
+- When the token budget is used up, tasks in progress still end: their tokens are spent. The time
+  budget drops them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import structlog
@@ -27,19 +26,19 @@ from engine.core.tasks import BadRow, BadRows, TaskSource
 from engine.core.tasks.source import SourceEnded
 from engine.core.trajectory.record import with_texts
 from engine.errors import EngineError, StartupError, TaskUnfit
-from engine.offline.collect.budget import Budget, Spent
+from engine.offline.collect.budget import Budget, Spending
 from engine.offline.collect.calls import canonical_calls, mark_of_calls
-from engine.offline.collect.choice import Candidate, Verdict, choose, mark_of
-from engine.offline.collect.keep import Criteria
-from engine.offline.collect.layouts import Layout, Row, Unsayable, row_in
+from engine.offline.collect.criteria import Criteria
+from engine.offline.collect.layouts import NotExportable, Row, export_row
 from engine.offline.collect.messages import (
-    Untellable,
     conversation_of,
     functions_of,
     tools_of,
     with_tools,
 )
-from engine.offline.collect.store import Decided, Store
+from engine.offline.collect.selection import Candidate, SelectionOutcome, mark_of, select
+from engine.offline.collect.store import DecidedTask, Store
+from engine.offline.enums import Dedupe, ExportLayout
 from engine.serving.admission.group import GroupRun, Lane, Member
 from engine.serving.admission.train import overlaid
 from engine.serving.evaluation.results import tokens_of
@@ -49,38 +48,30 @@ log = structlog.get_logger("sample")
 
 
 class TooManyBadRows(EngineError):
-    """More rows than engine.max_bad_rows cannot be used."""
-
-
-class Dedupe(StrEnum):
-    """Which trajectories say the same."""
-
-    ACTIONS = "actions"
-    """The same actions, letter for letter, after the same prompt."""
-    CALLS = "calls"
-    """The same calls in the same order for the same question."""
+    """More than engine.max_bad_rows rows cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """n: tasks, the first of the source; None = all rows of a file. per_task: trajectories of each.
-    most_per_task: that may be kept; None = all. criteria: None = all are kept that are neither
-    errored nor masked. version: what the samplers serve."""
+    """What a collector does."""
 
     n: int | None
+    """Number of tasks, from the first on; None = all rows of a file."""
     per_task: int
+    """Trajectories of each task."""
     most_per_task: int | None
+    """Most trajectories kept of a task; None = all."""
     criteria: Criteria | None
     dedupe: Dedupe
     budget: Budget
     sampling: SamplingParams
     version: WeightVersion
+    """The version that the samplers serve."""
     max_bad_rows: int
 
 
 class Collector:
-    """Run it once. `total`: tasks that the plan has. `ended_by`: the option whose budget ended it
-    before."""
+    """One collection; `run` it once."""
 
     def __init__(
         self,
@@ -90,8 +81,9 @@ class Collector:
         plan: Plan,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """StartupError when the source has fewer tasks than the plan, or no end and the plan
-        names no number. clock: seconds."""
+        """clock: seconds. Raises StartupError if the source has fewer tasks than the plan, or if it
+        has no end and the plan has no number.
+        """
         self._lane = lane
         self._source = source
         self._store = store
@@ -103,16 +95,18 @@ class Collector:
         self._in_hand = 0
         self._one_less = asyncio.Event()
         """A task was decided."""
-        self.begun = self.spent
-        """What earlier lives spent."""
+        self.spent_before = self.spent
+        """Spending before this process."""
         self.ended_by = ""
+        """The option whose budget ended the collection; "" otherwise."""
         rows = source.rows
         total = rows if plan.n is None else plan.n
         if total is None:
-            raise StartupError("--n: a task function has no end; say how many tasks")
+            raise StartupError("--n: a task function has no end: give the number of tasks")
         if rows is not None and total > rows:
-            raise StartupError(f"--n {total}: {source.identity.name} has {rows} rows")
+            raise StartupError(f"--n {total}: {source.identity.name} has {rows} rows: lower --n")
         self.total = total
+        """Number of tasks."""
         groups = max(2, 2 * lane.places.limit // plan.per_task)
         self._groups = asyncio.Semaphore(groups)
 
@@ -125,18 +119,20 @@ class Collector:
         return self._lane.places.used
 
     @property
-    def spent(self) -> Spent:
-        """In all lives until now."""
+    def spent(self) -> Spending:
+        """Spending until now, earlier processes included."""
         totals = self._store.totals
-        return Spent(
+        return Spending(
             tasks=totals.tasks - totals.bad_rows,
             tokens=totals.written,
             seconds=self._seconds_before + self._clock() - self._began,
         )
 
     async def run(self) -> None:
-        """Until every task is decided or a budget is spent. EngineError where it cannot go on; what
-        is decided stays."""
+        """Returns when every task is decided or a budget is spent.
+
+        Raises EngineError if it cannot go on; decided tasks stay.
+        """
         limit = asyncio.timeout(self._plan.budget.seconds_left(self.spent))
         try:
             async with limit:
@@ -146,7 +142,7 @@ class Collector:
                 raise
             self.ended_by = f"--budget-seconds {self._plan.budget.seconds:g}"
         if self.ended_by:
-            await self._store.spent(self.spent.seconds)
+            await self._store.add_seconds(self.spent.seconds)
 
     async def _all(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -162,8 +158,8 @@ class Collector:
                 group.create_task(self._one(position, drawn))
 
     async def _find_room(self) -> bool:
-        """Whether the budget has room for another task. Tasks in hand may turn out to be cheap: it
-        waits for them."""
+        """Whether the budget has room for another task. Waits for tasks in hand: they may be
+        cheap."""
         while not self._plan.budget.has_room(self.spent, self._in_hand):
             if not self._in_hand:
                 return False
@@ -182,7 +178,7 @@ class Collector:
     async def _one(self, position: int, drawn: Any) -> None:
         try:
             if isinstance(drawn, BadRow):
-                return await self._pass_over(position, drawn)
+                return await self._skip(position, drawn)
             run = GroupRun(
                 self._lane,
                 group_id=f"s{position:07d}",
@@ -195,20 +191,20 @@ class Collector:
             try:
                 members = await run.run()
             except TaskUnfit as error:
-                return await self._pass_over(position, drawn.refused("unfit", str(error)))
+                return await self._skip(position, drawn.refused("unfit", str(error)))
             await self._decide(position, members)
         finally:
             self._in_hand -= 1
             self._one_less.set()
             self._groups.release()
 
-    async def _pass_over(self, position: int, bad: BadRow) -> None:
+    async def _skip(self, position: int, bad: BadRow) -> None:
         log.warning("row_passed_over", **bad.fields)
         self._bad_rows.add(bad)
         if self._bad_rows.exceeded:
             raise TooManyBadRows(self._bad_rows.sentence())
         await self._store.add(
-            Decided(
+            DecidedTask(
                 position=position,
                 task_id=bad.task_id,
                 bad=str(bad),
@@ -218,27 +214,31 @@ class Collector:
 
     async def _decide(self, position: int, members: list[Member]) -> None:
         candidates = [await self._candidate(member) for member in members]
-        # Nothing is awaited between the choice and the marks: two tasks may be duplicates.
-        verdicts = choose(candidates, self._store.seen, self._plan.most_per_task)
-        kept = [m for m, v in zip(members, verdicts, strict=True) if v is Verdict.KEPT]
-        marks = [c.mark for c, v in zip(candidates, verdicts, strict=True) if v is Verdict.KEPT]
+        # No await between selection and marks: two tasks may hold duplicates.
+        outcomes = select(candidates, self._store.seen, self._plan.most_per_task)
+        kept = [m for m, o in zip(members, outcomes, strict=True) if o is SelectionOutcome.KEPT]
+        marks = [
+            candidate.mark
+            for candidate, outcome in zip(candidates, outcomes, strict=True)
+            if outcome is SelectionOutcome.KEPT
+        ]
         self._store.seen.update(marks)
-        rows, untold = self._told(kept)
+        rows, reasons = self._export(kept)
         tokens = [tokens_of(member.trajectory) for member in members]
         await self._store.add(
-            Decided(
+            DecidedTask(
                 position=position,
                 task_id=members[0].identity.task.id,
-                verdicts=verdicts,
+                outcomes=outcomes,
                 refused=[
-                    c.refused_by
-                    for c, v in zip(candidates, verdicts, strict=True)
-                    if v is Verdict.FILTERED
+                    candidate.refused_by
+                    for candidate, outcome in zip(candidates, outcomes, strict=True)
+                    if outcome is SelectionOutcome.FILTERED
                 ],
                 marks=marks,
                 kept=[member.trajectory for member in kept],
                 rows=rows,
-                untold=untold,
+                not_exported=reasons,
                 read=sum(one["input_tokens"] for one in tokens),
                 written=sum(one["output_tokens"] for one in tokens),
                 seconds=self.spent.seconds,
@@ -271,15 +271,15 @@ class Collector:
         prompt = next((s.token_ids for s in state.segments if s.author is Author.PROMPT), None)
         return "" if prompt is None else mark_of(prompt, (one.text for one in state.actions))
 
-    def _told(
+    def _export(
         self, kept: Sequence[Member]
-    ) -> tuple[Mapping[Layout, list[Row]], Mapping[Layout, list[str]]]:
-        """Rows of each export, and why one has none."""
+    ) -> tuple[Mapping[ExportLayout, list[Row]], Mapping[ExportLayout, list[str]]]:
+        """Rows of each export, and the reasons for missing rows."""
         layouts = self._store.layouts
-        rows: dict[Layout, list[Row]] = {layout: [] for layout in layouts}
-        untold: dict[Layout, list[str]] = {layout: [] for layout in layouts}
+        rows: dict[ExportLayout, list[Row]] = {layout: [] for layout in layouts}
+        reasons: dict[ExportLayout, list[str]] = {layout: [] for layout in layouts}
         if not layouts:
-            return rows, untold
+            return rows, reasons
         rules = self._lane.surroundings.rules
         protocol = rules.protocol
         assert isinstance(protocol, Chat | Tagged)  # the command has refused all others
@@ -287,25 +287,26 @@ class Collector:
             state, identity = member.log.state, member.identity
             try:
                 conversation = conversation_of(state, identity.task, protocol, rules.codec)
-            except Untellable as reason:
+            except NotExportable as error:
                 for layout in layouts:
-                    untold[layout].append(str(reason))
+                    reasons[layout].append(str(error))
                 continue
             functions = functions_of(tools_of(state, identity.task, protocol))
             for layout in layouts:
                 try:
-                    row = row_in(layout, conversation, functions)
-                except Unsayable as reason:
-                    untold[layout].append(str(reason))
+                    row = export_row(layout, conversation, functions)
+                except NotExportable as error:
+                    reasons[layout].append(str(error))
                 else:
                     rows[layout].append({"id": identity.trajectory_id, **row})
-        return rows, untold
+        return rows, reasons
 
 
 def _check_versions(trajectory: Trajectory, version: WeightVersion) -> None:
     foreign = [str(one) for one in trajectory.weight_versions if one != version]
     if foreign:
         raise StartupError(
-            f"{trajectory.id} was written by weights {', '.join(foreign)}, the samplers began with "
-            f"{version}: nobody may publish to them meanwhile"
+            f"{trajectory.id} was written by weights {', '.join(foreign)}, but the samplers began "
+            "with "
+            f"{version}: publish no weights to them while `engine sample` runs"
         )

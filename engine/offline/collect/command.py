@@ -8,102 +8,72 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
-
-import typer
 
 from engine.config import EngineTable
 from engine.core.build import (
-    build_codec,
     build_group_hook,
-    build_protocol,
-    build_rewards,
     build_sampling,
-    build_tools,
     refuse_api,
 )
-from engine.core.rollout.assignment import Surroundings, stored_nowhere
-from engine.core.rollout.decide import Rules
-from engine.core.sampler.context import check_context
-from engine.core.sampler.pool import SamplerPool
+from engine.core.engine_core import EngineCore
+from engine.core.rollout.assignment import stored_nowhere
 from engine.core.tasks import TaskSource
-from engine.core.text.codec import HuggingFaceCodec
 from engine.core.trajectory.log import keep_nothing
 from engine.errors import EngineError, StartupError
-from engine.offline.collect.budget import Budget, Prices
-from engine.offline.collect.collector import Collector, Dedupe, Plan
-from engine.offline.collect.keep import Criteria
-from engine.offline.collect.layouts import Layout
-from engine.offline.collect.messages import tellable
-from engine.offline.collect.report import Told
+from engine.offline.collect.collector import Collector, Plan
+from engine.offline.collect.criteria import Criteria
+from engine.offline.collect.messages import is_exportable
+from engine.offline.collect.options import CollectionOptions
+from engine.offline.collect.report import CollectionReport
 from engine.offline.collect.store import Store
-from engine.offline.exits import tell_people
-from engine.offline.fixed_weights import fix
-from engine.offline.resume_settings import short
-from engine.offline.stopping import until_stopped
+from engine.offline.fixed_weights import fix_weights
+from engine.offline.progress import SECONDS, ProgressLine
+from engine.offline.resume_settings import setting_text
+from engine.offline.signals import run_until_signal
+from engine.offline.upkeep import upkeep
 from engine.serving.admission.group import Lane
 from engine.serving.admission.places import Places
 from engine.serving.telemetry.logs import log_to
 from toolwright.imports import recorded
 from toolwright.recipe import Recipe, refuse_open_ports
 
-PROGRESS_SECONDS = 5.0
+YIELD_SECONDS = 5.0
+"""Interval between two writes of OUTPUT.yield.json."""
 KEEP_THREADS = 8
 _ADDRESS = re.compile(r"(?<=//)[^/]+|(?:[A-Za-z0-9_.-]+|\[[0-9a-f:]+\]):[0-9]{1,5}(?=/|$)")
-"""HOST:PORT in a word of `tools.NAME.serve`, which may be another in each life."""
+"""HOST:PORT in a word of `tools.NAME.serve`, which may change between starts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the command line says. tasks: "" = task.source. keep: NAME=PATH or PATH. export: each
-    layout once. shard_size: trajectories; None = one file. Paths are relative to `folder`, where
-    the command was given."""
+async def collect(
+    recipe: Recipe, table: EngineTable, options: CollectionOptions, show: Callable[[str], None]
+) -> str:
+    """Collects trajectories and returns the summary. show: prints a line.
 
-    output: Path
-    folder: Path
-    tasks: str = ""
-    n: int | None = None
-    per_task: int = 1
-    keep: tuple[str, ...] = ()
-    dedupe: Dedupe = Dedupe.ACTIONS
-    most_per_task: int | None = None
-    shard_size: int | None = None
-    export: tuple[Layout, ...] = ()
-    budget: Budget = field(default_factory=Budget)
-    prices: Prices = field(default_factory=Prices)
-
-
-async def sample_and_tell(recipe: Recipe, table: EngineTable, options: Options) -> None:
-    """`engine sample`: progress and the log beside the output, the summary on standard output."""
+    Raises EngineError if it cannot go on, StoppedBySignal after a signal. Decided tasks stay in
+    both cases.
+    """
     refuse_open_ports(recipe, "sampler", "tools")
     refuse_api(recipe, "`engine sample`")
     if options.output.name in ("", ".."):
         raise StartupError(f"--output {options.output}: name a file, or a folder of its own")
     log_to(options.output.with_name(options.output.name + ".log.jsonl"))
-    typer.echo(await sample(recipe, table, options, tell_people))
+    return await run_until_signal(_collect(recipe, table, options, show))
 
 
-async def sample(
-    recipe: Recipe, table: EngineTable, options: Options, show: Callable[[str], None]
-) -> str:
-    """Collects, and returns the summary. EngineError for what cannot go on, Stopped by a signal."""
-    return await until_stopped(_sample(recipe, table, options, show))
-
-
-async def _sample(
-    recipe: Recipe, table: EngineTable, options: Options, show: Callable[[str], None]
+async def _collect(
+    recipe: Recipe, table: EngineTable, options: CollectionOptions, show: Callable[[str], None]
 ) -> str:
     shared = recipe.shared
     async with AsyncExitStack() as stack:
-        protocol = build_protocol(recipe)
-        if options.export and not tellable(protocol):
+        core = EngineCore(recipe, table, stack)
+        if options.export and not is_exportable(core.tasks[""].protocol):
             raise StartupError(
-                f"--export {options.export[0]}: trajectories of {shared.task.protocol} cannot be "
-                "told as chat messages, those of Chat and Tagged can"
+                f"--export {options.export[0]}: trajectories of {shared.task.protocol} cannot "
+                "become chat messages: leave --export out, or use Chat or Tagged as task.protocol"
             )
-        rewards, hook = build_rewards(recipe), build_group_hook(recipe)
-        stack.callback(rewards.close)
+        rewards, hook = core.tasks[""].rewards, build_group_hook(recipe)
         criteria = None
         if options.keep:
             criteria = Criteria(
@@ -113,7 +83,6 @@ async def _sample(
                 threads=KEEP_THREADS,
             )
             stack.callback(criteria.close)
-        codec = build_codec(recipe)
         source = await TaskSource.opened(
             options.tasks or shared.task.source,
             options.folder if options.tasks else recipe.folder,
@@ -122,32 +91,15 @@ async def _sample(
             max_bad_rows=table.max_bad_rows,
         )
         stack.callback(source.close)
-        pool = SamplerPool(shared.sampler, codec, vocab_size=codec.vocab_size)
-        stack.push_async_callback(pool.close)
-        await pool.open()
-        check_context("task.limits.model", shared.task.limits.model, pool.longest_prompt)
-        served = fix(pool)
+        served = fix_weights(await core.open_pool())
         store = Store(options.output, layouts=options.export, shard_size=options.shard_size)
         stack.callback(store.close)
         paths = criteria.paths if criteria else {}
-        await store.open(_settings(recipe, options, paths, codec, source, served.name))
-        services = build_tools(recipe, _owner(options.output))
-        stack.push_async_callback(services.close)
-        await services.open()
-        await services.close_strangers(())
-        surroundings = Surroundings(
-            rules=Rules(
-                protocol=protocol,
-                codec=codec,
-                limits=shared.task.limits,
-                observation_keep=table.observation_keep,
-            ),
-            pool=pool,
-            tools=services,
-            tokenizer_hash=codec.hash,
-        )
+        await store.open(_settings(recipe, options, paths, core.codec.hash, source, served.name))
+        await core.open_tools(_owner(options.output))
+        await core.tools.close_strangers(())  # of a killed process
         lane = Lane(
-            surroundings=surroundings,
+            surroundings=core.surroundings(),
             rewards=rewards,
             hook=hook,
             places=Places(table.max_concurrent),
@@ -170,52 +122,53 @@ async def _sample(
             max_bad_rows=table.max_bad_rows,
         )
         collector = Collector(lane, source, store, plan)
-        told = Told(store, collector, paths, options.prices, rewards.failures)
-        stack.callback(told.keep_yield)
-        show(f"[     0 s] {told.beginning()}, weights {served.name}")
-        async with asyncio.TaskGroup() as group:
-            beside = [
-                group.create_task(one)
-                for one in (
-                    pool.keep_alive(),
-                    services.keep_leases(),
-                    services.keep_processes(),
-                    _report(told, show),
-                )
-            ]
-            await collector.run()
-            for task in beside:
-                task.cancel()
+        report = CollectionReport(store, collector, paths, options.prices, rewards.failures)
+        stack.callback(report.write_yield)
+        done = store.totals.tasks
+        show(f"{collector.total:,} tasks, {done:,} done before; weights {served.name}")
+        progress = ProgressLine(collector.total, done, options.progress, unit="tasks")
+        async with upkeep(core, _show_progress(report, progress), _write_yields(report)):
+            try:
+                await collector.run()
+            finally:
+                progress.end()
         store.finish()
         if store.totals.no_reward:
-            show(told.summary())
+            show(report.summary())
             raise EngineError(
-                "the reward function failed for every trajectory, so nothing was kept: correct "
+                "the reward function failed for every trajectory, so none was kept: correct "
                 f"{shared.task.reward}, then collect into another --output"
             )
-        return told.summary()
+        return report.summary()
 
 
-async def _report(told: Told, show: Callable[[str], None]) -> None:
+async def _show_progress(report: CollectionReport, progress: ProgressLine) -> None:
     while True:
-        await asyncio.sleep(PROGRESS_SECONDS)
-        show(told.line())
-        told.keep_yield()
+        await asyncio.sleep(SECONDS)
+        progress.show(report.done, report.progress())
+
+
+async def _write_yields(report: CollectionReport) -> None:
+    while True:
+        await asyncio.sleep(YIELD_SECONDS)
+        report.write_yield()
 
 
 def _settings(
     recipe: Recipe,
-    options: Options,
+    options: CollectionOptions,
     criteria: Mapping[str, str],
-    codec: HuggingFaceCodec,
+    tokenizer_hash: str,
     source: TaskSource,
     weights: str,
 ) -> dict[str, str]:
-    """What one collection has in common, by names for a sentence. What may change between two lives
-    is left out: --n, addresses, time limits and numbers of processes."""
+    """Settings that every start of a collection must repeat.
+
+    What may change is left out: --n, addresses, time limits and numbers of processes.
+    """
     shared, identity = recipe.shared, source.identity
     task = shared.task
-    said = {
+    values = {
         "protocol": [recorded(task.protocol), task.protocol_options],
         "reward": [task.reward, task.reward_per_group, task.group_hook, sorted(task.stops.items())],
         "masks": [task.mask_overlong, task.mask_void],
@@ -234,24 +187,24 @@ def _settings(
         for name, path in criteria.items()
         if (where := path.rpartition(":")[0]).endswith(".py")
     }
-    beside = {
+    optional = {
         "reward options": task.reward_options,
         "group hook options": task.group_hook_options,
         "serve": served,
         "files of criteria": files,
     }
-    said |= {name: value for name, value in beside.items() if value}
+    values |= {name: value for name, value in optional.items() if value}
     return {
         "tasks": f"{identity.name} {identity.sha256[:12] or f'seed {identity.seed}'}",
         "weights": weights,
-        "policy": codec.hash[:12],
+        "policy": tokenizer_hash[:12],
         "--per-task": str(options.per_task),
         "--most-per-task": str(options.most_per_task or "all"),
         "--keep": ", ".join(map(_recorded, options.keep)) or "all",
         "--dedupe": str(options.dedupe),
         "--shard-size": str(options.shard_size or "one file"),
         "--export": ", ".join(options.export) or "none",
-        **{name: short(value) for name, value in said.items()},
+        **{name: setting_text(value) for name, value in values.items()},
     }
 
 
@@ -262,10 +215,13 @@ def _recorded(keep: str) -> str:
 
 
 def without_addresses(words: Sequence[str]) -> list[str]:
-    """Of `tools.NAME.serve`: the same in each life of a run that takes any free port."""
+    """The words of `tools.NAME.serve` without ports, which each start may choose anew."""
     return [_ADDRESS.sub("", word) for word in words]
 
 
 def _owner(output: Path) -> str:
-    """The same for every life of one collection, so that sessions of a killed one are closed."""
+    """Name of the collection's tool sessions, the same at every start.
+
+    So the sessions of a killed process are closed.
+    """
     return "sample-" + hashlib.sha256(str(output.resolve()).encode()).hexdigest()[:24]

@@ -1,21 +1,22 @@
 """A conversation in the layouts that other trainers read; pure.
 
-What comes in are chat messages as `engine sample --export jsonl` writes them, and the tools as
-function-calling schemas. Every layout gives one row, {"messages": [...], "tools": [...]}; without
-tools there is no such key.
+The input is chat messages as `engine sample --export jsonl` writes them, and tools as
+function-calling schemas. Every layout gives one row, {"messages": [...], "tools": [...]}; the
+second key is absent without tools.
 
 Invariants
-- A row says all of its conversation, and nothing else: what a layout would make ambiguous is
-  refused (Unsayable), so that whoever cuts a text at its tags finds the calls that were made.
-- Messages and tools that come in are not changed.
+- A row holds all of its conversation and nothing else. What a layout would make ambiguous raises
+  NotExportable, so a reader that cuts a text at its tags finds exactly the calls that were made.
+- Input messages and tools are not changed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import Any
+
+from engine.offline.enums import ExportLayout
 
 Row = dict[str, Any]
 Message = Mapping[str, Any]
@@ -28,61 +29,52 @@ TOOLS_OPEN, TOOLS_CLOSE = "<tools>", "</tools>"
 _TAGS = (CALL_OPEN, CALL_CLOSE, RESPONSE_OPEN, RESPONSE_CLOSE, TOOLS_OPEN, TOOLS_CLOSE)
 
 
-class Unsayable(ValueError):
-    """The layout has no row for the conversation; the message says why."""
+class NotExportable(ValueError):
+    """A layout cannot hold the trajectory; the message is the reason."""
 
 
-class Layout(StrEnum):
-    """What other trainers read."""
+def export_row(
+    layout: ExportLayout, conversation: Mapping[str, Any], functions: Sequence[Function]
+) -> Row:
+    """The row of a conversation with its session's tools. Raises NotExportable.
 
-    JSONL = "jsonl"
-    """Messages as the engine tells them; tools where the prompt shows them."""
-    OPENAI = "openai"
-    """Calls as `tool_calls`, the tools in every row."""
-    HERMES = "hermes"
-    """Calls and results as tagged text, the tools in a system message and in the row."""
-
-    @property
-    def suffix(self) -> str:
-        """Of its files."""
-        return ".jsonl" if self is Layout.JSONL else f".{self}.jsonl"
-
-
-def row_in(layout: Layout, conversation: Mapping[str, Any], functions: Sequence[Function]) -> Row:
-    """A conversation of `messages`, with its session's tools. Unsayable."""
-    if layout is Layout.JSONL:
+    conversation: from `engine.offline.collect.messages`.
+    """
+    if layout is ExportLayout.JSONL:
         return dict(conversation)
-    to = to_openai if layout is Layout.OPENAI else to_hermes
+    to = to_openai if layout is ExportLayout.OPENAI else to_hermes
     return to(conversation["messages"], functions)
 
 
 def to_openai(messages: Sequence[Message], tools: Sequence[Function]) -> Row:
-    """OpenAI's chat format: an assistant that calls and says nothing has content None."""
+    """OpenAI's chat format. An assistant message with calls and no text has content None."""
     return _row([_openai(message) for message in messages], tools)
 
 
 def to_hermes(messages: Sequence[Message], tools: Sequence[Function]) -> Row:
-    """NousResearch's Hermes format: each call is JSON between <tool_call> and </tool_call> in what
-    the assistant says, each result stands between <tool_response> and </tool_response> in a message
-    of role `tool`, and `hermes_system(tools)` ends the system message, which comes first.
+    """NousResearch's Hermes format.
 
-    Unsayable for content that is no text, for a text of the assistant that holds a tag of a call
-    itself, and for a result that holds a tag of a response. Texts of the system and of users are
-    not looked at: a prompt may well show how a call is written, and nobody reads calls there.
+    A call is JSON between <tool_call> and </tool_call> in the assistant's text. A result stands
+    between <tool_response> and </tool_response> in a message of role `tool`. The system message
+    comes first and ends with `hermes_system(tools)`.
+
+    Raises NotExportable for content that is not text, for an assistant's text with a tag of calls,
+    and for a result with a tag of responses. Other texts may hold tags: a prompt may show how a
+    call is written, and no reader looks for calls there.
     """
-    told: list[Row] = []
+    written: list[Row] = []
     rest = list(messages)
     note = hermes_system(tools)
     if note:
         own = ""
         if rest and rest[0].get("role") == "system":
             own = _text(rest.pop(0))
-        told.append({"role": "system", "content": f"{own}\n\n{note}" if own else note})
-    return _row([*told, *map(_hermes, rest)], tools)
+        written.append({"role": "system", "content": f"{own}\n\n{note}" if own else note})
+    return _row([*written, *map(_hermes, rest)], tools)
 
 
 def hermes_system(tools: Sequence[Function]) -> str:
-    """What tells the tools in a system message, the last part of it; "" without tools."""
+    """The end of a system message, which lists the tools; "" without tools."""
     if not tools:
         return ""
     signatures = "\n".join(json_without_tags(tool) for tool in tools)
@@ -97,16 +89,16 @@ def hermes_system(tools: Sequence[Function]) -> str:
 
 
 def json_without_tags(value: Any) -> str:
-    """JSON in which no tag of the layout stands: where one would, `<` is written as an escape."""
+    """JSON without a tag of the layout: `<` becomes an escape if the JSON would hold one."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError as error:
-        raise Unsayable("a number that is no JSON") from error
+        raise NotExportable("a number that JSON cannot hold") from error
     return text.replace("<", "\\u003c") if any(tag in text for tag in _TAGS) else text
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:
-    """A line of a file. Half a surrogate pair, which is no UTF-8, is written as an escape."""
+    """A line of a file. Half a surrogate pair, which UTF-8 cannot hold, becomes an escape."""
     try:
         return json.dumps(row, ensure_ascii=False).encode() + b"\n"
     except UnicodeEncodeError:
@@ -118,10 +110,10 @@ def _row(messages: list[Row], tools: Sequence[Function]) -> Row:
 
 
 def _openai(message: Message) -> Row:
-    told = dict(message)
-    if told.get("tool_calls") and not told.get("content"):
-        told["content"] = None
-    return told
+    written = dict(message)
+    if written.get("tool_calls") and not written.get("content"):
+        written["content"] = None
+    return written
 
 
 def _hermes(message: Message) -> Row:
@@ -143,7 +135,7 @@ def _call(call: Mapping[str, Any]) -> str:
         try:
             arguments = json.loads(arguments)
         except (ValueError, RecursionError) as error:
-            raise Unsayable("arguments that are no JSON") from error
+            raise NotExportable("arguments that are not JSON") from error
     body = json_without_tags({"name": function["name"], "arguments": arguments})
     return f"{CALL_OPEN}\n{body}\n{CALL_CLOSE}"
 
@@ -158,10 +150,10 @@ def _text(message: Message) -> str:
         isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in content
     ):
         return "".join(part["text"] for part in content)
-    raise Unsayable("content that is no text")
+    raise NotExportable("content that is not text")
 
 
 def _refuse(text: str, tags: Sequence[str]) -> None:
     for tag in tags:
         if tag in text:
-            raise Unsayable(f"a text that holds {tag} itself")
+            raise NotExportable(f"a text that holds {tag} itself")

@@ -1,8 +1,9 @@
 """A trajectory as plain chat messages with tool calls, for trainers with a template of their own.
 
-It is the inverse of a protocol's `demonstration`, and works for Chat and Tagged alone: calls become
-OpenAI-style `tool_calls`, observations messages of role `tool` with what the policy read, cuts
-included. What messages cannot say is refused: other trainers would learn another trajectory.
+This is the inverse of a protocol's `demonstration`, for Chat and Tagged alone. Calls become
+OpenAI-style `tool_calls`. Observations become messages of role `tool` with the text that the policy
+read, cuts included. What messages cannot express raises NotExportable: other trainers would learn
+another trajectory.
 """
 
 from __future__ import annotations
@@ -19,30 +20,28 @@ from engine.core.protocols.tagged import Tagged
 from engine.core.text.thoughts import begins_inside
 from engine.core.trajectory.state import Action, State
 from engine.offline.collect.calls import decision_of
+from engine.offline.collect.layouts import NotExportable
 from engine.types import Call, Calls, Codec, Say, ToolSpec
 from toolwright.reading.actions import Tags, calls_in, last_span
 from toolwright.types import Author, Task, Trajectory, ids
 
-
-class Untellable(ValueError):
-    """There are no messages that say what the trajectory holds; the message says why."""
-
-
 Message = dict[str, Any]
 
 
-def tellable(protocol: Protocol) -> bool:
-    """Trajectories of the protocol can be told as messages."""
+def is_exportable(protocol: Protocol) -> bool:
+    """Whether trajectories of the protocol can become messages."""
     return isinstance(protocol, Chat | Tagged)
 
 
 def conversation_of(
     state: State, task: Task, protocol: Chat | Tagged, codec: Codec
 ) -> Mapping[str, Any]:
-    """{"messages": [...]} of a trajectory that has ended, with "tools" where its prompt shows
-    them. Untellable names what stands in the way."""
+    """{"messages": [...]} of a trajectory that has ended, with "tools" if its prompt shows them.
+
+    Raises NotExportable with the reason.
+    """
     if state.images:
-        raise Untellable("images")
+        raise NotExportable("images")
     messages: list[Message] = [dict(message) for message in protocol.opening(task, state.tools)]
     for turn in range(len(state.actions)):
         messages += _turn(state, turn, task, protocol, codec)
@@ -53,20 +52,22 @@ def conversation_of(
 
 
 def tools_of(state: State, task: Task, protocol: Chat | Tagged) -> Sequence[ToolSpec]:
-    """The session's tools that the policy was told of, be it by the template or in the prompt."""
+    """The session's tools that the policy was shown, by the template or in the prompt."""
     return protocol.offered(task, state.tools) if isinstance(protocol, Chat) else state.tools
 
 
 def with_tools(trajectory: Trajectory, state: State) -> Trajectory:
-    """The trajectory as criteria see it: its metadata hold the function-calling schemas of all
-    tools of its session, `tools`."""
+    """The trajectory as criteria see it: metadata["tools"] has the schemas of its session's
+    tools."""
     tools = functions_of(state.tools)
     return replace(trajectory, metadata={**trajectory.metadata, "tools": tools})
 
 
 def functions_of(tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
-    """Function-calling schemas of a session's tools, for rows that hold them whether or not the
-    prompt shows them. A tool with a tag alone has the one argument that its body is."""
+    """Function-calling schemas of a session's tools, whether or not the prompt shows them.
+
+    The body of a tool that is called by a tag is its one argument.
+    """
     return [
         {
             "type": "function",
@@ -101,22 +102,22 @@ def _turn(
     tools = {tool.name: tool for tool in state.tools}
     for call in calls:
         if call.invalid_reason or call.arguments is None or call.tool not in tools:
-            raise Untellable("a call that no tool understood")
+            raise NotExportable("an invalid call")
     thinking = begins_inside(codec, state.before_action(turn))
     content = _before_calls(action, calls, tools, protocol, codec, thinking=thinking)
-    told: list[Message] = [
+    written: list[Message] = [
         {
             "role": "assistant",
             "content": content,
-            "tool_calls": [_told(call, turn, index) for index, call in enumerate(calls)],
+            "tool_calls": [_tool_call(call, turn, index) for index, call in enumerate(calls)],
         }
     ]
     observations = _observations(state, turn, protocol, codec)
     if observations and len(observations) != len(calls):
-        raise Untellable("calls and observations that are not one to one")
+        raise NotExportable("calls and observations that are not one to one")
     for index, text in enumerate(observations):
-        told.append({"role": "tool", "tool_call_id": _name(turn, index), "content": text})
-    return told
+        written.append({"role": "tool", "tool_call_id": _name(turn, index), "content": text})
+    return written
 
 
 def _calls(
@@ -124,7 +125,7 @@ def _calls(
 ) -> Sequence[Call]:
     decision = decision_of(state, turn, task, protocol, codec)
     if isinstance(decision, Say):
-        raise Untellable("words of the environment that no tool said")
+        raise NotExportable("text of the environment outside of tools")
     return decision.calls if isinstance(decision, Calls) else ()
 
 
@@ -137,8 +138,10 @@ def _before_calls(
     *,
     thinking: bool,
 ) -> str:
-    """What the policy wrote before its calls. Between and after them nothing may stand. thinking:
-    the action begins inside a thought."""
+    """Text before the calls of an action. thinking: the action begins inside a thought.
+
+    Raises NotExportable for text between or after calls.
+    """
     open_tag, close_tag = protocol.call_tags if isinstance(protocol, Chat) else ("", "")
     body = action.text.removesuffix(codec.end_of_turn)
     # Under Chat a tool with a tag can be called by its name as well: the stop shows which it was.
@@ -146,19 +149,20 @@ def _before_calls(
         mark = tools[calls[0].tool].open_tag
         begin, _ = last_span(body, mark, action.stop or "") if mark else (-1, -1)
         if begin < 0:
-            raise Untellable("a call whose beginning is not marked")
+            raise NotExportable("a call without an opening tag")
         return body[: begin - len(mark)].rstrip()
     found = calls_in(body, Tags(open_tag, close_tag), thought=codec.thought, thinking=thinking)
     if any(one.start < 0 for one in found) or not found:
-        raise Untellable("a call whose beginning is not marked")
+        raise NotExportable("a call without an opening tag")
     between = [body[one.end : other.start] for one, other in pairwise(found)]
     if len(found) != len(calls) or any(map(str.strip, (*between, body[found[-1].end :]))):
-        raise Untellable("text between or after calls")
+        raise NotExportable("text between or after calls")
     return body[: found[0].start].rstrip()
 
 
 def _observations(state: State, turn: int, protocol: Chat | Tagged, codec: Codec) -> list[str]:
-    """What the policy read of each call, in call order; none after the last action."""
+    """The observation of each call as the policy read it, in call order; none after the last
+    action."""
     runs = [s for s in state.segments if s.turn == turn and s.author > Author.MODEL]
     if not runs:
         return []
@@ -170,26 +174,28 @@ def _observations(state: State, turn: int, protocol: Chat | Tagged, codec: Codec
     whole = state.fitted or turn < len(state.actions) - 1
     end = len(shown) - len(tail) if whole else len(shown)
     if shown[: len(head)] != head or (whole and shown[end:] != tail):
-        raise Untellable("an observation without its frame")
+        raise NotExportable("an observation without its frame")
     body = shown[len(head) : end]
     count = len(state.calls_of(turn))
     if count < 2:
-        return [_said(codec.decode(body), protocol, codec, runs[0].author)]
+        return [_plain_observation(codec.decode(body), protocol, codec, runs[0].author)]
     between = ids(protocol.observation(["", ""], codec))
     pieces = _split(list(body), list(between))
     if len(pieces) != count:
-        raise Untellable("observations that cannot be told apart")
-    return [_said(codec.decode(piece), protocol, codec, runs[0].author) for piece in pieces]
+        raise NotExportable("observations without a separator")
+    return [
+        _plain_observation(codec.decode(piece), protocol, codec, runs[0].author) for piece in pieces
+    ]
 
 
-def _said(text: str, protocol: Chat | Tagged, codec: Codec, author: Author) -> str:
+def _plain_observation(text: str, protocol: Chat | Tagged, codec: Codec, author: Author) -> str:
     """An observation's text, without the escapes of a template that writes it as JSON."""
     if not isinstance(protocol, Chat):
         return text
     try:
         return protocol.observed(text, codec, author)
     except ValueError as error:
-        raise Untellable("an observation that was cut inside an escape") from error
+        raise NotExportable("an observation that was cut inside an escape") from error
 
 
 def _split(body: list[int], between: list[int]) -> list[list[int]]:
@@ -203,11 +209,11 @@ def _split(body: list[int], between: list[int]) -> list[list[int]]:
     return [*pieces, body]
 
 
-def _told(call: Call, turn: int, index: int) -> Message:
+def _tool_call(call: Call, turn: int, index: int) -> Message:
     try:
         arguments = json.dumps(call.arguments, ensure_ascii=False, allow_nan=False)
     except ValueError as error:  # 1e999 is read as infinity
-        raise Untellable("a number that is no JSON") from error
+        raise NotExportable("a number that JSON cannot hold") from error
     return {
         "id": _name(turn, index),
         "type": "function",

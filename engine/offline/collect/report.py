@@ -1,5 +1,4 @@
-"""What people and programs are told of a collection: progress, what each criterion yields, the
-end."""
+"""The progress and the results of a collection, for users and programs."""
 
 from __future__ import annotations
 
@@ -10,19 +9,21 @@ from typing import Any
 
 import orjson
 
-from engine.offline.collect.budget import Prices, seconds_to_go
-from engine.offline.collect.choice import Totals, Verdict
+from engine.offline.collect.budget import seconds_remaining
 from engine.offline.collect.collector import Collector
+from engine.offline.collect.selection import SelectionOutcome, Totals
 from engine.offline.collect.store import Store
+from engine.offline.output_files import write_whole
+from engine.offline.prices import Prices
 from engine.offline.progress import duration
 from engine.offline.text_table import aligned
 
 FORMAT = 1
-"""Of OUTPUT.yield.json."""
+"""Format version of OUTPUT.yield.json."""
 
 
-class Told:
-    """What people and programs are told of a collection, from the counts of its store."""
+class CollectionReport:
+    """Reports on a collection, made from the counts of its store."""
 
     def __init__(
         self,
@@ -32,39 +33,36 @@ class Told:
         prices: Prices,
         failures: Mapping[str, int],
     ) -> None:
-        """criteria: paths by name. failures: of the reward function in this life, by cause."""
+        """criteria: paths by name. failures: of the reward function in this process, by cause."""
         self._store = store
         self._collector = collector
         self._criteria = criteria
         self._prices = prices
         self._failures = failures
-        self._then = collector.begun
 
-    def beginning(self) -> str:
-        return f"{self._collector.total} tasks, {self._store.totals.tasks} done before"
+    @property
+    def done(self) -> int:
+        """Number of decided tasks."""
+        return self._store.totals.tasks
 
-    def line(self) -> str:
-        """How far it is, what it yields and has cost, and how long it will take."""
+    def progress(self) -> list[str]:
+        """Parts of a progress line: yield, tokens, cost and the time that is left."""
         store, collector = self._store, self._collector
         totals, now = store.totals, collector.spent
-        seconds = now.seconds - self._then.seconds
-        rate = (now.tokens - self._then.tokens) / seconds if seconds > 0 else 0.0
-        self._then = now
+        seconds = now.seconds - collector.spent_before.seconds
+        rate = (now.tokens - collector.spent_before.tokens) / seconds if seconds > 0 else 0.0
         cost = self._prices.cost(totals.read, totals.written)
-        left = seconds_to_go(now, collector.begun, collector.total, collector.budget)
-        parts = [
-            f"[{now.seconds - collector.begun.seconds:6.0f} s] "
-            f"{totals.tasks}/{collector.total} tasks",
+        left = seconds_remaining(now, collector.spent_before, collector.total, collector.budget)
+        return [
             yield_so_far(totals, tuple(self._criteria)),
             "disk full, waiting" if store.full else f"{collector.in_flight} in flight",
             f"{totals.written:,} tokens at {rate:,.0f}/s",
             "" if cost is None else f"cost {cost:.4g}",
             "" if left is None else f"{duration(left)} left",
         ]
-        return ", ".join(part for part in parts if part)
 
-    def keep_yield(self) -> None:
-        """OUTPUT.yield.json as of now. Where there is no room for it, the next one tells more."""
+    def write_yield(self) -> None:
+        """Writes OUTPUT.yield.json. On a full disk it is left out until the next time."""
         found = as_json(
             self._store.totals,
             self._criteria,
@@ -72,19 +70,22 @@ class Told:
             tasks=self._collector.total,
             ended_by=self._collector.ended_by,
         )
+        data = orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n"
         with contextlib.suppress(OSError):
-            self._store.tell_yield(orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n")
+            write_whole(self._store.yield_file, data, durable=False)
 
     def summary(self) -> str:
-        """What became of everything, for people."""
+        """The final lines for users."""
         collector, totals = self._collector, self._store.totals
-        counts = dict(totals.verdicts)
+        counts = dict(totals.outcomes)
         words = [f"{counts.pop('kept', 0)} kept"]
         words += [f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts.items())]
         words.append("1 bad row" if totals.bad_rows == 1 else f"{totals.bad_rows} bad rows")
         lines = [f"{totals.tasks} of {collector.total} tasks: {', '.join(words)}"]
         if collector.ended_by:
-            lines.append(f"ended by {collector.ended_by}: the same command with more goes on")
+            lines.append(
+                f"ended by {collector.ended_by}: the same command with a larger budget goes on"
+            )
         if totals.last_bad:
             lines.append(f"the last bad row: {totals.last_bad}")
         lines += table(totals, tuple(self._criteria))
@@ -111,28 +112,30 @@ class Told:
             else:
                 name = str(file)
             layout = store.layouts[place - 1] if place else ""
-            reasons = store.totals.untold.get(layout, Counter[str]())
+            reasons = store.totals.not_exported.get(layout, Counter[str]())
             if missing := reasons.total():
                 why = ", ".join(f"{count} {one}" for one, count in reasons.most_common())
-                name += f" without {missing} that messages cannot tell: {why}"
+                name += f" without {missing} that chat messages cannot hold: {why}"
             yield name
 
 
 def as_json(
     totals: Totals, criteria: Mapping[str, str], prices: Prices, *, tasks: int, ended_by: str
 ) -> dict[str, Any]:
-    """What OUTPUT.yield.json holds. criteria: paths by name. tasks: of the plan. ended_by: the
-    budget that was spent."""
-    verdicts = totals.verdicts
+    """The content of OUTPUT.yield.json.
+
+    criteria: paths by name. tasks: number planned. ended_by: the budget that was spent.
+    """
+    outcomes = totals.outcomes
     return {
         "format": FORMAT,
         "complete": totals.tasks >= tasks,
         "ended_by": ended_by or None,
         "tasks": {"planned": tasks, "decided": totals.tasks, "bad_rows": totals.bad_rows},
         "rolled_out": totals.rolled_out,
-        "infrastructure": verdicts[Verdict.ERRORED],
-        "reward_failed": verdicts[Verdict.REWARD_FAILED],
-        "masked": verdicts[Verdict.MASKED],
+        "infrastructure": outcomes[SelectionOutcome.ERRORED],
+        "reward_failed": outcomes[SelectionOutcome.REWARD_FAILED],
+        "masked": outcomes[SelectionOutcome.MASKED],
         "criteria": [
             {
                 "name": name,
@@ -143,10 +146,10 @@ def as_json(
             }
             for name, path in criteria.items()
         ],
-        "duplicates": verdicts[Verdict.DUPLICATE],
-        "over_the_cap": verdicts[Verdict.OVER_CAP],
+        "duplicates": outcomes[SelectionOutcome.DUPLICATE],
+        "over_the_cap": outcomes[SelectionOutcome.OVER_CAP],
         "kept": totals.kept,
-        "not_exported": {layout: dict(found) for layout, found in totals.untold.items()},
+        "not_exported": {layout: dict(found) for layout, found in totals.not_exported.items()},
         "tokens": {"read": totals.read, "written": totals.written},
         "seconds": round(totals.seconds, 1),
         "prices": {"read": prices.read, "written": prices.written} if prices.known else None,
@@ -155,8 +158,8 @@ def as_json(
 
 
 def table(totals: Totals, criteria: Sequence[str]) -> list[str]:
-    """The yield as lines for people: the first column of numbers adds up to what was rolled out."""
-    verdicts, whole = totals.verdicts, totals.rolled_out
+    """The yield as lines for users; the first column adds up to the number of rolled-out ones."""
+    outcomes, whole = totals.outcomes, totals.rolled_out
     if not whole:
         return []
 
@@ -165,21 +168,21 @@ def table(totals: Totals, criteria: Sequence[str]) -> list[str]:
         return [name, f"{count:,}", f"{count / whole:.1%}", *cells]
 
     rows = [["", "first", "share", "refused", "alone"], line("rolled out", whole)]
-    rows.append(line("infrastructure", verdicts[Verdict.ERRORED]))
-    rows.append(line("reward failed", verdicts[Verdict.REWARD_FAILED]))
-    rows.append(line("masked", verdicts[Verdict.MASKED]))
+    rows.append(line("infrastructure", outcomes[SelectionOutcome.ERRORED]))
+    rows.append(line("reward failed", outcomes[SelectionOutcome.REWARD_FAILED]))
+    rows.append(line("masked", outcomes[SelectionOutcome.MASKED]))
     rows += [
         line(name, totals.refused_first[name], totals.refused[name], totals.refused_alone[name])
         for name in criteria
     ]
-    rows.append(line("duplicates", verdicts[Verdict.DUPLICATE]))
-    rows.append(line("over the cap", verdicts[Verdict.OVER_CAP]))
+    rows.append(line("duplicates", outcomes[SelectionOutcome.DUPLICATE]))
+    rows.append(line("over the cap", outcomes[SelectionOutcome.OVER_CAP]))
     rows.append(line("kept", totals.kept))
     return list(aligned(rows, right=range(1, 5)))
 
 
 def yield_so_far(totals: Totals, criteria: Sequence[str]) -> str:
-    """For one line of progress."""
+    """The yield, for a line of progress."""
     whole = totals.rolled_out
     if not whole:
         return "0 kept"
@@ -189,11 +192,11 @@ def yield_so_far(totals: Totals, criteria: Sequence[str]) -> str:
         for name in criteria
     ]
     others = (
-        (Verdict.DUPLICATE, "duplicates"),
-        (Verdict.OVER_CAP, "over the cap"),
-        (Verdict.REWARD_FAILED, "reward failed"),
-        (Verdict.MASKED, "masked"),
-        (Verdict.ERRORED, "infrastructure"),
+        (SelectionOutcome.DUPLICATE, "duplicates"),
+        (SelectionOutcome.OVER_CAP, "over the cap"),
+        (SelectionOutcome.REWARD_FAILED, "reward failed"),
+        (SelectionOutcome.MASKED, "masked"),
+        (SelectionOutcome.ERRORED, "infrastructure"),
     )
-    parts += [f"{words} {totals.verdicts[one]:,}" for one, words in others if totals.verdicts[one]]
+    parts += [f"{words} {totals.outcomes[one]:,}" for one, words in others if totals.outcomes[one]]
     return ", ".join(parts)

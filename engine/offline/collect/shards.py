@@ -1,13 +1,12 @@
-"""The files that what is kept goes to: OUTPUT with an export a layout, or shards of them in the
-folder OUTPUT.
+"""The files of kept trajectories: OUTPUT and its exports, or shards of them in the folder OUTPUT.
 
     OUTPUT, OUTPUT.jsonl, OUTPUT.openai.jsonl
     OUTPUT/00000.trajectories, OUTPUT/00000.jsonl, OUTPUT/00001.trajectories, ...
 
 Invariants
-- A file that is written to ends in `.unfinished`; without it, it is whole and durable.
-- What belongs to nothing that was decided is cut before a file is whole.
-- A finished file stays what it is until the one that goes on from it is whole.
+- A file that is still written to ends in `.unfinished`; any other file is whole and durable.
+- Bytes of undecided tasks are cut before a file is finished.
+- A finished file stays as it is until the file that continues it is whole.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engine.errors import StartupError
-from engine.offline.collect.layouts import Layout
+from engine.offline.enums import ExportLayout
+from engine.offline.output_files import UNFINISHED
 
-UNFINISHED = ".unfinished"
 _COPY = ".copy"
 _SHARD = re.compile(r"([0-9]{5,})\.[a-z.]+")
 
@@ -29,7 +28,7 @@ _SHARD = re.compile(r"([0-9]{5,})\.[a-z.]+")
 class Shards:
     """size: most trajectories of a shard; None = one file, which is shard 0."""
 
-    def __init__(self, output: Path, layouts: Sequence[Layout], size: int | None) -> None:
+    def __init__(self, output: Path, layouts: Sequence[ExportLayout], size: int | None) -> None:
         self.output = output
         self.size = size
         self.layouts = tuple(layouts)
@@ -42,38 +41,43 @@ class Shards:
         names = [".trajectories", *(one.suffix for one in self.layouts)]
         return [self.output / f"{shard:05d}{name}" for name in names]
 
-    def refuse_strangers(self) -> None:
-        """StartupError where OUTPUT is something else's, as nothing says that it is ours."""
+    def refuse_existing(self) -> None:
+        """Raises StartupError if OUTPUT exists; for a collection without a progress file."""
         there = self.output.exists()
         if there and self.size is not None and self.output.is_dir():
             there = any(self.output.iterdir())
         if there:
-            raise StartupError(f"{self.output} is there already; choose another --output")
+            raise StartupError(
+                f"{self.output} exists already and was not written by `engine sample`: choose "
+                "another --output"
+            )
 
     def sizes(self, shard: int) -> list[int]:
         """Bytes of the shard's files, unfinished ones where there are any."""
         return [_size(found) for found in map(_latest, self.files(shard))]
 
     def check_there(self, sizes: Mapping[int, Sequence[int]]) -> None:
-        """StartupError where a file is gone that somebody has: one of a shard before the last,
-        which was whole, or one of the last that held something. sizes: bytes by shard."""
+        """Raises StartupError if a completed shard, or a non-empty last shard, is missing.
+
+        sizes: bytes of each file by shard.
+        """
         last = max(sizes, default=0)
         for shard in range(last):
             for file in self.files(shard):
                 if not file.exists():
-                    raise _gone(file, "was whole")
+                    raise _missing(file, "was whole")
         for file, size in zip(self.files(last), sizes.get(last, ()), strict=False):
             if size and not _latest(file).exists():
-                raise _gone(file, f"held {size} bytes")
+                raise _missing(file, f"held {size} bytes")
 
     def take_up(self, shard: int, sizes: Sequence[int]) -> None:
-        """The shard is unfinished again, as long as that; what came after it is gone."""
+        """Makes the shard unfinished again, cut to `sizes`, and deletes later shards."""
         for file, size in zip(self.files(shard), sizes, strict=True):
             unfinished = unfinished_of(file)
             if file.exists() and not unfinished.exists():
                 copy = file.with_name(file.name + _COPY)
                 shutil.copyfile(file, copy)
-                # Else a power cut could leave the name with less, which is taken before the whole.
+                # Else a power cut could leave a short unfinished file, which takes precedence.
                 _make_durable(copy)
                 copy.replace(unfinished)
             if _size(unfinished) > size:
@@ -85,7 +89,7 @@ class Shards:
                     file.unlink()
 
     def finish(self, shard: int, sizes: Sequence[int]) -> None:
-        """The shard's files are there, whole and durable."""
+        """Makes the shard's files whole and durable, at `sizes`."""
         for file, size in zip(self.files(shard), sizes, strict=True):
             file.parent.mkdir(parents=True, exist_ok=True)
             with unfinished_of(file).open("ab") as out:
@@ -108,12 +112,12 @@ def _size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
 
 
-def _gone(file: Path, was: str) -> StartupError:
-    return StartupError(f"{file} is not there, and {was}: put it back, or choose another --output")
+def _missing(file: Path, was: str) -> StartupError:
+    return StartupError(f"{file} is missing and {was}: restore it, or choose another --output")
 
 
 def _make_durable(path: Path) -> None:
-    """The bytes of a file, or the names of a folder's files."""
+    """Syncs a file's bytes, or the names in a folder."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -1,4 +1,5 @@
-"""Recorded conversations in the layouts that others publish, read as one.
+"""Recorded conversations in published layouts, read into one form.
 
-`lines` reads files, `layouts` tells which layout a row has, `openai` and `hermes` read one each,
-`functions` reads the tools that a row carries, `frames` knows the words around them."""
+`lines` reads files and `layouts` recognises the layout of a row. `openai` and `hermes` read one
+layout each, `functions` reads a row's tools, and `frames` knows the sentences around them.
+"""

@@ -1,7 +1,7 @@
-"""The words that published rows write around <tools>, told from those of the row's author. Pure.
+"""The sentences that published rows write around <tools>, separated from the author's own. Pure.
 
-Known sentences alone are left out, and only next to the list of tools: a system message may give
-instructions of its own on both sides of them, and none of those may be lost.
+Only known sentences next to the list of tools are left out. A system message may have instructions
+of its own on both sides of them, and all of those are kept.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BEFORE = (
     "Here are the available tools:",
     "Functions may be called. Their signatures stand between <tools> and </tools>, one a line:",
 )
-"""Of Nous' rows, of Qwen's chat template, and of what `engine sample` exports."""
+"""Sentences of Nous' rows, of Qwen's chat template and of `engine sample` exports."""
 _AFTER = (
     "Use the following pydantic model json schema for each tool call you will make: {'title': "
     "'FunctionCall', 'type': 'object', 'properties': {'arguments': {'title': 'Arguments', 'type': "
@@ -40,12 +40,15 @@ _AFTER = (
     "What comes of it stands between <tool_response> and </tool_response>.",
 )
 _LONGEST = 2_000
-"""Characters that a sentence may fill in a text, its white space among them."""
+"""Longest sentence in a text, in characters, white space included."""
 
 
 def without_frame(text: str, begins: int, ends: int) -> str:
-    """A system message without its list of tools, text[begins:ends], and without the known
-    sentences around it. White space in those is of no account: rows break lines as they like."""
+    """A system message without its list of tools and the known sentences around it.
+
+    The list is text[begins:ends]. White space inside the sentences is ignored, because rows break
+    lines in different places.
+    """
     after = _rest(text[ends:].strip(), _AFTER)
     # Read backwards, what ends with a sentence begins with it.
     before = _rest(text[:begins].strip()[::-1], [one[::-1] for one in _BEFORE])[::-1]
@@ -53,7 +56,7 @@ def without_frame(text: str, begins: int, ends: int) -> str:
 
 
 def _rest(text: str, sentences: Sequence[str]) -> str:
-    """The text after those of the sentences that it begins with, each at most once."""
+    """The text after the known sentences that it begins with, each at most once."""
     left = ["".join(one.split()) for one in sentences]
     at = 0
     while True:
@@ -67,7 +70,7 @@ def _rest(text: str, sentences: Sequence[str]) -> str:
 
 
 def _length(text: str, sentence: str) -> int:
-    """Characters of the text that the sentence fills at its beginning; 0 where it is not there."""
+    """Length of the sentence at the beginning of the text, in characters; 0 if it is not there."""
     found = 0
     for place, character in enumerate(text):
         if character.isspace():

@@ -14,8 +14,10 @@ from toolwright.text.schemas import in_order
 
 
 def tools_in(found: Any) -> tuple[ToolSpec, ...]:
-    """Of a list of `{"type": "function", "function": {...}}`, or of the functions alone; a text is
-    read as JSON first. BrokenRow for anything else."""
+    """Tools of a list of `{"type": "function", "function": {...}}`, or of bare functions.
+
+    A text is read as JSON first. Raises BrokenRow for anything else.
+    """
     if isinstance(found, str):
         found = data_from(found, "tools")
     if isinstance(found, Mapping):
@@ -25,24 +27,26 @@ def tools_in(found: Any) -> tuple[ToolSpec, ...]:
     tools = tuple(_tool(number, one) for number, one in enumerate(found))
     for name, count in Counter(tool.name for tool in tools).items():
         if count > 1:
-            raise BrokenRow(f"{count} tools are called {name!r:.80}: a call could mean any of them")
+            raise BrokenRow(f"{count} tools are called {name!r:.80}: give each a name of its own")
     return tools
 
 
 def data_from(text: str, what: str) -> Any:
-    """JSON, or the same data as Python prints them: half of the published Hermes rows have quotes
-    of that kind. BrokenRow for anything else, which names `what`."""
+    """Data from JSON, or from a Python literal: half of the published Hermes rows have its quotes.
+
+    Raises BrokenRow for anything else. what: name of the text in its message.
+    """
     try:
         return data_in(text)
     except ValueError as error:
-        raise BrokenRow(f"{what}: no JSON ({error})") from error
+        raise BrokenRow(f"{what}: not JSON ({error}): write it as JSON") from error
 
 
 def _tool(number: int, found: Any) -> ToolSpec:
     function = found.get("function", found) if isinstance(found, Mapping) else None
     if not isinstance(function, Mapping):
         raise BrokenRow(
-            f'tool {number + 1} is no function: write {{"type": "function", "function": '
+            f'tool {number + 1} is not a function: write {{"type": "function", "function": '
             '{"name", "description", "parameters"}}'
         )
     name, description = function.get("name"), function.get("description")
@@ -50,7 +54,9 @@ def _tool(number: int, found: Any) -> ToolSpec:
         raise BrokenRow(f"tool {number + 1} has no name: write one as its function's `name`")
     parameters = function.get("parameters")
     if not isinstance(parameters, Mapping | None):
-        raise BrokenRow(f"the parameters of tool {name!r:.80} are no JSON schema: write an object")
+        raise BrokenRow(
+            f"the parameters of tool {name!r:.80} are not a JSON schema: write an object"
+        )
     return ToolSpec(
         name=name,
         description=description if isinstance(description, str) else "",

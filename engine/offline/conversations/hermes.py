@@ -1,8 +1,8 @@
-"""The Hermes layout: calls, answers and tools as tagged texts inside of messages. Pure.
+"""The Hermes layout: calls, results and tools as tagged text inside messages. Pure.
 
-Published rows are `conversations` of `from` and `value`; the same texts in `role` and `content` are
-read too. The system message lists the tools in <tools>, the assistant writes <tool_call>, and what
-the tools answered stands in <tool_response>.
+Published rows are `conversations` of `from` and `value`; the same text in `role` and `content` is
+read too. The system message lists the tools in <tools>, the assistant writes <tool_call>, and
+results stand in <tool_response>.
 
 Tags are found as in actions: inside a string of a call's JSON they are text.
 """
@@ -14,8 +14,8 @@ from typing import Any
 
 from engine.offline.conversations.frames import without_frame
 from engine.offline.conversations.functions import data_from, tools_in
-from engine.offline.conversations.openai import check_answers, messages_in, untrained_of
-from engine.offline.conversations.types import BrokenRow, Conversation
+from engine.offline.conversations.openai import check_answers, messages_in, untrained_positions
+from engine.offline.conversations.types import BrokenRow, RecordedConversation
 from engine.types import ToolSpec
 from toolwright.reading.action_ends import Counted, Grammar, Place, Tags, counted
 from toolwright.reading.actions import call_of
@@ -34,9 +34,9 @@ _ROLES = {
 _CALL, _RESPONSE, _TOOLS = "tool_call", "tool_response", "tools"
 
 
-def writes_so(messages: Any) -> bool:
-    """Messages with the other layout's names whose texts are of this one: the first lists tools in
-    <tools>, or answers are tagged."""
+def has_tagged_texts(messages: Any) -> bool:
+    """Whether messages with OpenAI's keys have Hermes texts: tools in <tools>, or tagged
+    results."""
     for place, one in enumerate(messages if isinstance(messages, list) else ()):
         content = one.get("content") if isinstance(one, Mapping) else None
         if not isinstance(content, str):
@@ -48,17 +48,17 @@ def writes_so(messages: Any) -> bool:
     return False
 
 
-def conversation(row: Mapping[str, Any], identity: str) -> Conversation:
-    """BrokenRow names the message, counted from 1, and the mend."""
+def conversation(row: Mapping[str, Any], identity: str) -> RecordedConversation:
+    """Reads a row. Raises BrokenRow with the message's number, from 1, and the fix."""
     key = "conversations" if "conversations" in row else "messages"
     messages: list[Mapping[str, Any]] = []
-    told: list[Mapping[str, Any]] = []
+    with_tool_list: list[Mapping[str, Any]] = []
     spoken: list[Mapping[str, Any]] = []
     tools: tuple[ToolSpec, ...] | None = None
     for number, one in enumerate(messages_in(row, key), 1):
-        role, text = _said(number, one)
+        role, text = _role_and_text(number, one)
         if role == "system" and tools is None and (span := _listed(text)) is not None:
-            told.append({"role": role, "content": text})
+            with_tool_list.append({"role": role, "content": text})
             tools = _tools_of(text, span)
             begins, ends = span[0] - len(f"<{_TOOLS}>"), span[1] + len(f"</{_TOOLS}>")
             if rest := without_frame(text, begins, ends):
@@ -71,20 +71,20 @@ def conversation(row: Mapping[str, Any], identity: str) -> Conversation:
             raise BrokenRow(f"message {number} answers no call: put it right after the calls")
         read = list(_read(number, role, text))
         messages += read
-        told += read
+        with_tool_list += read
     check_answers(messages)
-    if row.get("tools") is not None:  # a column of its own says the same as the text, and exactly
+    if row.get("tools") is not None:  # a column of tools is more exact than the text
         tools = tools_in(row["tools"])
-    return Conversation(
+    return RecordedConversation(
         id=identity,
         messages=tuple(messages),
         tools=tools,
-        told=tuple(told) if told != messages else None,
-        untrained=untrained_of(spoken),
+        with_tool_list=tuple(with_tool_list) if with_tool_list != messages else None,
+        untrained=untrained_positions(spoken),
     )
 
 
-def _said(number: int, one: Mapping[str, Any]) -> tuple[str, str]:
+def _role_and_text(number: int, one: Mapping[str, Any]) -> tuple[str, str]:
     speaker = one.get("from", one.get("role"))
     role = _ROLES.get(speaker) if isinstance(speaker, str) else None
     if role is None:
@@ -98,11 +98,11 @@ def _said(number: int, one: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _read(number: int, role: str, text: str) -> Iterator[Mapping[str, Any]]:
-    """The message, and one for each answer where there are several."""
+    """The message; a message with several results becomes one for each."""
     if role == "assistant":
         yield _assistant(number, text)
     elif role == "tool":
-        for answer in _answers(number, text):
+        for answer in _results(number, text):
             yield {"role": role, "content": answer}
     else:
         yield {"role": role, "content": text}
@@ -119,7 +119,7 @@ def _assistant(number: int, text: str) -> Mapping[str, Any]:
         if not isinstance(found, Mapping) or not isinstance(name, str) or not name:
             raise BrokenRow(
                 f'a call of message {number} names no tool: write {{"name", "arguments"}} inside '
-                f"of <{_CALL}>"
+                f"<{_CALL}>"
             )
         if "arguments" not in found and (fault := call_of(found).fault):
             raise BrokenRow(f"message {number}: {fault}")
@@ -130,18 +130,22 @@ def _assistant(number: int, text: str) -> Mapping[str, Any]:
     return {"role": "assistant", "content": content, "tool_calls": calls}
 
 
-def _answers(number: int, text: str) -> Sequence[str]:
+def _results(number: int, text: str) -> Sequence[str]:
     before, bodies = _split(number, text, _RESPONSE)
     if not bodies:
         return [text]
     if before.strip():
-        raise BrokenRow(f"message {number} has text before <{_RESPONSE}>: put it inside, or away")
+        raise BrokenRow(
+            f"message {number} has text before <{_RESPONSE}>: move it inside, or delete it"
+        )
     return [body.removeprefix("\n").removesuffix("\n") for body in bodies]
 
 
 def _split(number: int, text: str, tag: str) -> tuple[str, list[str]]:
-    """What stands before the first <tag>, and what each holds. BrokenRow where one is not closed,
-    or where text follows."""
+    """The text before the first <tag>, and the body of each.
+
+    Raises BrokenRow for a tag that is not closed, and for text after one.
+    """
     tags = Tags(f"<{tag}>", f"</{tag}>")
     opens, closes = text.find(tags.open), text.find(tags.close)
     if closes >= 0 and not 0 <= opens < closes:
@@ -183,13 +187,15 @@ def _check_blank(number: int, text: str, closed: str) -> None:
     if text.strip():
         raise BrokenRow(
             f"message {number} has text after {closed}, {text.strip()[:40]!r}: the policy stops "
-            "there; put it before the first call, or away"
+            "there; move it before the first call, or delete it"
         )
 
 
 def _listed(text: str) -> tuple[int, int] | None:
-    """Where in a system message the tools stand, without their tags: the first <tools> that holds
-    a list or an object. The words around it name the empty tags too."""
+    """Span of the tools in a system message, without their tags; None without tools.
+
+    It is the first <tools> that holds a list or an object: sentences around it name empty tags.
+    """
     opened, closed = f"<{_TOOLS}>", f"</{_TOOLS}>"
     at = text.find(opened)
     while at >= 0:
@@ -202,7 +208,7 @@ def _listed(text: str) -> tuple[int, int] | None:
 
 
 def _first_letter(text: str, start: int) -> str:
-    """The first one from `start` on that is no white space; the next tag ends the look."""
+    """The first character from `start` on that is not white space; "" at the end."""
     while start < len(text) and text[start].isspace():
         start += 1
     return text[start : start + 1]

@@ -1,4 +1,4 @@
-"""Which layout a row has, told by its keys. Pure."""
+"""Recognises the layout of a row by its keys. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.offline.conversations import hermes, openai
-from engine.offline.conversations.types import BrokenRow, Conversation
+from engine.offline.conversations.types import BrokenRow, RecordedConversation
 from engine.types import ToolSpec
 
 _WANTED = (
@@ -15,29 +15,31 @@ _WANTED = (
 )
 
 LONGEST_ID = 200
-"""Characters. What is longer is no name but some text of the row."""
+"""Longest id, in characters. A longer one is text and no id."""
 
 
-def conversation(row: Any, number: int, tools: Sequence[ToolSpec] = ()) -> Conversation:
-    """A row, numbered from 1 in its file, as a conversation. BrokenRow says what is wrong with it.
+def conversation(row: Any, number: int, tools: Sequence[ToolSpec] = ()) -> RecordedConversation:
+    """Reads a row, numbered from 1 in its file. Raises RowRefused.
 
-    Its id is the row's own where that is an integer or a text of at most LONGEST_ID characters, and
-    its number else. `conversations` is Hermes' key. `messages` is OpenAI's, and Hermes' too where
-    texts say so. Structured calls are OpenAI's under either key, or they would be lost.
+    The id is the row's own if it is an integer or a text of at most LONGEST_ID characters, else the
+    number. The key `conversations` means Hermes; `messages` means OpenAI, or Hermes if the texts
+    are tagged. Structured calls mean OpenAI under either key, or they would be lost.
 
-    tools: those of a row that carries none; their schemas say which arguments a table filled in.
+    tools: for a row without tools; their schemas say which arguments a table filled in.
     """
     if not isinstance(row, Mapping):
         raise BrokenRow(f"{_WANTED}; this one is a {type(row).__name__}")
     identity = _identity(row.get("id"), number)
     if "conversations" in row:
-        if openai.calls_so(row["conversations"]):
+        if openai.has_structured_calls(row["conversations"]):
             return openai.conversation({**row, "messages": row["conversations"]}, identity, tools)
         return hermes.conversation(row, identity)
     if "messages" not in row:
         keys = ", ".join(f"{key!r:.40}" for key in list(row)[:8]) or "none"
         raise BrokenRow(f"{_WANTED}; this one has the keys {keys}")
-    if hermes.writes_so(row["messages"]) and not openai.calls_so(row["messages"]):
+    if hermes.has_tagged_texts(row["messages"]) and not openai.has_structured_calls(
+        row["messages"]
+    ):
         return hermes.conversation(row, identity)
     return openai.conversation(row, identity, tools)
 

@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.offline.conversations.functions import tools_in
-from engine.offline.conversations.types import BrokenRow, Conversation
+from engine.offline.conversations.types import BrokenRow, RecordedConversation
 from engine.types import ToolSpec
 from toolwright.reading.task_rows.messages import read_messages
 
 
 def conversation(
     row: Mapping[str, Any], identity: str, tools: Sequence[ToolSpec] = ()
-) -> Conversation:
-    """tools: those of a row that carries none. RowRefused names the message, counted from 1, and
-    the fix."""
+) -> RecordedConversation:
+    """Reads a row. tools: for a row without tools.
+
+    Raises RowRefused with the message's number, from 1, and the fix.
+    """
     listed = row.get("tools")
     listed = row.get("functions") if listed is None else listed
     own = None if listed is None else tools_in(listed)
@@ -26,29 +28,29 @@ def conversation(
     messages = read_messages(messages_in(row, "messages"), schemas)
     check_answers(messages)
     spoken = [one for one in messages if one["role"] == "assistant"]
-    return Conversation(
+    return RecordedConversation(
         id=identity,
         messages=messages,
         tools=own,
-        untrained=untrained_of(spoken),
+        untrained=untrained_positions(spoken),
     )
 
 
-def calls_so(messages: Any) -> bool:
-    """One of the messages has structured calls, whatever else its texts hold."""
+def has_structured_calls(messages: Any) -> bool:
+    """Whether one of the messages has structured calls."""
     return any(
         isinstance(one, Mapping) and bool(one.get("tool_calls") or one.get("function_call"))
         for one in (messages if isinstance(messages, list) else ())
     )
 
 
-def untrained_of(spoken: Sequence[Mapping[str, Any]]) -> frozenset[int]:
-    """Of the assistant's messages those that shall not be imitated, by `"weight": 0`."""
+def untrained_positions(spoken: Sequence[Mapping[str, Any]]) -> frozenset[int]:
+    """Positions, among the assistant's messages, of those with `"weight": 0`."""
     return frozenset(place for place, one in enumerate(spoken) if one.get("weight") == 0)
 
 
 def messages_in(row: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]:
-    """The messages of a row. BrokenRow where they are no list of objects."""
+    """The messages of a row. Raises BrokenRow unless they are a list of objects."""
     found = row[key]
     if not isinstance(found, list):
         raise BrokenRow(f"{key!r} is a {type(found).__name__}: write a list of messages")
@@ -59,8 +61,10 @@ def messages_in(row: Mapping[str, Any], key: str) -> Sequence[Mapping[str, Any]]
 
 
 def check_answers(messages: Sequence[Mapping[str, Any]]) -> None:
-    """BrokenRow where structured calls and the answers after them are not one to one. Calls of the
-    last message may have no answer: the recording ended there."""
+    """Raises BrokenRow unless structured calls and the results after them are one to one.
+
+    Calls of the last message may have no result: the recording ended there.
+    """
     for place, one in enumerate(messages):
         calls = one.get("tool_calls")
         if not calls:
@@ -74,13 +78,13 @@ def check_answers(messages: Sequence[Mapping[str, Any]]) -> None:
             continue
         if len(answers) != len(calls):
             raise BrokenRow(
-                f"message {place + 1} has {len(calls)} calls and {len(answers)} answers: write a "
+                f"message {place + 1} has {len(calls)} calls and {len(answers)} results: write a "
                 "message of role 'tool' for each call, right after it"
             )
         called = [call.get("id") for call in calls]
-        told = [answer.get("tool_call_id") for answer in answers]
-        if None not in called and None not in told and called != told:
+        answered = [answer.get("tool_call_id") for answer in answers]
+        if None not in called and None not in answered and called != answered:
             raise BrokenRow(
-                f"the answers to message {place + 1} are to other calls than it made, or in "
-                "another order: give them the ids of its calls, in their order"
+                f"the results after message {place + 1} have other ids than its calls, or another "
+                "order: give them the ids of its calls, in their order"
             )

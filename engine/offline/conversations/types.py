@@ -1,4 +1,4 @@
-"""What a recorded conversation is, whatever its layout was."""
+"""A recorded conversation, independent of its layout."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from toolwright.reading.task_rows.refusal import RowRefused
 
 
 class BrokenRow(RowRefused):
-    """A row that is no conversation; the message says which message of it, and the fix."""
+    """A row that is not a conversation; the text names the message of the row and the fix."""
 
     def __init__(self, reason: str) -> None:
         super().__init__("conversation", reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
-    """One row.
-
-    id: the row's own, or the number of its line. messages: OpenAI's, with structured `tool_calls`;
-    only the layout's own parts are checked, the rest is left to the protocol that renders them.
-    tools: those that the row carries, None where it carries none. told: the same messages, but with
-    the system message that lists the tools as the row has it, for a policy whose prompts show no
-    tools otherwise; None where the row has no such message. untrained: which assistant messages,
-    counted from 0 among those of the assistant, are no target of the training (`"weight": 0`)."""
+class RecordedConversation:
+    """One row."""
 
     id: str
+    """The row's own id, or the number of its line."""
     messages: tuple[Mapping[str, Any], ...]
+    """OpenAI's messages, with structured `tool_calls`. Only the parts of the layout are checked;
+    the protocol that renders them checks the rest."""
     tools: tuple[ToolSpec, ...] | None = None
-    told: tuple[Mapping[str, Any], ...] | None = None
+    """The row's tools; None if it has no list of tools."""
+    with_tool_list: tuple[Mapping[str, Any], ...] | None = None
+    """The same messages with the row's own system message that lists the tools, for a policy whose
+    prompts show no tools otherwise; None without such a message."""
     untrained: frozenset[int] = frozenset()
+    """Positions, among the assistant's messages, of those without loss (`"weight": 0`)."""

@@ -1,3 +1,5 @@
-"""Evaluation without training, for `engine eval`: `asked` says which questions, `folder` has the
-files, `evaluator` asks with the machinery of the evaluation lane and `progress` tells people of it;
-`results/` makes figures of what is on disk."""
+"""Evaluation without training, for `engine eval`.
+
+`questions` selects them and `evaluator` runs them by the machinery of the evaluation lane. `folder`
+owns the files, and `results/` makes figures from those.
+"""

@@ -1,20 +1,19 @@
 """The folder of one evaluation.
 
-settings.json says what it was begun with, evaluations/ has a line a row (see
-`lanes/evaluation/results.py`), samples.jsonl a few trajectories as text, engine.jsonl the log;
-owner tells its tool sessions from those of others. results.json and page.html are made of those, at
-the end and whenever they are asked for again.
+settings.json holds the settings that it began with. evaluations/ has one line for each row (see
+`engine.serving.evaluation.results`), samples.jsonl a few trajectories as text, engine.jsonl the
+log. `owner` names its tool sessions. results.json and page.html are made from these files, at the
+end and by `engine eval show`.
 
 Invariants
-- settings.json is there before the first row, whole, and never changes. A start with others is
-  refused: its rows would be of another measurement.
-- One process at a time has the folder.
-- Nothing is thrown away: --fresh renames what is there.
+- settings.json is written whole before the first row and never changes. A start with other settings
+  is refused: its rows would belong to another measurement.
+- One process at a time uses the folder.
+- No file is deleted: --fresh renames the folder.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
@@ -28,7 +27,8 @@ from typing import Any, BinaryIO
 import orjson
 
 from engine.errors import StartupError
-from engine.offline.resume_settings import what_differs
+from engine.offline.output_files import UNFINISHED, take_lock, write_whole
+from engine.offline.resume_settings import check_same_settings
 
 FORMAT = 1
 LOG = "engine.jsonl"
@@ -37,71 +37,79 @@ PAGE = "page.html"
 _SETTINGS = "settings.json"
 _LOCK = "lock"
 _OWNER = "owner"
-_UNFINISHED = ".unfinished"
 _OWN = frozenset((LOG, RESULTS, PAGE, _SETTINGS, _LOCK, _OWNER, "evaluations", "samples.jsonl"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedOf:
-    """A suite of the folder. n: rows. questions: as many, but for several samples of each."""
+class SuiteSize:
+    """How large a suite of the folder is."""
 
     name: str
     n: int
+    """Rows: `samples` of each question."""
     questions: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
-    """What a folder was begun with.
-
-    name: of the recipe's run. weights: for people. version: as rows have it. settings: what has to
-    be the same, by names for a sentence.
-    """
+class EvaluationSettings:
+    """The content of settings.json."""
 
     name: str
+    """Name of the recipe's run."""
     weights: str
+    """The weights, as users read them."""
     version: str
+    """The weight version, as rows have it."""
     samples: int
-    suites: Sequence[AskedOf]
+    """Rows of each question."""
+    suites: Sequence[SuiteSize]
     settings: Mapping[str, str]
+    """What every later start must repeat, under the names that an error message shows."""
 
     @property
     def digest(self) -> str:
-        """What the rows of these settings are told by."""
+        """A hash of the settings, which every row carries."""
         data = orjson.dumps(dict(self.settings), option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(data).hexdigest()[:12]
 
 
 class EvaluationFolder:
-    """`claim` it, then `begin`; `close` in every case."""
+    """Call `claim`, then `begin`; `close` in every case."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock: BinaryIO | None = None
 
     def claim(self) -> None:
-        """Nobody else has it from now on. StartupError where another process has it, or where it
-        is something else's folder; OSError where it cannot be made."""
+        """Takes the folder for this process.
+
+        Raises StartupError if another process uses it or it holds something else, OSError if it
+        cannot be created.
+        """
         while not self._take_lock():
             pass
 
-    def begin(self, begun: Begun, *, fresh: bool = False) -> Path | None:
-        """fresh: what is there is renamed, now that nothing keeps the new one from its beginning;
-        its new name. StartupError where the folder was begun with other settings."""
+    def begin(self, settings: EvaluationSettings, *, fresh: bool = False) -> Path | None:
+        """Writes the settings of a new evaluation, or checks those of an earlier start.
+
+        fresh: renames an existing evaluation first; its new path is returned. Raises StartupError
+        if the folder was begun with other settings.
+        """
         aside = self._set_aside() if fresh and (self.path / _SETTINGS).exists() else None
         if not (self.path / _SETTINGS).exists():
-            data = {"format": FORMAT, **asdict(begun), "settings": dict(begun.settings)}
+            data = {"format": FORMAT, **asdict(settings), "settings": dict(settings.settings)}
             write_whole(self.path / _SETTINGS, orjson.dumps(data, option=orjson.OPT_INDENT_2))
-        elif differs := what_differs(read_begun(self.path).settings, begun.settings):
-            raise StartupError(
-                f"{self.path} {differs}: go on with what it was begun with, choose another "
-                "--output, or set it aside with --fresh"
-            )
+        else:
+            advice = "use the same settings, choose another --output, or set it aside with --fresh"
+            before = read_settings(self.path).settings
+            check_same_settings(self.path, before, settings.settings, advice)
         return aside
 
     def owner(self) -> str:
-        """Of tool sessions: drawn once, the same in every life of this evaluation, so that sessions
-        of a killed one are closed. A path would not do: two hosts may have the same one."""
+        """Name of the evaluation's tool sessions, drawn once and kept across restarts.
+
+        So the sessions of a killed process are closed. A path would not do: two hosts may share it.
+        """
         file = self.path / _OWNER
         if not (found := _owner_in(file)):
             found = uuid.uuid4().hex
@@ -125,7 +133,7 @@ class EvaluationFolder:
             self._lock = None
 
     def _take_lock(self) -> bool:
-        """False where the folder was set aside meanwhile: the lock is that of another folder."""
+        """False if the folder was renamed meanwhile: the lock then belongs to another folder."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
@@ -138,15 +146,7 @@ class EvaluationFolder:
             raise StartupError(
                 f"{self.path} holds {others[0]!r} and no evaluation: choose another --output"
             )
-        lock = (self.path / _LOCK).open("ab")
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            lock.close()
-            raise StartupError(
-                f"{self.path} is written by another `engine eval`: wait for it, or choose another "
-                "--output"
-            ) from error
+        lock = take_lock(self.path / _LOCK, self.path, "engine eval")
         if not _is_there(lock, self.path / _LOCK):
             lock.close()
             return False
@@ -163,7 +163,7 @@ def _is_there(file: BinaryIO, path: Path) -> bool:
 
 
 def _owner_in(file: Path) -> str:
-    """ "" where there is none, or none that this wrote."""
+    """The name in the file; "" if the file is missing or holds anything else."""
     try:
         found = file.read_bytes()[:64]
     except FileNotFoundError:
@@ -172,15 +172,15 @@ def _owner_in(file: Path) -> str:
 
 
 def _is_own(name: str) -> bool:
-    """Whether an evaluation, or what a kill left of it, has files of that name."""
-    if name.endswith(_UNFINISHED):
-        whole, _, number = name.removesuffix(_UNFINISHED).rpartition(".")
+    """Whether an evaluation has files of that name, those of a killed process included."""
+    if name.endswith(UNFINISHED):
+        whole, _, number = name.removesuffix(UNFINISHED).rpartition(".")
         return number.isdecimal() and whole in _OWN
     return name in _OWN
 
 
-def read_begun(folder: Path) -> Begun:
-    """StartupError where the folder is no evaluation's."""
+def read_settings(folder: Path) -> EvaluationSettings:
+    """The settings of an evaluation's folder. Raises StartupError for any other folder."""
     file = folder / _SETTINGS
     try:
         data: Any = orjson.loads(file.read_bytes())
@@ -189,13 +189,13 @@ def read_begun(folder: Path) -> Begun:
                 f"{file} has format {data['format']!r}, this version reads {FORMAT}: read it with "
                 "the version that wrote it"
             )
-        return Begun(
+        return EvaluationSettings(
             name=str(data["name"]),
             weights=str(data["weights"]),
             version=str(data["version"]),
             samples=max(1, int(data["samples"])),
             suites=[
-                AskedOf(name=str(one["name"]), n=int(one["n"]), questions=int(one["questions"]))
+                SuiteSize(name=str(one["name"]), n=int(one["n"]), questions=int(one["questions"]))
                 for one in data["suites"]
             ],
             settings={str(name): str(value) for name, value in data["settings"].items()},
@@ -206,18 +206,3 @@ def read_begun(folder: Path) -> Begun:
         ) from error
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise StartupError(f"{file} is not what `engine eval` wrote: {error!r}") from error
-
-
-def write_whole(file: Path, data: bytes) -> None:
-    """The file is there whole, or as it was before."""
-    # With the process's number: `show` may write beside a run that is ending.
-    unfinished = file.with_name(f"{file.name}.{os.getpid()}{_UNFINISHED}")
-    try:
-        with unfinished.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        unfinished.replace(file)
-    except OSError:
-        unfinished.unlink(missing_ok=True)
-        raise

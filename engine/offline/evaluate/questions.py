@@ -1,9 +1,9 @@
-"""Which questions an evaluation asks, and how often each.
+"""Which questions an evaluation runs, and how often each.
 
 Invariants
 - A subset depends on its seed and on the number of questions alone: two recipes with the same file
-  ask the same. A larger subset of one seed holds the smaller ones.
-- Questions are asked in the order of their source, the samples of one question side by side.
+  run the same. A larger subset of one seed holds the smaller ones.
+- Questions keep the order of their source; the samples of one question follow each other.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from engine.core.tasks import TaskSource
 from engine.errors import StartupError
 from toolwright.recipe import Recipe
 
-OF_TASK = "task"
-"""The suite's name where the recipe has none and its training source is asked."""
+TASK_SUITE = "task"
+"""Name of the suite that stands for task.source in a recipe without suites."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,34 +32,36 @@ class Subset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A suite as it is asked: `suite.n` rows, each at its position of the source. questions: how
-    many, each of them `suite.n / questions` times."""
+class SelectedSuite:
+    """A suite with its chosen questions: `suite.n` rows, `suite.n / questions` of each."""
 
     suite: Suite
     positions: Sequence[int]
+    """Position of each row in the source."""
     questions: int
 
     @property
-    def drawn(self) -> str:
-        """The same for the same positions of a source. Their number alone does not tell: the
-        subset of a longer suite has other questions."""
+    def positions_digest(self) -> str:
+        """A hash of the positions. Subsets of equal size may hold different questions."""
         return hashlib.sha256(array("Q", self.positions).tobytes()).hexdigest()[:12]
 
 
-def ask(
+def select_questions(
     suites: Sequence[Suite], *, subset: Subset | None, samples: int, temperature: float | None
-) -> list[Asked]:
-    """The suites' questions. samples: of each question. temperature: in place of the suites'."""
+) -> list[SelectedSuite]:
+    """The suites with their questions, `samples` rows of each.
+
+    temperature: replaces that of the suites, unless None.
+    """
     found = []
     for suite in suites:
-        chosen = chosen_of(suite.n, subset)
+        chosen = subset_positions(suite.n, subset)
         positions = array("Q", (at for at in chosen for _ in range(samples)))
         changes: dict[str, object] = {"n": len(positions)}
         if temperature is not None:
             changes["temperature"] = temperature
         found.append(
-            Asked(
+            SelectedSuite(
                 suite=suite.model_copy(update=changes),
                 positions=positions,
                 questions=len(chosen),
@@ -68,8 +70,8 @@ def ask(
     return found
 
 
-def chosen_of(n: int, subset: Subset | None) -> Sequence[int]:
-    """The places of a subset among n questions, in order."""
+def subset_positions(n: int, subset: Subset | None) -> Sequence[int]:
+    """Positions of a subset among n questions, in order."""
     if subset is None or subset.n >= n:
         return range(n)
     order = array("Q", range(n))
@@ -77,12 +79,14 @@ def chosen_of(n: int, subset: Subset | None) -> Sequence[int]:
     return sorted(order[: subset.n])
 
 
-async def suites_of(
+async def named_suites(
     recipe: Recipe, evaluation: Evaluation, names: Sequence[str], *, max_bad_rows: int
 ) -> list[Suite]:
-    """Those of the recipe, whatever their `when`; only the named ones where there are names. Where
-    the recipe has none, all rows of task.source. StartupError for a name that is none, and where
-    there is nothing to ask."""
+    """The recipe's suites with these names, or all; their `when` plays no part.
+
+    A recipe without suites has one of all rows of task.source. Raises StartupError for an unknown
+    name, and if task.source is a function, which has no end.
+    """
     suites = list(evaluation.suites) or [await _of_task(recipe, max_bad_rows=max_bad_rows)]
     known = [suite.name for suite in suites]
     for name in names:
@@ -100,7 +104,7 @@ async def _of_task(recipe: Recipe, *, max_bad_rows: int) -> Suite:
     source.close()
     if rows is None:
         raise StartupError(
-            f"nothing to evaluate: the recipe has no [[engine.evaluation.suites]], and task.source "
-            f"{name} is a function, which has no end: add a suite with its `n`"
+            f"the recipe has no [[engine.evaluation.suites]], and task.source {name} is a function "
+            "without end: add a suite with its `n`"
         )
-    return Suite(name=OF_TASK, source=name, n=rows, seed=recipe.shared.run.seed)
+    return Suite(name=TASK_SUITE, source=name, n=rows, seed=recipe.shared.run.seed)

@@ -1,1 +1,1 @@
-"""Reading a run's journal: inspect, replay, trace."""
+"""Programs that read a run's journal: inspect, replay, trace."""

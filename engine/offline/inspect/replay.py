@@ -1,7 +1,7 @@
-"""`engine replay`: folds a recorded run again and compares it with its records, bit for bit.
+"""`engine replay`: folds the logs of a run again and compares them with its records, bit for bit.
 
-Neither model nor GPU nor tool service is asked; the recipe's reward functions are. What is compared
-is pure: `first_difference`.
+It needs no model, GPU or tool service, but calls the recipe's reward functions. `first_difference`
+compares and is pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from toolwright.wire import serialize, trajectory_to_proto
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Where a trajectory is not what its record says. position: token of its first sequence."""
+    """A difference between a trajectory and its record. position: token in its first sequence."""
 
     trajectory: str
     what: str
@@ -45,8 +45,8 @@ class Difference:
 
 
 @dataclass(slots=True, kw_only=True)
-class Replayed:
-    """What was compared. without_record: attempts that were folded and have no record."""
+class ReplayResult:
+    """Counts of a replay. without_record: folded attempts without a record."""
 
     groups: int = 0
     trajectories: int = 0
@@ -56,7 +56,7 @@ class Replayed:
     differences: list[Difference] = field(default_factory=list)
 
     def lines(self) -> Iterator[str]:
-        """For people: the counts, then the first difference."""
+        """Lines for users: the counts, then the first difference."""
         yield (
             f"{self.trajectories} trajectories of {self.groups} groups, {self.tokens} tokens, "
             f"{self.rewards} rewards; {self.without_record} attempts without a record folded"
@@ -68,19 +68,20 @@ class Replayed:
         yield f"different: {wrong} trajectories, first {self.differences[0]}"
 
 
-async def replay(run_folder: Path, rewards: Mapping[str, Rewards], policy: Path) -> Replayed:
-    """Everything that the run's journal holds. StartupError where it holds no logs, or groups of a
-    task that `rewards`, by task, does not have.
+async def replay(run_folder: Path, rewards: Mapping[str, Rewards], policy: Path) -> ReplayResult:
+    """Replays everything in the run's journal.
 
-    policy: folder of tokenizer and config, looked at only where the run has images.
+    rewards: by task. policy: folder of tokenizer and config, read only for runs with images. Raises
+    StartupError if the journal has no logs, or groups of a task that is not in `rewards`.
     """
     placeholder = _Placeholder(policy)
-    done = Replayed()
+    done = ReplayResult()
     with reading(run_folder) as reader:
         if not reader.attempts(LogState.COMPLETE):
             raise StartupError(
-                f"the run in {run_folder} has kept no log of a complete group: set "
-                'engine.history = "all" before a run that shall be replayed'
+                f"the run in {run_folder} has no log of a complete group: to replay a run, record "
+                "it "
+                'with engine.history = "all"'
             )
         for group in reader.groups():
             await _replay_group(reader, group, rewards, placeholder, done)
@@ -94,8 +95,10 @@ async def replay(run_folder: Path, rewards: Mapping[str, Rewards], policy: Path)
 
 
 async def score_again(rewards: Rewards, group: Sequence[Trajectory]) -> list[Scored]:
-    """What the reward functions and the recipe's rules for stops make of unscored trajectories:
-    the one place that calls them."""
+    """Scores of unscored trajectories by the reward functions and the recipe's stop rules.
+
+    Only this function calls them.
+    """
     return [
         Scored(
             reward=after.reward,
@@ -110,7 +113,7 @@ async def score_again(rewards: Rewards, group: Sequence[Trajectory]) -> list[Sco
 
 
 class _Placeholder:
-    """The id that stands for an image; the policy is looked at only for a run with images."""
+    """The placeholder id of images; the policy is read only for runs with images."""
 
     def __init__(self, policy: Path) -> None:
         self._folder = policy
@@ -128,15 +131,15 @@ async def _replay_group(
     group: Sequence[StoredRecord],
     rewards: Mapping[str, Rewards],
     placeholder: _Placeholder,
-    done: Replayed,
+    done: ReplayResult,
 ) -> None:
     done.groups += 1
     attempts = [member.attempt for member in group]
-    told: list[Scored | None] = []
+    stored_scores: list[Scored | None] = []
     unscored: list[Trajectory] = []
     for member in group:
         stored = member.trajectory()
-        told.append(None)
+        stored_scores.append(None)
         unscored.append(_without_score(stored))
         try:
             events = reader.log(member.attempt)
@@ -154,12 +157,14 @@ async def _replay_group(
         found = first_difference(stored, again)
         if found is not None:
             done.differences.append(found)
-        told[-1] = _first_score(events)
+        stored_scores[-1] = _first_score(events)
     own = rewards.get(task := unscored[0].task.name)
     if own is None:
-        raise StartupError(f"the run has groups of tasks.{task}, which the recipe has not")
+        raise StartupError(
+            f"the run has groups of tasks.{task}, which the recipe lacks: use the recipe of the run"
+        )
     for stored_score, score, member in zip(
-        told, await score_again(own, unscored), group, strict=True
+        stored_scores, await score_again(own, unscored), group, strict=True
     ):
         if stored_score is None:
             continue
@@ -170,7 +175,7 @@ async def _replay_group(
 
 
 def first_difference(stored: Trajectory, again: Trajectory) -> Difference | None:
-    """The first token, mask, log-prob, version, reward or other part that is not the same."""
+    """The first difference in tokens, masks, log-probs, versions, rewards or other parts."""
     for one, other in zip(_tokens(stored), _tokens(again), strict=False):
         for what, before, now in zip(_TOKEN, one[1], other[1], strict=True):
             if before != now:
@@ -204,16 +209,16 @@ _TOKEN = ("token id", "author", "trainable", "log-prob", "weight version")
 
 
 def _tokens(trajectory: Trajectory) -> Iterator[tuple[Segment, tuple[object, ...], int]]:
-    """Each token of all sequences: its segment, what is compared of it, its position."""
+    """(segment, compared values, position) of each token of all sequences."""
     for sequence in trajectory.sequences:
         position = 0
         for one in sequence.segments:
             logprobs = one.logprobs or [None] * len(one.token_ids)
             for token, logprob in zip(one.token_ids, logprobs, strict=True):
-                told = None if logprob is None else logprob.hex()  # NaN, and -0.0 too
+                bits = None if logprob is None else logprob.hex()  # NaN and -0.0 too
                 yield (
                     one,
-                    (token, one.author.name, one.trainable, told, one.weight_version),
+                    (token, one.author.name, one.trainable, bits, one.weight_version),
                     position,
                 )
                 position += 1
@@ -228,7 +233,7 @@ def _wire(trajectory: Trajectory) -> bytes:
 
 
 def _first_score(events: Sequence[AnyEvent]) -> Scored | None:
-    """What the reward functions gave; a group hook may have written another one after it."""
+    """The score of the reward function; a group hook may have written a later one."""
     by_function = [e for e in events if isinstance(e, Scored) and not e.hooked]
     return by_function[-1] if by_function else None
 
@@ -253,7 +258,7 @@ def _score_difference(trajectory: str, stored: Scored, again: Scored) -> Differe
 
 
 def _for_rewards(state: State, identity: Identity) -> Trajectory:
-    """As reward functions saw it: before any score."""
+    """The trajectory as reward functions saw it: without a score."""
     return with_texts(record(structs.replace(state, rewarded=None, hooked=None), identity), state)
 
 

@@ -1,6 +1,6 @@
-"""What `engine inspect` found, laid out for people.
+"""Prints the data of `engine inspect`.
 
-Texts come from policies and tools: whatever a terminal would obey is shown as its escape.
+Texts come from policies and tools, so control characters are shown as their escapes.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from rich.table import Table
 from rich.text import Text
 
 LONGEST_TEXT = 400
-"""Characters of one text; --json has all of it."""
+"""Longest text, in characters; --json has all of it."""
 LONGEST_LIST = 20
 _COLOURS = {"PROMPT": "dim", "MODEL": "bold green", "TOOL": "cyan", "MEMORY": "magenta"}
 
 
 def show(found: Mapping[str, Any], file: TextIO | None = None) -> None:
-    """A run's state or a trajectory's, on standard output or into a file."""
+    """Prints the state of a run or a trajectory. file: default standard output."""
     console = Console(file=file, markup=False, emoji=False, highlight=False)
     console.print(_trajectory(found) if "trajectory" in found else _run(found))
 
 
-def plain(text: str, longest: int = LONGEST_TEXT) -> str:
-    """The text on one line, without what a terminal would obey, cut in the middle."""
+def escaped(text: str, longest: int = LONGEST_TEXT) -> str:
+    """The text on one line, cut in the middle, with control characters as escapes."""
     if len(text) > longest:
         text = f"{text[: longest // 2]} ... {text[-longest // 2 :]}"
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
@@ -35,7 +35,7 @@ def plain(text: str, longest: int = LONGEST_TEXT) -> str:
 
 def _run(found: Mapping[str, Any]) -> RenderableType:
     head = Table.grid(padding=(0, 2))
-    head.add_row("run", plain(found["run"]))
+    head.add_row("run", escaped(found["run"]))
     head.add_row("engine", "serves it now" if found["engine_lives"] else "none serves it")
     head.add_row("version", _version(found))
     counts = ", ".join(f"{count} {name}" for name, count in found["groups"].items())
@@ -53,13 +53,13 @@ def _run(found: Mapping[str, Any]) -> RenderableType:
 def _version(found: Mapping[str, Any]) -> str:
     if found["version"] is None:
         return "none yet"
-    return f"{plain(found['version'])} in {plain(found['weights'])}"
+    return f"{escaped(found['version'])} in {escaped(found['weights'])}"
 
 
 def _skipped(skipped: Sequence[Mapping[str, Any]]) -> Table:
     table = _table("skipped tasks", len(skipped), "position", "reason")
     for one in skipped[:LONGEST_LIST]:
-        table.add_row(str(one["position"]), Text(plain(one["reason"])))
+        table.add_row(str(one["position"]), Text(escaped(one["reason"])))
     return table
 
 
@@ -69,7 +69,11 @@ def _in_flight(attempts: Sequence[Mapping[str, Any]]) -> Table:
         doing = one.get("error") or one["doing"]
         turn, tokens = str(one.get("turn", "")), str(one.get("response_tokens", ""))
         table.add_row(
-            Text(plain(one["attempt"])), f"{one['age_s']:.1f} s", turn, tokens, Text(plain(doing))
+            Text(escaped(one["attempt"])),
+            f"{one['age_s']:.1f} s",
+            turn,
+            tokens,
+            Text(escaped(doing)),
         )
     return table
 
@@ -79,8 +83,8 @@ def _errors(errors: Sequence[Mapping[str, Any]]) -> Table:
     for one in errors:
         rest = {k: v for k, v in one.items() if k not in ("timestamp", "level", "event")}
         what = f"{one.get('event', '')} {json.dumps(rest, default=str)}"
-        when, level = plain(str(one.get("timestamp", ""))), plain(str(one["level"]))
-        table.add_row(when, level, Text(plain(what)))
+        when, level = escaped(str(one.get("timestamp", ""))), escaped(str(one["level"]))
+        table.add_row(when, level, Text(escaped(what)))
     return table
 
 
@@ -94,14 +98,16 @@ def _table(title: str, count: int, *columns: str) -> Table:
 
 def _trajectory(found: Mapping[str, Any]) -> RenderableType:
     head = Table.grid(padding=(0, 2))
-    name = plain(found["trajectory"])
-    attempts = ", ".join(f"{plain(one['attempt'])} ({one['state']})" for one in found["attempts"])
-    head.add_row("trajectory", name + (f", task {plain(found['task'])}" if "task" in found else ""))
+    name = escaped(found["trajectory"])
+    attempts = ", ".join(f"{escaped(one['attempt'])} ({one['state']})" for one in found["attempts"])
+    head.add_row(
+        "trajectory", name + (f", task {escaped(found['task'])}" if "task" in found else "")
+    )
     if attempts:
         head.add_row("attempts", Text(attempts))
     if "sequence" in found:
         fate = ", dropped" if found["dropped"] else ", turned away" if found["turned_away"] else ""
-        head.add_row("group", f"{plain(found['group'])}, sequence {found['sequence']}{fate}")
+        head.add_row("group", f"{escaped(found['group'])}, sequence {found['sequence']}{fate}")
     rows = [_entry(entry) for entry in found["timeline"]]
     return Group(head, Text(), *rows, Text(), _end(found))
 
@@ -111,7 +117,7 @@ def _entry(entry: Mapping[str, Any]) -> RenderableType:
         return _tokens(entry)
     if entry["kind"] == "call":
         return _call(entry)
-    return Text(f"{entry['turn']:>3}  ! {entry['event']} {plain(json.dumps(entry['data']))}")
+    return Text(f"{entry['turn']:>3}  ! {entry['event']} {escaped(json.dumps(entry['data']))}")
 
 
 def _tokens(entry: Mapping[str, Any]) -> RenderableType:
@@ -120,25 +126,25 @@ def _tokens(entry: Mapping[str, Any]) -> RenderableType:
     line.append(f"{entry['author']:<8}", style=style)
     line.append(f"{entry['tokens']:>6} tokens from {entry['position']}")
     if entry["version"]:
-        line.append(f", version {plain(entry['version'])}")
+        line.append(f", version {escaped(entry['version'])}")
     if entry.get("finish"):
-        matched = "" if entry["matched"] is None else f" {plain(str(entry['matched']))!r}"
+        matched = "" if entry["matched"] is None else f" {escaped(str(entry['matched']))!r}"
         line.append(f", {entry['finish']}{matched}")
     if entry["author"] == "MODEL" and not entry["trainable"]:
         line.append(", carries no loss")
     if not entry["text"]:
         return line
-    return Group(line, Padding(Text(plain(entry["text"]), style=style), (0, 0, 0, 5)))
+    return Group(line, Padding(Text(escaped(entry["text"]), style=style), (0, 0, 0, 5)))
 
 
 def _call(entry: Mapping[str, Any]) -> RenderableType:
     line = Text(f"{entry['turn']:>3}  > ")
-    line.append(plain(entry["tool"] or "no tool"), style="bold cyan")
+    line.append(escaped(entry["tool"] or "no tool"), style="bold cyan")
     line.append(f" queued {_ms(entry['queued_s'])}, ran {_ms(entry['run_s'])}")
     if entry["answered_s"] is not None:
         line.append(f", answered after {_ms(entry['answered_s'])}")
     if not entry["valid"]:
-        line.append(f", not understood: {plain(entry['invalid_reason'])}", style="red")
+        line.append(f", not understood: {escaped(entry['invalid_reason'])}", style="red")
     if entry["error"] != "NONE":
         line.append(f", {entry['error']}", style="red")
     return line
@@ -146,17 +152,17 @@ def _call(entry: Mapping[str, Any]) -> RenderableType:
 
 def _end(found: Mapping[str, Any]) -> RenderableType:
     end = Table.grid(padding=(0, 2))
-    why = f", {plain(found['error'])}" if found.get("error") else ""
+    why = f", {escaped(found['error'])}" if found.get("error") else ""
     end.add_row("ended", f"{found['stop_reason'] or 'not yet'} ({found['status']}){why}")
     if found.get("waits_for"):
-        end.add_row("waits for", Text(plain(", ".join(found["waits_for"]))))
+        end.add_row("waits for", Text(escaped(", ".join(found["waits_for"]))))
     if found["reward"] is not None:
         end.add_row("reward", f"{found['reward']:g}")
     for part in found.get("reward_parts", ()):
         turn = "" if part["turn"] is None else f" of turn {part['turn']}"
-        end.add_row("", f"{plain(part['name'])}{turn}: {part['value']:g}")
+        end.add_row("", f"{escaped(part['name'])}{turn}: {part['value']:g}")
     if "masked" in found:
-        end.add_row("masked", Text(plain(found["why_masked"])) if found["masked"] else "no")
+        end.add_row("masked", Text(escaped(found["why_masked"])) if found["masked"] else "no")
     seconds = ", ".join(f"{name} {_ms(value)}" for name, value in found["seconds"].items())
     end.add_row("time", seconds)
     return end

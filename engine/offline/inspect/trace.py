@@ -1,7 +1,7 @@
 """`engine trace`: recorded trajectories as traces, in a file that Jaeger and Grafana open.
 
-Made of the journal's records alone, also while an engine serves the run: no collector, no package.
-The file is written beside and then renamed: it is whole or not there.
+Only the journal's records are read, also while an engine serves the run; neither a collector nor
+another package is needed. The file is renamed when it is complete: it is whole or missing.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
 
 from engine.core.trajectory.trace_spans import spans_of
 from engine.errors import StartupError
+from engine.offline.enums import TraceLayout
 from engine.offline.inspect import jaeger
-from engine.offline.inspect.command import unknown_trajectory
+from engine.offline.inspect.state import unknown_trajectory
 from engine.serving.journal.logs import LogState
 from engine.serving.journal.reader import JournalReader, StoredRecord, reading
 from toolwright.tracing import otlp
@@ -23,31 +23,24 @@ from toolwright.tracing.ids import trace_id
 from toolwright.tracing.spans import Span
 
 
-class Layout(StrEnum):
-    """Of the file."""
+def write_traces(run_folder: Path, names: Sequence[str], output: Path, layout: TraceLayout) -> str:
+    """Writes traces of the named trajectories, or of all with a record; returns a line for users.
 
-    JAEGER = "jaeger"
-    """{"data": [...]}, which Jaeger's page uploads."""
-    OTLP = "otlp"
-    """{"resourceSpans": [...]}, for everything that reads OpenTelemetry's JSON."""
-
-
-def write_traces(run_folder: Path, names: Sequence[str], output: Path, layout: Layout) -> str:
-    """The traces of the named trajectories, or of all whose records are held, into `output`.
-    Returns what to tell. StartupError for an unknown trajectory, and where none is held."""
+    Raises StartupError for an unknown trajectory, and if there is no record at all.
+    """
     with reading(run_folder) as reader:
         records = _named(reader, names) if names else _all(reader)
         traces = (_spans(reader.owner, record) for record in records)
         count = _write(output, traces, layout)
         if not count:
             raise StartupError(
-                f"{run_folder} holds no trajectory: the journal forgets what was acknowledged, "
-                'engine.history = "all" keeps everything'
+                f"{run_folder} holds no trajectory: the journal deletes acknowledged ones; set "
+                'engine.history = "all" to keep them'
             )
-        told = f"{count} trace{'s' * (count > 1)} in {output}"
+        line = f"{count} trace{'s' * (count > 1)} in {output}"
         if len(names) == 1:
-            told += f"; its id is {trace_id(reader.owner, names[0])}"
-        return told
+            line += f"; its id is {trace_id(reader.owner, names[0])}"
+        return line
 
 
 def _all(reader: JournalReader) -> Iterator[StoredRecord]:
@@ -62,7 +55,7 @@ def _named(reader: JournalReader, names: Sequence[str]) -> list[StoredRecord]:
         if record is None:
             if reader.attempts(*LogState, trajectory=name):
                 raise StartupError(
-                    f"{name} is in flight, or its group is: it has a trace when the group is whole"
+                    f"{name} has no trace yet: wait until all trajectories of its group have ended"
                 )
             raise unknown_trajectory(reader, name)
         found.append(record)
@@ -73,9 +66,9 @@ def _spans(run: str, record: StoredRecord) -> list[Span]:
     return spans_of(run, record.trajectory())
 
 
-def _write(output: Path, traces: Iterable[list[Span]], layout: Layout) -> int:
-    """How many there were; without any there is no file. One at a time is in memory."""
-    key = "data" if layout is Layout.JAEGER else "resourceSpans"
+def _write(output: Path, traces: Iterable[list[Span]], layout: TraceLayout) -> int:
+    """Writes the traces one by one and returns their number; without any, no file is made."""
+    key = "data" if layout is TraceLayout.JAEGER else "resourceSpans"
     beside = output.with_name(f".{output.name}.unfinished")
     count = 0
     try:
@@ -88,15 +81,17 @@ def _write(output: Path, traces: Iterable[list[Span]], layout: Layout) -> int:
         if count:
             os.replace(beside, output)
     except OSError as error:
-        raise StartupError(f"{output} cannot be written ({error.strerror})") from error
+        raise StartupError(
+            f"{output} cannot be written ({error.strerror}): name another --output"
+        ) from error
     finally:
         beside.unlink(missing_ok=True)
     return count
 
 
-def _laid_out(spans: list[Span], layout: Layout) -> object:
-    """A trace of Jaeger's, or the one resource that the engine's spans have."""
-    if layout is Layout.JAEGER:
+def _laid_out(spans: list[Span], layout: TraceLayout) -> object:
+    """A Jaeger trace, or an OTLP resource with its spans."""
+    if layout is TraceLayout.JAEGER:
         return jaeger.trace(spans)
     (resource,) = otlp.request(spans)["resourceSpans"]
     return resource

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from engine.core.rollout.loop import SAMPLED
 from engine.core.rollout.view import spelled
 from engine.serving.evaluation.rates import RATES, rates_of
-from engine.serving.evaluation.tally import BAD, ERRORED
+from engine.serving.evaluation.tally import BAD, ERRORED, RowState, state_of
 from engine.serving.json_lines import Lines
 from engine.types import Codec
 from toolwright.types import Trajectory, WeightVersion
@@ -89,6 +89,33 @@ def earlier_rows(rows: Lines, settings: str, n: int) -> Iterator[dict[str, Any]]
         index = row.get("index")
         if row.get("settings") == settings and isinstance(index, int) and 0 <= index < n:
             yield row
+
+
+class RowStates:
+    """The states of a suite's rows, and which of several lines of a row counts.
+
+    The first measured or bad line counts. An errored line counts until such a line follows.
+    """
+
+    def __init__(self, n: int) -> None:
+        self._states = bytearray(n)
+
+    def __getitem__(self, index: int) -> RowState:
+        return RowState(self._states[index])
+
+    def count(self, state: RowState) -> int:
+        return self._states.count(state)
+
+    def enter(self, row: Mapping[str, Any], index: int) -> bool:
+        """Takes a line in; False if an earlier line of its row counts."""
+        if self._states[index] in (RowState.MEASURED, RowState.BAD):
+            return False
+        self._states[index] = state_of(row)
+        return True
+
+    def open_again(self, index: int) -> None:
+        """For a row that is run again."""
+        self._states[index] = RowState.OPEN
 
 
 def row_of(

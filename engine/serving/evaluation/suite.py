@@ -17,7 +17,6 @@ import time
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 import structlog
 
@@ -33,12 +32,13 @@ from engine.serving.admission.group import Member, enter
 from engine.serving.admission.train import overlaid
 from engine.serving.evaluation.results import (
     Results,
+    RowStates,
     bad_row,
     earlier_rows,
     row_of,
     sample_of,
 )
-from engine.serving.evaluation.tally import BAD, ERRORED, Tally, is_measured
+from engine.serving.evaluation.tally import ERRORED, RowState, Tally
 from engine.serving.evaluation.tasks import SuiteTasks
 from toolwright.types import Purpose, SamplingParams, Status, Task, WeightVersion
 
@@ -69,12 +69,6 @@ class SuiteContext:
     samples: int
 
 
-class _Row(IntEnum):
-    OPEN = 0
-    DONE = 1
-    ERRORED = 2
-
-
 class SuiteRun:
     """Run it once. `sampled` is set when it needs the suite's weights no more: what is left is to
     be scored and written."""
@@ -99,7 +93,7 @@ class SuiteRun:
         self._tasks = tasks
         self._sampling = sampling
         self._settings = settings
-        self._states = bytearray(suite.n)
+        self._states = RowStates(suite.n)
         self._tally = Tally()
         self._cut = False
         self._still = asyncio.Event()
@@ -109,7 +103,7 @@ class SuiteRun:
     @property
     def done(self) -> int:
         """Rows of the suite that are over."""
-        return self.suite.n - self._states.count(_Row.OPEN)
+        return self.suite.n - self._states.count(RowState.OPEN)
 
     @property
     def tally(self) -> Tally:
@@ -152,7 +146,7 @@ class SuiteRun:
         """What an earlier life of the engine has; it may be a large file."""
         for row in earlier_rows(self._rows, self._settings, self.suite.n):
             self._enter(row, int(row["index"]))
-        if found := sum(state == _Row.DONE for state in self._states):
+        if found := self._states.count(RowState.MEASURED) + self._states.count(RowState.BAD):
             log.info("evaluation_goes_on", suite=self.suite.name, rows=found, of=self.suite.n)
 
     async def _sample(self, group: asyncio.TaskGroup) -> None:
@@ -161,15 +155,15 @@ class SuiteRun:
                 await asyncio.sleep(PASS_PAUSE_S)
             await self._go_through(group, self._wanted(again=self._pass > 0))
             await self._still.wait()
-            failed = self._states.count(_Row.ERRORED)
+            failed = self._states.count(RowState.ERRORED)
             if self._cut or not failed:
                 return
             log.warning("evaluation_rows_failed", suite=self.suite.name, rows=failed)
 
     def _wanted(self, *, again: bool) -> Callable[[int], bool]:
         if again:
-            return lambda index: self._states[index] == _Row.ERRORED
-        return lambda index: self._states[index] != _Row.DONE
+            return lambda index: self._states[index] is RowState.ERRORED
+        return lambda index: self._states[index] in (RowState.OPEN, RowState.ERRORED)
 
     async def _go_through(self, group: asyncio.TaskGroup, wanted: Callable[[int], bool]) -> None:
         async with aclosing(self._tasks.walk(wanted, version=self.version)) as rows:
@@ -186,9 +180,9 @@ class SuiteRun:
         it once more, while it is scored."""
         self.rolling += 1
         self._still.clear()
-        if self._states[index] == _Row.ERRORED:
+        if self._states[index] is RowState.ERRORED:
             self._tally.again()
-            self._states[index] = _Row.OPEN
+            self._states.open_again(index)
 
     async def _row(self, index: int, drawn: DrawnTask | BadRow) -> None:
         try:
@@ -307,12 +301,12 @@ class SuiteRun:
         self._enter(row, index)
 
     def _enter(self, row: dict[str, object], index: int) -> None:
-        if self._states[index] == _Row.DONE:
+        before = self._states[index]
+        if not self._states.enter(row, index):
             return
-        if self._states[index] == _Row.ERRORED:
+        if before is RowState.ERRORED:
             self._tally.again()
         self._tally.add(row)
-        self._states[index] = _Row.DONE if is_measured(row) or row.get(BAD) else _Row.ERRORED
 
     async def _summarise(self, seconds: float) -> bool:
         suite, version, tally = self.suite, self.version, self._tally

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Any
 
 from engine.serving.evaluation.rates import RATES, Rates
@@ -20,9 +21,22 @@ ERRORED = "errored"
 BAD = "bad"
 
 
-def is_measured(row: Mapping[str, Any]) -> bool:
-    """The row has a reward that the policy earned."""
-    return not row.get(ERRORED) and not row.get(BAD)
+class RowState(IntEnum):
+    """The state of a row of a suite."""
+
+    OPEN = 0
+    MEASURED = 1
+    BAD = 2
+    """Its task cannot be rolled out."""
+    ERRORED = 3
+    """Infrastructure or the reward function failed; it is run again."""
+
+
+def state_of(row: Mapping[str, Any]) -> RowState:
+    """The state that a line of the results file gives to its row."""
+    if row.get(BAD):
+        return RowState.BAD
+    return RowState.ERRORED if row.get(ERRORED) else RowState.MEASURED
 
 
 @dataclass(slots=True)
@@ -46,12 +60,13 @@ class Tally:
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Counts a row of the results file."""
-        if row.get(BAD):
-            self.bad += 1
-        elif row.get(ERRORED):
-            self.errored += 1
-        else:
-            self._measure(row)
+        match state_of(row):
+            case RowState.BAD:
+                self.bad += 1
+            case RowState.ERRORED:
+                self.errored += 1
+            case _:
+                self._measure(row)
 
     def again(self) -> None:
         """An errored row is run again: what it was counted as is taken back."""

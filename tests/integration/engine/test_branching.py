@@ -16,8 +16,8 @@ from structlog.testing import capture_logs
 
 from bench.scripted import Break, Faults, ScriptRequest, Timing, Token
 from engine.core.rewards.rewards import Rewards
-from engine.offline.inspect.command import trajectory_state
 from engine.offline.inspect.replay import replay
+from engine.offline.inspect.state import trajectory_state
 from learner.config.objective import Advantage, Credit
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, said

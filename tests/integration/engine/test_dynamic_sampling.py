@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from engine.offline.inspect.command import run_state
+from engine.offline.inspect.state import run_state
 from engine.serving.admission import dynamic_sampling as sieving
 from engine.serving.admission.dynamic_sampling import Sieve
 from tests.integration.engine.conftest import MakeWorld

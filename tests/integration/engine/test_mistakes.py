@@ -1,5 +1,5 @@
-"""Thirty mistakes of a new user: each is one sentence that names the thing and the mend, and exit
-code 1, before anything is started.
+"""Mistakes of a new user: each is one sentence with the thing and the fix, and exit code 1, before
+anything is started.
 
 The commands run in this process. What `engine check` refuses is what `engine serve` refuses.
 """
@@ -96,6 +96,7 @@ MISTAKES: list[tuple[str, Prepare, str, str]] = [
         "choose another run.folder",
     ),
     ("a key that nobody knows", said(run={"grup_size": 2}), "run.grup_size", "did you mean"),
+    ("a table that nobody knows", said(enigne={}), "[enigne]", ""),
     ("steps below zero", said(run={"steps": -1}), "run.steps", "greater than or equal to 0"),
     (
         "a URL for the engine",
@@ -115,7 +116,7 @@ MISTAKES: list[tuple[str, Prepare, str, str]] = [
         "sampler.endpoints",
         'write "http://127.0.0.1:30000"',
     ),
-    ("no questions", rows(), "q.jsonl has no rows", "write a question a line"),
+    ("no questions", rows(), "q.jsonl has no rows", "write one question in each line"),
     ("a table of a spreadsheet", rows("a,b", name="q.csv"), "q.csv", "write .jsonl"),
     ("a table in a .jsonl", rows("question,answer", "1,2"), "q.jsonl:1: not JSON", "q.jsonl:1"),
     ("a JSON list", rows(json.dumps([GOOD])), "q.jsonl:1", "one JSON object a line"),
@@ -132,8 +133,8 @@ MISTAKES: list[tuple[str, Prepare, str, str]] = [
             {"engine": {"evaluation": {"suites": [SUITE]}}},
             rows(GOOD, name="e.jsonl")(folder) and {},
         ),
-        "e.jsonl has 1 tasks, 5 are asked",
-        "lower the suite's n",
+        "e.jsonl has 1 tasks, 5 are",
+        "suite",
     ),
     ("a typing error in the reward", reward("def score(t:\n"), "my_reward.py", "line 1"),
     (
@@ -181,7 +182,7 @@ MISTAKES: list[tuple[str, Prepare, str, str]] = [
         "config.json cannot be read: it is not JSON",
         "line 1",
     ),
-    ("a broken tokenizer", policy(tokenizer="{"), "tokenizer.json is no tokenizer", "line 1"),
+    ("a broken tokenizer", policy(tokenizer="{"), "tokenizer.json is not a tokenizer", "line 1"),
     (
         "a file for the policy's folder",
         file_at("weights", {"policy": {"model": "weights"}}),
@@ -241,10 +242,6 @@ def test_any_free_port_is_for_no_engine_by_itself(run: Command) -> None:
     assert "or name a port" in line
 
 
-def test_there_are_thirty() -> None:
-    assert len({name for name, *_ in MISTAKES}) >= 30
-
-
 @pytest.mark.parametrize(
     ("name", "data", "mend"),
     [
@@ -273,7 +270,7 @@ def test_what_is_seldom_meant_is_said(run: Command) -> None:
     shown = run("check", **rows(*twins)(run.folder)).stdout
     assert "warning: task source: 1 of 2 rows have no answer" in shown
     assert "did you mean" not in shown
-    assert "warning: task source: 1 of 2 rows have an id that another row has, the first" in shown
+    assert "warning: task source: 1 of 2 rows repeat an id" in shown
     assert (
         "warning: run.group_size = 1 leaves nothing" in run("check", run={"group_size": 1}).stdout
     )
@@ -292,7 +289,7 @@ def test_answers_in_a_column_of_another_name(run: Command, column: str, hint: st
     shown = run("check", **rows(*some)(run.folder)).stdout
     assert "warning: task source: 20 of 20 rows have no answer" in shown
     assert hint in shown
-    assert "metadata, which tool services are told" in shown
+    assert "metadata, which tool services get" in shown
     assert shown.endswith("the recipe is in order, but for 1 warning\n")
 
 
@@ -302,8 +299,8 @@ def test_rows_that_are_no_tasks_are_a_warning_in_every_file(run: Command) -> Non
     rows(held, "nonsense", held, name="e.jsonl")(run.folder)
     suite = {"evaluation": {"suites": [{**SUITE, "n": 1}]}}
     shown = run("check", **source, engine=suite).stdout
-    assert "warning: task source: 1 of 2 rows are no tasks" in shown
-    assert "warning: evaluation held-out: 1 of 3 rows are no tasks" in shown
+    assert "warning: task source: 1 of 2 rows are not tasks" in shown
+    assert "warning: evaluation held-out: 1 of 3 rows are not tasks" in shown
     assert "e.jsonl:2: not JSON" in shown
     assert shown.endswith("the recipe is in order, but for 2 warnings\n")
 

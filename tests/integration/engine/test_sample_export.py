@@ -57,7 +57,7 @@ async def test_what_messages_cannot_tell_is_counted(world: MakeWorld) -> None:
     told = await collect(here, n=1, export=True)
     assert len(kept(here)) == 1
     assert (here.folder / "kept.jsonl").read_text(encoding="utf-8") == ""
-    assert "without 1 that messages cannot tell: 1 a call that no tool understood" in told
+    assert "without 1 that chat messages cannot hold: 1 an invalid call" in told
 
 
 async def test_a_protocol_that_is_no_chat_is_not_exported(world: MakeWorld) -> None:
@@ -164,4 +164,4 @@ async def test_text_between_calls_is_not_dropped_silently(world: MakeWorld) -> N
     task = {"protocol": "engine.api:Chat", "protocol_options": {"parallel": True}}
     here = await world(script=script, tools=double, task=task)
     told = await collect(here, n=1, export=True)
-    assert "without 1 that messages cannot tell: 1 text between or after calls" in told
+    assert "without 1 that chat messages cannot hold: 1 text between or after calls" in told

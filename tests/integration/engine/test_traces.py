@@ -11,7 +11,8 @@ import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
 from engine.errors import StartupError
-from engine.offline.inspect.trace import Layout, write_traces
+from engine.offline.enums import TraceLayout
+from engine.offline.inspect.trace import write_traces
 from engine.serving.telemetry.traces import Traces
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.collectors import FakeCollector, speaking
@@ -65,7 +66,7 @@ async def test_one_trajectory_is_one_trace_through_engine_and_tool_service(
         trajectories = [one for group in groups for one in group.members]
         await until(lambda: len(collector.spans) >= 4 * 10, "all spans")
         file = tmp_path / "traces.json"
-        told = write_traces(tmp_path / "run", [trajectories[0].id], file, Layout.JAEGER)
+        told = write_traces(tmp_path / "run", [trajectories[0].id], file, TraceLayout.JAEGER)
     assert {one.stop_reason for one in trajectories} == {StopReason.ANSWERED}
     spans = collector.spans
     assert len({(s.trace_id, s.span_id) for _, s in spans}) == len(spans) == 4 * 10

@@ -19,7 +19,7 @@ from engine.core.trajectory.events import AnyEvent, Ended, encode
 from engine.core.trajectory.record import Identity, record
 from engine.core.trajectory.state import fold
 from engine.errors import StartupError
-from engine.offline.inspect.replay import Replayed, first_difference, replay
+from engine.offline.inspect.replay import ReplayResult, first_difference, replay
 from engine.serving.journal.journal import Journal
 from engine.serving.journal.schema import FILE_NAME
 from tests.support.logs import V0, example
@@ -89,7 +89,7 @@ async def recorded(
     return folder
 
 
-async def replayed(folder: Path, reward: str = REWARD, *, per_group: bool = False) -> Replayed:
+async def replayed(folder: Path, reward: str = REWARD, *, per_group: bool = False) -> ReplayResult:
     (folder / "task.py").write_text(reward, encoding="utf-8")
     rewards = Rewards("./task.py:reward", folder, per_group=per_group, seconds=20)
     return await replay(folder, {"": rewards}, folder / "no-policy")

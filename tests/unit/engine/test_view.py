@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from engine.core.images.media import Media, media_of
-from engine.core.images.places import ImagesUnplaced
+from engine.core.images.placeholders import ImagesUnplaced
 from engine.core.protocols.tagged import Tagged
 from engine.core.rollout.view import Observation, images_of, observation, prompt_ids
 from engine.core.text.codec import HuggingFaceCodec

@@ -194,7 +194,7 @@ def test_a_demonstration_is_what_a_rollout_has(part: Part) -> None:
     assert protocol.demonstration([*recorded, *said], CODEC) == whole
     other = [{"role": "system", "content": "another"}, *asked().messages, *said]
     assert CODEC.decode(protocol.demonstration(other, CODEC)[0][1]).count("another") == 1
-    with pytest.raises(ValueError, match="before its first assistant"):
+    with pytest.raises(ValueError, match="a conversation needs"):
         protocol.demonstration([], CODEC)
 
 

@@ -1,4 +1,4 @@
-"""Ids of a `TurnCodec` to the messages of a chat request. Pure.
+"""Ids of a `ConversationCodec` to the messages of a chat request. Pure.
 
 Where a turn goes on after a tool's answer, as tags in plain text do, there are two ways to say so:
 one assistant's message that the server continues, or the answer as a user's message after an
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.core.text.turns import Turn, TurnCodec
+from engine.core.text.conversation_codec import ConversationCodec, MessageSpan
 from toolwright.reading.actions import Tags, calls_in
 
 Message = dict[str, Any]
@@ -36,7 +36,7 @@ class Conversation:
 
 def conversation(
     token_ids: Sequence[int],
-    codec: TurnCodec,
+    codec: ConversationCodec,
     *,
     written: Sequence[Span],
     as_user: bool,
@@ -48,17 +48,17 @@ def conversation(
 
     ValueError for ids that end in no open turn.
     """
-    told = codec.turns(token_ids)
-    if not told.turns or told.turns[-1].closed:
+    spans = codec.message_spans(token_ids)
+    if not spans.messages or spans.messages[-1].closed:
         raise ValueError("the request ends in no open turn: there is nothing to be written")
-    *before, last_turn = told.turns
+    *before, last_turn = spans.messages
     if last_turn.role != "assistant":
         before.append(last_turn)
     messages: list[Message] = []
     for turn in before:
         text = codec.decode(token_ids[turn.start : turn.end])
         messages.append({"role": turn.role, "content": text})
-    if told.tools:
+    if spans.tools:
         messages = _with_calls(messages, call_tags)
     messages = [_sendable(message) for message in messages]
     last: list[Message] = []
@@ -68,23 +68,23 @@ def conversation(
         last = [{"role": "assistant", "content": received}]
     return Conversation(
         messages=(*messages, *last),
-        tools=told.tools,
+        tools=spans.tools,
         continues=bool(last) and last[-1]["role"] == "assistant",
     )
 
 
-def plain_text(token_ids: Sequence[int], codec: TurnCodec) -> str:
+def plain_text(token_ids: Sequence[int], codec: ConversationCodec) -> str:
     """The same for an API of completions whose model has no template here: texts of all messages,
     a blank line between two. The open turn follows at once: a raw prompt is sent as it is."""
-    turns = codec.turns(token_ids).turns
+    turns = codec.message_spans(token_ids).messages
     *before, last = [codec.decode(token_ids[turn.start : turn.end]) for turn in turns] or [""]
     return "\n\n".join(before) + last
 
 
 def _open_turn(
     token_ids: Sequence[int],
-    turn: Turn,
-    codec: TurnCodec,
+    turn: MessageSpan,
+    codec: ConversationCodec,
     written: Sequence[Span],
     as_user: bool,
     received: str,

@@ -44,7 +44,7 @@ from engine.core.sampler.retry import Fault, Over, Retry
 from engine.core.sampler.waiting import Cause, Waiting
 from engine.core.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
 from engine.core.sampler.wire.events import WireError
-from engine.core.text.turns import CALL_TAGS, TurnCodec
+from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec
 from engine.errors import SamplerFailed, StartupError
 from engine.types import Codec, Generated
 from toolwright.model_api.deltas import Delta, Usage
@@ -96,7 +96,7 @@ class OpenAIPool:
         self.vocab_size = vocab_size
         self._table = table
         self._codec = codec
-        self._encode = codec.encode_action if isinstance(codec, TurnCodec) else codec.encode
+        self._encode = codec.encode_action if isinstance(codec, ConversationCodec) else codec.encode
         self._requests = Requests(
             table, codec, leading=leading, call_tags=call_tags, template=template or {}
         )

@@ -15,7 +15,7 @@ from engine.core.sampler.openai.endpoint import Endpoint
 from engine.core.sampler.openai.messages import Span, conversation, plain_text
 from engine.core.sampler.openai.text import TextAction
 from engine.core.sampler.stops import StopTable
-from engine.core.text.turns import TurnCodec
+from engine.core.text.conversation_codec import ConversationCodec
 from engine.errors import SamplerFailed
 from engine.types import Codec
 from toolwright.model_api.refused_keys import Body
@@ -50,10 +50,10 @@ class Requests:
         without a codec of conversations."""
         self._table = table
         self._codec = codec
-        self._turns = codec if isinstance(codec, TurnCodec) else None
+        self._turns = codec if isinstance(codec, ConversationCodec) else None
         self._chat = table.api == "openai-chat"
         if self._chat and self._turns is None:
-            raise TypeError("a chat API needs a TurnCodec: it is sent messages")
+            raise TypeError("a chat API needs a ConversationCodec: it is sent messages")
         self._leading = leading
         self._template = template
         self._call_tags = call_tags

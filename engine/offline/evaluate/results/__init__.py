@@ -1,3 +1,5 @@
-"""What an evaluation comes to: `rows` reads what is on disk, `scores` sums it up, `figures` is
-results.json, `table` and `page` show it, `beside` lays it beside a paper's table, and `compare`
-lays two evaluations beside each other."""
+"""Results of an evaluation, from the rows on disk.
+
+`rows` reads them, `scores` sums them up and `figures` makes results.json. `table` and `page` show
+it, `paper_tables` compares it with a paper, and `compare` compares two evaluations.
+"""

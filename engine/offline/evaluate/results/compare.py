@@ -1,10 +1,10 @@
 """Two evaluations question by question: what differs, and what chance alone would give.
 
-Pairs are rows of one question, told by its id, in one suite and data source; questions that share
-an id are told by their place in the source as well. What a question is to both cancels, so that a
-paired test sees less than two standard errors would. 0/1 scores are compared by the exact test of
-McNemar, others by drawing the signs of the differences anew (see `toolwright.statistics`). A
-question without a score on either side makes no pair.
+A pair is one question in one suite and data source, identified by its id; questions with the same
+id are also identified by their position in the source. A question's difficulty cancels, so a paired
+test finds smaller differences than two standard errors would. 0/1 scores are compared by the exact
+test of McNemar, others by a sign-flip permutation test (see `toolwright.statistics`). A question
+without a score on either side makes no pair.
 """
 
 from __future__ import annotations
@@ -15,40 +15,45 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import StartupError
-from engine.offline.evaluate.folder import read_begun
+from engine.offline.evaluate.folder import read_settings
 from engine.offline.evaluate.results.rows import REWARD, SuiteRows
-from engine.offline.evaluate.results.scores import MOST_SOURCES, names_of_sets
-from engine.offline.text_table import NONE, aligned, score
+from engine.offline.evaluate.results.scores import MOST_SOURCES, set_names
+from engine.offline.evaluate.results.table import score
+from engine.offline.text_table import NONE, aligned
 from toolwright.page.text import plain
 from toolwright.statistics import mcnemar, mean_of, sign_flips
 
 Question = tuple[str, int]
-"""Its id and its position in the source; 0 where the id alone tells."""
+"""Id and position in the source; position 0 if the id alone is unique."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
-    """One evaluation. scores: by question by (suite, data source). again: ids that several
-    questions of a suite share, as far as its rows tell. complete: every row is over."""
+class ScoredEvaluation:
+    """The scores of one evaluation."""
 
     folder: Path
     weights: str
     scores: Mapping[tuple[str, str], Mapping[Question, float]]
-    again: Mapping[str, Set[str]]
+    """Scores of questions by (suite, data source)."""
+    shared_ids: Mapping[str, Set[str]]
+    """Ids that several questions of a suite have, as far as its rows show."""
     complete: bool
+    """Every row is over."""
 
 
 def compare(a: Path, b: Path, *, by: str = "") -> dict[str, Any]:
-    """The figures of B less A. by: the part of the reward; "" = the reward. StartupError for a
-    folder that is no evaluation's, and where the two have no question in common."""
+    """The figures of B less A. by: part of the reward; "" = the reward.
+
+    Raises StartupError for a folder without an evaluation, and if no question is scored in both.
+    """
     ours, theirs = read_scores(b, by), read_scores(a, by)
     before, after = sets_of(theirs, ours), sets_of(ours, theirs)
     shared = [name for name in after if name in before]
     sets = [paired(name, before[name], after[name]) for name in shared]
     if not any(one["n"] for one in sets):
         raise StartupError(
-            f"{a} and {b} have no question in common that both scored: sets "
-            f"{', '.join(before) or 'none'} there, {', '.join(after) or 'none'} here"
+            f"no question has a score in both {a} (sets: {', '.join(before) or 'none'}) and {b} "
+            f"(sets: {', '.join(after) or 'none'}): compare evaluations of the same suites"
         )
     pooled = None
     if len(sets) > 1:
@@ -90,17 +95,17 @@ def paired(name: str, a: Mapping[Any, float], b: Mapping[Any, float]) -> dict[st
     }
 
 
-def read_scores(folder: Path, by: str) -> Scored:
-    """The scores of a folder; of several samples of a question their mean."""
-    begun = read_begun(folder)
+def read_scores(folder: Path, by: str) -> ScoredEvaluation:
+    """The scores of a folder; a question with several samples has their mean."""
+    settings = read_settings(folder)
     sums: dict[tuple[str, str], dict[Question, tuple[float, int]]] = {}
-    again: dict[str, set[str]] = {}
+    shared_ids: dict[str, set[str]] = {}
     known: set[str] = set()
     complete = True
-    for suite in begun.suites:
-        rows = SuiteRows(folder, begun, suite)
+    for suite in settings.suites:
+        rows = SuiteRows(folder, settings, suite)
         first: dict[str, int] = {}
-        twice = again[suite.name] = set()
+        shared = shared_ids[suite.name] = set()
         for row in rows.walk():
             known.update(row.parts)
             own = sums.setdefault((suite.name, row.data_source), {})
@@ -108,28 +113,32 @@ def read_scores(folder: Path, by: str) -> Scored:
             total, count = own.get(key, (0.0, 0))
             own[key] = (total + row.parts.get(by or REWARD, 0.0), count + 1)
             if first.setdefault(row.task_id, row.question) != row.question:
-                twice.add(row.task_id)
-        for index, task_id, _ in rows.without.named:
-            question = index // max(1, begun.samples)
+                shared.add(row.task_id)
+        for index, task_id, _ in rows.unscored.named:
+            question = index // settings.samples
             if first.setdefault(task_id, question) != question:
-                twice.add(task_id)
-        complete = complete and not rows.without.open
+                shared.add(task_id)
+        complete = complete and not rows.unscored.open
     if by and known and by not in known:
-        raise StartupError(
-            f"--by {by}: no row of {folder} has such a part: {', '.join(sorted(known))}"
-        )
+        raise StartupError(f"--by {by}: rows of {folder} have the parts {', '.join(sorted(known))}")
     means = {
         key: {question: total / count for question, (total, count) in own.items()}
         for key, own in sums.items()
     }
-    return Scored(
-        folder=folder, weights=begun.weights, scores=means, again=again, complete=complete
+    return ScoredEvaluation(
+        folder=folder,
+        weights=settings.weights,
+        scores=means,
+        shared_ids=shared_ids,
+        complete=complete,
     )
 
 
-def sets_of(one: Scored, other: Scored) -> dict[str, Mapping[Question, float]]:
-    """The sets of the one, by name. A suite has the data sources that either of the two has, so
-    that both are split alike, however much of them is scored."""
+def sets_of(one: ScoredEvaluation, other: ScoredEvaluation) -> dict[str, Mapping[Question, float]]:
+    """The sets of `one`, by name.
+
+    A suite is split by the data sources of both evaluations, so both are split alike.
+    """
     suites = {name: list[str]() for name, _ in (*one.scores, *other.scores)}
     for name, source in (*one.scores, *other.scores):
         if source not in suites[name]:
@@ -138,14 +147,14 @@ def sets_of(one: Scored, other: Scored) -> dict[str, Mapping[Question, float]]:
         name: sorted(own) if 1 < len(own) <= MOST_SOURCES else []
         for name, own in sorted(suites.items())
     }
-    names = names_of_sets(sources)
+    names = set_names(sources)
     sets: dict[str, dict[Question, float]] = {}
     places = {key: min(place for _, place in own) for key, own in one.scores.items()}
     for (name, source), own in sorted(one.scores.items(), key=lambda item: places[item[0]]):
-        again = one.again.get(name, set()) | other.again.get(name, set())
+        shared = one.shared_ids.get(name, set()) | other.shared_ids.get(name, set())
         found = sets.setdefault(names[name, source if sources[name] else ""], {})
         for (task_id, place), value in own.items():
-            found[task_id, place if task_id in again else 0] = value
+            found[task_id, place if task_id in shared else 0] = value
     return dict(sets)
 
 
@@ -160,7 +169,7 @@ def table(found: Mapping[str, Any]) -> list[str]:
 
 
 def remarks(found: Mapping[str, Any]) -> list[str]:
-    """What keeps the two from having been asked the same, a sentence each."""
+    """One sentence for each difference between the questions of the two."""
     lines = [
         f"{one['name']}: the two did not score the same questions: {one['only_a']} only in A, "
         f"{one['only_b']} only in B; they are left out"
@@ -172,7 +181,8 @@ def remarks(found: Mapping[str, Any]) -> list[str]:
             lines.append(f"only in {side.upper()}: {', '.join(found[f'only_{side}'])}")
         if not found[side]["complete"]:
             lines.append(
-                f"{side.upper()} is not complete: its quick questions may be the easy ones"
+                f"{side.upper()} is not complete: the questions that finish first may be the easy "
+                "ones"
             )
     lines.append(
         f"{found['score']}; ± is one standard error of the paired difference; p: how often chance "

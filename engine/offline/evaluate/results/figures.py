@@ -1,9 +1,8 @@
-"""Every figure of an evaluation as the plain data that results.json holds; table and page show no
-other. What programs read of it is `sets`, {name, score, n, standard_error, ...} each, and
-`average`.
+"""Every figure of an evaluation, as the plain data of results.json.
 
-It is made of the rows on disk alone, so an evaluation that was stopped, or still goes on, has
-results too: `complete` says whether every row is over.
+Table and page show nothing else. Programs read `sets`, {name, score, n, standard_error, ...} each,
+and `average`. Only rows on disk count, so a stopped or running evaluation has results too;
+`complete` says whether every row is over.
 """
 
 from __future__ import annotations
@@ -17,73 +16,74 @@ from typing import Any
 import orjson
 
 from engine.errors import StartupError
-from engine.offline.evaluate.folder import FORMAT, PAGE, RESULTS, Begun, read_begun, write_whole
-from engine.offline.evaluate.results.beside import Beside
+from engine.offline.evaluate.folder import FORMAT, PAGE, RESULTS, EvaluationSettings, read_settings
 from engine.offline.evaluate.results.page import page
-from engine.offline.evaluate.results.rows import REWARD, SuiteRows, Without
-from engine.offline.evaluate.results.scores import Score, SetScores, SuiteScores, names_of_sets
+from engine.offline.evaluate.results.paper_tables import PaperTables
+from engine.offline.evaluate.results.rows import REWARD, SuiteRows, UnscoredRows
+from engine.offline.evaluate.results.scores import MeanScore, SetScores, SuiteScores, set_names
+from engine.offline.output_files import write_whole
+from engine.offline.prices import Prices
 
 MOST_LOST = 20
-"""Rows without a score that results and page name."""
-MILLION = 1e6
+"""Most rows without a score that results and page name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """How rows are read. by: the reward's part that is the score; "" = the reward. price_in,
-    price_out: of a million tokens, in whatever currency; None = no cost is told. beside: tables of
-    papers that the page shows as well."""
+class ResultOptions:
+    """How results are made from rows."""
 
     by: str = ""
-    price_in: float | None = None
-    price_out: float | None = None
-    beside: Beside = field(default_factory=Beside)
-
-    @property
-    def priced(self) -> bool:
-        return self.price_in is not None or self.price_out is not None
+    """Part of the reward that is the score; "" = the reward."""
+    prices: Prices = field(default_factory=Prices)
+    papers: PaperTables = field(default_factory=PaperTables)
+    """Tables of papers that the page shows as well."""
 
 
-def write_results(folder: Path, reading: Reading) -> dict[str, Any]:
-    """results.json and page.html from the rows of the folder; the results. StartupError for a
-    folder that is no evaluation's."""
+def write_results(folder: Path, reading: ResultOptions) -> dict[str, Any]:
+    """Writes results.json and page.html from the folder's rows; returns the results.
+
+    Raises StartupError as `results` does.
+    """
     found = results(folder, reading)
     write_whole(folder / RESULTS, orjson.dumps(found, option=orjson.OPT_INDENT_2) + b"\n")
-    write_whole(folder / PAGE, page(found, folder, reading.beside.sections(found)).encode())
+    write_whole(folder / PAGE, page(found, folder, reading.papers.sections(found)).encode())
     return found
 
 
-def results(folder: Path, reading: Reading) -> dict[str, Any]:
-    """The figures of a folder. StartupError for a folder that is no evaluation's, for rows that
-    nobody can read, and where `by` names no part."""
-    begun = read_begun(folder)
+def results(folder: Path, reading: ResultOptions) -> dict[str, Any]:
+    """The figures of a folder.
+
+    Raises StartupError for a folder without an evaluation, for unreadable rows, and if `by` is not
+    a part of the reward.
+    """
+    settings = read_settings(folder)
     scores: dict[str, SuiteScores] = {}
-    without: dict[str, Without] = {}
-    for suite in begun.suites:
-        rows = SuiteRows(folder, begun, suite)
-        own = scores[suite.name] = SuiteScores(begun.samples)
+    without: dict[str, UnscoredRows] = {}
+    for suite in settings.suites:
+        rows = SuiteRows(folder, settings, suite)
+        own = scores[suite.name] = SuiteScores(settings.samples)
         for row in rows.walk():
             own.add(row)
-        without[suite.name] = rows.without
-    by = reading.by or REWARD
+        without[suite.name] = rows.unscored
+    by, prices = reading.by or REWARD, reading.prices
     _check_part(by, scores)
-    names = names_of_sets({name: list(own.sources) for name, own in scores.items()})
+    names = set_names({name: list(own.sources) for name, own in scores.items()})
     sets = [
         {
             "name": names[name, source],
             "suite": name,
             "data_source": source or None,
-            **_figures(own, by, reading),
+            **_figures(own, by, prices),
         }
         for name, suite_scores in scores.items()
         for source, own in (suite_scores.sources or {"": suite_scores.whole}).items()
     ]
     return {
         "format": FORMAT,
-        "name": begun.name,
-        "weights": begun.weights,
-        "version": begun.version,
-        "samples": begun.samples,
+        "name": settings.name,
+        "weights": settings.weights,
+        "version": settings.version,
+        "samples": settings.samples,
         "score": by,
         "complete": not any(one.open for one in without.values()),
         "sets": sets,
@@ -96,26 +96,24 @@ def results(folder: Path, reading: Reading) -> dict[str, Any]:
                 "errored": without[suite.name].errored,
                 "bad_rows": without[suite.name].bad,
                 "open": without[suite.name].open,
-                **_figures(scores[suite.name].whole, by, reading),
+                **_figures(scores[suite.name].whole, by, prices),
             }
-            for suite in begun.suites
+            for suite in settings.suites
         ],
-        "total": _total([own.whole for own in scores.values()], reading),
-        "prices": {"input": reading.price_in, "output": reading.price_out}
-        if reading.priced
-        else None,
-        "without_a_score": _lost(begun, without),
-        "settings": dict(begun.settings),
+        "total": _total([own.whole for own in scores.values()], prices),
+        "prices": {"input": prices.read, "output": prices.written} if prices.known else None,
+        "without_a_score": _unscored(settings, without),
+        "settings": dict(settings.settings),
     }
 
 
 def _check_part(by: str, scores: Mapping[str, SuiteScores]) -> None:
     known = list(dict.fromkeys(name for own in scores.values() for name in own.whole.names))
     if known and by not in known:
-        raise StartupError(f"--by {by}: no row has such a part, they have {', '.join(known)}")
+        raise StartupError(f"--by {by}: the rows have the parts {', '.join(known)}")
 
 
-def _figures(own: SetScores, by: str, reading: Reading) -> dict[str, Any]:
+def _figures(own: SetScores, by: str, prices: Prices) -> dict[str, Any]:
     score = own.score(by)
     rows = own.rows
     return {
@@ -136,13 +134,15 @@ def _figures(own: SetScores, by: str, reading: Reading) -> dict[str, Any]:
         "input_tokens": _digits(own.input_tokens / rows) if rows else None,
         "output_tokens": _digits(own.output_tokens / rows) if rows else None,
         "seconds": _digits(own.seconds / rows) if rows else None,
-        "cost": _cost(own, reading),
+        "cost": prices.cost(own.input_tokens, own.output_tokens),
     }
 
 
 def _average(sets: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Unweighted over the sets: each counts the same, however many questions it has. None for one
-    set, and where a set has no score: the rest would be another average."""
+    """The unweighted mean over the sets, whatever their sizes.
+
+    None for a single set, and if a set has no score: the rest would be another average.
+    """
     if len(sets) < 2 or any(one["score"] is None for one in sets):
         return None
     errors = [one["standard_error"] for one in sets]
@@ -155,43 +155,39 @@ def _average(sets: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     }
 
 
-def _total(all_of: Sequence[SetScores], reading: Reading) -> dict[str, Any]:
-    costs = [_cost(own, reading) for own in all_of]
+def _total(all_of: Sequence[SetScores], prices: Prices) -> dict[str, Any]:
+    read = sum(own.input_tokens for own in all_of)
+    written = sum(own.output_tokens for own in all_of)
     return {
         "questions": sum(own.questions for own in all_of),
         "rows": sum(own.rows for own in all_of),
         "calls": sum(own.calls for own in all_of),
-        "input_tokens": sum(own.input_tokens for own in all_of),
-        "output_tokens": sum(own.output_tokens for own in all_of),
+        "input_tokens": read,
+        "output_tokens": written,
         "seconds": _digits(math.fsum(own.seconds for own in all_of)),
-        "cost": _digits(math.fsum(c for c in costs if c is not None)) if reading.priced else None,
+        "cost": prices.cost(read, written),
     }
 
 
-def _cost(own: SetScores, reading: Reading) -> float | None:
-    if not reading.priced:
-        return None
-    read = own.input_tokens * (reading.price_in or 0.0)
-    return _digits((read + own.output_tokens * (reading.price_out or 0.0)) / MILLION)
-
-
-def _lost(begun: Begun, without: Mapping[str, Without]) -> list[dict[str, Any]]:
+def _unscored(
+    settings: EvaluationSettings, without: Mapping[str, UnscoredRows]
+) -> list[dict[str, Any]]:
     found = [
         {"suite": suite.name, "index": index, "task_id": task_id, "reason": reason}
-        for suite in begun.suites
+        for suite in settings.suites
         for index, task_id, reason in without[suite.name].named
     ]
     return found[:MOST_LOST]
 
 
-def _score(score: Score | None) -> dict[str, Any] | None:
+def _score(score: MeanScore | None) -> dict[str, Any] | None:
     return {"mean": _digits(score.mean), "standard_error": _error(score)} if score else None
 
 
-def _error(score: Score | None) -> float | None:
+def _error(score: MeanScore | None) -> float | None:
     return None if score is None or score.stderr is None else _digits(score.stderr)
 
 
 def _digits(value: float) -> float:
-    """More are not measured."""
+    """Nine digits; more are not measured."""
     return float(f"{value:.9g}")

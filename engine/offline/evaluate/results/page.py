@@ -1,7 +1,7 @@
-"""page.html: the results in one file that needs nothing else, no network either.
+"""page.html: the results in one file that needs neither other files nor a network.
 
-It shows the data of results.json and a few trajectories of samples.jsonl. Everything that a policy,
-a tool or a data set wrote is escaped, and cut where it is long.
+It shows the data of results.json and a few trajectories of samples.jsonl. Text of policies, tools
+and data sets is escaped, and cut where it is long.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from engine.offline.text_table import NONE, doubts, missing, score, shown
+from engine.offline.evaluate.results.table import missing, score, shown, warnings
+from engine.offline.text_table import NONE
 from engine.serving.json_lines import Lines
 from toolwright.page import pages
 from toolwright.page.charts import Line, Part, Point, line_chart, stacked_bar
@@ -20,23 +21,23 @@ from toolwright.page.text import fit
 
 MOST_TRAJECTORIES = 6
 LONGEST_SEGMENT = 3000
-"""Characters of one segment that are shown."""
+"""Longest text of a segment, in characters."""
 MOST_STOPS = 8
-"""The style sheet has so many colours."""
+"""Most stop reasons of a bar: the style sheet has so many colours."""
 LONGEST_NAME = 14
-"""Letters of a set's name below a chart."""
+"""Longest name of a set below a chart, in characters."""
 AUTHORS = ("prompt", "model", "tool", "memory", "template", "system")
 
 
 def page(found: Mapping[str, Any], folder: Path, sections: Sequence[str] = ()) -> str:
-    """The whole page of `figures.results`. sections: HTML that comes after the scores."""
+    """The page of `figures.results`. sections: HTML after the scores."""
     content = {
         "data": found,
         "title": f"{found['name']}: {_headline(found)}",
         "tiles": _tiles(found),
         "chart": Markup(_chart(found)),
         "bars": [(one["name"], Markup(_bar(one))) for one in found["sets"] if one["stops"]],
-        "missing": [*missing(found), *doubts(found)],
+        "missing": [*missing(found), *warnings(found)],
         "sections": [Markup(one) for one in sections],
         "traces": _trajectories(folder, found["version"]),
         "score": score,
@@ -50,8 +51,8 @@ def page(found: Mapping[str, Any], folder: Path, sections: Sequence[str] = ()) -
 def _headline(found: Mapping[str, Any]) -> str:
     sets, average = found["sets"], found["average"]
     if average:
-        said = score(average["score"], average["standard_error"])
-        return f"{said} on average over {average['sets']} sets"
+        text = score(average["score"], average["standard_error"])
+        return f"{text} on average over {average['sets']} sets"
     if len(sets) == 1:
         return score(sets[0]["score"], sets[0]["standard_error"])
     return f"{len(sets)} sets"
@@ -118,14 +119,14 @@ def _bar(one: Mapping[str, Any]) -> str:
 
 
 def _trajectories(folder: Path, version: str) -> list[dict[str, Any]]:
-    """The first of each suite, in turn, as they were told last."""
-    told: dict[tuple[str, int], Mapping[str, Any]] = {}
+    """The first trajectories of the suites in turn, each as it was written last."""
+    found: dict[tuple[str, int], Mapping[str, Any]] = {}
     for line in Lines(folder / "samples.jsonl").read():
         index = line.get("index")
         if isinstance(index, int) and f"{line.get('lineage')}.{line.get('step')}" == version:
-            told[str(line.get("suite")), index] = line
-    ordered = sorted(told, key=lambda key: (key[1], key[0]))[:MOST_TRAJECTORIES]
-    return [_trace(told[key]) for key in ordered]
+            found[str(line.get("suite")), index] = line
+    ordered = sorted(found, key=lambda key: (key[1], key[0]))[:MOST_TRAJECTORIES]
+    return [_trace(found[key]) for key in ordered]
 
 
 def _trace(line: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""What the rows of a set come to, from one row after the other; pure.
+"""Scores of a set, summed up row by row; pure.
 
-A set is what one score stands for: a suite, or one data source of a suite that has several. With
-one sample a question nothing here grows with the questions. With more, the sums of each question
-are held: its samples are no independent questions, so the standard error is that of the questions'
-means (clustered by question).
+A set is a suite, or one data source of a suite with several. With one sample for each question,
+memory does not grow with the questions. With more, each question's sums are kept: its samples are
+not independent, so the standard error is that of the questions' means (clustered by question).
 """
 
 from __future__ import annotations
@@ -13,24 +12,24 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.offline.evaluate.results.rows import Row
+from engine.offline.evaluate.results.rows import MeasuredRow
 from engine.serving.evaluation.rates import Rates
 from toolwright.statistics import Moments, mean_of, pass_at, share_error
 
 MOST_SOURCES = 32
-"""Data sources of one suite that are told apart; a suite with more of them is one set."""
+"""Most data sources of a suite that become sets; a suite with more is one set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """A mean over questions. stderr: None where too few tell."""
+class MeanScore:
+    """A mean over questions. stderr: None with too few questions."""
 
     mean: float
     stderr: float | None
 
 
 class SetScores:
-    """Sums over one set. samples: of each question."""
+    """Sums over one set."""
 
     def __init__(self, samples: int) -> None:
         self._clustered = samples > 1
@@ -39,7 +38,7 @@ class SetScores:
         self._counts: dict[int, int] = {}
         self.rows = 0
         self.first = sys.maxsize
-        """The least number of its questions: rows come in any order, sets are shown in one."""
+        """Lowest number of its questions. Rows come in any order; sets are shown in this one."""
         self.calls = 0
         self.input_tokens = 0
         self.output_tokens = 0
@@ -50,7 +49,7 @@ class SetScores:
         self.sampled: Counter[str] = Counter()
         """Actions of a model behind an API, by remark."""
 
-    def add(self, row: Row) -> None:
+    def add(self, row: MeasuredRow) -> None:
         self.rows += 1
         self.first = min(self.first, row.question)
         self.calls += row.calls
@@ -71,7 +70,7 @@ class SetScores:
 
     @property
     def questions(self) -> int:
-        """That have a score."""
+        """Number of questions with a score."""
         return len(self._counts) if self._clustered else self.rows
 
     @property
@@ -79,8 +78,11 @@ class SetScores:
         """The reward and its parts."""
         return list(self._columns)
 
-    def score(self, name: str) -> Score | None:
-        """Of the reward or a part; a row without the part counts 0. None where no row has it."""
+    def score(self, name: str) -> MeanScore | None:
+        """The score by the reward or a part; None if no row has the part.
+
+        A row without the part counts as 0.
+        """
         column = self._columns.get(name)
         if column is None:
             return None
@@ -91,16 +93,18 @@ class SetScores:
             assert found is not None  # a column has a row, and its values are finite
             binary = all(mean in (0.0, 1.0) for mean in means)
             error = share_error(found.mean, found.n) if binary else found.stderr
-            return Score(mean=found.mean, stderr=error)
+            return MeanScore(mean=found.mean, stderr=error)
         whole = Moments(
             n=moments.n, mean=moments.mean, squares=moments.squares, binary=moments.binary
         )
         whole.add_zeros(self.rows - whole.n)
-        return Score(mean=whole.mean, stderr=whole.stderr)
+        return MeanScore(mean=whole.mean, stderr=whole.stderr)
 
-    def passes(self, name: str) -> dict[int, Score]:
-        """pass@k of a 0/1 score by k, over questions with all their samples; empty for one sample
-        a question, and for other scores."""
+    def passes(self, name: str) -> dict[int, MeanScore]:
+        """pass@k of a 0/1 score by k, over questions with all their samples.
+
+        Empty for one sample of each question, and for other scores.
+        """
         column = self._columns.get(name)
         if column is None or not self._clustered or not column.moments.binary:
             return {}
@@ -114,7 +118,7 @@ class SetScores:
         for k in _up_to(n):
             mean = mean_of(pass_at(n, one, k) for one in right)
             if mean is not None:
-                found[k] = Score(mean=mean.mean, stderr=mean.stderr)
+                found[k] = MeanScore(mean=mean.mean, stderr=mean.stderr)
         return found
 
     def _means(self, column: _Column) -> list[float]:
@@ -129,7 +133,7 @@ class SuiteScores:
         self.whole = SetScores(samples)
         self._sources: dict[str, SetScores] = {}
 
-    def add(self, row: Row) -> None:
+    def add(self, row: MeasuredRow) -> None:
         self.whole.add(row)
         if len(self._sources) <= MOST_SOURCES:
             if row.data_source not in self._sources:
@@ -138,16 +142,20 @@ class SuiteScores:
 
     @property
     def sources(self) -> Mapping[str, SetScores]:
-        """By data source, in the order of their first questions; empty unless there are several,
-        and not too many."""
+        """Sets by data source, ordered by their first questions.
+
+        Empty with a single source or with more than MOST_SOURCES.
+        """
         if not 1 < len(self._sources) <= MOST_SOURCES:
             return {}
         return dict(sorted(self._sources.items(), key=lambda one: one[1].first))
 
 
-def names_of_sets(sources: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:
-    """(suite, data source) -> the set's name. sources: by suite, empty where it is one set, whose
-    source then is "". A name that two sets would share has the suite in front."""
+def set_names(sources: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:
+    """Name of the set of each (suite, data source). A name of two sets gets its suite as prefix.
+
+    sources: data sources by suite; none for a suite that is one set, whose data source is "" then.
+    """
     plain = {
         (suite, source): source or suite
         for suite, own in sources.items()
@@ -162,7 +170,7 @@ def names_of_sets(sources: Mapping[str, Sequence[str]]) -> dict[tuple[str, str],
 
 @dataclass(slots=True)
 class _Column:
-    """One score: its moments over rows, and the sum of each question where there are several."""
+    """One score: its moments over rows, and its sum for each question with several samples."""
 
     moments: Moments = field(default_factory=Moments)
     sums: dict[int, float] = field(default_factory=dict)

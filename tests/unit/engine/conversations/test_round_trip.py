@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.offline.collect.layouts import Unsayable, to_hermes, to_openai
+from engine.offline.collect.layouts import NotExportable, to_hermes, to_openai
 from engine.offline.conversations.functions import tools_in
 from engine.offline.conversations.layouts import conversation
 
@@ -81,7 +81,7 @@ def test_a_round_trip(layout: Any, both: tuple[list[Any], list[Any]]) -> None:
     messages, tools = both
     try:
         row = json.loads(json.dumps(layout(messages, tools)))
-    except Unsayable:
+    except NotExportable:
         return
     found = conversation(row, 1)
     assert plain(found.messages) == plain(messages)

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.serving.evaluation.tally import Tally, is_measured
+from engine.serving.evaluation.tally import RowState, Tally, state_of
 
 
 def row(reward: float, **fields: Any) -> dict[str, Any]:
@@ -61,6 +61,6 @@ def test_one_row_has_no_standard_error() -> None:
 
 
 def test_a_wrong_answer_is_measured() -> None:
-    assert is_measured(row(0.0))
-    assert not is_measured(row(0.0, errored="x"))
-    assert not is_measured({"bad": "x"})
+    assert state_of(row(0.0)) is RowState.MEASURED
+    assert state_of(row(0.0, errored="x")) is RowState.ERRORED
+    assert state_of({"bad": "x"}) is RowState.BAD

@@ -7,11 +7,12 @@ import pytest
 from engine.core.protocols.chat import Chat
 from engine.core.protocols.tagged import Tagged
 from engine.core.sampler.openai.messages import Conversation, Span, conversation, plain_text
-from engine.core.text.turns import CALL_TAGS, PackedBytes, TurnCodec
+from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.types import ToolSpec
 from toolwright.types import Task
 
-CODEC = TurnCodec(PackedBytes())
+CODEC = ConversationCodec(PackedBytes())
 TASK = Task(id="t", prompt="How many?")
 TOOL = ToolSpec(name="count", usage="counts")
 

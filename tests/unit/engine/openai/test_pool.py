@@ -11,7 +11,8 @@ from engine.core.sampler.openai.pool import OpenAIPool
 from engine.core.sampler.openai.text import TextAction
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.text.codec import HuggingFaceCodec
-from engine.core.text.turns import PackedBytes, TurnCodec
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.errors import SamplerFailed
 from engine.types import Generated, Images
 from tests.support.openai_api import (
@@ -185,7 +186,7 @@ async def test_length_is_the_engines_count() -> None:
 async def test_a_chat_api_is_sent_the_template_s_variables(template: dict[str, Any]) -> None:
     async with api(chat("It is 1.")) as here:
         table = Sampler(api="openai-chat", endpoints=(here.url,), tokenizer="bytes")
-        codec = TurnCodec(PackedBytes())
+        codec = ConversationCodec(PackedBytes())
         pool = OpenAIPool(table, codec, vocab_size=codec.vocab_size, template=template)
         await pool.open()
         assert await Talk(pool, codec).say() == "It is 1." + END

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from engine.core.sampler.openai.pool import OpenAIPool
-from engine.core.text.turns import PackedBytes, TurnCodec
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.errors import StartupError
 from tests.support.net import free_port
 from tests.support.openai_api import Api, answer, api, chat, listed
@@ -65,7 +66,7 @@ async def test_an_unlisted_model_of_a_hosted_api_is_asked_for() -> None:
 @pytest.mark.parametrize("bad", ["line\nbreak", "ключ", " "])
 def test_a_key_that_no_header_holds(bad: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLWRIGHT_TEST_KEY", bad)
-    codec = TurnCodec(PackedBytes())
+    codec = ConversationCodec(PackedBytes())
     table = Sampler(api="openai-chat", endpoints=("http://x",), key_env="TOOLWRIGHT_TEST_KEY")
     with pytest.raises(StartupError, match="TOOLWRIGHT_TEST_KEY"):
         OpenAIPool(table, codec, vocab_size=codec.vocab_size)

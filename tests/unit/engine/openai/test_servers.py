@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 
 from engine.core.sampler.openai.answers import EndpointUnusable
 from engine.core.sampler.openai.pool import OpenAIPool
-from engine.core.text.turns import PackedBytes, TurnCodec
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.errors import SamplerFailed
 from tests.support.openai_api import DONE, STREAM, Play, answer, api, chat, event, listed
 from tests.support.openai_talk import END, Talk, talk
@@ -147,7 +148,7 @@ async def test_a_refused_key_is_one_warning_however_many_requests_have_it() -> N
 async def test_a_server_without_chat_templates_is_about_the_recipe_s_key() -> None:
     """Its own sentence names a key that no recipe has."""
     refusal = answer(400, {"error": {"message": "unrecognized: chat_template_kwargs"}})
-    codec = TurnCodec(PackedBytes())
+    codec = ConversationCodec(PackedBytes())
     async with api(refusal) as here:
         table = Sampler(api="openai-chat", endpoints=(here.url,), tokenizer="bytes")
         pool = OpenAIPool(table, codec, vocab_size=codec.vocab_size, template={"thinking": False})

@@ -18,12 +18,13 @@ from engine.core.sampler.openai.text import (
 )
 from engine.core.sampler.stops import StopTable
 from engine.core.sampler.wire.events import WireError
-from engine.core.text.turns import PackedBytes, TurnCodec
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.types import Generated, StopHit
 from toolwright.model_api.deltas import CallPart, Hint
 from toolwright.types import FinishKind, WeightVersion
 
-CODEC = TurnCodec(PackedBytes())
+CODEC = ConversationCodec(PackedBytes())
 END = CODEC.end_of_turn
 TAGS = ("<tool_call>", "</tool_call>")
 VERSION = WeightVersion(lineage="tiny", step=0)

@@ -1,4 +1,4 @@
-"""What is seldom meant of a file's rows: no answer, the same id twice, answers in metadata."""
+"""Warnings about rows of a file: missing answers, repeated ids, answers in metadata."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from toolwright.types import Task
 
 ANSWERS = ("answer", "answers", "reward_model", "golden_answers")
 OTHER_NAMES = ("expected", "gold", "ground_truth", "label", "solution", "target")
-"""Other data sets' names for it."""
+"""Other names of the answer in data sets."""
 CLOSE = 0.7
-"""Similarity from which on a column is a slip of the pen."""
+"""Similarity from which a column counts as a misspelling."""
 GOLD = frozenset((*ANSWERS, *OTHER_NAMES, "correct_answer", "final_answer", "reference_answer"))
-"""Names under which data sets keep their answer."""
+"""Names of answers in data sets."""
 EQUAL = 0.9
-"""Share of the rows in which a value of metadata is the answer, from which on it is no accident."""
+"""Share of rows from which a value of metadata that equals the answer is reported."""
 FEWEST_EQUAL = 3
-"""Different answers that such a value has to have: a level or a split may be "1" as well."""
+"""Least number of different answers of such a value: a level may be "1" by chance."""
 MOST_LEAVES = 100
-"""Values of one row's metadata that are looked at."""
+"""Most values of a row's metadata that are read."""
 MOST_PATHS = 1000
 MOST_COLUMNS = 200
-"""Columns that are looked at: a row may have any number."""
+"""Most columns that are read."""
 
 
-class RowDoubts:
-    """Rows are told of in their order."""
+class RowWarnings:
+    """Collects warnings; `look` at each row in order."""
 
     def __init__(self) -> None:
         self._tasks = self._unanswered = self._twins = 0
@@ -36,15 +36,15 @@ class RowDoubts:
         self._twin = ""
         self._answered = 0
         self._named: Counter[str] = Counter()
-        """Rows by the path of a value that is named like an answer."""
+        """Number of rows by path of a value with the name of an answer."""
         self._equal: Counter[str] = Counter()
-        """Rows by the path of a value that is the row's answer."""
+        """Number of rows by path of a value that equals the answer."""
         self._answers: dict[str, set[str]] = {}
-        """The first different answers by such a path."""
+        """The first different answers by path."""
         self.questions = array("q")
-        """A mark of each row's question, equal for equal questions in this process."""
+        """A hash of each row's question, valid in this process."""
         self._columns: dict[str, None] = {}
-        """Other columns of rows without an answer, in their order."""
+        """Other columns of rows without an answer, in order."""
 
     def look(self, task: Task) -> None:
         self._tasks += 1
@@ -76,7 +76,7 @@ class RowDoubts:
                     seen.add(value)
 
     def answers_in_metadata(self) -> str:
-        """A sentence that names the columns; "" for none."""
+        """A sentence with the columns; "" without such columns."""
         equal = (
             path
             for path, count in self._equal.items()
@@ -89,8 +89,8 @@ class RowDoubts:
         names = ", ".join(f"metadata.{path}" for path in paths[:3])
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
         return (
-            f"{rows} of {self._tasks} rows have their answer in {names}{more} too, and tool "
-            "services get the metadata: remove it from the rows, unless a tool needs it"
+            f"{rows} of {self._tasks} rows also have their answer in {names}{more}, which tool "
+            "services get: remove it from the rows, unless a tool needs it"
         )
 
     def sentences(self) -> list[str]:
@@ -98,19 +98,19 @@ class RowDoubts:
         if self._unanswered:
             found.append(
                 f'{self._unanswered} of {self._tasks} rows have no answer ("answer", "answers" or '
-                '"reward_model"): a reward that compares with it gives them nothing'
+                '"reward_model"): a reward that compares with it gives them 0'
                 + _hint(self._columns)
             )
         if self._twins:
             found.append(
-                f"{self._twins} of {self._tasks} rows have an id that another row has, the first "
-                f"is {self._twin[:80]!r}: records cannot tell them apart"
+                f"{self._twins} of {self._tasks} rows repeat an id, the first is "
+                f"{self._twin[:80]!r}: give each row an id of its own"
             )
         return found
 
 
 def _hint(columns: Iterable[str]) -> str:
-    """Which other column was meant to be the answer; "" without an idea."""
+    """A hint at a misnamed column of answers; "" without one."""
     for column in columns:
         name = column.strip().lower()
         near = get_close_matches(name, ANSWERS, n=1, cutoff=CLOSE)
@@ -118,19 +118,19 @@ def _hint(columns: Iterable[str]) -> str:
             meant = near[0] if near else "answer"
             return (
                 f"; did you mean {meant!r} for {column[:80]!r}? As a column of another name it is "
-                "metadata, which tool services are told"
+                "metadata, which tool services get"
             )
     return ""
 
 
 def question_mark(task: Task) -> int:
-    """A number of 64 bits; spaces and case do not change it."""
+    """A 64-bit hash of the question, without spaces and case."""
     text = task.prompt or str([message.get("content") for message in task.messages])
     return hash("".join(text.split()).casefold())
 
 
 def _leaves(metadata: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """(path, text) of the values that are texts or numbers, MOST_LEAVES at most."""
+    """(path, text) of texts and numbers in metadata, at most MOST_LEAVES."""
     waiting: list[tuple[str, object]] = list(metadata.items())[:MOST_LEAVES]
     left = MOST_LEAVES
     while waiting and left:

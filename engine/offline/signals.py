@@ -1,7 +1,6 @@
-"""Work that SIGTERM or SIGINT stops: what is in flight is closed in order, and the same command
-goes on later.
+"""SIGTERM and SIGINT stop the work in order; the same command continues it later.
 
-Invariant: a second signal, after AGAIN_S, ends the process at once, whatever hangs while it closes.
+Invariant: a second signal, later than AGAIN_S, ends the process at once, even if closing hangs.
 """
 
 from __future__ import annotations
@@ -19,22 +18,24 @@ from typing import Any, NoReturn, TypeVar
 
 T = TypeVar("T")
 AGAIN_S = 0.5
-"""A signal that comes sooner after the first is the same one: `timeout` sends it to the process and
+"""Seconds within which a second signal counts as the first: `timeout` sends it to the process and
 to its group."""
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
-class Stopped(Exception):
-    """A signal ended it; the same command goes on."""
+class StoppedBySignal(Exception):
+    """A signal stopped the work; `number` is the signal's."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name}; the same command goes on")
         self.number = number
 
 
-async def until_stopped(work: Coroutine[Any, Any, T]) -> T:
-    """What the work returns or raises; Stopped, when the work has let go, where a signal came
-    first."""
+async def run_until_signal(work: Coroutine[Any, Any, T]) -> T:
+    """Returns or raises what the work does.
+
+    Raises StoppedBySignal after a signal, once the cancelled work has ended.
+    """
     loop, caught = asyncio.get_running_loop(), asyncio.Queue[int]()
     first = math.inf
 
@@ -54,7 +55,7 @@ async def until_stopped(work: Coroutine[Any, Any, T]) -> T:
         if not task.done():
             task.cancel()
             await asyncio.wait({task})
-            raise Stopped(stop.result())
+            raise StoppedBySignal(stop.result())
         return task.result()
     finally:
         task.cancel()
@@ -65,9 +66,11 @@ async def until_stopped(work: Coroutine[Any, Any, T]) -> T:
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
-    """For work without a loop: Stopped where the block is when a signal comes. In the main thread;
-    elsewhere signals do not come, and nothing changes."""
+def raise_on_signal() -> Iterator[None]:
+    """For work without an event loop: a signal raises StoppedBySignal inside the block.
+
+    Only the main thread gets signals; in any other thread the block runs unchanged.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -80,11 +83,11 @@ def stoppable() -> Iterator[None]:
 
 
 def _stop(number: int, _frame: FrameType | None) -> NoReturn:
-    raise Stopped(number)
+    raise StoppedBySignal(number)
 
 
 def _end_at_once(number: int) -> NoReturn:
-    """Nothing more is closed: who waits for that has said twice that they will not."""
+    """Ends the process without closing anything: the user asked twice."""
     sys.stderr.write(f"engine: {signal.Signals(number).name} again: ended without closing\n")
     sys.stderr.flush()
     os._exit(128 + number)

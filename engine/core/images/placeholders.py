@@ -1,14 +1,13 @@
-"""Images in what the policy reads: placeholders in the ids that are sent, bytes beside them.
+"""Images in the policy's input: placeholders in the sent ids, bytes beside them. Pure.
 
-The engine sends one placeholder token for each image; the sampler puts as many as the image takes
-in its place (its image processor knows how many) and tells the ids that came of it. Sent ids stay
-as they are, so turn j+1 still begins with all ids of turn j; the record holds the expanded ids.
-Pure.
+The engine sends one placeholder token for each image. The sampler expands it to the number of
+tokens that its image processor needs, and returns the expanded ids. Sent ids never change, so turn
+j+1 begins with all ids of turn j; the record holds the expanded ids.
 
 Invariants
-- A placeholder in a prompt or an observation stands for an image: every other text that spells
-  one, a tool's or a question's, is written in another way.
-- Placeholders and images are in one order.
+- Every placeholder in a prompt or an observation stands for an image. Other text that spells one is
+  escaped, in tools' results and in questions.
+- Placeholders and images have the same order.
 """
 
 from __future__ import annotations
@@ -23,46 +22,46 @@ from engine.types import Codec, Generated, ImageMark
 from toolwright.types import MediaRef, Task
 
 PLACE = "<image>"
-"""In a task's text: here is the next image. verl's data sets write it so."""
+"""Place of the next image in a task's text, as in verl's data sets."""
 
 _Shown = TypeVar("_Shown", Media, MediaRef)
 _IMAGE_PARTS = ("image", "image_url")
 
 
 class ImagesUnplaced(ValueError):
-    """A conversation and its images do not fit."""
+    """Images and their places in a conversation do not match."""
 
 
 class ExpansionMismatch(ValueError):
-    """The sampler's prompt is not the one that was sent with its images expanded."""
+    """The sampler's prompt is not the sent one with its images expanded."""
 
 
 def is_image(media_type: str) -> bool:
-    """Whether samplers take it as `image_data`; videos and sound are the tools' alone."""
+    """Whether samplers take the type as `image_data`; only tools get videos and sound."""
     return media_type.startswith("image/")
 
 
 def data_uri(media: Media) -> str:
-    """How an image travels inside a request."""
+    """The form of an image in a request."""
     return f"data:{media.blob.media_type};base64,{base64.b64encode(media.data).decode()}"
 
 
 def plain(text: str, mark: ImageMark) -> str:
-    """The text, with nothing in it that would be read as an image's place."""
+    """The text with all spellings of placeholders escaped."""
     for spelled in (*mark.reserved, PLACE):
         text = text.replace(spelled, f"{spelled[0]} {spelled[1:]}")
     return text
 
 
 def forges(text: str, mark: ImageMark) -> bool:
-    """Whether a sampler that reads the text finds an image's place, or a video's, in it."""
+    """Whether a sampler would read a placeholder of an image or video in the text."""
     return plain(text, mark) != text
 
 
 def check_places(token_ids: Sequence[int], images: int, codec: Codec) -> None:
-    """ImagesUnplaced when a sampler would find other places in the ids than those of `images`.
+    """Raises ImagesUnplaced unless a sampler finds exactly `images` placeholders in the ids.
 
-    SGLang decodes the ids and looks for its words in the text, so ids alone do not tell.
+    SGLang decodes the ids and searches the text, so the text is checked as well.
     """
     mark = codec.image_mark
     if mark is None:
@@ -77,10 +76,10 @@ def check_places(token_ids: Sequence[int], images: int, codec: Codec) -> None:
 
 
 def with_images(task: Task, mark: ImageMark) -> Task:
-    """The task with its images as parts of its messages, where its texts or its own parts place
-    them; images that nothing places stand before the first user message's text.
+    """The task with its images as parts of its messages.
 
-    ImagesUnplaced when there are more or fewer places than images.
+    Its texts or its own parts place them; without places they come before the first user message's
+    text. Raises ImagesUnplaced unless there are as many places as images.
     """
     images = len(visible(task.media))
     messages = list(task.messages) or [{"role": "user", "content": task.prompt}]
@@ -100,17 +99,19 @@ def with_images(task: Task, mark: ImageMark) -> Task:
             f"its messages have {found} places for {images} images: write {PLACE} once for each "
             "image, or nowhere"
         )
-    return replace(task, prompt="", messages=tuple(_as_text_where_it_is(m) for m in placed))
+    return replace(task, prompt="", messages=tuple(_text_if_possible(m) for m in placed))
 
 
 def visible(media: Iterable[_Shown]) -> list[_Shown]:
-    """The media of a task that a vision policy is shown, in order."""
+    """The media of a task that a vision policy sees, in order."""
     return [one for one in media if is_image(one.blob.media_type)]
 
 
 def fold(token_ids: Sequence[int], mark: ImageMark) -> list[int]:
-    """Each whole mark as one negative number, -1 for the first image: what counts as one unit is
-    never cut inside."""
+    """The ids with each image mark as one negative number, -1 for the first image.
+
+    So a cut never splits a mark.
+    """
     units: list[int] = []
     seen, at, length = 0, 0, len(mark.token_ids)
     while at < len(token_ids):
@@ -125,42 +126,44 @@ def fold(token_ids: Sequence[int], mark: ImageMark) -> list[int]:
 
 
 def unfold(units: Sequence[int], mark: ImageMark) -> tuple[list[int], list[int]]:
-    """(token ids, which images stayed, from 0): the inverse of `fold`, after a cut."""
+    """(token ids, numbers of the remaining images from 0): the inverse of `fold`, after a cut."""
     token_ids: list[int] = []
     for unit in units:
         token_ids.extend(mark.token_ids if unit < 0 else (unit,))
     return token_ids, [-unit - 1 for unit in units if unit < 0]
 
 
-def expansions(sent: Sequence[int], told: Sequence[int], placeholder: int) -> list[int]:
-    """How many tokens each placeholder of `sent` became in `told`.
+def expansions(sent: Sequence[int], received: Sequence[int], placeholder: int) -> list[int]:
+    """Number of tokens in `received` for each placeholder in `sent`.
 
-    ExpansionMismatch when anything but placeholders differs, or an image got no token.
+    Raises ExpansionMismatch if other tokens differ, or if an image got no token.
     """
     counts: list[int] = []
     at = 0
     for position, token in enumerate(sent):
         if token != placeholder:
-            if at >= len(told) or told[at] != token:
+            if at >= len(received) or received[at] != token:
                 raise ExpansionMismatch(f"token {position} of the prompt came back as another")
             at += 1
             continue
         start = at
-        while at < len(told) and told[at] == placeholder:
+        while at < len(received) and received[at] == placeholder:
             at += 1
         if at == start:
             raise ExpansionMismatch(f"image {len(counts)} got no tokens")
         counts.append(at - start)
-    if at != len(told):
-        raise ExpansionMismatch(f"{len(told) - at} tokens were added to the prompt")
+    if at != len(received):
+        raise ExpansionMismatch(f"{len(received) - at} tokens were added to the prompt")
     return counts
 
 
 def check_expansion(
     sent: Sequence[int], known: Sequence[int | None], generated: Generated, placeholder: int
 ) -> tuple[int, ...]:
-    """How many tokens each image of `sent` took, where the sampler told; () where nothing new was
-    asked. ExpansionMismatch where that is not what it made of them before (`known`)."""
+    """Number of tokens of each image in `sent`; () if all were `known`.
+
+    Raises ExpansionMismatch if the sampler expands an image differently than before.
+    """
     counts: tuple[int, ...] = ()
     if None in known:
         counts = tuple(expansions(sent, generated.prompt_ids, placeholder))
@@ -169,9 +172,10 @@ def check_expansion(
                 raise ExpansionMismatch(
                     f"image {number} took {before} tokens before and {count} now"
                 )
-    # The count alone tells enough while the server puts images into the very ids that it was
-    # sent: SGLang's way unless SGLANG_MM_AVOID_RETOKENIZE is off. Else it encodes the decoded
-    # text anew, and other ids may be as many.
+    # The count is enough while the server expands images in the ids that it got. SGLang does so
+    # unless SGLANG_MM_AVOID_RETOKENIZE is off; then it encodes the decoded text again, and other
+    # ids
+    # may have the same count.
     expected = len(sent) + sum((count or 1) - 1 for count in counts or known)
     if generated.prompt_tokens != expected:
         raise ExpansionMismatch(
@@ -219,8 +223,8 @@ def _texts(message: Mapping[str, Any]) -> list[str]:
     return [str(part["text"]) for part in _parts(message) if not _is_image_part(part)]
 
 
-def _as_text_where_it_is(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A message without images as plain text: templates differ in what they make of parts."""
+def _text_if_possible(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A message without images as plain text: templates treat parts differently."""
     parts = message["content"]
     if any(part["type"] == "image" for part in parts):
         return message

@@ -7,7 +7,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.offline.collect.choice import Candidate, Totals, Verdict, choose, mark_of
+from engine.offline.collect.selection import (
+    Candidate,
+    Totals,
+    mark_of,
+    select,
+)
+from engine.offline.collect.selection import SelectionOutcome as Outcome
 from toolwright.types import ids
 
 
@@ -27,15 +33,15 @@ def test_each_reason_in_its_order() -> None:
         candidate("b"),
         candidate("c"),
     ]
-    assert choose(candidates, {"old"}, 2) == [
-        Verdict.ERRORED, Verdict.REWARD_FAILED, Verdict.MASKED, Verdict.FILTERED, Verdict.KEPT,
-        Verdict.DUPLICATE, Verdict.DUPLICATE, Verdict.KEPT, Verdict.OVER_CAP,
+    assert select(candidates, {"old"}, 2) == [
+        Outcome.ERRORED, Outcome.REWARD_FAILED, Outcome.MASKED, Outcome.FILTERED, Outcome.KEPT,
+        Outcome.DUPLICATE, Outcome.DUPLICATE, Outcome.KEPT, Outcome.OVER_CAP,
     ]  # fmt: skip
 
 
 def test_without_a_cap_all_that_differ_stay() -> None:
-    found = choose([candidate(str(number)) for number in range(50)], set(), None)
-    assert set(found) == {Verdict.KEPT}
+    found = select([candidate(str(number)) for number in range(50)], set(), None)
+    assert set(found) == {Outcome.KEPT}
 
 
 @given(
@@ -54,8 +60,8 @@ def test_without_a_cap_all_that_differ_stay() -> None:
 def test_what_stays_is_new_distinct_wanted_and_within_the_cap(
     candidates: list[Candidate], seen: set[str], most: int | None
 ) -> None:
-    verdicts = choose(candidates, seen, most)
-    kept = [c for c, v in zip(candidates, verdicts, strict=True) if v is Verdict.KEPT]
+    verdicts = select(candidates, seen, most)
+    kept = [c for c, v in zip(candidates, verdicts, strict=True) if v is Outcome.KEPT]
     assert all(not c.refused_by and not c.errored and not c.masked for c in kept)
     assert len({c.mark for c in kept}) == len(kept)
     assert not seen & {c.mark for c in kept}
@@ -86,9 +92,9 @@ def test_counts_add_up(tasks: list[Any]) -> None:
         candidates = [
             Candidate(errored=e, masked=m, refused_by=by, mark=mark) for e, m, by, mark in members
         ]
-        verdicts = choose(candidates, set(), most)
+        verdicts = select(candidates, set(), most)
         refused = [
-            c.refused_by for c, v in zip(candidates, verdicts, strict=True) if v is Verdict.FILTERED
+            c.refused_by for c, v in zip(candidates, verdicts, strict=True) if v is Outcome.FILTERED
         ]
         alone += sum(len(by) == 1 for by in refused)
         totals.enter(
@@ -102,7 +108,7 @@ def test_counts_add_up(tasks: list[Any]) -> None:
                 "bad": "",
             }
         )
-    counts = totals.verdicts
+    counts = totals.outcomes
     others = ("kept", "errored", "masked", "duplicate", "over_the_cap")
     assert totals.rolled_out == sum(len(members) for members, _ in tasks)
     assert totals.rolled_out == totals.refused_first.total() + sum(counts[o] for o in others)

@@ -1,4 +1,4 @@
-"""Our sets beside a paper's table, for `--against`; the tables are `engine.offline.reference`."""
+"""Comparison with tables of papers, for `--against`; `engine.offline.reference` has the tables."""
 
 from __future__ import annotations
 
@@ -14,37 +14,40 @@ from engine.offline.reference.showing import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """tables: such as "se_search:T1". said: the table's set of a set of ours, where its name does
-    not tell."""
+class PaperTables:
+    """The tables of papers that results are compared with."""
 
     tables: Sequence[str] = ()
-    said: Mapping[str, str] = field(default_factory=dict)
+    """Names such as "se_search:T1"."""
+    set_names: Mapping[str, str] = field(default_factory=dict)
+    """Set of the paper by set of the evaluation, where the names differ."""
 
     @classmethod
-    def of(cls, tables: Sequence[str], pairs: Sequence[str]) -> Beside:
-        """pairs: "SUITE=SET" each. StartupError for a table that there is not: before the first
-        question, and not after the last."""
+    def parse(cls, tables: Sequence[str], pairs: Sequence[str]) -> PaperTables:
+        """Reads --against and --as; each pair is "SUITE=SET".
+
+        Raises StartupError for an unknown table, so before the first question and not after the
+        last.
+        """
         try:
             for name in tables:
                 find(name)
-            return cls(tables=tuple(tables), said=assignments(pairs))
+            return cls(tables=tuple(tables), set_names=assignments(pairs))
         except ReferenceFault as fault:
             raise StartupError(f"--against: {fault}") from fault
 
     def lines(self, found: Mapping[str, Any]) -> list[str]:
-        """For a terminal. Where the sets are none of a table's, a sentence that says so: what was
-        measured is worth as much."""
-        told: list[str] = []
+        """Lines for a terminal. A table without any of the sets gives one sentence and no error."""
+        lines: list[str] = []
         for name in self.tables:
             try:
-                told += ["", *shown(self._comparison(name, found)).splitlines()]
+                lines += ["", *shown(self._comparison(name, found)).splitlines()]
             except ReferenceFault as fault:
-                told += ["", f"not beside {name}: {fault}"]
-        return told
+                lines += ["", f"not beside {name}: {fault}"]
+        return lines
 
     def sections(self, found: Mapping[str, Any]) -> list[str]:
-        """The same as HTML, without the tables that the sets are none of."""
+        """HTML of each table that has one of the sets."""
         sections = []
         for name in self.tables:
             try:
@@ -57,4 +60,4 @@ class Beside:
         scored = [one for one in found["sets"] if one["score"] is not None]
         if not scored:
             raise ReferenceFault("no set has a score yet")
-        return against(name, read_results(scored), self.said)
+        return against(name, read_results(scored), self.set_names)

@@ -15,9 +15,9 @@ import pytest
 
 from engine.errors import StartupError
 from engine.offline.collect import store as stores
-from engine.offline.collect.choice import Verdict
-from engine.offline.collect.layouts import Layout
-from engine.offline.collect.store import Decided, Store
+from engine.offline.collect.selection import SelectionOutcome
+from engine.offline.collect.store import DecidedTask, Store
+from engine.offline.enums import ExportLayout
 from engine.serving import json_lines as lines
 from toolwright import types as t
 from toolwright.trajectory_files import read_trajectories
@@ -45,16 +45,16 @@ def trajectory(name: str) -> t.Trajectory:
     )
 
 
-def task(position: int) -> Decided:
+def task(position: int) -> DecidedTask:
     names = [f"{position}-{index}" for index in range(KEPT[position])]
-    return Decided(
+    return DecidedTask(
         position=position,
         task_id=f"t{position}",
-        verdicts=[Verdict.KEPT] * len(names) + [Verdict.FILTERED],
+        outcomes=[SelectionOutcome.KEPT] * len(names) + [SelectionOutcome.FILTERED],
         refused=[("right", "short") if position % 2 else ("short",)],
         marks=names,
         kept=[trajectory(name) for name in names],
-        rows={Layout.JSONL: [{"id": name} for name in names]},
+        rows={ExportLayout.JSONL: [{"id": name} for name in names]},
         read=10,
         written=3,
         seconds=float(position),
@@ -63,7 +63,7 @@ def task(position: int) -> Decided:
 
 async def command(output: Path, n: int, shard_size: int | None) -> Store:
     """What `engine sample --n` does with the files."""
-    store = Store(output, layouts=(Layout.JSONL,), shard_size=shard_size)
+    store = Store(output, layouts=(ExportLayout.JSONL,), shard_size=shard_size)
     try:
         await store.open(SETTINGS)
         for position in range(n):
@@ -177,7 +177,7 @@ def test_a_shard_that_somebody_took_away_is_told_and_nothing_is_done_again(tmp_p
     both(output, 2)
     before = (tmp_path / "kept.progress.jsonl").read_bytes()
     (output / "00001.trajectories").rename(tmp_path / "elsewhere")
-    with pytest.raises(StartupError, match=r"00001\.trajectories is not there, .*put it back"):
+    with pytest.raises(StartupError, match=r"00001\.trajectories is missing .*restore it"):
         both(output, 2)
     assert (tmp_path / "kept.progress.jsonl").read_bytes() == before
     (tmp_path / "elsewhere").rename(output / "00001.trajectories")
@@ -208,7 +208,7 @@ def test_an_output_that_somebody_took_away_is_told_and_nothing_is_done_again(
     both(output, None)
     before = (tmp_path / "kept.progress.jsonl").read_bytes()
     (tmp_path / gone).rename(tmp_path / "elsewhere")
-    with pytest.raises(StartupError, match=rf"{gone} is not there, and held \d+ bytes: put it"):
+    with pytest.raises(StartupError, match=rf"{gone} is missing and held \d+ bytes: restore it"):
         both(output, None)
     assert (tmp_path / "kept.progress.jsonl").read_bytes() == before
     (tmp_path / "elsewhere").rename(tmp_path / gone)
@@ -241,10 +241,10 @@ def test_a_line_between_others_that_cannot_be_read_is_told_and_nothing_is_change
     damaged[number - 1] = b"\0" * (len(whole[number - 1]) - 1) + b"\n"
     lines.write_bytes(b"".join(damaged))
     before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
-    with pytest.raises(StartupError, match=rf"line {number} cannot be read, and later ones can"):
+    with pytest.raises(StartupError, match=rf"line {number} cannot be read, but later ones can"):
         both(output, shard_size)
     assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
-    lines.write_bytes(b"".join(whole[: max(1, number - 1)]))  # the mend that it names
+    lines.write_bytes(b"".join(whole[: max(1, number - 1)]))  # the fix that it names
     assert both(output, shard_size).totals.tasks == len(KEPT)
     assert len(list(read_trajectories(output))) == sum(KEPT)
 
@@ -293,7 +293,7 @@ def test_what_is_there_and_is_something_else_is_left_alone(
     output = tmp_path / "kept"
     output.mkdir()
     (output / "00007.trajectories").write_text("precious", encoding="utf-8")
-    with pytest.raises(StartupError, match="is there already; choose another --output"):
+    with pytest.raises(StartupError, match=r"exists already .* choose another --output"):
         both(output, shard_size)
     assert (output / "00007.trajectories").read_text(encoding="utf-8") == "precious"
 
@@ -307,7 +307,7 @@ def test_time_that_no_task_tells_of_is_kept(tmp_path: Path) -> None:
     async def stopped() -> None:
         store = Store(tmp_path / "kept")
         await store.open(SETTINGS)
-        await store.spent(12.5)
+        await store.add_seconds(12.5)
         store.finish()
         store.close()
 

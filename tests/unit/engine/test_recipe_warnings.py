@@ -1,4 +1,4 @@
-"""What follows from combining: each doubt as `engine check` and `engine render` print it."""
+"""Warnings about a recipe beside its data, as `engine check` and `engine render` print them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from engine.config import EngineTable, RenderTable
 from engine.errors import StartupError
-from engine.offline.check.combining import question_of
 from engine.offline.check.command import check
+from engine.offline.check.recipe_warnings import question_of
 from engine.offline.render import render_recipe
 from tests.support.families import write_family
 from tests.support.policy import QWEN_TEMPLATE, write_policy
@@ -90,34 +90,21 @@ def test_a_recipe_in_order_has_no_doubts(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sampler", "sentence"),
-    [
-        (
-            {"temperature": 0.0},
-            "sampler.temperature = 0 in training: all 4 attempts at a question are the same: "
-            "nothing can be learnt; set it to 1.0",
-        ),
-        (
-            {"top_k": 1},
-            "sampler.top_k = 1 in training: all 4 attempts at a question are the same: nothing "
-            "can be learnt; set it to -1",
-        ),
-    ],
+    ("sampler", "setting"),
+    [({"temperature": 0.0}, "sampler.temperature = 0"), ({"top_k": 1}, "sampler.top_k = 1")],
 )
 def test_training_samples_that_cannot_differ(
-    folder: Path, sampler: Mapping[str, Any], sentence: str
+    folder: Path, sampler: Mapping[str, Any], setting: str
 ) -> None:
-    assert only(warnings(folder, sampler=sampler)) == [sentence]
+    (found,) = only(warnings(folder, sampler=sampler))
+    assert setting in found
     assert only(warnings(folder, sampler=sampler, run={"steps": 0})) == []
 
 
 def test_limits_above_the_policy_s_context(folder: Path) -> None:
     write_policy(folder / "policy", template=QWEN_TEMPLATE, max_position_embeddings=4096)
-    found = only(warnings(folder, task={"limits": {"model": 8192}}))
-    assert found == [
-        "task.limits.model = 8192 is above the policy's context of 4096 tokens "
-        "(max_position_embeddings of config.json): set task.limits.model = 4096"
-    ]
+    (found,) = only(warnings(folder, task={"limits": {"model": 8192}}))
+    assert "task.limits.model = 8192" in found and "4096 tokens" in found
     assert only(warnings(folder, task={"limits": {"model": 4096}})) == []
     stretched = {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}
     write_policy(
@@ -137,11 +124,9 @@ def test_limits_above_the_policy_s_context(folder: Path) -> None:
 def test_a_suite_that_asks_what_training_asks(folder: Path, asked: list[Any], count: str) -> None:
     rows(folder, "e.jsonl", *asked)
     found = only(warnings(folder, engine=suite("e.jsonl", len(asked))), "training file")
-    sentence = (
-        f"evaluation held: {count} questions are in the training file q.jsonl, too: the suite "
-        "measures what was trained on; give it rows of its own"
+    assert [f"evaluation held: {count} questions" in one for one in found] == (
+        [] if count.startswith("0") else [True]
     )
-    assert found == ([] if count.startswith("0") else [sentence])
 
 
 def test_a_function_with_the_seed_of_training_is_what_training_asks(folder: Path) -> None:
@@ -153,11 +138,8 @@ def test_a_function_with_the_seed_of_training_is_what_training_asks(folder: Path
         encoding="utf-8",
     )
     task = {"source": "./t.py:tasks"}
-    found = only(warnings(folder, task=task, engine=suite("./t.py:tasks")), "seed")
-    assert found == [
-        "evaluation held: ./t.py:tasks with seed 0 is what training asks, too: set the suite's "
-        "seed to another than run.seed"
-    ]
+    (found,) = only(warnings(folder, task=task, engine=suite("./t.py:tasks")), "seed")
+    assert "evaluation held: ./t.py:tasks with seed 0" in found
     assert only(warnings(folder, task=task, engine=suite("./t.py:tasks", seed=7)), "seed") == []
 
 
@@ -176,11 +158,11 @@ def test_a_function_with_the_seed_of_training_is_what_training_asks(folder: Path
 def test_answers_in_the_metadata_reach_tools(folder: Path, column: Any, path: str) -> None:
     found = [{**row, **column(n)} for n, row in enumerate(ROWS)]
     rows(folder, "q.jsonl", *found)
-    sentence = (
-        f"task source: 6 of 6 rows have their answer in {path} too, and tool services get the "
-        "metadata: remove it from the rows, unless a tool needs it"
-    )
-    assert only(warnings(folder), "metadata") == ([sentence] if path else [])
+    warned = [
+        f"6 of 6 rows also have their answer in {path}," in one
+        for one in only(warnings(folder), "metadata")
+    ]
+    assert warned == ([True] if path else [])
     if path:
         assert only(warnings(folder, tools={"shop": None}), "metadata") == []
 
@@ -188,10 +170,7 @@ def test_answers_in_the_metadata_reach_tools(folder: Path, column: Any, path: st
 def test_a_prompt_without_the_question(folder: Path) -> None:
     write_policy(folder / "policy", template=DROPS_USERS + "<|im_start|>assistant\n")
     (found,) = only(warnings(folder), "does not hold")
-    assert found.startswith("the first prompt does not hold the question of task r")
-    assert found.endswith(
-        "the policy never reads it; correct task.protocol, or the chat template of policy.model"
-    )
+    assert "question of task r" in found
 
 
 def test_a_prompt_of_no_tokens(folder: Path) -> None:
@@ -204,12 +183,7 @@ def test_a_prompt_of_no_tokens(folder: Path) -> None:
 def test_a_call_that_the_template_never_writes(folder: Path, family: str, fits: bool) -> None:
     write_family(folder / "policy", family)
     found = [line for line in warnings(folder) if "call_close" in line]
-    sentence = (
-        "calls end with call_close = '</tool_call>', which the chat template of policy.model "
-        "never writes: the policy knows another form of calls; set call_open and call_close in "
-        "task.protocol_options, or show the form in the prompt"
-    )
-    assert found == ([] if fits else [sentence])
+    assert len(found) == (not fits)
 
 
 def warm_up(folder: Path, *conversations: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -220,13 +194,9 @@ def warm_up(folder: Path, *conversations: Mapping[str, Any], **more: Any) -> dic
 def test_a_warm_up_without_the_tools_that_rollouts_show(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sentence = (
-        "1 of the first 1 conversations of c.jsonl show no tools, and the prompts of rollouts do: "
-        "the warm-up teaches another prompt; set render.ask_tools = true, or give the rows their "
-        "tools"
-    )
     render = warm_up(folder, CONVERSATION)
-    assert only(warnings(folder, render=render)) == [sentence]
+    (sentence,) = only(warnings(folder, render=render))
+    assert "1 of the first 1 conversations of c.jsonl show no tools" in sentence
     recipe = load_recipe(written(folder, {"render": render}))
     render_recipe(recipe, recipe.table("render", RenderTable))
     assert f"warning: {sentence}" in capsys.readouterr().err
@@ -240,18 +210,13 @@ def test_a_warm_up_with_other_messages_around_the_question(folder: Path) -> None
     (found,) = only(warnings(folder, render=render))
     assert found.startswith("prompts of c.jsonl begin with ")
     assert "Be short." in found
-    assert found.endswith("the warm-up teaches another prompt; give both the same messages")
 
 
 def test_a_warm_up_under_another_template(folder: Path) -> None:
     write_policy(folder / "base")
     render = warm_up(folder, CONVERSATION, ask_tools=True, model="base")
     (found,) = only(warnings(folder, render=render))
-    assert found == (
-        "render.model has another tokenizer or chat template than policy.model: the warm-up "
-        "teaches other prompts than rollouts have; name folders with the same tokenizer.json and "
-        "chat template"
-    )
+    assert "render.model has another tokenizer or chat template than policy.model" in found
 
 
 @pytest.mark.parametrize(

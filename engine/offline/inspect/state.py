@@ -1,6 +1,6 @@
-"""`engine inspect`: a run's state, or one trajectory as a timeline, as data; `show.py` lays it out.
+"""`engine inspect` as data: the state of a run, or one trajectory as a timeline.
 
-Everything is read from the run folder, also while an engine serves it.
+Everything is read from the run folder, also while an engine serves it. `show` prints the data.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from toolwright.types import (
 )
 
 Decode = Callable[[Ids], str]
-"""Text of token ids, where the policy's tokenizer is at hand."""
+"""Turns token ids into text, by the policy's tokenizer."""
 
 ERRORS = 5
 TAIL_BYTES = 1 << 20
-"""The end of engine.jsonl in which the last errors are looked for."""
+"""Bytes at the end of engine.jsonl that are searched for errors."""
 _BAD = ("warning", "error", "critical")
 
 
 def run_state(run_folder: Path) -> dict[str, Any]:
-    """The state of a run. StartupError where there is none."""
+    """The state of a run. Raises StartupError for a folder without one."""
     with reading(run_folder) as reader:
         counts, version = reader.counts(), reader.version()
         delivered = counts.arrived - counts.waiting - counts.dropped_groups
@@ -66,15 +66,15 @@ def run_state(run_folder: Path) -> dict[str, Any]:
 
 
 def trajectory_state(run_folder: Path, name: str, decode: Decode | None = None) -> dict[str, Any]:
-    """One trajectory: what is known of it, turn by turn. StartupError for an unknown one.
+    """One trajectory, turn by turn. Raises StartupError for an unknown name.
 
-    name: of the trajectory, or of one of its attempts, as the state of the run shows them.
+    name: a trajectory, or one of its attempts as `run_state` names them.
     """
     name = name.partition("/")[0]
     with reading(run_folder) as reader:
         attempts = reader.attempts(*LogState, trajectory=name)
         found = reader.record(name)
-        told: dict[str, Any] = {
+        common: dict[str, Any] = {
             "trajectory": name,
             "attempts": [
                 {"attempt": one.name, "state": one.state.name.lower(), "age_s": round(one.age_s, 3)}
@@ -88,14 +88,14 @@ def trajectory_state(run_folder: Path, name: str, decode: Decode | None = None) 
                 "dropped": found.fate is Fate.STALE,
                 "turned_away": found.fate is Fate.TURNED_AWAY,
             }
-            return told | group | of_record(found.trajectory(), decode)
+            return common | group | record_details(found.trajectory(), decode)
         if attempts:
             state = _folded(reader, attempts[-1].name)
-            return told | {"attempt": attempts[-1].name} | of_state(state, decode)
+            return common | {"attempt": attempts[-1].name} | state_details(state, decode)
         raise unknown_trajectory(reader, name)
 
 
-def of_record(trajectory: Trajectory, decode: Decode | None = None) -> dict[str, Any]:
+def record_details(trajectory: Trajectory, decode: Decode | None = None) -> dict[str, Any]:
     """A finished trajectory."""
     segments = trajectory.sequences[0].segments if trajectory.sequences else ()
     return {
@@ -122,7 +122,7 @@ def of_record(trajectory: Trajectory, decode: Decode | None = None) -> dict[str,
     }
 
 
-def of_state(state: State, decode: Decode | None = None) -> dict[str, Any]:
+def state_details(state: State, decode: Decode | None = None) -> dict[str, Any]:
     """A trajectory whose group is not complete; an image counts as one token."""
     ended = state.ended
     return {
@@ -144,26 +144,26 @@ def timeline(
     events: Sequence[Event],
     decode: Decode | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """What happened, in order: tokens with their author, a turn's calls after its action, and
-    what was noted at the end of its turn."""
-    position, told = 0, set[int]()
+    """Entries in order: tokens with their author, a turn's calls after its action, then its
+    events."""
+    position, with_calls = 0, set[int]()
     turns = [one.turn for one in segments] + [one.turn for one in calls]
     last = max([*turns, *(event.turn for event in events)], default=-1)
     for turn in range(last + 1):
         for segment in (one for one in segments if one.turn == turn):
-            if segment.author not in (Author.PROMPT, Author.MODEL) and turn not in told:
-                told.add(turn)
+            if segment.author not in (Author.PROMPT, Author.MODEL) and turn not in with_calls:
+                with_calls.add(turn)
                 yield from _calls(calls, turn)
             yield _tokens(segment, position, decode)
             position += len(segment.token_ids)
-        if turn not in told:
+        if turn not in with_calls:
             yield from _calls(calls, turn)
         for event in (one for one in events if one.turn == turn):
             yield {"kind": "event", "turn": turn, "event": event.kind, "data": dict(event.data)}
 
 
 def why_masked(trajectory: Trajectory) -> str:
-    """Empty for a trajectory that is not masked."""
+    """The reason; "" for a trajectory that is not masked."""
     if not trajectory.masked:
         return ""
     failed = [event for event in trajectory.events if event.kind.endswith("_failed")]
@@ -171,11 +171,11 @@ def why_masked(trajectory: Trajectory) -> str:
         return f"{failed[-1].kind}: {failed[-1].data.get('error', '')}"
     if trajectory.status is Status.ERRORED:
         return "infrastructure failed in all attempts"
-    return "the reward functions or a rule for this stop reason said so"
+    return "by the reward function, or by a rule for this stop reason"
 
 
 def policy_text(run_folder: Path) -> Decode | None:
-    """How the run's policy writes its tokens; None where its folder is not at hand."""
+    """The decoder of the run's policy; None if its folder is missing."""
     from engine.core.text.codec import HuggingFaceCodec  # only where texts are shown
 
     try:
@@ -207,7 +207,7 @@ def last_errors(file: Path) -> list[dict[str, Any]]:
 
 
 def _tokens(segment: Segment, position: int, decode: Decode | None) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "kind": "tokens",
         "turn": segment.turn,
         "author": segment.author.name,
@@ -220,9 +220,9 @@ def _tokens(segment: Segment, position: int, decode: Decode | None) -> dict[str,
     }
     if segment.finish is not None:
         matched = segment.finish.matched_text or segment.finish.matched_token
-        told["finish"] = segment.finish.kind.name
-        told["matched"] = matched
-    return told
+        entry["finish"] = segment.finish.kind.name
+        entry["matched"] = matched
+    return entry
 
 
 def _calls(calls: Sequence[CallRecord], turn: int) -> Iterator[dict[str, Any]]:
@@ -249,15 +249,15 @@ def _calls(calls: Sequence[CallRecord], turn: int) -> Iterator[dict[str, Any]]:
 def _in_flight(
     reader: JournalReader, attempt: LoggedAttempt, rows: Sequence[bytes]
 ) -> dict[str, Any]:
-    told: dict[str, Any] = {"attempt": attempt.name, "age_s": round(attempt.age_s, 3)}
+    entry: dict[str, Any] = {"attempt": attempt.name, "age_s": round(attempt.age_s, 3)}
     try:
         events = [event for data in rows for event in log_events.decode(data)]
         if events and isinstance(events[0], log_events.Forked):
             events = reader.log(attempt.name)
         state = fold(events)
     except ValueError as error:
-        return told | {"error": f"its log cannot be read: {error}"}
-    return told | {
+        return entry | {"error": f"its log cannot be read: {error}"}
+    return entry | {
         "turn": state.turn,
         "response_tokens": state.response_ids,
         "doing": _doing(state),
@@ -280,16 +280,16 @@ def _folded(reader: JournalReader, attempt: str) -> State:
 
 
 def unknown_trajectory(reader: JournalReader, name: str) -> StartupError:
-    """Why nothing is known of it, and which names are like it."""
+    """The error for a name without records: the reason, or similar names."""
     if reader.was_turned_away(name):
         return StartupError(
-            f"the group of {name} had no signal and was turned away, so the journal has not kept "
-            'it; engine.history = "all" keeps everything'
+            f"the journal has not kept {name}: its group had no signal and was turned away; set "
+            'engine.history = "all" to keep such groups'
         )
     if reader.was_delivered(name):
         return StartupError(
-            f"the group of {name} was delivered and acknowledged, so the journal has forgotten it; "
-            'engine.history = "all" keeps everything'
+            f"the journal has deleted {name}: its group was delivered and acknowledged; set "
+            'engine.history = "all" to keep such groups'
         )
     known = reader.trajectories()
     near = difflib.get_close_matches(trajectory_of(name) or name, known, n=5, cutoff=0.5)

@@ -9,7 +9,7 @@ import textwrap
 
 import pytest
 
-from engine.offline.stopping import Stopped, stoppable
+from engine.offline.signals import StoppedBySignal, raise_on_signal
 
 
 def ended(program: str) -> tuple[int, str, str]:
@@ -28,7 +28,7 @@ def ended(program: str) -> tuple[int, str, str]:
 def test_a_second_signal_ends_what_hangs_while_it_closes() -> None:
     code, said, told = ended("""
         import asyncio, os, signal
-        from engine.offline.stopping import until_stopped
+        from engine.offline.signals import run_until_signal
 
         async def work():
             try:
@@ -41,7 +41,7 @@ def test_a_second_signal_ends_what_hangs_while_it_closes() -> None:
                 os.kill(os.getpid(), signal.SIGINT)
                 await asyncio.sleep(10)
 
-        asyncio.run(until_stopped(work()))
+        asyncio.run(run_until_signal(work()))
     """)
     assert code == 128 + signal.SIGINT
     assert said == "closing\n"
@@ -51,6 +51,6 @@ def test_a_second_signal_ends_what_hangs_while_it_closes() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_work_without_a_loop_is_stopped_by_name(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with pytest.raises(Stopped, match=f"stopped by {number.name}"), stoppable():
+    with pytest.raises(StoppedBySignal, match=f"stopped by {number.name}"), raise_on_signal():
         signal.raise_signal(number)
     assert signal.getsignal(number) is before

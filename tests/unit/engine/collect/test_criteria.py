@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from engine.errors import StartupError
-from engine.offline.collect.keep import named
+from engine.offline.collect.criteria import parse_criteria
 
 
 @pytest.mark.parametrize(
-    ("said", "found"),
+    ("given", "found"),
     [
         (["./a.py:right"], {"right": "./a.py:right"}),
         (
-            ["engine.offline.collect.keep:rewarded"],
-            {"rewarded": "engine.offline.collect.keep:rewarded"},
+            ["engine.offline.collect.criteria:rewarded"],
+            {"rewarded": "engine.offline.collect.criteria:rewarded"},
         ),
         (["one=./a.py:f", "two=./b.py:f"], {"one": "./a.py:f", "two": "./b.py:f"}),
         (["./a=b.py:f"], {"f": "./a=b.py:f"}),
@@ -23,13 +23,13 @@ from engine.offline.collect.keep import named
     ],
 )
 def test_a_criterion_is_called_by_its_name_or_its_function(
-    said: list[str], found: dict[str, str]
+    given: list[str], found: dict[str, str]
 ) -> None:
-    assert named(said) == found
-    assert list(named(said)) == list(found)
+    assert parse_criteria(given) == found
+    assert list(parse_criteria(given)) == list(found)
 
 
-@pytest.mark.parametrize("said", [["./a.py:f", "./b.py:f"], ["f=./a.py:g", "./b.py:f"]])
-def test_two_of_one_name_are_refused(said: list[str]) -> None:
+@pytest.mark.parametrize("given", [["./a.py:f", "./b.py:f"], ["f=./a.py:g", "./b.py:f"]])
+def test_two_of_one_name_are_refused(given: list[str]) -> None:
     with pytest.raises(StartupError, match="are both called 'f': name them, --keep NAME="):
-        named(said)
+        parse_criteria(given)

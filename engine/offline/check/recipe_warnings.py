@@ -1,8 +1,8 @@
-"""What follows from combining a recipe with its policy, its template and its data. Pure.
+"""Warnings about a recipe beside its policy, chat template and data. Pure.
 
-Each part alone is in order; together they train something else than was meant. Every doubt is one
-sentence that names the keys, what follows and the fix. `engine check` says them, so `toolwright
-run` does; `engine render` says those of the warm-up's prompts.
+Each part alone is in order, but together they train something unintended. A warning is one sentence
+with the keys, the consequence and the fix. `engine check` prints them, and so does `toolwright
+run`; `engine render` prints those about the warm-up's prompts.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from engine.core.protocols import Protocol
 from engine.core.protocols.chat import Chat
 from engine.core.text.codec import HuggingFaceCodec
 from engine.core.text.messages import content_of, split_opening
-from engine.offline.conversations.types import Conversation
+from engine.offline.conversations.types import RecordedConversation
 from engine.types import ToolSpec
 from toolwright.recipe import Recipe, task_key
 from toolwright.types import Task
 
 SHOWN = 60
-"""Characters of a prompt that a sentence quotes."""
+"""Longest quotation of a prompt, in characters."""
 ASK_TOOLS = "set render.ask_tools = true, or give the rows their tools"
 _PROBE = ToolSpec(
     name="toolwright_probe",
@@ -30,11 +30,11 @@ _PROBE = ToolSpec(
     usage="toolwright_probe",
     arguments_schema={"type": "object", "properties": {}},
 )
-"""A tool that no session has: a prompt that changes with it shows its tools."""
+"""A tool that no session has. A prompt that changes with it shows tools."""
 
 
-def sampling_doubts(recipe: Recipe) -> Iterator[str]:
-    """Training samples that cannot differ from each other."""
+def sampling_warnings(recipe: Recipe) -> Iterator[str]:
+    """Settings that make all samples of a question equal."""
     shared = recipe.shared
     if not shared.run.steps or shared.run.group_size == 1:
         return
@@ -45,8 +45,10 @@ def sampling_doubts(recipe: Recipe) -> Iterator[str]:
         yield f"sampler.top_k = 1 in training: {same}; set it to -1"
 
 
-def context_doubts(recipe: Recipe, table: EngineTable, config: Mapping[str, Any]) -> Iterator[str]:
-    """Limits above the policy's own context. config: the policy's config.json."""
+def context_warnings(
+    recipe: Recipe, table: EngineTable, config: Mapping[str, Any]
+) -> Iterator[str]:
+    """Limits above the context of the policy. config: its config.json."""
     text = config.get("text_config")
     own = text if isinstance(text, Mapping) else config
     context = own.get("max_position_embeddings")
@@ -72,7 +74,7 @@ def context_doubts(recipe: Recipe, table: EngineTable, config: Mapping[str, Any]
 
 
 def question_of(task: Task) -> str:
-    """The task's own words: its prompt, or its last message without pictures and other parts."""
+    """Text of the question: the task's prompt, or its last message without images."""
     if task.prompt or not task.messages:
         return task.prompt
     message = task.messages[-1]
@@ -82,24 +84,27 @@ def question_of(task: Task) -> str:
     return content_of(message)
 
 
-def prompt_doubts(whose: str, task: Task, prompt: str) -> Iterator[str]:
-    """prompt: the first prompt as text. A question with images has other text in the prompt."""
+def prompt_warnings(suffix: str, task: Task, prompt: str) -> Iterator[str]:
+    """A prompt without its question. prompt: the first prompt as text.
+
+    A question with images is skipped: its text in the prompt differs.
+    """
     question = question_of(task)
     if not task.media and _plain(question) not in _plain(prompt):
         yield (
-            f"the first prompt{whose} does not hold the question of task {task.id} "
+            f"the first prompt{suffix} does not hold the question of task {task.id} "
             f"({_quoted(question)}): the policy never reads it; correct task.protocol, or the chat "
             "template of policy.model"
         )
 
 
-def call_doubts(
-    whose: str, protocol: Protocol, codec: HuggingFaceCodec, task: Task, prompt: str
+def call_warnings(
+    suffix: str, protocol: Protocol, codec: HuggingFaceCodec, task: Task, prompt: str
 ) -> Iterator[str]:
     """A closing tag of calls that neither the template nor the prompt shows to the policy.
 
-    A protocol that writes the tools into its prompt itself writes their form, too. One that reads
-    actions in its own way may have no calls.
+    Skipped for a protocol that writes the tools into its prompt: it also writes the form of calls.
+    Skipped too for one that reads actions in its own way.
     """
     if not isinstance(protocol, Chat) or type(protocol).decide is not Chat.decide:
         return
@@ -116,7 +121,7 @@ def call_doubts(
         return
     if close not in written:
         yield (
-            f"calls{whose} end with call_close = {close!r}, which the chat template of "
+            f"calls{suffix} end with call_close = {close!r}, which the chat template of "
             "policy.model never writes: the policy knows another form of calls; set call_open and "
             "call_close in task.protocol_options, or show the form in the prompt"
         )
@@ -137,30 +142,32 @@ def _with_a_call(codec: HuggingFaceCodec) -> str:
 
 
 def shows_tools(protocol: Protocol, codec: HuggingFaceCodec, task: Task) -> bool:
-    """Prompts of the protocol under this template change with the session's tools."""
+    """Whether the protocol's prompts change with the session's tools."""
     try:
         return protocol.prompt(task, (_PROBE,), codec) != protocol.prompt(task, (), codec)
     except ValueError:
         return False
 
 
-def tools_doubt(file: str, bare: int, rows: int) -> str:
-    """Conversations without tools before rollouts that show them."""
+def tools_warning(file: str, bare: int, rows: int) -> str:
+    """Conversations without tools, followed by rollouts with tools."""
     return (
         f"{bare} of the first {rows} conversations of {file} show no tools, and the prompts of "
         f"rollouts do: the warm-up teaches another prompt; {ASK_TOOLS}"
     )
 
 
-def opening_doubt(
+def opening_warning(
     file: str,
-    conversations: Sequence[Conversation],
+    conversations: Sequence[RecordedConversation],
     tasks: Sequence[Task],
     protocol: Protocol,
     codec: HuggingFaceCodec,
 ) -> str:
-    """The warm-up's prompts stand around their question as no rollout's prompt does; "" if one
-    does, or if it cannot be seen. Tools are left out on both sides."""
+    """Warm-up prompts whose text around the question is in no rollout prompt; "" if it fits.
+
+    Tools are left out on both sides. "" too if no prompt can be rendered.
+    """
     warm = _frames([_opening_task(one) for one in conversations], protocol, codec)
     rollout = _frames(tasks, protocol, codec)
     if not warm or not rollout or set(warm) & set(rollout):
@@ -182,8 +189,8 @@ def opening_doubt(
     )
 
 
-def template_doubt(key: str, other_key: str, hashes: tuple[str, str]) -> str:
-    """Two folders that write prompts differently; "" if they do not."""
+def template_warning(key: str, other_key: str, hashes: tuple[str, str]) -> str:
+    """Two folders whose prompts differ; "" if their hashes are equal."""
     if hashes[0] == hashes[1]:
         return ""
     return (
@@ -192,7 +199,7 @@ def template_doubt(key: str, other_key: str, hashes: tuple[str, str]) -> str:
     )
 
 
-def _opening_task(conversation: Conversation) -> Task:
+def _opening_task(conversation: RecordedConversation) -> Task:
     before, _rest = split_opening(conversation.messages)
     return Task(id="demonstration", messages=tuple(before))
 
@@ -200,7 +207,7 @@ def _opening_task(conversation: Conversation) -> Task:
 def _frames(
     tasks: Sequence[Task], protocol: Protocol, codec: HuggingFaceCodec
 ) -> list[tuple[str, str]]:
-    """What stands before and after the question, for each task whose prompt holds it."""
+    """Text before and after the question, for each task whose prompt holds it once."""
     found = []
     for task in tasks:
         try:

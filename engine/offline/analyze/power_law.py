@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLaw:
-    """exponent: above 0 where frequencies fall. log_c: ln of the fitted frequency at rank 1. r2:
-    share of the variance of ln f that the line explains; None where all frequencies are equal, so
-    that there is nothing to explain."""
+    """A fitted law."""
 
     exponent: float
+    """Above 0 for falling frequencies."""
     log_c: float
+    """ln of the fitted frequency at rank 1."""
     r2: float | None
+    """Explained share of the variance of ln f; None if all frequencies are equal."""
 
     def at(self, rank: float) -> float:
         """The fitted frequency."""
@@ -23,14 +24,12 @@ class PowerLaw:
 
 
 def power_law(frequencies: Iterable[int]) -> PowerLaw | None:
-    """Least squares of ln f on ln rank, rank 1 = the largest (MTR, appendix E: the exponent and R2
-    are reported, the method is not). None for fewer than two. ValueError for one below 1.
+    """Fits ln f on ln rank by least squares, rank 1 = the largest; None for fewer than two.
 
-    Every tool weighs the same, so the long tail of tools that were called once decides the slope.
+    MTR, appendix E, reports exponent and R2 without a method. frequencies: each at least 1. All
+    tools weigh the same, so the long tail of tools that were called once decides the slope.
     """
     ordered = sorted(frequencies, reverse=True)
-    if ordered and ordered[-1] < 1:
-        raise ValueError(f"a frequency of {ordered[-1]}: only tools that were called have a rank")
     if len(ordered) < 2:
         return None
     count = len(ordered)

@@ -1,16 +1,15 @@
-"""A codec for servers that are sent messages and not tokens: what is encoded can be told as
-messages again.
+"""A codec for servers that take messages: its ids can be turned into messages again.
 
-A chat API is asked with messages, and the turn loop knows ids alone. So the ids themselves keep the
-conversation: four control tokens of this codec's own stand between its turns, and everything else
-is text in the ids of another codec, which counts. The template that a policy folder has is not
-used: the server has its own.
+Chat APIs take messages, but the turn loop has only ids. So the ids hold the conversation: four
+control tokens of this codec separate its messages, and an inner codec encodes and counts the text.
+The policy's chat template is not used, because the server has its own.
 
 Invariants
-- `turns(chat_ids(messages, tools=tools))` has the messages' roles and texts, and the tools.
-- No text of a message, a tool or a policy becomes a control token, whatever it spells: only
-  `encode`, for text of ours, reads their spellings.
-- Ids of the inner codec stay what they are; control tokens lie above its vocabulary.
+- `message_spans(chat_ids(messages, tools=tools))` has the roles and texts of the messages, and the
+  tools.
+- Text of messages, tools and policies never becomes a control token. Only `encode`, for our own
+  text, reads their spellings.
+- Ids of the inner codec are unchanged; control tokens lie above its vocabulary.
 """
 
 from __future__ import annotations
@@ -22,18 +21,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from engine.core.text import packed
 from engine.core.text.messages import calls_of, content_of
 
 _TURN, _SAYS, _END, _TOOLS = "<|turn|>", "<|says|>", "<|end_of_turn|>", "<|tools|>"
 _CONTROL = (_TURN, _SAYS, _END, _TOOLS)
 _SPELLED = re.compile("|".join(re.escape(text) for text in _CONTROL))
 CALL_TAGS = ("<tool_call>", "</tool_call>")
-"""Around a call in the text of an assistant's message that has `tool_calls`."""
+"""Tags around a call in the text of an assistant's message with `tool_calls`."""
 
 
-class InnerCodec(Protocol):
-    """What counts the text between control tokens."""
+class TextCodec(Protocol):
+    """Encodes and counts the text between control tokens."""
 
     vocab_size: int
     hash: str
@@ -45,48 +43,35 @@ class InnerCodec(Protocol):
     def decode(self, token_ids: Sequence[int]) -> str: ...
 
 
-class PackedBytes:
-    """`engine.core.text.packed` as an inner codec."""
-
-    vocab_size = packed.VOCAB_SIZE
-    hash = packed.NAME
-
-    def encode(self, text: str) -> list[int]:
-        return packed.encode(text)
-
-    def encode_plain(self, text: str) -> list[int]:
-        return packed.encode(text)
-
-    def decode(self, token_ids: Sequence[int]) -> str:
-        return packed.decode(token_ids)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """One message. start, end: of its text in the ids. closed: its end of turn is there."""
+class MessageSpan:
+    """One message in a list of ids."""
 
     role: str
     start: int
+    """Position of its text's first id."""
     end: int
+    """Position after its text's last id."""
     closed: bool
+    """Its end of turn is in the ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turns:
-    """A conversation. tools: as a chat template is given them."""
+class ConversationSpans:
+    """The messages in a list of ids. tools: in the form that chat templates take."""
 
     tools: tuple[Mapping[str, Any], ...]
-    turns: tuple[Turn, ...]
+    messages: tuple[MessageSpan, ...]
 
 
-class TurnCodec:
-    """Codec of conversations, over an inner one."""
+class ConversationCodec:
+    """A codec of conversations over an inner codec."""
 
     image_mark = None
     thought = None
-    """The server's own template decides, and the server cuts thoughts off."""
+    """The server's own template has the thoughts, and the server removes them."""
 
-    def __init__(self, inner: InnerCodec) -> None:
+    def __init__(self, inner: TextCodec) -> None:
         self._inner = inner
         self._base = inner.vocab_size
         self._ids = {text: self._base + number for number, text in enumerate(_CONTROL)}
@@ -108,8 +93,10 @@ class TurnCodec:
         return self._inner.encode_plain(text)
 
     def encode_action(self, text: str) -> list[int]:
-        """Ids of what a policy wrote: text, and the end of its turn where that ends it. Control
-        tokens of the inner codec are what they were to the policy; none of them opens a turn."""
+        """Ids of a policy's text, and the end of its turn if the text ends with it.
+
+        Control tokens of the inner codec keep their ids; none of them opens a message.
+        """
         body = text.removesuffix(_END)
         ended = [self._ids[_END]] if len(body) < len(text) else []
         return self._inner.encode(body) + ended
@@ -129,7 +116,7 @@ class TurnCodec:
         return found[0] if len(found) == 1 and self.decode(found) == token else None
 
     def guarded(self, text: str) -> str:
-        """As it is: no text of a message becomes a control token."""
+        """The text unchanged: no text of a message becomes a control token."""
         return text
 
     def chat(
@@ -150,7 +137,7 @@ class TurnCodec:
         tools: Sequence[Mapping[str, Any]] | None = None,
         generation_prompt: bool = True,
     ) -> list[int]:
-        """ValueError for a message without a role, or with content that is no text."""
+        """Ids of messages. Raises ValueError for one without a role or text."""
         found: list[int] = []
         if tools:
             listed = json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
@@ -161,16 +148,16 @@ class TurnCodec:
             found.append(self._ids[_END])
         return found + self._opened("assistant") if generation_prompt else found
 
-    def turns(self, token_ids: Sequence[int]) -> Turns:
-        """What `chat_ids` and the texts after it say. ValueError for ids in another order."""
+    def message_spans(self, token_ids: Sequence[int]) -> ConversationSpans:
+        """The messages of `chat_ids` and of the text after it. Raises ValueError for other ids."""
         marks = [(at, token) for at, token in enumerate(token_ids) if token >= self._base]
         tools: tuple[Mapping[str, Any], ...] = ()
-        turns: list[Turn] = []
+        messages: list[MessageSpan] = []
         position = past = 0
         while position < len(marks):
             (at, token), rest = marks[position], marks[position + 1 : position + 3]
             kind = _CONTROL[token - self._base]
-            turns += self._stray(token_ids, past, at)
+            messages += self._stray(token_ids, past, at)
             if kind == _TOOLS and rest and rest[0][1] == self._ids[_END]:
                 tools = tuple(json.loads(self._inner.decode(token_ids[at + 1 : rest[0][0]])))
                 past = rest[0][0] + 1
@@ -179,23 +166,25 @@ class TurnCodec:
                 role = self._inner.decode(token_ids[at + 1 : rest[0][0]])
                 closed = len(rest) > 1 and rest[1][1] == self._ids[_END]
                 end = rest[1][0] if len(rest) > 1 else len(token_ids)
-                turns.append(Turn(role=role, start=rest[0][0] + 1, end=end, closed=closed))
+                messages.append(
+                    MessageSpan(role=role, start=rest[0][0] + 1, end=end, closed=closed)
+                )
                 past = end + 1 if closed else end
                 position += 3 if closed else 2
             else:
-                raise ValueError(f"{kind} at token {at} opens no turn")
-        turns += self._stray(token_ids, past, len(token_ids))
-        return Turns(tools=tools, turns=tuple(turns))
+                raise ValueError(f"{kind} at token {at} opens no message")
+        messages += self._stray(token_ids, past, len(token_ids))
+        return ConversationSpans(tools=tools, messages=tuple(messages))
 
-    def _stray(self, token_ids: Sequence[int], start: int, end: int) -> list[Turn]:
-        """Text that stands in no turn: a protocol's own words after the end of one."""
+    def _stray(self, token_ids: Sequence[int], start: int, end: int) -> list[MessageSpan]:
+        """Text outside of messages: a protocol's own text after the end of one."""
         if not self._inner.decode(token_ids[start:end]).strip():
             return []
-        return [Turn(role="user", start=start, end=end, closed=False)]
+        return [MessageSpan(role="user", start=start, end=end, closed=False)]
 
     def _opened(self, role: object) -> list[int]:
         if not isinstance(role, str) or not role:
-            raise ValueError(f"a message has the role {role!r}; a role is a word")
+            raise ValueError(f"a message has the role {role!r}: write a word")
         return [self._ids[_TURN], *self.encode_plain(role), self._ids[_SAYS]]
 
 
