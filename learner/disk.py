@@ -1,8 +1,8 @@
-"""Files that a power cut cannot take back: flushed before anything names them.
+"""Files that survive a power cut: flushed before anything names them.
 
-A rename is durable only once the folder that holds the name is flushed, and a file that a durable
-name points at may still be empty unless the file was flushed before. So the order is: files, the
-folders that hold them, the rename, the folder of the new name.
+A rename is durable only once the folder that holds the name is flushed. A file with a durable name
+may still be empty unless the file was flushed before. So the order is: files, the folders that hold
+them, the rename, the folder of the new name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def flush(path: Path) -> None:
-    """Waits until a file's bytes, or a folder's names, are on the disk. OSError when that fails."""
+    """Waits until a file's bytes, or a folder's names, are on the disk. Raises OSError."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -49,8 +49,11 @@ def write_flushed(path: Path, text: str) -> None:
 
 
 def oldest_first(newest: Path, others: Iterable[Path]) -> list[Path]:
-    """`others` in the order in which they were written. `newest` gets a time of change after all of
-    theirs, so the order holds also if the machine's clock was set back between two writes."""
+    """`others` in the order in which they were written.
+
+    `newest` gets a modification time after all of theirs. So the order holds even if the machine's
+    clock was set back between two writes.
+    """
     times = {path: path.stat().st_mtime_ns for path in others}
     latest = max(times.values(), default=0)
     if newest.stat().st_mtime_ns <= latest:

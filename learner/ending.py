@@ -1,7 +1,7 @@
-"""How the learner's process ends: one sentence on stderr, and the exit status of its error's class.
+"""The end of the learner's process: one sentence on stderr, and the exit status of the error.
 
-Under torchrun a status does not reach whoever waits: torchrun makes 1 of every other one. So rank 0
-also leaves status and sentence in the file that `ENDED` names, where `learner.launch` reads them.
+torchrun turns every status other than 0 into 1. So rank 0 also writes status and sentence into the
+file that `ENDED` names, and `learner.launch` reads them there.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from learner.errors import LearnerError, StoppedError
 from learner.stop import SIGNALLED, Stop
 
 ENDED = "TOOLWRIGHT_LEARNER_ENDED"
-"""Environment variable: the file that rank 0 leaves its status in."""
+"""Environment variable: file that rank 0 writes its status into."""
 INTERRUPTED = SIGNALLED + signal.SIGINT
 LONGEST = 10_000
-"""Characters of a sentence in the file."""
+"""Largest size of the sentence in the file, in characters."""
 
 
 def finish(work: Callable[[], object]) -> None:
-    """Does the work; rank 0 prints what it returns. typer.Exit where it fails."""
+    """Does the work; rank 0 prints its result. Raises typer.Exit if the work fails."""
     if (file := _file()) is not None:
-        with suppress(OSError):  # of a life before, which torchrun restarted
+        with suppress(OSError):  # of an earlier attempt, which torchrun restarted
             file.unlink()
     try:
         last = work()
@@ -45,9 +45,9 @@ def finish(work: Callable[[], object]) -> None:
 
 @contextmanager
 def listening() -> Iterator[Stop]:
-    """What this process is asked by signals, while the block runs."""
+    """The stop requests of this process while the block runs."""
     stop = Stop()
-    with stop.listening(_tell):
+    with stop.listening(_report):
         yield stop
 
 
@@ -60,8 +60,8 @@ def is_rank_0() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-def told(file: Path) -> tuple[int, str] | None:
-    """(status, sentence) that rank 0 left in the file; None where it left none."""
+def read_ending(file: Path) -> tuple[int, str] | None:
+    """(status, sentence) that rank 0 wrote into the file; None if it wrote nothing."""
     try:
         status, _, sentence = file.read_text(encoding="utf-8", errors="replace").partition(" ")
         return int(status), sentence.strip()
@@ -70,12 +70,12 @@ def told(file: Path) -> tuple[int, str] | None:
 
 
 def _leave(status: int, sentence: str, cause: Exception | None) -> NoReturn:
-    if is_rank_0() or not isinstance(cause, StoppedError):  # all ranks stop, and one says so
-        _tell(status, sentence)
+    if is_rank_0() or not isinstance(cause, StoppedError):  # all ranks stop, and one reports it
+        _report(status, sentence)
     raise typer.Exit(status) from cause
 
 
-def _tell(status: int, sentence: str) -> None:
+def _report(status: int, sentence: str) -> None:
     print(f"learner: {sentence}", file=sys.stderr, flush=True)
     if (file := _file()) is not None:
         try:
@@ -85,6 +85,6 @@ def _tell(status: int, sentence: str) -> None:
 
 
 def _file() -> Path | None:
-    """Where this process leaves its status, if anybody wants it."""
+    """The file for this process's status; None if no launcher reads one."""
     name = os.environ.get(ENDED)
     return Path(name) if name and is_rank_0() else None

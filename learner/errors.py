@@ -1,10 +1,10 @@
-"""What can go wrong in the learner, each with one sentence that names the thing and the mend."""
+"""Errors of the learner. Each message is one sentence that names the thing and the fix."""
 
 from __future__ import annotations
 
 
 class LearnerError(Exception):
-    """Base of the tree: the command line prints the message and exits with the class's status."""
+    """Base class. The command line prints the message and exits with the class's status."""
 
     status = 1
 
@@ -34,21 +34,21 @@ class FolderError(LearnerError):
 
 
 class PortError(LearnerError):
-    """The page for Prometheus cannot be served where the recipe wants it."""
+    """The page for Prometheus cannot be served at the recipe's port."""
 
 
 class CollectorError(LearnerError):
-    """What recipe or environment say of the collector of traces is no address."""
+    """The collector of traces, in the recipe or the environment, is not an address."""
 
 
 class TakenError(LearnerError):
-    """Another learner has the run. Whoever starts learners again should not after this one."""
+    """Another learner has the run. A supervisor must not restart a learner after this error."""
 
     status = 5
 
 
 class StoppedError(LearnerError):
-    """Somebody asked the learner to stop. The status is the signal's, as shells have it."""
+    """A signal stopped the learner. The status is 128 plus the signal, as in shells."""
 
     def __init__(self, sentence: str, status: int) -> None:
         super().__init__(sentence)
@@ -56,13 +56,13 @@ class StoppedError(LearnerError):
 
 
 class DivergedError(LearnerError):
-    """Steps in a row had no finite gradient; nothing of them reached the weights."""
+    """Several steps in a row had no finite gradient; the weights did not move in them."""
 
     status = 3
 
 
 class WorthlessError(LearnerError):
-    """learner.patience_steps steps in a row taught nothing: masked, empty, or without a signal; or
+    """learner.patience_steps steps in a row taught nothing: masked, empty, or without a signal. Or
     the engine finds no group that could."""
 
     status = 4

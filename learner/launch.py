@@ -1,9 +1,9 @@
 """torchrun that ends with the learner's own exit status: `python -m learner.launch`.
 
-Takes what torchrun takes: `python -m learner.launch --nproc-per-node 8 -m learner.cli run RECIPE`.
-It is torchrun, in this process, so a pod's first process is as with torchrun itself.
-Where rank 0 is among its ranks and ended with a sentence, the sentence is the last line and the
-status is rank 0's. Elsewhere, and where rank 0 died without a word, it is 1.
+Takes torchrun's arguments: `python -m learner.launch --nproc-per-node 8 -m learner.cli run RECIPE`.
+torchrun runs in this process, so a pod's first process is the same as with torchrun itself.
+If rank 0 is among its ranks and ended with a sentence, the sentence is the last line and the
+status is rank 0's. Otherwise the status is 1.
 
 A signal goes to all ranks, which finish their step and write a checkpoint; a second one ends them.
 """
@@ -17,31 +17,31 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-from learner.ending import ENDED, told
+from learner.ending import ENDED, read_ending
 from learner.stop import SIGNALLED, SIGNALS
 
-PATIENCE_VARIABLE, PATIENCE_S = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", 3600
-"""How long torchrun waits for ranks that it told of a signal before it kills them; by itself 30 s,
-which is no time for a step and a checkpoint of a large policy."""
+SHUTDOWN_VARIABLE, SHUTDOWN_S = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", 3600
+"""Timeout of torchrun between a signal to its ranks and their kill. Its default of 30 s is too
+short for a step and a checkpoint of a large policy."""
 
 
 def main() -> None:
     """Runs torchrun with this process's arguments."""
     for number in SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _leave)  # until torchrun has ranks to tell
+            signal.signal(number, _leave)  # until torchrun has ranks to signal
     from torch.distributed import run as torchrun
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
-    os.environ.setdefault(PATIENCE_VARIABLE, str(PATIENCE_S))
+    os.environ.setdefault(SHUTDOWN_VARIABLE, str(SHUTDOWN_S))
     with tempfile.TemporaryDirectory(prefix="learner-launch-") as folder:
         file = Path(folder) / "ended"
         os.environ[ENDED] = str(file)
         try:
             torchrun.main()
         except (ChildFailedError, SignalException) as error:
-            ended = told(file)
+            ended = read_ending(file)
             if ended is not None:
                 status, sentence = ended
                 print(f"learner: {sentence}", file=sys.stderr)

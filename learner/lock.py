@@ -1,9 +1,9 @@
-"""One learner in a folder at a time: a lock file that the kernel lets go when its process ends.
+"""One learner in a folder at a time: a lock file that the kernel releases when its process ends.
 
 Invariants
-- The lock is on the open file, not on its existence: what a dead process left keeps nobody out.
-- The file is never removed, so two that start at one instant lock the same one.
-- What stands in the file (who, where, since when) is for the sentence alone.
+- The lock is on the open file, not on its existence: the file of a dead process blocks no other.
+- The file is never removed, so two learners that start at one instant lock the same file.
+- The file's content (process, host, start) is for the error message alone.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from learner.errors import FolderError, TakenError
 FILE_NAME = "learner.lock"
 _UNABLE = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _HOLDER_WRITES_S = 0.2
-"""A holder that began at this very instant has said by then who it is."""
+"""Time for a holder that has just started to write its name into the file."""
 
 
 @contextmanager
 def only_learner(folder: Path) -> Iterator[str | None]:
-    """Holds `folder` for this process. Yields a sentence where its file system knows no locks.
+    """Holds `folder` for this process. Yields a warning if its file system has no locks.
 
-    TakenError names the process that holds it; FolderError where no file can be written there.
+    Raises TakenError with the name of the process that holds it, and FolderError if the folder
+    cannot be written.
     """
     path = folder / FILE_NAME
     try:
@@ -40,8 +41,8 @@ def only_learner(folder: Path) -> Iterator[str | None]:
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
         raise FolderError(
-            f"{folder} cannot be written ({error.strerror}): give this user rights and room "
-            "there, or choose another run.folder"
+            f"{folder} cannot be written ({error.strerror}): give this user write access and "
+            "space there, or choose another run.folder"
         ) from error
     with file:
         yield _lock(file, path)
@@ -53,15 +54,15 @@ def _lock(file: IO[str], path: Path) -> str | None:
     except BlockingIOError as error:
         time.sleep(_HOLDER_WRITES_S)
         raise TakenError(
-            f"another learner works in {path.parent}{_holder(path)}: end it first, or choose "
-            f"another run.folder. ({path} need not be removed: it holds only while a process does)"
+            f"another learner works in {path.parent}{_holder(path)}: stop it, or choose another "
+            f"run.folder. ({path} can stay: it blocks only while a process holds it)"
         ) from error
     except OSError as error:
         if error.errno not in _UNABLE:
             raise
         return (
-            f"the file system of {path} knows no locks ({error.strerror}): see to it that one "
-            "learner alone works in that folder"
+            f"the file system of {path} has no locks ({error.strerror}): make sure that only one "
+            "learner works in that folder"
         )
     file.truncate(0)
     since = datetime.now(UTC).isoformat(timespec="seconds")

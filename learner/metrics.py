@@ -1,7 +1,7 @@
-"""What a step says about itself: JSON lines.
+"""The metrics of a step: JSON lines.
 
-Owns the names. Sums from the micro-batches become means here; facts about the trajectories
-(rewards, lengths, calls, times) come straight from the record, those of masked ones apart.
+Owns the names. Sums from the micro-batches become means here. Facts about the trajectories
+(rewards, lengths, calls, times) come from the record; masked trajectories are only counted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from toolwright.credit.signal import varies
@@ -30,15 +29,15 @@ LONGEST_ERROR = 200
 LONGEST_LINE = 1 << 20
 LARGEST_FIGURE = 1e300
 MOST_TOOLS = 16
-"""Tools that have a share of their own: a session may bring as many as it likes."""
+"""Largest number of tools with metrics of their own. A session may bring any number of tools."""
 MEASURED = "measured"
-"""Kind of the events of a reward function or a group hook that hold figures by name: for this log
-alone, beside the reward."""
+"""Kind of events in which a reward function or a group hook states figures by name. They are for
+this log alone and do not change the reward."""
 MOST_MEASURED = 32
-"""Figures that are written: a recipe may name as many as it likes."""
+"""Largest number of such figures in a line. A recipe may name any number."""
 REWARD_FAILED, CUT = "reward_failed", "observation_truncated"
 """Kinds of the engine's events."""
-_POLICYS = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
+_POLICY_ERRORS = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
 _NO_FAILURE = (ToolErrorKind.NONE, ToolErrorKind.CANCELLED)
 
 
@@ -52,12 +51,7 @@ class MetricsLog:
     def __enter__(self) -> MetricsLog:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._lines.close()
 
     def write(self, step: int, values: Mapping[str, Any]) -> None:
@@ -76,7 +70,7 @@ def finite(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def earlier_steps(folder: Path, before: int) -> Iterator[tuple[int, dict[str, float]]]:
-    """Figures of the steps up to `before` that an earlier life wrote; a broken line is left out."""
+    """Figures of the steps up to `before` from earlier lives of the run. Skips broken lines."""
     file = folder / "learner.jsonl"
     if not file.is_file():
         return
@@ -91,12 +85,12 @@ def earlier_steps(folder: Path, before: int) -> Iterator[tuple[int, dict[str, fl
                 yield step, finite(values)
 
 
-OF_TASK = (
+TASK_METRICS = (
     "groups", "groups_with_signal", "trajectories", "masked", "stop", "reward", "reward_std",
     "response_length", "calls", "call_failed_fraction", "call_invalid_fraction",
     "truncated_fraction",
 )  # fmt: skip
-"""What is told of each of several tasks, too: names, up to their first slash."""
+"""Metrics that each of several tasks has too: names, up to their first slash."""
 OVER_TRAINED = (
     ("entropy", "entropy"),
     ("clip_high_fraction", "clipped_above"),
@@ -148,7 +142,7 @@ def _perplexity_difference(sums: Mapping[str, float]) -> float:
 
 
 def gap_of(sums: Mapping[str, float]) -> dict[str, float]:
-    """Sampler/learner agreement on tokens of the same weight version; empty without such."""
+    """Sampler/learner agreement on tokens of the same weight version; empty without such tokens."""
     tokens = sums.get("fresh_tokens", 0.0)
     if not tokens:
         return {}
@@ -213,13 +207,16 @@ def task_stats(
     sums: Mapping[str, float],
     tasks: Sequence[str],
 ) -> dict[str, Any]:
-    """The same of each of several tasks, as "task/NAME/METRIC": facts about its trajectories, and
-    what the sums say of its tokens. Its loss is its part of the whole."""
+    """Metrics of each of several tasks, as "task/NAME/METRIC".
+
+    They come from the task's trajectories and from the sums over its tokens. A task's loss is its
+    part of the whole loss.
+    """
     out: dict[str, Any] = {}
     for task in tasks:
         own = [group for group in groups if any(t.task.name == task for t in group.trajectories)]
         facts = trajectory_stats(own, version)
-        found = {name: facts[name] for name in facts if name.partition("/")[0] in OF_TASK}
+        found = {name: facts[name] for name in facts if name.partition("/")[0] in TASK_METRICS}
         if tokens := sums.get(f"tokens/{task}"):
             found["trained_tokens"] = tokens
             found["loss"] = sums[f"loss/{task}"]
@@ -232,8 +229,11 @@ def task_stats(
 
 
 def measured_stats(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Means of the figures that events of the kind MEASURED state, each over the trajectories that
-    state it. What is no finite number is left out."""
+    """Means of the figures in events of the kind MEASURED, each over the trajectories that state
+    it.
+
+    Leaves out what is not a finite number.
+    """
     found: dict[str, list[float]] = defaultdict(list)
     for trajectory in trajectories:
         for event in trajectory.events:
@@ -244,8 +244,10 @@ def measured_stats(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 
 
 def reward_failures(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-    """Trajectories whose reward function failed or returned no finite number, and the commonest
-    reason."""
+    """Number of trajectories whose reward function failed, and the commonest reason.
+
+    A reward that is not a finite number counts as a failure.
+    """
     said = [
         str(event.data.get("error", ""))
         for trajectory in trajectories
@@ -259,17 +261,20 @@ def reward_failures(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
 
 
 def _was_cut(trajectory: Trajectory) -> bool:
-    """The policy read an observation without its middle, head or tail."""
+    """Whether the policy read a truncated observation."""
     return any(event.kind == CUT for event in trajectory.events)
 
 
 def call_stats(calls: Sequence[CallRecord]) -> dict[str, Any]:
-    """Shares of the calls that failed, in all and of each tool that was reached, apart from those
-    that the policy wrote wrong; `call_error`: the commonest failure, "TOOL: SENTENCE"."""
+    """Shares of calls that failed, over all calls and for each tool that was reached.
+
+    Calls that the policy wrote wrong are counted on their own. `call_error` is the commonest
+    failure, "TOOL: SENTENCE".
+    """
     if not calls:
         return {}
-    wrong = [call for call in calls if call.outcome.error in _POLICYS]
-    reached = [call for call in calls if call.outcome.error not in _POLICYS]
+    wrong = [call for call in calls if call.outcome.error in _POLICY_ERRORS]
+    reached = [call for call in calls if call.outcome.error not in _POLICY_ERRORS]
     failed = [call for call in reached if call.outcome.error not in _NO_FAILURE]
     out: dict[str, Any] = {
         "call_failed_fraction": len(failed) / len(calls),
@@ -279,12 +284,12 @@ def call_stats(calls: Sequence[CallRecord]) -> dict[str, Any]:
     for tool, count in Counter(call.tool for call in reached).most_common(MOST_TOOLS):
         out[f"call_failed_fraction/{tool}"] = failures[tool] / count
     if failed:
-        out["call_error"] = Counter(map(_said, failed)).most_common(1)[0][0]
+        out["call_error"] = Counter(map(_failure_line, failed)).most_common(1)[0][0]
     return out
 
 
-def _said(call: CallRecord) -> str:
-    """The tool and its failure in one line: of a traceback the last."""
+def _failure_line(call: CallRecord) -> str:
+    """The tool and its failure in one line. A traceback gives its last line."""
     lines = call.outcome.observation.strip().splitlines() or [call.outcome.error.name.lower()]
     said = lines[-1:] if lines[0].startswith("Traceback") else lines
     return f"{call.tool}: {' '.join(' '.join(said).split())}"[:LONGEST_ERROR]
@@ -297,13 +302,13 @@ def _rewards_differ(group: Group) -> bool:
 
 
 def _written(trajectory: Trajectory) -> list[Segment]:
-    """What the policy wrote."""
+    """Segments that the policy wrote."""
     segments = (s for q in trajectory.sequences for s in q.segments)
     return [s for s in segments if s.author is Author.MODEL]
 
 
 def _trained_versions(trajectory: Trajectory) -> set[WeightVersion]:
-    """Versions that wrote what carries loss; segments beyond the staleness bound carry none."""
+    """Weight versions of the segments that carry loss."""
     return {s.weight_version for s in _written(trajectory) if s.trainable and s.weight_version}
 
 

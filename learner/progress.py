@@ -1,19 +1,18 @@
-"""What a person sees: a live bar on a terminal, plain lines elsewhere. Rank 0 only."""
+"""Progress of a run: a live bar on a terminal, plain lines elsewhere. Rank 0 only."""
 
 from __future__ import annotations
 
 import sys
 import time
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 class Reporter:
-    """Progress of `steps` steps, `done` of them behind; a context manager.
+    """Progress of `steps` steps, `done` of them finished; a context manager.
 
-    quiet: says nothing at all (ranks other than the first).
+    quiet: prints nothing (ranks other than the first).
     """
 
     def __init__(self, title: str, steps: int, done: int, *, quiet: bool = False) -> None:
@@ -39,17 +38,12 @@ class Reporter:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
     def say(self, text: str) -> None:
-        """A line of its own."""
+        """Prints one line."""
         if self._quiet:
             return
         if self._bar is not None:
@@ -58,7 +52,7 @@ class Reporter:
             print(text, flush=True)
 
     def step(self, done: int, note: str, *, line: bool = True) -> None:
-        """`done` steps are behind. line: whether plain output gets a line for it."""
+        """Shows that `done` steps are finished. line: whether plain output gets a line for it."""
         if self._quiet:
             return
         if self._bar is not None:

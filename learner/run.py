@@ -9,8 +9,8 @@ from pathlib import Path
 
 from learner.config.tables import LearnerTable
 from learner.errors import EngineError, GroupError, PortError
-from learner.intake.ahead import Ahead
 from learner.intake.client import PUBLISH_S, EngineClient, lease_deadline
+from learner.intake.prefetch import Prefetch
 from learner.lock import only_learner
 from learner.loop.gauges import LoopGauges
 from learner.loop.handover import save, settle
@@ -23,27 +23,27 @@ from learner.model.policy import load_frozen, load_policy
 from learner.progress import Reporter
 from learner.ranks import parallel
 from learner.saving import group
-from learner.saving.behind import FolderBehind
-from learner.saving.broadcast import ByGroup
+from learner.saving.broadcast import BroadcastPublisher
 from learner.saving.checkpoint import Checkpoints
+from learner.saving.folder_writer import FolderWriter
 from learner.stop import Stop
 from learner.training.probe import Probe
 from toolwright.model.beginning import first_policy
 from toolwright.process.metrics_page import port_fault, threaded_page
 from toolwright.recipe import Recipe
 
-FORGETFUL = (
-    "the vision tower is trained: start SGLang with SGLANG_VLM_CACHE_SIZE_MB=0, or it goes on with "
-    "what older towers made of an image, which gap_max shows"
+STALE_CACHE_WARNING = (
+    "the vision tower is trained: start SGLang with SGLANG_VLM_CACHE_SIZE_MB=0, or it reuses image "
+    "embeddings of older towers, which gap_max shows"
 )
 
 
 def run(recipe: Recipe, stop: Stop | None = None) -> Path:
     """Trains until run.steps and returns the final Hugging Face folder.
 
-    stop: what the process is asked by signals. Where a stop comes first, the step in hand is
-    finished, or not begun where its groups are still waited for; a checkpoint is written; then
-    StoppedError. All ranks stop at the same step, whichever of them was asked.
+    stop: stop requests of the process. A stop lets the current step finish, or drops it if its
+    groups have not arrived. Then a checkpoint is written, and StoppedError is raised. All ranks
+    stop at the same step, whichever of them got the signal.
     """
     stop = stop or Stop()
     table = recipe.table("learner", LearnerTable)
@@ -76,13 +76,13 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
             table.optimizer,
             table.precision,
             table.lora,
-            ways=table.parallel,
+            layout=table.parallel,
             recompute=table.recompute,
             vision=table.vision,
         )
         reference = None
         if table.kl.coefficient > 0:
-            reference = policy.begun_with() or load_frozen(source, table.precision)
+            reference = policy.starting_model() or load_frozen(source, table.precision)
         checkpoints = Checkpoints(recipe.run_folder / "checkpoints", table.keep_checkpoints)
         version, ledger, resumed = restore(recipe, table, policy, checkpoints)
         with contextlib.ExitStack() as stack:
@@ -106,7 +106,7 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
                 ),
                 report=report,
                 stop=stop,
-                offered=source,
+                published_folder=source,
                 saved=version.step if resumed else -1,
             )
             if first:
@@ -115,38 +115,38 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
                         shared.run.engine,
                         patience=table.engine_patience_s,
                         say=report.say,
-                        hurried=lambda: stop.asked is not None,
+                        stopping=lambda: stop.requested is not None,
                     )
                 )
                 if table.prefetch and shared.run.max_staleness > 0:
-                    state.ahead = Ahead(state.client)
+                    state.prefetch = Prefetch(state.client)
                 state.collapse.remember(earlier_steps(recipe.run_folder, version.step))
                 state.log = stack.enter_context(MetricsLog(recipe.run_folder, "learner"))
                 if table.metrics_port:
                     state.gauges = LoopGauges(max_staleness=shared.run.max_staleness)
                     serve_metrics(stack, state.gauges, table.metrics_port)
             if table.publish.way == "group":
-                state.by_group = ByGroup(
+                state.broadcast = BroadcastPublisher(
                     table.publish,
                     state.policies,
                     kept=table.keep_policies,
                     say=report.say,
                     client=state.client,
-                    behind=stack.enter_context(FolderBehind()),
+                    folders=stack.enter_context(FolderWriter()),
                 )
             if unlocked is not None:
                 report.say(unlocked)
             if table.vision == "trained":
-                report.say(FORGETFUL)
+                report.say(STALE_CACHE_WARNING)
             warn_of_long_rows(state)
             start(state, resumed=resumed)
             if state.client is not None:
                 begin_traces(stack, state, state.client)
-            stop.save_first()
+            stop.begin_saving()
             try:
                 stopped = train(state)
             except EngineError as error:
-                if stop.asked is None:
+                if stop.requested is None:
                     raise
                 raise stop.error(max(state.saved, 0), f" ({error})") from error
             if stopped:
@@ -156,10 +156,10 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
 
 
 def train(run: Run) -> bool:
-    """Steps until the last one, and a checkpoint of it. True where a stop came first."""
+    """Trains to the last step and writes its checkpoint. True if a stop came first."""
     run.marked = time.monotonic()
     steps = run.recipe.shared.run.steps
-    while run.version.step < steps and not parallel.on_any(run.stop.asked is not None):
+    while run.version.step < steps and not parallel.on_any(run.stop.requested is not None):
         if not step(run):
             break
     stopped = run.version.step < steps
@@ -171,7 +171,10 @@ def train(run: Run) -> bool:
 
 
 def begin_traces(stack: contextlib.ExitStack, run: Run, client: EngineClient) -> None:
-    """Traces of steps, as long as the stack is open, where they are wanted. CollectorError."""
+    """Sends traces of steps while the stack is open, if the run has a collector.
+
+    Raises CollectorError if the collector is not an address.
+    """
     run.traces = step_traces(lambda: client.state().run, run.recipe.shared.run.traces)
     if run.traces is not None:
         stack.callback(run.traces.close)
@@ -180,7 +183,7 @@ def begin_traces(stack: contextlib.ExitStack, run: Run, client: EngineClient) ->
 
 
 def serve_metrics(stack: contextlib.ExitStack, gauges: LoopGauges, port: int) -> None:
-    """The page for Prometheus, as long as the stack is open. PortError."""
+    """Serves the page for Prometheus while the stack is open. Raises PortError if it cannot."""
     try:
         stack.enter_context(threaded_page(gauges.registry, port))
     except OSError as error:
@@ -188,6 +191,6 @@ def serve_metrics(stack: contextlib.ExitStack, gauges: LoopGauges, port: int) ->
 
 
 def longest_alone(table: LearnerTable, groups: int) -> timedelta:
-    """How long rank 0 may keep the others waiting: one call to the engine, and its retries."""
+    """Longest time that rank 0 may keep the others waiting: one engine call with its retries."""
     seconds = max(PUBLISH_S, lease_deadline(table.lease_wait_s, groups)) + table.engine_patience_s
     return parallel.RANKS_WAIT + timedelta(seconds=seconds)

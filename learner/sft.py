@@ -12,7 +12,7 @@ from learner.imitation.heldout import Best
 from learner.imitation.loop import Imitation, train
 from learner.imitation.order import steps_of
 from learner.imitation.traces import Trace, Traces, load_traces
-from learner.intake.origin import Origin
+from learner.intake.tokenizer_check import TokenizerCheck
 from learner.lock import only_learner
 from learner.metrics import MetricsLog
 from learner.model.policy import Policy, load_policy
@@ -27,8 +27,10 @@ from toolwright.recipe import Recipe
 def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
     """Trains as the [sft] table says and returns the final Hugging Face folder.
 
-    With held-out traces the weights of their lowest loss are in <run.folder>/sft/best. stop: what
-    the process is asked by signals; StoppedError once the step in hand is in a checkpoint.
+    With held-out traces the weights of their lowest loss are in <run.folder>/sft/best.
+
+    stop: stop requests of the process. A stop finishes the current step, writes a checkpoint and
+    raises StoppedError.
     """
     stop = stop or Stop()
     table = recipe.table("sft", SftTable)
@@ -55,11 +57,11 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
             table.optimizer,
             table.precision,
             table.lora,
-            ways=table.parallel,
+            layout=table.parallel,
             recompute=table.recompute,
         )
-        origin = Origin(source, recipe.shared.policy.template)
-        traces, heldout = _data(recipe, table, policy, origin)
+        tokenizer = TokenizerCheck(source, recipe.shared.policy.template)
+        traces, heldout = _data(recipe, table, policy, tokenizer)
         checkpoints = Checkpoints(home / "checkpoints", table.keep_checkpoints)
         identity = _identity(policy, table, traces, heldout)
         done, best = _resume(policy, identity, checkpoints)
@@ -79,7 +81,7 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
             best=best,
         )
         _announce(run, steps - done, source)
-        for doubt in filter(None, (unlocked, origin.sentence())):
+        for doubt in filter(None, (unlocked, tokenizer.sentence())):
             report.say(doubt)
         train(run, done)
         policy.save(final)
@@ -87,15 +89,15 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
 
 
 def _data(
-    recipe: Recipe, table: SftTable, policy: Policy, origin: Origin
+    recipe: Recipe, table: SftTable, policy: Policy, tokenizer: TokenizerCheck
 ) -> tuple[Traces, tuple[Trace, ...]]:
-    """(to train on, held out). DataError where the policy cannot read the longest of them."""
+    """(traces to train on, held-out traces). Raises DataError if one is too long for the policy."""
 
     def load(path: Path) -> Traces:
         return load_traces(
             recipe.resolve(path),
             int(policy.shape["vocabulary"]),
-            origin,
+            tokenizer,
             max_length=table.max_length,
             train_on=table.train_on,
         )
@@ -111,14 +113,14 @@ def _data(
     longest = max(row.length for trace in (*traces.traces, *heldout) for row in trace.rows)
     if longest > context:
         raise DataError(
-            f"the longest trace puts {longest} tokens into a policy that reads "
-            f"{context}: set sft.max_length = {context}, which drops and counts longer ones"
+            f"the longest trace has {longest} tokens and the policy reads {context}: set "
+            f"sft.max_length = {context}, which drops and counts longer traces"
         )
     return traces, heldout
 
 
 def _announce(run: Imitation, steps: int, source: Path) -> None:
-    """What is about to happen, and what may go wrong in hours, in the first lines."""
+    """Reports the data, the number of steps and a possible lack of memory, in the first lines."""
     dropped = run.traces.too_long
     also = f", {dropped} longer than {run.table.max_length} tokens were dropped" if dropped else ""
     held = f", {len(run.heldout)} held out" if run.heldout else ""
@@ -127,7 +129,7 @@ def _announce(run: Imitation, steps: int, source: Path) -> None:
     )
     longest = max(row.length for trace in run.traces.traces for row in trace.rows)
     a_token = token_bytes(run.policy.config, run.table.recompute)
-    sentence = too_long(longest, a_token, free_bytes(), mend="set sft.max_length")
+    sentence = too_long(longest, a_token, free_bytes(), fix="set sft.max_length")
     if sentence is not None:
         run.report.say(sentence)
 
@@ -152,7 +154,7 @@ def _identity(
 
 
 def _resume(policy: Policy, identity: dict[str, Any], checkpoints: Checkpoints) -> tuple[int, Best]:
-    """(steps done, the best of them by the held-out loss)."""
+    """(finished steps, the best of them by the held-out loss)."""
     if parallel.is_first():
         checkpoints.sweep()
     path = checkpoints.latest()

@@ -1,16 +1,16 @@
-"""A stop that somebody asks for: SIGTERM, SIGINT (Ctrl-C), or the SIGHUP of a terminal that closed.
+"""Stop requests: SIGTERM, SIGINT (Ctrl-C), or the SIGHUP of a terminal that closed.
 
 Invariants
-- Until `save_first` the first signal ends the process at once: there is nothing to save.
-- From then on the first one is only noted. Who trains looks at `asked` between steps, writes a
-  checkpoint and ends; a wait inside of `at_once` is left by `Interrupted`.
-- A second one ends the process at once, also out of native code that does not come back: a thread
-  hears of it, not the interpreter's main loop.
-- Signals within TOGETHER_S of each other are one: whoever stops a job tells its launcher and its
-  ranks, and the launcher tells the ranks again.
+- Until `begin_saving` the first signal ends the process at once: there is nothing to save.
+- After it the first signal is only noted. The training loop reads `requested` between steps, writes
+  a checkpoint and ends. `Interrupted` leaves a wait inside of `interruptible`.
+- A second signal ends the process at once, even while native code blocks: a thread reads it, not
+  the interpreter's main loop.
+- Signals within TOGETHER_S of each other count as one. A job's scheduler signals the launcher and
+  its ranks, and the launcher signals the ranks again.
 - A signal that this process was started to ignore (nohup, a shell's &) stays ignored.
 
-Ending at once needs no tidying: what a killed run leaves half written, its next start sweeps.
+Ending at once needs no clean-up: the next start removes what a killed run left half written.
 """
 
 from __future__ import annotations
@@ -35,24 +35,27 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 class Interrupted(BaseException):
-    """Ends a wait inside of `at_once`. No Exception: nothing but the waiter's caller catches it."""
+    """Ends a wait inside of `interruptible`.
+
+    Not an Exception: only the caller of the wait catches it.
+    """
 
 
 class Stop:
-    """What this process was asked. asked: the signal, None as long as none came."""
+    """Stop requests of this process."""
 
     def __init__(self) -> None:
-        self.asked: signal.Signals | None = None
-        self._saves_first = False
+        self.requested: signal.Signals | None = None
+        """The first signal; None before it."""
+        self._saving = False
         self._waits = False
         self._since: float | None = None
 
     @contextmanager
     def listening(self, leave: Callable[[int, str], object]) -> Iterator[None]:
-        """Has the process's signals; in the main thread, once.
+        """Handles the process's signals inside the block; in the main thread, once.
 
-        leave: given status and sentence, says so where somebody looks for it; the process ends
-        when it returns.
+        leave: reports an exit status and a sentence. The process ends when it returns.
         """
         ours, theirs = socket.socketpair()
         theirs.setblocking(False)
@@ -75,46 +78,49 @@ class Stop:
             watch.join()
             ours.close()
 
-    def save_first(self) -> None:
-        """From now on there is something to save."""
-        self._saves_first = True
+    def begin_saving(self) -> None:
+        """From now on a stop waits for a checkpoint."""
+        self._saving = True
 
     @contextmanager
-    def at_once(self) -> Iterator[None]:
-        """A wait that a stop cuts short: Interrupted, also where the stop was asked before."""
+    def interruptible(self) -> Iterator[None]:
+        """A wait that a stop cuts short.
+
+        Raises Interrupted, also if the stop was requested before the block.
+        """
         self._waits = True
         try:
-            if self.asked is not None:
+            if self.requested is not None:
                 raise Interrupted
             yield
         finally:
             self._waits = False
 
     def error(self, step: int, why: str = "") -> StoppedError:
-        """What a run raises that stopped with everything up to `step` in a checkpoint."""
-        asked = self.asked or signal.SIGTERM  # another rank was asked
+        """Error of a run that stopped with everything up to `step` in a checkpoint."""
+        number = self.requested or signal.SIGTERM  # another rank got the signal
         sentence = f"stopped{why}; the same command goes on from step {step}"
-        return StoppedError(sentence, SIGNALLED + asked)
+        return StoppedError(sentence, SIGNALLED + number)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        if self.asked is None:
-            self.asked = signal.Signals(number)
+        if self.requested is None:
+            self.requested = signal.Signals(number)
         if self._waits:
             raise Interrupted
 
     def _watch(self, ours: socket.socket, leave: Callable[[int, str], object]) -> None:
         while numbers := ours.recv(64):
             for number in numbers:
-                if number in SIGNALS and (sentence := self._at_once_because(number)):
+                if number in SIGNALS and (sentence := self._reason_to_end(number)):
                     if sys.stdout.isatty():
                         print(_SHOW_CURSOR, end="", flush=True)
                     leave(SIGNALLED + number, sentence)
                     os._exit(SIGNALLED + number)
 
-    def _at_once_because(self, number: int) -> str:
-        """Why this signal ends the process at once; empty where it does not."""
+    def _reason_to_end(self, number: int) -> str:
+        """Why this signal ends the process at once; empty if it does not."""
         name, now = signal.Signals(number).name, time.monotonic()
-        if not self._saves_first:
+        if not self._saving:
             return f"stopped by {name} before its first step; the same command begins again"
         if self._since is None:
             self._since = now

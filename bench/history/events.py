@@ -179,6 +179,10 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     segments: tuple[Segment, ...]
     actions: tuple[str, ...] = ()
     """Texts of these calls' actions; empty where the observer does not know them."""
+    parent: str = ""
+    """Trajectory that a branch began as; its attempt where that was given up. "" = no branch."""
+    shared: int = 0
+    """Tokens at the start that a branch shares with its parent, calls and answers included."""
 
 
 class Offered(Seen, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from bench.history.events import (
     Acknowledged,
@@ -41,6 +41,8 @@ LONGEST = 160
 """Characters of a line."""
 _IDS = 6
 """Token ids of an array that are shown."""
+_Wanted: TypeAlias = tuple[frozenset[str], frozenset[str]]
+"""Names, for events of groups and for all others."""
 
 
 def excerpt(history: Sequence[AnyEvent], index: int, about: Sequence[str]) -> tuple[str, ...]:
@@ -48,22 +50,30 @@ def excerpt(history: Sequence[AnyEvent], index: int, about: Sequence[str]) -> tu
     names = frozenset(name for name in about if name)
     # The group is shown by its own events alone if a member or an attempt is named too.
     wanted = names, names - {group_of(name) for name in names}
-    before: list[int] = []
-    for number in range(index - 1, -1, -1):
-        if len(before) == BEFORE:
-            break
-        if _concerns(history[number], wanted):
-            before.append(number)
-    after: list[int] = []
-    for number in range(index + 1, len(history)):
-        if len(after) == AFTER:
-            break
-        if _concerns(history[number], wanted):
-            after.append(number)
+    before = _some(history, range(index - 1, -1, -1), wanted, BEFORE)
+    after = _some(history, range(index + 1, len(history)), wanted, AFTER)
     lines = [f"  {line(history[number])}" for number in reversed(before)]
     lines.append(f"> {line(history[index])}")
     lines += [f"  {line(history[number])}" for number in after]
     return tuple(lines)
+
+
+def _some(history: Sequence[AnyEvent], places: range, wanted: _Wanted, most: int) -> list[int]:
+    """The first of `places` with events that are wanted, at most `most`, and half as many of the
+    harness's own between them."""
+    found: list[int] = []
+    own, others = 0, 0
+    for place in places:
+        if isinstance(history[place], HARNESS):
+            others += 1
+            if others <= most // 2:
+                found.append(place)
+        elif _concerns(history[place], wanted):
+            own += 1
+            found.append(place)
+            if own == most:
+                break
+    return found
 
 
 def line(event: Seen) -> str:
@@ -77,9 +87,9 @@ def line(event: Seen) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-def _concerns(event: AnyEvent, wanted: tuple[frozenset[str], frozenset[str]]) -> bool:
+def _concerns(event: AnyEvent, wanted: _Wanted) -> bool:
     names = wanted[0] if isinstance(event, Offered | Position) else wanted[1]
-    return isinstance(event, HARNESS) or not names.isdisjoint(_names(event))
+    return not names.isdisjoint(_names(event))
 
 
 def _names(event: AnyEvent) -> set[str]:

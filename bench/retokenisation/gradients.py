@@ -31,8 +31,8 @@ from learner.errors import LearnerError
 from learner.model.policy import Policy, load_policy
 from learner.ranks import parallel
 from learner.training.batch import Row, check_vocabulary, rows_of
+from learner.training.minibatch import MiniBatch, counts_of
 from learner.training.objective import PolicyObjective
-from learner.training.part import Part, counts_of
 from learner.training.step import score
 from learner.training.update import finite_gradients
 from toolwright.types import Group
@@ -91,8 +91,8 @@ def _scored(policy: Policy, rows: Sequence[Row]) -> list[Row]:
 
 def _side(policy: Policy, rows: Sequence[Row]) -> Side:
     loss = Loss()
-    part = Part(
-        rows=list(rows), counts=counts_of(rows, drop_silent=False), loss=loss, everything=False
+    part = MiniBatch(
+        rows=list(rows), counts=counts_of(rows, drop_silent=False), loss=loss, all_rows=False
     )
     objective = PolicyObjective(loss=loss, kl=Kl(), correction="bypass")
     stats, norm, _ = finite_gradients(policy, part, objective, BUDGET)

@@ -14,7 +14,7 @@ from engine.errors import StartupError
 from engine.serving.journal.reader import reading
 from engine.serving.journal.schema import FILE_NAME
 from learner.errors import DataError
-from learner.intake.origin import Origin
+from learner.intake.tokenizer_check import TokenizerCheck
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.trajectory_files import UnreadableTrajectories, read_trajectories
 from toolwright.types import Group, Trajectory
@@ -39,7 +39,7 @@ def groups_of(source: Path, most: int, policy: Path) -> list[Group]:
             f"{source} holds no trajectory that is not masked: the journal of a run keeps all of "
             'them with engine.history = "all"'
         )
-    origin = Origin(policy)
+    origin = TokenizerCheck(policy)
     try:
         for group in chosen:
             for one in group.trajectories:

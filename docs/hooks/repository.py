@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 BEYOND = "repository/"
-OWN = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "deploy/README.md")
+OWN = ("README.md", "ARCHITECTURE.md", "SPECIFICATION.md", "CONTRIBUTING.md", "deploy/README.md")
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#|/)([^)\s#]+)(?=[#)])")
 FENCE = re.compile(r"^(?P<fence>`{3,})[^`\n]*\n.*?^(?P=fence)\s*$", re.MULTILINE | re.DOTALL)
 ITEM = re.compile(r"^(- |\d+\. )")

@@ -1,1 +1,1 @@
-"""The recipe's [learner] and [sft] tables; importable without torch (see `tables`)."""
+"""The recipe's [learner] and [sft] tables, importable without torch."""

@@ -1,36 +1,55 @@
-"""Which keys of the learner's tables are read under which settings; the others always are.
+"""Keys of the learner's tables that are read under some settings only.
 
-`engine check` warns of a key that a user set and nobody reads. What is said here has to be what the
-formulas do: a test changes each key and compares losses and advantages.
+`engine check` warns of a key that a user set and no code reads. A test changes each key and
+compares losses and advantages, so this table and the formulas cannot disagree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from toolwright.credit.corrections import CORRECTIONS
+from toolwright.credit.entries import names_reading
+from toolwright.credit.estimators import ESTIMATORS
+from toolwright.credit.losses import AGGREGATIONS, LOSSES
+from toolwright.credit.turns import LABELLED
 from toolwright.recipe.models.table import ON, Case
 
-GRPO: Case = {"learner.advantage.estimator": ("grpo",)}
-COMPARED: Case = {"learner.credit.turns": ("anchor", "position", "group")}
-CREDITED: Case = {"learner.credit.turns": ("anchor", "position", "group", "alone")}
+
+def _estimators(key: str) -> Case:
+    return {"learner.advantage.estimator": names_reading(key, ESTIMATORS)}
+
+
+def _losses(key: str) -> Case:
+    return {"learner.loss.kind": names_reading(key, LOSSES)}
+
+
+def _corrections(key: str) -> Case:
+    return {"run.correction": names_reading(key, CORRECTIONS)}
+
+
+WITHOUT_RATIO: Case = {
+    "run.correction": tuple(name for name, entry in CORRECTIONS.items() if not entry.weighs),
+    "learner.loss.kind": tuple(name for name, entry in LOSSES.items() if not entry.has_ratio),
+}
+"""The loss has no ratio, so a weight corrects for the sampler even if the mode has no weight."""
+COMPARED: Case = {"learner.credit.turns": LABELLED}
+CREDITED: Case = {"learner.credit.turns": (*LABELLED, "alone")}
 ANCHORED: Case = {"learner.credit.turns": ("anchor",)}
-CLIPPED: Case = {"learner.loss.kind": ("ppo", "gspo", "cispo", "gmpo")}
-GATED: Case = {"learner.loss.kind": ("sapo",)}
 BROADCAST: Case = {"learner.publish.way": ("group",)}
-DECOUPLED: Case = {"run.correction": ("decoupled",)}
 DECAYS = ("linear", "cosine")
 
 LEARNER: Mapping[str, tuple[Case, ...]] = {
-    "learner.advantage.std": (GRPO,),
+    "learner.advantage.std": (_estimators("std"),),
     "learner.advantage.eps": (
-        {**GRPO, "learner.advantage.std": ("population", "sample")},
-        {**GRPO, "learner.advantage.singleton": ("raw",)},
+        {**_estimators("eps"), "learner.advantage.std": ("population", "sample")},
+        {**_estimators("eps"), "learner.advantage.singleton": ("raw",)},
         {**COMPARED, "learner.credit.std": ("population", "sample")},
     ),
-    "learner.advantage.singleton": (GRPO,),
-    "learner.advantage.discount": ({"learner.advantage.estimator": ("reinforce_pp",)},),
+    "learner.advantage.singleton": (_estimators("singleton"),),
+    "learner.advantage.discount": (_estimators("discount"),),
     "learner.advantage.per_data_source": (
-        {"learner.advantage.estimator": ("reinforce_pp", "reinforce_pp_baseline")},
+        _estimators("per_data_source"),
         {**COMPARED, "learner.credit.scope": ("batch",)},
         {**COMPARED, "learner.credit.singleton": ("batch",)},
     ),
@@ -43,21 +62,17 @@ LEARNER: Mapping[str, tuple[Case, ...]] = {
     "learner.credit.several": (ANCHORED,),
     "learner.credit.ignore": (ANCHORED,),
     "learner.credit.first_turn": (ANCHORED,),
-    "learner.loss.clip_low": (CLIPPED,),
-    "learner.loss.clip_high": (CLIPPED,),
-    "learner.loss.dual_clip": ({"learner.loss.kind": ("ppo",)},),
-    "learner.loss.tau_positive": (GATED,),
-    "learner.loss.tau_negative": (GATED,),
-    "learner.loss.norm": ({"learner.loss.aggregation": ("seq-sum-token-sum-norm",)},),
+    **{
+        f"learner.loss.{key}": (_losses(key),)
+        for key in ("clip_low", "clip_high", "dual_clip", "tau_positive", "tau_negative")
+    },
+    "learner.loss.norm": ({"learner.loss.aggregation": names_reading("norm", AGGREGATIONS)},),
     "learner.loss.per_task": ({"tasks": ON},),
     "learner.conflict_every": ({"tasks": ON},),
-    "learner.correction.upper": (
-        {"run.correction": ("token_truncate", "token_mask", "seq_truncate", "geo_mask")},
-        {"run.correction": ("bypass",), "learner.loss.kind": ("reinforce",)},
-    ),
-    "learner.correction.lower": ({"run.correction": ("token_mask", "geo_mask")},),
-    "learner.correction.decoupled_cap": (DECOUPLED,),
-    "learner.correction.decoupled_cap_mode": (DECOUPLED,),
+    "learner.correction.upper": (_corrections("upper"), WITHOUT_RATIO),
+    "learner.correction.lower": (_corrections("lower"),),
+    "learner.correction.decoupled_cap": (_corrections("decoupled_cap"),),
+    "learner.correction.decoupled_cap_mode": (_corrections("decoupled_cap_mode"),),
     "learner.kl.place": ({"learner.kl.coefficient": ON},),
     "learner.kl.estimator": ({"learner.kl.coefficient": ON, "learner.kl.place": ("loss",)},),
     "learner.optimizer.muon_lr": ({"learner.optimizer.kind": ("muon",)},),

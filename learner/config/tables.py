@@ -1,7 +1,7 @@
 """The recipe's [learner] and [sft] tables.
 
 Importable without torch, so that `engine check` can validate a recipe on a machine without it.
-What engine and learner must agree on (steps, batch, staleness, correction) is in [run].
+Settings that engine and learner share (steps, batch, staleness, correction) are in [run].
 """
 
 from __future__ import annotations
@@ -23,11 +23,13 @@ from learner.config.weights import (
     SftOptimizer,
     Vision,
 )
+from toolwright.credit.estimators import ESTIMATORS
+from toolwright.credit.losses import AGGREGATIONS
 from toolwright.recipe import ProcessTable, Shared, Table, task_key
 from toolwright.recipe.models.table import Either, ReadIf
 
 EPOCHS = 2
-"""Of imitation where the recipe gives neither epochs nor steps (MTR, section 4.1)."""
+"""Epochs of imitation if the recipe gives neither epochs nor steps (MTR, section 4.1)."""
 
 
 class LearnerTable(ProcessTable):
@@ -54,12 +56,14 @@ class LearnerTable(ProcessTable):
     keep_checkpoints: int = Field(default=2, ge=1)
     keep_policies: int = Field(default=3, ge=2, description="published folders that stay on disk")
     probe_rows: int = Field(
-        default=8, ge=0, description="scored for the gap when training shows few; 0 = no probe"
+        default=8,
+        ge=0,
+        description="rows scored for the gap if training shows few tokens; 0 = no probe",
     )
     conflict_every: int = Field(
         default=0,
         ge=0,
-        description="steps between looks at how far the tasks' gradients agree; 0 = never",
+        description="steps between measurements of the tasks' gradient cosines; 0 = never",
     )
     lease_wait_s: float = Field(default=20.0, gt=0, description="one long poll for groups")
     prefetch: bool = Field(
@@ -69,10 +73,10 @@ class LearnerTable(ProcessTable):
     patience_steps: int = Field(
         default=20,
         ge=0,
-        description="steps in a row that teach nothing; 0 = without end",
+        description="limit of steps in a row that teach nothing; 0 = no limit",
     )
     engine_patience_s: float = Field(
-        default=600.0, gt=0, description="how long the engine may be out of reach"
+        default=600.0, gt=0, description="longest time that the engine may be unreachable"
     )
     metrics_port: int = Field(
         default=0, ge=0, le=65_535, description="Prometheus on loopback; 0 = off"
@@ -83,13 +87,13 @@ class LearnerTable(ProcessTable):
 
     def in_force(self, shared: Shared) -> str:
         parts = (
-            self.loss.words,
+            self.loss.summary,
             *self._of_tasks(shared),
-            self.advantage.words,
-            self.correction.words(shared.run.correction),
-            self.credit.words,
-            self.kl.words,
-            f"{self.optimizer.words}{_adapters(self.lora)}",
+            self.advantage.summary,
+            self.correction.summary(shared.run.correction),
+            self.credit.summary,
+            self.kl.summary,
+            f"{self.optimizer.summary}{_adapters(self.lora)}",
             f"staleness {shared.run.max_staleness}",
             f"weights by {self.publish.way}",
         )
@@ -98,13 +102,16 @@ class LearnerTable(ProcessTable):
     def _of_tasks(self, shared: Shared) -> list[str]:
         if not shared.tasks:
             return []
-        told = ", ".join(f"{name} {task.weight:g}" for name, task in shared.tasks.items())
-        return [f"means {'within each task' if self.loss.per_task else 'over all tasks'}, {told}"]
+        weights = ", ".join(f"{name} {task.weight:g}" for name, task in shared.tasks.items())
+        return [
+            f"means {'within each task' if self.loss.per_task else 'over all tasks'}, {weights}"
+        ]
 
     def doubts(self, shared: Shared) -> list[str]:
         run, advantage = shared.run, self.advantage
         lines = []
-        if run.group_size == 1 and (advantage.estimator, advantage.singleton) == ("grpo", "zero"):
+        lone = ESTIMATORS[advantage.estimator].reads
+        if run.group_size == 1 and "singleton" in lone and advantage.singleton == "zero":
             lines.append(
                 "run.group_size = 1 leaves nothing to compare a rollout with: every advantage "
                 "is 0 (learner.advantage.singleton = 'raw' takes the reward itself)"
@@ -117,12 +124,12 @@ class LearnerTable(ProcessTable):
         unreachable = self.publish.beyond(shared.sampler.endpoints)
         if unreachable is not None:
             lines.append(unreachable)
-        summed = self.loss.aggregation == "seq-sum-token-sum-norm"
+        summed = "norm" in AGGREGATIONS[self.loss.aggregation].reads
         if summed and "norm" not in self.loss.model_fields_set:
             longest, key = longest_response(shared)
             rows = run.batch // self.updates
             lines.append(
-                "learner.loss.aggregation = 'seq-sum-token-sum-norm' divides the sum over all "
+                f"learner.loss.aggregation = {self.loss.aggregation!r} divides the sum over all "
                 "tokens by learner.loss.norm, which is left at 1: gradients grow with the batch. "
                 f"Dr. GRPO's constant is the longest response: set learner.loss.norm = "
                 f"{longest * max(1, rows)}, {key} ({longest}) times the "
@@ -137,7 +144,7 @@ class LearnerTable(ProcessTable):
 
 
 def longest_response(shared: Shared) -> tuple[int, str]:
-    """Of all tasks, with the key that allows it."""
+    """Longest response over all tasks, and the key that sets it."""
     limits = {name: task.limits.longest for name, task in shared.each_task.items()}
     name = max(limits, key=lambda one: limits[one][1])
     key, longest = limits[name]
@@ -145,7 +152,7 @@ def longest_response(shared: Shared) -> tuple[int, str]:
 
 
 class Heldout(Table):
-    """Traces whose loss is measured and that are never trained on; none unless one is named."""
+    """Held-out traces: their loss is measured, and they are never trained on."""
 
     data: Path | None = Field(default=None, description="a trajectories file of its own")
     fraction: float = Field(
@@ -159,7 +166,7 @@ class Heldout(Table):
     def _one_source(self) -> Heldout:
         if self.data is not None and self.fraction:
             raise ValueError(
-                "data and fraction both say what is held out: leave out the one that does not count"
+                "data and fraction both name the held-out traces: leave one of them out"
             )
         return self
 
@@ -167,7 +174,7 @@ class Heldout(Table):
 class SftTable(ProcessTable):
     """`learner sft`: imitation of the trainable tokens of a trajectories file."""
 
-    data: Path = Field(description="what `engine render` or `engine sample` wrote: file or folder")
+    data: Path = Field(description="file or folder of `engine render` or `engine sample`")
     model: Path | None = Field(default=None, description="folder to start from; policy.model")
     output: Path | None = Field(default=None, description="final folder; <run.folder>/sft/final")
     epochs: int | None = Field(
@@ -202,12 +209,12 @@ class SftTable(ProcessTable):
         epochs = self.epochs or EPOCHS
         seen = "once" if epochs == 1 else f"{epochs} times"
         length = f"{self.steps} steps" if self.steps is not None else f"each trace {seen}"
-        return f"{length}, {self.batch_size} traces a step; {self.optimizer.words}" + _adapters(
+        return f"{length}, {self.batch_size} traces a step; {self.optimizer.summary}" + _adapters(
             self.lora
         )
 
     def shown(self, count: int) -> int:
-        """Traces of the whole run's batches, `count` different ones."""
+        """Number of traces in all batches of the run, with `count` different traces."""
         if self.steps is not None:
             return self.steps * self.batch_size
         return (self.epochs or EPOCHS) * count
@@ -216,7 +223,7 @@ class SftTable(ProcessTable):
     def _one_length(self) -> SftTable:
         if self.steps is not None and self.epochs is not None:
             raise ValueError(
-                f"steps = {self.steps} and epochs = {self.epochs}: give one of them, the other "
+                f"steps = {self.steps} and epochs = {self.epochs}: give one of them; the other "
                 "follows from it"
             )
         return self
@@ -232,31 +239,37 @@ def _adapters(lora: Lora | None) -> str:
 
 
 def _check_matrices(table: LearnerTable | SftTable) -> None:
-    optimizer, parallel, lora = table.optimizer, table.parallel, table.lora
-    if lora is not None and parallel.tensor > 1:
-        raise ValueError("lora adapts whole matrices: set parallel.tensor = 1")
-    if lora is not None and parallel.pipeline > 1:
-        raise ValueError("lora's adapters are of all layers: set parallel.pipeline = 1")
-    if lora is not None and parallel.expert > 1:
-        raise ValueError("lora's frozen weights are whole on a rank: set parallel.expert = 1")
-    if lora is not None and table.recompute == "full":
-        # Megatron's checkpoint of a layer has no gradient where its input has none.
-        raise ValueError(
-            "lora freezes what the first layer reads, and a layer that is computed again would "
-            "give its adapters no gradient: set recompute = 'selective' or 'none'"
-        )
-    if lora is not None and optimizer.kind == "muon":
-        raise ValueError("lora's two factors are no matrices for Muon: set optimizer.kind = 'adam'")
-    if optimizer.kind == "muon" and parallel.tensor > 1:
-        raise ValueError(
-            "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1"
-        )
-    if optimizer.kind == "muon" and parallel.expert > 1:
-        raise ValueError(
-            "optimizer.kind = 'muon' moves weights that every rank has: set parallel.expert = 1"
-        )
-    if optimizer.kind == "muon" and parallel.distributed_optimizer:
-        raise ValueError(
+    parallel, lora, muon = table.parallel, table.lora is not None, table.optimizer.kind == "muon"
+    conflicts = (
+        (lora and parallel.tensor > 1, "lora adapts whole matrices: set parallel.tensor = 1"),
+        (
+            lora and parallel.pipeline > 1,
+            "lora adapts all layers on one stage: set parallel.pipeline = 1",
+        ),
+        (
+            lora and parallel.expert > 1,
+            "lora keeps whole frozen weights on a rank: set parallel.expert = 1",
+        ),
+        (  # Megatron's checkpoint of a layer has no gradient if its input has none.
+            lora and table.recompute == "full",
+            "lora freezes the first layer's input, and a recomputed layer would give its adapters "
+            "no gradient: set recompute = 'selective' or 'none'",
+        ),
+        (lora and muon, "Muon does not fit lora's two factors: set optimizer.kind = 'adam'"),
+        (
+            muon and parallel.tensor > 1,
+            "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1",
+        ),
+        (
+            muon and parallel.expert > 1,
+            "optimizer.kind = 'muon' moves weights that every rank has: set parallel.expert = 1",
+        ),
+        (
+            muon and parallel.distributed_optimizer,
             "optimizer.kind = 'muon' moves whole matrices: set parallel.distributed_optimizer = "
-            "false"
-        )
+            "false",
+        ),
+    )
+    for conflict, sentence in conflicts:
+        if conflict:
+            raise ValueError(sentence)

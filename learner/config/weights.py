@@ -1,4 +1,4 @@
-"""How weights move and where they lie: optimizer, ranks, adapters, the way to the samplers."""
+"""Tables of the weights: optimizer, ranks, adapters, publishing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Vision = Literal["frozen", "trained"]
 
 
 class Optimizer(Table):
-    """How gradients become updates; rates are peak values of the schedule."""
+    """The optimizer; rates are peak values of the schedule."""
 
     kind: Literal["adam", "muon"] = Field(
         default="adam", description="muon: Muon on 2-D weights, Adam on the rest"
@@ -34,14 +34,14 @@ class Optimizer(Table):
         default=0.0, ge=0, le=1, description="warm-up as a share of all steps"
     )
     decay: Literal["constant", "linear", "cosine"] = "constant"
-    min_fraction: float = Field(default=0.0, ge=0, le=1, description="of the peak, at the end")
+    min_fraction: float = Field(default=0.0, ge=0, le=1, description="share of the peak at the end")
     clip: float = Field(default=1.0, gt=0, description="largest global gradient norm")
 
     rules: ClassVar = (Either("warmup_steps", "warmup_ratio"), OfKind("muon_lr"))
     synonyms: ClassVar = "optimizer"
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         muon = f"muon {self.muon_lr:g} and " if self.kind == "muon" else ""
         warm = f", warm-up {self.warmup_steps} steps" if self.warmup_steps else ""
         if self.warmup_ratio and not self.warmup_steps:
@@ -61,7 +61,7 @@ class Optimizer(Table):
 
 
 class SftOptimizer(Optimizer):
-    """The same with the defaults of a fine-tuning: warm-up, then cosine (MTR, section 4.1)."""
+    """The optimizer with defaults for fine-tuning: warm-up, then cosine (MTR, section 4.1)."""
 
     lr: float = Field(default=1e-5, ge=0, description="Adam's peak rate")
     beta2: float = Field(default=0.98, ge=0, lt=1)
@@ -72,13 +72,13 @@ class SftOptimizer(Optimizer):
 
 
 class Parallel(Table):
-    """Ranks of one model copy; what is left over of the world size is data parallel."""
+    """Ranks of one model copy. The world size over these ranks is the data-parallel size."""
 
     tensor: int = Field(default=1, ge=1)
     pipeline: int = Field(default=1, ge=1, description="stages of the layers")
     context: int = Field(default=1, ge=1, description="parts of every sequence")
     expert: int = Field(
-        default=1, ge=1, description="ranks that share out the experts; also tensor and data ranks"
+        default=1, ge=1, description="ranks that share the experts; also tensor and data ranks"
     )
     sequence: bool = Field(
         default=False, description="norms' activations are split over the tensor-parallel ranks"
@@ -93,40 +93,42 @@ class Parallel(Table):
     def _sequence_of_tensor(self) -> Parallel:
         if self.sequence and self.tensor == 1:
             raise ValueError(
-                "parallel.sequence splits activations over the ranks of parallel.tensor: set that "
-                "above 1, or parallel.sequence = false"
+                "parallel.sequence splits activations over tensor-parallel ranks: set "
+                "parallel.tensor above 1, or parallel.sequence = false"
             )
         return self
 
 
 class Publish(Table):
-    """How new weights reach the samplers."""
+    """The way of new weights to the samplers."""
 
     way: Literal["folder", "group"] = Field(
         default="folder",
-        description="group: by broadcast from memory to memory, the folder follows behind",
+        description="group: by broadcast from memory to memory, the folder follows",
     )
     bucket_mib: int = Field(default=512, ge=1, description="weights in one broadcast, MiB")
     address: str = Field(
         default="127.0.0.1",
         min_length=1,
-        description="this machine's, where the samplers meet the first rank",
+        description="this machine's address for the samplers",
     )
-    port: int = Field(default=0, ge=0, le=65535, description="there; 0 = any that is free")
+    port: int = Field(default=0, ge=0, le=65535, description="0 = any free port")
     timeout_s: float = Field(
         default=60.0, gt=0, le=600, description="for one bucket to reach all samplers"
     )
 
     def beyond(self, endpoints: Sequence[str]) -> str | None:
-        """Why samplers cannot meet the first rank, one sentence; None where nothing speaks
-        against it. endpoints: their URLs."""
+        """Why samplers cannot reach the first rank, one sentence; None if they may.
+
+        endpoints: URLs of the samplers.
+        """
         if self.way == "folder" or not _is_loopback(self.address):
             return None
         for url in endpoints:
             host = urlsplit(url).hostname or ""
             if not _is_loopback(host):
                 return (
-                    f"the sampler at {url} cannot meet this learner at {self.address}: set "
+                    f"the sampler at {url} cannot reach this learner at {self.address}: set "
                     "learner.publish.address to this machine's address in the samplers' network, "
                     'or learner.publish.way = "folder"'
                 )
@@ -144,14 +146,14 @@ Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_pr
 
 
 class Lora(Table):
-    """Low-rank adapters are trained, the policy's own weights are not."""
+    """Low-rank adapters. They are trained; the policy's own weights are frozen."""
 
-    rank: int = Field(default=16, ge=1, description="of what is added to a matrix")
+    rank: int = Field(default=16, ge=1, description="rank of an adapter")
     alpha: float = Field(
-        default=32.0, gt=0, allow_inf_nan=False, description="alpha / rank scales it"
+        default=32.0, gt=0, allow_inf_nan=False, description="an adapter is scaled by alpha / rank"
     )
     targets: tuple[Projection, ...] = Field(
-        default=get_args(Projection), min_length=1, description="the matrices, by PEFT's names"
+        default=get_args(Projection), min_length=1, description="adapted matrices, by PEFT's names"
     )
 
     synonyms: ClassVar = "lora"

@@ -1,5 +1,6 @@
-"""Who earned what: rewards of the record to an advantage a token of the rows.
+"""Credit assignment: from the record's rewards to one advantage a token.
 
-`earned` reads the record, `episode` compares trajectories, `turns` compares turns, `branches` evens
-out what rollouts share, `assign` adds it all up. The formulas are in `learner.maths`.
+`members` reads the record, `episode` compares trajectories, `turns` compares turns, `branches`
+averages over shared tokens, `assign` adds everything up. The formulas are in `toolwright.credit`
+and `learner.maths`.
 """

@@ -1,8 +1,8 @@
-"""Rows with their advantages: of the trajectory, of its turns, evened over branches, weighed.
+"""Rows with their advantages.
 
-The order is fixed: trajectories are compared, turns add `weight` times theirs, branches share, and
-the task's weight comes last. What is compared over the batch is compared within each data source
-where the recipe says so; a group is of one task and therefore of one data source.
+The order is fixed: trajectories are compared, turns add `weight` times their advantage, branches
+take means, and the factor of the data source comes last. The recipe may restrict a comparison over
+the batch to each data source. A group has one task and therefore one data source.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from learner.config.objective import Advantage, Credit
 from learner.credit.branches import evened
-from learner.credit.earned import Member, members_of
 from learner.credit.episode import episode_advantages
+from learner.credit.members import Member, members_of
 from learner.credit.turns import turn_advantages
 from learner.maths.turns import token_map
 from learner.training.batch import Row
@@ -24,14 +24,17 @@ from toolwright.types import Group
 
 @dataclass(slots=True)
 class Tally:
-    """What adds up over the parts of a batch: groups with an advantage, sizes of the two terms
-    over all targets, turns and those that were compared with others."""
+    """Totals over the data sources of a batch."""
 
     alive: set[str] = field(default_factory=set)
+    """Groups with an advantage."""
     episode: float = 0.0
+    """Sum of the sizes of the trajectories' advantages over all targets."""
     steps: float = 0.0
+    """Sum of the sizes of the turns' advantages over all targets."""
     turns: int = 0
     compared: int = 0
+    """Number of turns that were compared with others."""
 
 
 def assigned(
@@ -42,10 +45,10 @@ def assigned(
     *,
     kl: float = 0.0,
 ) -> tuple[list[Row], dict[str, float]]:
-    """(rows with advantages and `silent`, what the metrics tell of them).
+    """(rows with advantages and `silent`, metrics of the advantages).
 
-    rows: of these groups, with reference log-probs where kl, the coefficient of the KL penalty in
-    the reward, is above 0.
+    rows: rows of these groups. kl: coefficient of the KL penalty in the reward; above 0 the rows
+    must have reference log-probs.
     """
     members = members_of(groups, rows)
     tally = Tally()
@@ -64,7 +67,9 @@ def assigned(
         if signal or (factor and member.group in tally.alive):
             alive.add(member.group)
     done = list(rows)
-    with np.errstate(over="ignore"):  # beyond float32 is no number, and is dropped as such
+    with np.errstate(
+        over="ignore"
+    ):  # a value beyond float32 becomes infinite, and its row is dropped
         for member in members:
             for place in member.rows:
                 done[place] = replace(
@@ -76,7 +81,7 @@ def assigned(
 
 
 def advantage_stats(rows: Sequence[Row]) -> dict[str, float]:
-    """Mean, deviation, largest size and share of zeros over all targets; empty without any."""
+    """Mean, deviation, largest size and share of zeros over all targets; empty without targets."""
     values = [row.advantage[row.target].astype(np.float64) for row in rows]
     found = np.concatenate([np.zeros(0), *values])
     found = found[np.isfinite(found)]
@@ -91,7 +96,7 @@ def advantage_stats(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def _parts(members: list[Member], advantage: Advantage) -> list[list[Member]]:
-    """Who may be compared with whom over the batch."""
+    """Members that are compared over the batch: all, or those of each data source."""
     if not advantage.per_data_source:
         return [members]
     parts: dict[str, list[Member]] = {}
@@ -109,7 +114,7 @@ def _fill(
     kl: float,
     tally: Tally,
 ) -> None:
-    """Writes the values of these members' rows."""
+    """Writes the advantages of these members' rows."""
     episode, alive = episode_advantages(members, rows, advantage, credit, kl=kl)
     steps, compared = turn_advantages(members, credit, eps=advantage.eps)
     tally.alive |= alive
@@ -131,7 +136,7 @@ def _fill(
 
 
 def _shares(tally: Tally) -> dict[str, float]:
-    """How much of the advantages comes from turns, and how many turns met another one."""
+    """Share of the advantages from turns, and share of turns that were compared."""
     if not tally.turns:
         return {}
     size = tally.episode + tally.steps
@@ -142,7 +147,7 @@ def _shares(tally: Tally) -> dict[str, float]:
 
 
 def _distance(rows: Sequence[Row], kl: float) -> dict[str, float]:
-    """Mean log-prob ratio to the reference, where it is taken off the reward."""
+    """Mean log-prob ratio to the reference, if it is a penalty in the reward."""
     gaps = [
         (row.behaviour.astype(np.float64) - row.reference)[row.target]
         for row in rows

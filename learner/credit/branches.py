@@ -1,8 +1,8 @@
-"""Rollouts that are branches of one another share tokens; here these get one advantage.
+"""Advantages of tokens that branches share.
 
-A branch begins with a copy of its parent's tokens up to the fork, and each copy is trained on. Left
-alone ("soft") every copy has its own rollout's advantage, which adds up to the mean as long as no
-clip bites. "Hard" gives each copy the mean.
+A branch begins with a copy of its parent's tokens up to the fork, and each copy is trained on. With
+"soft" a copy has its own rollout's advantage; these add up to the mean unless a clip acts. With
+"hard" each copy gets the mean.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from learner.credit.earned import Member
+from learner.credit.members import Member
 from learner.maths.branches import shared_mean
 from learner.training.batch import Row
 from toolwright.types import Sequence as TokenSequence
@@ -20,7 +20,7 @@ from toolwright.types import Sequence as TokenSequence
 def evened(
     members: Sequence[Member], rows: Sequence[Row], values: Sequence[np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """New values of the rows that share tokens, by their place; of all others nothing.
+    """Averaged values of the rows that share tokens, by row index.
 
     values: [T] of every row.
     """
@@ -41,12 +41,12 @@ def evened(
 def origin(
     sequence: TokenSequence, length: int, known: Mapping[str, TokenSequence]
 ) -> list[tuple[str, int]]:
-    """Which sequence wrote each of the first `length` tokens, with the token's place in it."""
+    """(sequence that wrote it, index there) of each of the first `length` tokens."""
     parent, fork = sequence.parent, 0
     head: list[tuple[str, int]] = []
     if parent is not None:
         fork = min(length, sequence.fork_offset or 0)
-        # Each step up looks among fewer: parents in a circle, which nobody writes, end it too.
+        # Each level searches fewer sequences, so that a circle of parents ends too.
         others = {name: other for name, other in known.items() if name != sequence.id}
         above = others.get(parent)
         head = origin(above, fork, others) if above else [(parent, at) for at in range(fork)]

@@ -1,20 +1,20 @@
-"""Turns compared with turns: what the recipe's [learner.credit] makes of their rewards."""
+"""Advantages of turns, by the recipe's [learner.credit]."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from learner.config.objective import Credit
-from learner.credit.earned import Member
+from learner.credit.members import Member
 from toolwright.credit.turns import step_advantage, step_groups, turn_labels, turn_returns
 
 
 def turn_advantages(
     members: Sequence[Member], credit: Credit, *, eps: float
 ) -> tuple[list[list[float]], int]:
-    """(advantages by member and turn, turns that were compared with others).
+    """(advantages by member and turn, number of turns that were compared with others).
 
-    Empty where turns earn nothing. eps: is added to a deviation.
+    Empty lists if turns have no credit. eps: added to a deviation.
     """
     if credit.turns == "none":
         return [[] for _ in members], 0

@@ -1,1 +1,1 @@
-"""Imitation of the traces of a file: what is trained on, in which order, and what is held out."""
+"""Imitation of the traces of a file: training data, its order, and held-out data."""

@@ -1,6 +1,6 @@
-"""The loss on traces that are not trained on, and the best weights by it.
+"""The loss on held-out traces, and the best step by it.
 
-The same traces, tokens and mean as in training: negative log-likelihood over all targets.
+The loss is that of training: mean negative log-likelihood over all targets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from learner.model.policy import Model
 from learner.training.step import score
 
 TRACES_AT_A_TIME = 64
-"""Scored together: the log-probs of all of them are on the device at the same time."""
+"""Number of traces that are scored together: all their log-probs are on the device at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +31,8 @@ class Best:
 def held_out_loss(model: Model, traces: Sequence[Trace], budget: int) -> float:
     """Mean negative log-likelihood over the targets of all traces; all ranks call it.
 
-    Not finite where a log-prob is not: a broken row is not left out here, since means over
-    different tokens cannot be compared.
+    Not finite if a log-prob is not finite. Broken rows are not dropped: means over different tokens
+    cannot be compared.
     """
     total, count = 0.0, 0
     for start in range(0, len(traces), TRACES_AT_A_TIME):

@@ -1,8 +1,8 @@
-"""Steps of imitation: a batch of traces, an update, now and then the held-out loss, a checkpoint.
+"""Steps of imitation: a batch of traces, an update, at times the held-out loss and a checkpoint.
 
 Invariants
-- A run that was killed in the middle of an epoch goes on with the traces that it has not seen, and
-  with the held-out loss that the best weights had.
+- A run that was killed inside of an epoch continues with the traces that it has not seen. It also
+  keeps the held-out loss of the best weights.
 - The loss is the mean over all targets of the batch, whatever the micro-batches and ranks.
 """
 
@@ -28,8 +28,8 @@ from learner.progress import Reporter
 from learner.ranks import parallel
 from learner.saving.checkpoint import Checkpoints
 from learner.stop import Stop
+from learner.training.minibatch import MiniBatch, counts_of
 from learner.training.objective import imitation
-from learner.training.part import Part, counts_of
 from learner.training.update import MOST_BROKEN, finite_gradients
 
 LINE_EVERY = 10
@@ -37,10 +37,7 @@ LINE_EVERY = 10
 
 @dataclass(slots=True, kw_only=True)
 class Imitation:
-    """One run: `identity` is what a checkpoint must agree with, `best` changes with the steps.
-
-    log: None on ranks other than the first.
-    """
+    """One run."""
 
     table: SftTable
     policy: Policy
@@ -48,8 +45,10 @@ class Imitation:
     heldout: tuple[Trace, ...]
     checkpoints: Checkpoints
     identity: dict[str, Any]
+    """Settings that a checkpoint must agree with."""
     report: Reporter
     log: MetricsLog | None
+    """None on ranks other than the first."""
     stop: Stop
     best_folder: Path
     best: Best = field(default_factory=Best)
@@ -61,28 +60,30 @@ class Imitation:
 
 
 def train(run: Imitation, done: int) -> None:
-    """The steps after `done`. DivergedError when steps in a row had no finite gradient,
-    StoppedError where a stop was asked, on whichever rank: the steps so far are in a checkpoint."""
+    """The steps after `done`.
+
+    Raises DivergedError if several steps in a row had no finite gradient, and StoppedError after a
+    stop request on any rank. Then the finished steps are in a checkpoint.
+    """
     count = len(run.traces.traces)
     if done == 0 and run.heldout:
-        _write(run, 0, _look(run, 0))
-    run.stop.save_first()
+        _write(run, 0, _measure_heldout(run, 0))
+    run.stop.begin_saving()
     for step, chosen in enumerate(batches(run.table, count, done), done + 1):
         values = _update(run, step, [run.traces.traces[index] for index in chosen])
         values["epoch"] = min(step * run.table.batch_size, run.table.shown(count)) / count
         last = step == run.steps
-        looked = bool(run.heldout) and (last or step % run.table.heldout.every == 0)
-        if looked:
-            values |= _look(run, step)
+        measured = bool(run.heldout) and (last or step % run.table.heldout.every == 0)
+        if measured:
+            values |= _measure_heldout(run, step)
         _write(run, step, values)
         if run.broken >= MOST_BROKEN:
             raise DivergedError(
-                f"{MOST_BROKEN} steps in a row up to {step} had no finite gradient: the policy's "
-                "weights or sft.optimizer's rates are at fault; the newest checkpoint is from "
-                "before"
+                f"{MOST_BROKEN} steps in a row up to {step} had no finite gradient: check the "
+                "policy's weights and lower sft.optimizer.lr; the newest checkpoint is from before"
             )
-        run.report.step(step, _note(values), line=last or looked or step % LINE_EVERY == 0)
-        stopped = not last and parallel.on_any(run.stop.asked is not None)
+        run.report.step(step, _note(values), line=last or measured or step % LINE_EVERY == 0)
+        stopped = not last and parallel.on_any(run.stop.requested is not None)
         if last or stopped or step % run.table.checkpoint_every == 0:
             state = {**run.identity, "step": step, "best": asdict(run.best)}
             run.checkpoints.save(run.policy, step, "sft", state, Ledger())
@@ -91,11 +92,11 @@ def train(run: Imitation, done: int) -> None:
 
 
 def _update(run: Imitation, step: int, traces: list[Trace]) -> dict[str, Any]:
-    """One optimizer step, and what it says about itself."""
+    """Takes one optimizer step. Returns its metrics."""
     started = time.monotonic()
     rows = list(chain.from_iterable(trace.rows for trace in traces))
     counts = counts_of(rows, drop_silent=False)
-    part = Part(rows=rows, counts=counts, loss=Loss(), everything=True)
+    part = MiniBatch(rows=rows, counts=counts, loss=Loss(), all_rows=True)
     rate = run.policy.set_rate(step - 1, run.steps)
     stats, norm, dropped = finite_gradients(
         run.policy, part, imitation, run.table.tokens_per_microbatch, entropy="none"
@@ -105,7 +106,7 @@ def _update(run: Imitation, step: int, traces: list[Trace]) -> dict[str, Any]:
         run.broken = 0
     else:
         run.broken += 1
-        run.report.say(f"step {step}: no finite gradient, the weights stay")
+        run.report.say(f"step {step}: no finite gradient, so the weights did not move")
     seconds = time.monotonic() - started
     tokens = sum(row.length for row in rows)
     loss = stats.get("loss", math.nan)
@@ -124,8 +125,8 @@ def _update(run: Imitation, step: int, traces: list[Trace]) -> dict[str, Any]:
     }
 
 
-def _look(run: Imitation, step: int) -> dict[str, Any]:
-    """The held-out loss; the weights are kept where no earlier ones had a lower one."""
+def _measure_heldout(run: Imitation, step: int) -> dict[str, Any]:
+    """Measures the held-out loss, and saves the weights if it is the lowest so far."""
     started = time.monotonic()
     loss = held_out_loss(run.policy, run.heldout, run.table.tokens_per_microbatch)
     if loss < run.best.loss:

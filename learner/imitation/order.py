@@ -1,6 +1,6 @@
-"""Which traces each step shows: a function of seed, number of traces and step alone. Pure.
+"""The traces of each step: a function of seed, number of traces and step alone. Pure.
 
-With epochs every trace is shown that often and never more: the last batch holds what is left.
+With epochs every trace is shown exactly that often: the last batch has the remaining traces.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from learner.config.tables import SftTable
 def order(count: int, seed: int, position: int) -> Iterator[int]:
     """Endless order of `count` traces from a position on: a fresh permutation each epoch.
 
-    A position is one number, so a resumed run sees just what an uninterrupted one would.
+    A position is one number, so a resumed run sees the same traces as an uninterrupted run.
     """
     while True:
         epoch, start = divmod(position, count)

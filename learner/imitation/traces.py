@@ -1,10 +1,10 @@
-"""Which traces of a file are imitated, and which of their tokens.
+"""The traces of a file, and their targets.
 
 Invariants
-- A trace is taken whole or not at all: one longer than the limit is dropped and counted. Cut, it
-  would teach the policy to stop in the middle.
+- A trace longer than the limit is dropped and counted, never cut: a cut trace would teach the
+  policy to stop in the middle.
 - All traces of one task are on the same side of the split between training and held-out data.
-- What the policy wrote and the file marks as not trainable is never a target.
+- Tokens of the policy that the file marks as not trainable are never targets.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Literal
 import numpy as np
 
 from learner.errors import DataError
-from learner.intake.origin import Origin
+from learner.intake.tokenizer_check import TokenizerCheck
 from learner.training.batch import Row, check_vocabulary, rows_of
 from toolwright.trajectory_files import UnreadableTrajectories, read_trajectories
 from toolwright.types import Author, Trajectory
 
 _HELD_OUT = 1
-"""Second word of the seed of the split; the order of an epoch has the number of the epoch."""
+"""Second part of the split's seed. The order of an epoch has the epoch's number there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,13 +37,14 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traces:
-    """What a file holds for imitation; `too_long` traces were dropped."""
+    """The traces of a file."""
 
     traces: tuple[Trace, ...]
     too_long: int = 0
+    """Number of traces that were dropped for their length."""
 
     def digest(self) -> str:
-        """Names tokens and targets in their order: a resumed run must find the same."""
+        """Hash of tokens and targets in their order; a resumed run must find the same."""
         found = sha256()
         for trace in self.traces:
             for row in trace.rows:
@@ -52,16 +53,16 @@ class Traces:
         return found.hexdigest()[:16]
 
     def split(self, fraction: float, seed: int) -> tuple[Traces, Traces]:
-        """(to train on, held out): a share of the tasks, one at least, leaves the training data.
+        """(training data, held-out data): a share of the tasks, at least one, is held out.
 
-        DataError when no task is left to train on.
+        Raises DataError if no task is left to train on.
         """
         tasks = sorted({trace.task for trace in self.traces})
         count = max(1, round(fraction * len(tasks)))
         if count >= len(tasks):
             raise DataError(
-                f"sft.heldout.fraction = {fraction:g} of {len(tasks)} tasks leaves none to train "
-                "on: give more traces, a smaller fraction, or sft.heldout.data"
+                f"sft.heldout.fraction = {fraction:g} of {len(tasks)} tasks leaves no task to "
+                "train on: give more traces, a smaller fraction, or sft.heldout.data"
             )
         chosen = np.random.default_rng((seed, _HELD_OUT)).permutation(len(tasks))[:count]
         held = {tasks[index] for index in chosen}
@@ -74,23 +75,23 @@ class Traces:
 def load_traces(
     path: Path,
     vocabulary: int,
-    origin: Origin,
+    tokenizer: TokenizerCheck,
     *,
     max_length: int,
     train_on: Literal["assistant", "all"] = "assistant",
 ) -> Traces:
-    """The trajectories of a file, or of a folder of files, that have a trainable token and at most
-    `max_length` tokens.
+    """Trajectories of a file, or of a folder of files, with a trainable token and the right length.
 
-    train_on: "assistant" has the trainable tokens as targets; "all" those and everything that the
-    policy did not write (prompt and observations). A first token is never a target.
-    DataError when no trajectory is left, or when one is of another tokenizer than that of `origin`
-    or has ids that the policy does not have.
+    max_length: in tokens. train_on: with "assistant" the trainable tokens are targets, with "all"
+    also the prompt and the observations. A first token is never a target.
+
+    Raises DataError if no trajectory is left, or if a trajectory has another tokenizer or ids that
+    the policy does not have.
     """
     kept: list[Trace] = []
     lengths: list[int] = []
     for trajectory in _read(path):
-        origin.check(trajectory)
+        tokenizer.check(trajectory)
         rows = rows_of(widened(trajectory) if train_on == "all" else trajectory, temperature=1.0)
         if not rows:
             continue
@@ -100,17 +101,17 @@ def load_traces(
             task = trajectory.task.id or trajectory.id
             kept.append(Trace(task=task, rows=tuple(map(_at_temperature_one, rows))))
     if not lengths:
-        raise DataError(f"{path} holds no trajectory with a trainable token")
+        raise DataError(f"{path} has no trajectory with a trainable token: set sft.data to another")
     if not kept:
         raise DataError(
             f"all {len(lengths)} traces of {path} are longer than sft.max_length = {max_length} "
-            f"tokens: the shortest has {min(lengths)}"
+            f"tokens: the shortest has {min(lengths)}, set it to that or more"
         )
     return Traces(traces=tuple(kept), too_long=len(lengths) - len(kept))
 
 
 def widened(trajectory: Trajectory) -> Trajectory:
-    """The same with all that the policy did not write as targets, where it has a target at all."""
+    """The trajectory with all tokens of other authors as targets too; unchanged without targets."""
     if not any(s.trainable for sequence in trajectory.sequences for s in sequence.segments):
         return trajectory
     return replace(
@@ -140,7 +141,7 @@ def _read(path: Path) -> Iterable[Trajectory]:
 
 
 def _length(trajectory: Trajectory) -> int:
-    """Tokens of the longest sequence."""
+    """Number of tokens of the longest sequence."""
     return max(sum(len(s.token_ids) for s in q.segments) for q in trajectory.sequences)
 
 

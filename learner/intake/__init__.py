@@ -1,1 +1,1 @@
-"""What the engine offers: the line to it, one step's groups, and which groups were used before."""
+"""Groups from the engine: the client, one step's lease, the ledger of consumed groups."""

@@ -1,6 +1,6 @@
-"""Takes a run over from the engine, once both are seen to have been started with the same things.
+"""Joins a run at the engine after a comparison of recipe, tokenizer, policy and folder.
 
-The comparison comes first: a learner of another recipe must not end the one that trains.
+The comparison comes first: a learner of another recipe must not end the learner that trains.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from toolwright.types import WeightVersion
 def join(
     client: EngineClient, recipe: Recipe, source: Path, *, lineage: str, say: Callable[[str], None]
 ) -> WeightVersion | None:
-    """The engine's newest version; None when nothing was published yet.
+    """The engine's newest version; None if nothing was published yet.
 
-    source: the policy that the run begins with. lineage: the newest checkpoint's, empty without
-    one. MismatchError names the first thing that differs; TakenError where another learner joined
-    at the same instant.
+    source: the policy that the run begins with. lineage: the newest checkpoint's, empty without a
+    checkpoint. Raises MismatchError with the first difference, and TakenError if another learner
+    joined at the same instant.
     """
     mine = _own(recipe, source, lineage, say)
-    if not _compare(client.look(), mine, client.address):
+    if not _compare(client.served(), mine, client.address):
         say(
-            f"the engine at {client.address} does not tell what it was started with: recipe, "
-            "tokenizer and policy are not compared"
+            f"the engine at {client.address} does not report its recipe: recipe, tokenizer and "
+            "policy are not compared"
         )
     joined = client.join()
     _compare(joined, mine, client.address)  # another engine may have come in between
@@ -37,7 +37,7 @@ def join(
 
 
 def _compare(served: Served, mine: Fingerprint, address: str) -> bool:
-    """MismatchError that names the first difference. False where there is nothing to compare."""
+    """False if the engine reports nothing to compare. Raises MismatchError with a difference."""
     if served.fingerprint is None:
         return False
     wrong = difference(served.fingerprint, mine)

@@ -1,9 +1,9 @@
-"""An event loop in a thread of its own, for callers that are no coroutines.
+"""An event loop in a thread of its own, for synchronous callers.
 
 Invariants
 - All coroutines run in one thread and one loop, also those of several callers.
-- A caller that is interrupted while it waits cancels what it waited for.
-- `close` cancels what still runs, and returns when the thread has ended.
+- A caller that is interrupted while it waits cancels its coroutine.
+- `close` cancels all running coroutines, and returns when the thread has ended.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class BackgroundLoop:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """What `work` returns, or raises."""
+        """Result of `work`; raises what `work` raises."""
         return outcome(self.start(work))
 
     def close(self) -> None:
-        """Not to be used afterwards."""
+        """Ends the loop; it cannot be used again."""
         self.run(_cancel_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -42,7 +42,7 @@ class BackgroundLoop:
 
 
 def outcome(future: Future[Answer]) -> Answer:
-    """Waits for what was started; an interrupted wait cancels it."""
+    """Result of started work. An interrupted wait cancels the work."""
     try:
         return future.result()
     except BaseException:

@@ -1,13 +1,13 @@
-"""The learner's line to the engine: RolloutService and PolicyService, with patience.
+"""The learner's client of the engine: RolloutService and PolicyService, with retries.
 
-Calls are synchronous for the caller; they run on a loop in the background, so that a lease may be
-begun and waited for later, while other calls are made. An engine that is out of reach, or takes
-calls and answers none, is waited for, aloud, up to `patience` seconds; what it refuses is an
-EngineError. Every request may be sent again: leases start after a mark, publishes and
-acknowledgements are idempotent.
+Calls are synchronous for the caller. They run on a background loop, so that a lease can start early
+and be awaited later, while other calls run. If the engine is unreachable, or accepts calls without
+an answer, the client retries up to `patience` seconds and reports it. A refusal is an EngineError.
+Every request may be sent again: leases start after a mark, publishes and acknowledgements are
+idempotent.
 
-A client names itself by a random word that is its process's alone. `join` gives the run to it; the
-engine then refuses whoever had the run before, and this client once another one joins (TakenError).
+A client has a random name, unique to its process. `join` gives the run to it; the engine then
+refuses the learner that had the run before, and this client once another one joins (TakenError).
 
 Does not know what a step is or what groups are for.
 """
@@ -23,7 +23,6 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, TypeVar
 
 import grpc
@@ -47,43 +46,47 @@ Answer = TypeVar("Answer")
 SHORT_S = 30.0
 GLANCE_S = 2.0
 PUBLISH_S = 900.0
-"""A publish waits for an evaluation that is under way."""
+"""Timeout of a publish, which waits for a running evaluation."""
 REMIND_S = 10.0
-HURRIED_S = 10.0
-"""The patience of who was asked to stop."""
+STOPPING_S = 10.0
+"""Longest time to wait for an unreachable engine after a stop request, in seconds."""
 
 
 def lease_deadline(wait: float, count: int) -> float:
-    """Seconds that a lease may take: its stream restarts the wait with every group, so this only
-    catches a connection that hangs."""
+    """Timeout of a lease, in seconds.
+
+    The stream restarts the wait with every group, so this only catches a connection that hangs.
+    """
     return (wait + SHORT_S) * (count + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What an engine serves: its newest version, None when nothing was published yet, and what it
-    was started with, None where it does not tell."""
+    """The policy that an engine serves."""
 
     version: WeightVersion | None
+    """Newest version; None if nothing was published yet."""
     fingerprint: Fingerprint | None
+    """Recipe, tokenizer and policy of the engine; None if it does not report them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineState:
-    """run: the engine's own word for the run, by which traces are named; empty while it starts.
-    turned_away: groups without a signal that dynamic sampling has turned away, in all lives of the
-    run. fruitless: why no group will come any more, a sentence; empty while one may."""
+    """Status of an engine."""
 
     turned_away: int
+    """Groups without a signal that dynamic sampling has turned away, in all lives of the run."""
     fruitless: str
+    """Why no more groups will come, a sentence; empty while they may."""
     run: str = ""
+    """The engine's id of the run, which names its traces; empty while the engine starts."""
 
 
 class EngineClient:
     """A channel to one engine; a context manager.
 
-    say: gets a line whenever something takes long. hurried: asked during a wait; where it says
-    yes, an engine out of reach is not waited for longer than HURRIED_S.
+    patience: longest time to retry, in seconds. say: reports a long wait. stopping: whether the
+    process has a stop request; then the client retries for at most STOPPING_S.
     """
 
     def __init__(
@@ -92,11 +95,11 @@ class EngineClient:
         *,
         patience: float,
         say: Callable[[str], None],
-        hurried: Callable[[], bool] = lambda: False,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.address = address
         self._patience = patience
-        self._hurried = hurried
+        self._stopping = stopping
         self._say = say
         self.learner = secrets.token_hex(8)
         self._loop = BackgroundLoop("engine-client")
@@ -110,23 +113,19 @@ class EngineClient:
     def __enter__(self) -> EngineClient:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._loop.run(self._channel.close(None))
         self._loop.close()
 
-    def look(self) -> Served:
-        """What the engine serves; changes nothing there."""
+    def served(self) -> Served:
+        """The policy that the engine serves. Does not change the engine."""
         return self._policy_as("")
 
     def join(self) -> Served:
-        """The same, and the run is this learner's from now on.
+        """Like `served`, and gives the run to this learner.
 
-        Whoever had it publishes nothing any more: what is newest in the answer stays it.
+        The learner that had the run cannot publish any more, so the newest version cannot change
+        behind the answer.
         """
         return self._policy_as(self.learner)
 
@@ -142,7 +141,7 @@ class EngineClient:
         )
 
     def publish(self, version: WeightVersion, parent: WeightVersion | None, path: str) -> float:
-        """Hands a policy folder to the samplers; returns how long they stood still, seconds."""
+        """Hands a policy folder to the samplers. Returns the length of their pause, in seconds."""
         request = policy_pb2.PublishWeightsRequest(
             version=wire.version_to_proto(version),
             train_step=version.step,
@@ -156,23 +155,25 @@ class EngineClient:
         )
         return float(answer.paused.ToTimedelta().total_seconds())
 
-    def ask_policy(self, name: str, request: Any, *, timeout: float) -> Any:
-        """The answer of a PolicyService method, with the client's patience."""
+    def call_policy(self, name: str, request: Any, *, timeout: float) -> Any:
+        """Calls a PolicyService method with retries."""
         return self._until_answered(
-            lambda: self.ask_policy_once(name, request, timeout=timeout), name
+            lambda: self.call_policy_once(name, request, timeout=timeout), name
         )
 
-    async def ask_policy_once(self, name: str, request: Any, *, timeout: float) -> Any:
-        """The same without any patience, as a coroutine for `begin`. ServiceError or
-        TransportError."""
+    async def call_policy_once(self, name: str, request: Any, *, timeout: float) -> Any:
+        """Calls a PolicyService method once, as a coroutine for `begin`.
+
+        Raises ServiceError or TransportError.
+        """
         return await call(getattr(self._policy, name), request, timeout=timeout)
 
     def begin(self, work: Coroutine[Any, Any, Answer]) -> Future[Answer]:
-        """Begins `work` beside what else is asked, and returns at once."""
+        """Begins `work` beside other calls, and returns at once."""
         return self._loop.start(work)
 
     def acknowledge(self, sequence_number: int) -> None:
-        """Everything up to the number is durable here."""
+        """Reports that everything up to the number is durable here."""
         request = rollout_pb2.AckGroupsRequest(
             consumer=rollout_pb2.CONSUMER_TRAIN,
             durable_sequence=sequence_number,
@@ -185,31 +186,31 @@ class EngineClient:
     def lease(self, *, after: int, count: int, version: WeightVersion, wait: float) -> list[Group]:
         """Up to `count` whole groups after a mark, in delivery order.
 
-        May return fewer, also none, after `wait` seconds without a new one or when the stream
-        broke, and at once where the engine knows that none will come (`state` says why).
-        EngineError for a group whose members do not fit its content hash.
+        Returns fewer, or an empty list, after `wait` seconds without a new group or after a broken
+        stream. Returns at once if the engine knows that no group will come (`state` says why).
+        Raises EngineError if a group's members do not match its content hash.
         """
         return self._loop.run(self._lease(after, count, version, wait))
 
     def begin_lease(
         self, *, after: int, count: int, version: WeightVersion, wait: float
     ) -> Future[list[Group]]:
-        """Begins such a lease; the future has what `lease` would return or raise."""
+        """Begins such a lease. The future has the result of `lease`."""
         return self._loop.start(self._lease(after, count, version, wait))
 
     def blob(self, ref: BlobRef) -> bytes:
         """A file that a leased trajectory refers to, until the group is acknowledged.
 
-        EngineError where what arrives is another one.
+        Raises EngineError if other bytes arrive.
         """
         return self._loop.run(self._blob(ref))
 
     def state(self) -> EngineState:
-        """How the engine is."""
+        """The engine's status, with retries."""
         return self._until_answered(lambda: self._ask(SHORT_S), "GetStatus")
 
-    def glance(self) -> EngineState | None:
-        """The same, asked once and not waited for; None where no answer comes at once."""
+    def state_now(self) -> EngineState | None:
+        """The engine's status from one short call; None if there is no answer at once."""
         try:
             return self._loop.run(self._ask(GLANCE_S))
         except (ServiceError, TransportError):
@@ -218,11 +219,11 @@ class EngineClient:
     async def _ask(self, timeout: float) -> EngineState:
         request = rollout_pb2.GetStatusRequest()
         answer = await call(self._rollout.GetStatus, request, timeout=timeout)
-        told = dict(answer.detail)
+        detail = dict(answer.detail)
         return EngineState(
-            turned_away=int(told.get("turned_away_groups", 0)),
-            fruitless=str(told.get("fruitless", "")),
-            run=str(told.get("run", "")),
+            turned_away=int(detail.get("turned_away_groups", 0)),
+            fruitless=str(detail.get("fruitless", "")),
+            run=str(detail.get("run", "")),
         )
 
     async def _lease(
@@ -271,7 +272,7 @@ class EngineClient:
         if len(got) != ref.size or hashlib.sha256(got).hexdigest() != ref.sha256:
             raise EngineError(
                 f"engine at {self.address} sent {len(got)} bytes for {ref.sha256[:12]}, which has "
-                f"{ref.size} bytes and another hash: its journal is damaged"
+                f"{ref.size} bytes and another hash: its journal is damaged, restore it"
             )
         return bytes(got)
 
@@ -287,8 +288,8 @@ class EngineClient:
             try:
                 return await attempt()
             except (ServiceError, TransportError) as error:
-                # Patience is for an engine that answers nothing, not for one that worked on the
-                # answer until its connection broke. Whoever lets a deadline pass may be either.
+                # The retry time is for an engine without answers, not for one that worked on the
+                # answer until its connection broke. A passed deadline may be either.
                 worked = time.monotonic() - began > SHORT_S and not _is_deadline(error)
                 if not tries or worked:
                     failing_since, tries = time.monotonic(), 0
@@ -302,7 +303,7 @@ class EngineClient:
                     raise EngineError(
                         f"engine at {self.address} refused {what}: {error}"
                     ) from error
-                if waited > (HURRIED_S if self._hurried() else self._patience):
+                if waited > (STOPPING_S if self._stopping() else self._patience):
                     raise EngineError(
                         f"engine at {self.address} did not answer {what} for {waited:.0f} s "
                         f"({error}): is `engine serve RECIPE` running, and is run.engine its "
@@ -325,8 +326,8 @@ def _fingerprint(answer: policy_pb2.GetPolicyResponse) -> Fingerprint:
         terms = dict(json.loads(found.recipe or "{}"))
     except (ValueError, TypeError) as error:
         raise EngineError(
-            f"what the engine tells of its recipe is no JSON object ({error}): engine and learner "
-            "are not of one version"
+            f"the engine's report of its recipe is not a JSON object ({error}): run engine and "
+            "learner of one version"
         ) from error
     lineages = (found.lineage, *(fork.lineage for fork in answer.forks)) if found.lineage else ()
     return Fingerprint(
@@ -344,7 +345,7 @@ def _close_group(info: trajectory_pb2.GroupInfo, members: list[trajectory_pb2.Tr
         raise EngineError(
             f"group {info.id} (number {info.sequence_number}) arrived with {len(members)} members "
             f"and hash {found[:12]}, the engine announced {info.members} and "
-            f"{info.content_hash[:12]}: engine and learner are not of one version"
+            f"{info.content_hash[:12]}: run engine and learner of one version"
         )
     return Group(
         id=info.id,

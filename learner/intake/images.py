@@ -1,7 +1,7 @@
-"""The images of a step's groups, each fetched and decoded once, whoever was shown it.
+"""The images of a step's groups, each fetched and decoded once.
 
-A file that a sampler took and this learner cannot read ends no run: trajectories whose policy was
-shown it are masked before anything is made of them, so no rank ever forwards it.
+An image that a sampler took and this learner cannot read does not end the run. Trajectories whose
+policy was shown it are masked before rows are made, so no rank forwards it.
 """
 
 from __future__ import annotations
@@ -10,30 +10,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from learner.errors import DataError
-from learner.vision.shown import Image, read_images
+from learner.vision.placed import Image, read_images
 from toolwright.types import BlobRef, Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """images: by hash, all that the policy read in trajectories that are trained on. groups: the
-    step's, with those masked that were shown one that cannot be read. masked: their ids. why: of
-    the first such image."""
+class StepImages:
+    """Images of one step."""
 
     images: Mapping[str, Image]
+    """By hash, all that the policy read in trajectories that are trained on."""
     groups: tuple[Group, ...]
+    """The step's groups; trajectories with an unreadable image are masked."""
     masked: tuple[str, ...] = ()
+    """Ids of the trajectories that were masked for an image."""
     why: str = ""
+    """Why the first such image cannot be read."""
 
 
-def see(
+def load_images(
     groups: Sequence[Group],
     fetch: Callable[[BlobRef], bytes],
     image: Callable[[str, bytes], Image],
-) -> Seen:
-    """What this step's policy was shown.
+) -> StepImages:
+    """The images that the policy of this step was shown.
 
-    fetch: `EngineClient.blob`. image: `vision.pixels.Pixels.whole`, which knows its grid.
+    fetch: `EngineClient.blob`. image: `vision.pixels.Pixels.whole`.
     """
     wanted = {
         ref.sha256: ref for group in groups for one in group.trajectories for ref in _shown(one)
@@ -47,14 +49,14 @@ def see(
         except DataError as error:
             why[name] = str(error)
     if not why:
-        return Seen(images=images, groups=tuple(groups))
+        return StepImages(images=images, groups=tuple(groups))
     masked = tuple(
         one.id
         for group in groups
         for one in group.trajectories
         if any(ref.sha256 in why for ref in _shown(one))
     )
-    return Seen(
+    return StepImages(
         images=images,
         groups=tuple(_without(group, {*masked}) for group in groups),
         masked=masked,
@@ -63,7 +65,7 @@ def see(
 
 
 def _shown(trajectory: Trajectory) -> Iterator[BlobRef]:
-    """Files that the policy read, of a trajectory that is trained on."""
+    """Files that the policy read; nothing for a masked trajectory."""
     if not trajectory.masked:
         for sequence in trajectory.sequences:
             yield from (ref.blob for _start, ref in read_images(sequence))

@@ -1,8 +1,8 @@
 """The groups of exactly one training step.
 
-Leases until the step is full, skips what the ledger has seen, enters the rest. The ledger becomes
-durable with the next checkpoint, together with the weights that the groups led to. A trajectory
-whose reward is no number leaves its group here, before the others are compared with it.
+Leases until the step is full, skips groups that the ledger knows, enters the others. The ledger
+becomes durable with the next checkpoint, together with the weights that trained on the groups. A
+trajectory whose reward is not finite leaves its group here, before the others are compared with it.
 """
 
 from __future__ import annotations
@@ -19,24 +19,28 @@ from learner.intake.ledger import Ledger, Verdict
 from toolwright.types import Group, Trajectory, WeightVersion
 
 LARGEST_REWARD = 3.4e38
-"""Beyond it a float32 is infinite."""
+"""Largest size of a reward; beyond it a float32 is infinite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leased:
-    """One step's groups; trajectories that left them because a reward is no finite number; those
-    that were masked because of an image; how many offered groups were skipped; how long it took."""
+    """The groups of one step."""
 
     groups: tuple[Group, ...]
     nonfinite: tuple[str, ...]
+    """Trajectories that left their groups because a reward is not finite."""
     duplicates: int
+    """Number of offered groups that were consumed before, with the same content."""
     conflicts: int
+    """Number of offered groups that were consumed before, with other content."""
     seconds: float
+    """Time of the lease."""
     unreadable: tuple[str, ...] = ()
+    """Trajectories that were masked because an image cannot be read."""
 
 
-class Leases(Protocol):
-    """Who asks the engine for groups: `EngineClient`, or `Ahead` of it."""
+class GroupSource(Protocol):
+    """A source of groups: `EngineClient`, or a `Prefetch` of it."""
 
     def lease(
         self, *, after: int, count: int, version: WeightVersion, wait: float
@@ -44,32 +48,34 @@ class Leases(Protocol):
 
 
 def lease_step(
-    leases: Leases,
+    source: GroupSource,
     ledger: Ledger,
     *,
     version: WeightVersion,
     count: int,
     wait: float,
     say: Callable[[str], None],
-    beat: Callable[[], None],
-    hopeless: Callable[[], str],
+    heartbeat: Callable[[], None],
+    why_none: Callable[[], str],
     waiting: Callable[[], AbstractContextManager[object]],
 ) -> Leased:
     """`count` groups that were never consumed, entered into the ledger at `version`.
 
-    beat: called after every lease that leaves the step incomplete. hopeless: asked after one that
-    brought nothing; a sentence where no group will come, which is then a WorthlessError. waiting:
-    is held while the engine is waited for; what it raises leaves the ledger half way.
+    heartbeat: called after every lease that leaves the step incomplete. why_none: called after an
+    empty lease; why no group will come, empty if one may. waiting: context of each wait for the
+    engine; an error from it leaves the ledger half filled.
+
+    Raises WorthlessError if no group will come.
     """
     started = time.monotonic()
     groups: list[Group] = []
     skipped = {Verdict.DUPLICATE: 0, Verdict.CONFLICT: 0}
     while len(groups) < count:
         with waiting():
-            offered = leases.lease(
+            offered = source.lease(
                 after=ledger.mark, count=count - len(groups), version=version, wait=wait
             )
-            why = "" if offered else hopeless()
+            why = "" if offered else why_none()
         for group in offered:
             verdict = ledger.judge(group.id, group.content_hash)
             if verdict is Verdict.NEW:
@@ -90,11 +96,11 @@ def lease_step(
             waited = time.monotonic() - started
             say(f"waiting for groups: {len(groups)} of {count} after {waited:.0f} s")
         if len(groups) < count:
-            beat()
+            heartbeat()
     finite, left = without_nonfinite(groups)
     if left:
         say(
-            f"{len(left)} trajectories left the batch, a reward of theirs is no finite number; the "
+            f"{len(left)} trajectories left the batch because a reward is not a finite number; the "
             f"first is {left[0]}"
         )
     return Leased(
@@ -107,8 +113,10 @@ def lease_step(
 
 
 def without_nonfinite(groups: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[str, ...]]:
-    """The groups without trajectories that have a reward, or a part of one, that is not finite; and
-    the ids of those. A group of nothing else is left out."""
+    """(groups without trajectories whose reward or part of it is not finite, ids of those).
+
+    Leaves out a group that has no other trajectory.
+    """
     left = tuple(t.id for group in groups for t in group.trajectories if not _finite(t))
     if not left:
         return tuple(groups), ()

@@ -1,9 +1,10 @@
-"""Which groups the weights have seen.
+"""The ledger of groups that the weights have consumed.
 
-Invariants: in the lineage of the surviving weights a group is consumed at most once; the ledger
-is part of the checkpoint, so that weights and ledger can never disagree; the mark is the sequence
-number up to which everything was consumed or dropped on purpose. What lies below the acknowledged
-mark is one number: the engine has deleted it and leases nothing from there.
+Invariants
+- In the lineage of the surviving weights a group is consumed at most once.
+- The ledger is part of the checkpoint, so that weights and ledger cannot disagree.
+- The mark is the sequence number up to which every group was consumed or skipped.
+- Groups up to the acknowledged mark are only counted: the engine has deleted them.
 """
 
 from __future__ import annotations
@@ -17,38 +18,38 @@ from toolwright.types import WeightVersion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A consumed group. `version`: the weights that it was used at."""
+    """A consumed group."""
 
     sequence_number: int
     group: str
     content_hash: str
     lineage: str
     step: int
+    """Step of the weights that trained on it, in `lineage`."""
 
 
 class Verdict(Enum):
-    """What the ledger says about a group that is offered."""
+    """The ledger's answer for an offered group."""
 
     NEW = "new"
     """Never consumed: train on it."""
     DUPLICATE = "duplicate"
-    """Consumed already, identical: skip it."""
+    """Consumed already, with the same content: skip it."""
     CONFLICT = "conflict"
-    """Consumed already under this name with other content: skip it and say so."""
+    """Consumed already under this name, with other content: skip it and report it."""
 
 
 @dataclass(slots=True)
 class Ledger:
-    """Groups consumed since the last acknowledgement in order of consumption, and the mark.
-
-    acknowledged: the number up to which the engine was told that everything is durable here.
-    settled: how many of the groups up to it were consumed.
-    """
+    """The consumed groups of one lineage."""
 
     entries: list[Entry] = field(default_factory=list)
+    """Groups since the last acknowledgement, in order of consumption."""
     mark: int = 0
     acknowledged: int = 0
+    """Newest sequence number that was acknowledged to the engine as durable."""
     settled: int = 0
+    """Number of consumed groups up to it."""
     _hashes: dict[str, str] = field(default_factory=dict)
 
     def judge(self, group: str, content_hash: str) -> Verdict:
@@ -61,7 +62,7 @@ class Ledger:
     def consume(
         self, *, sequence_number: int, group: str, content_hash: str, version: WeightVersion
     ) -> None:
-        """Enters a group and moves the mark. ValueError when it was entered before."""
+        """Enters a group and moves the mark. Raises ValueError if it was entered before."""
         if group in self._hashes:
             raise ValueError(f"group {group} was consumed before")
         self.entries.append(
@@ -77,15 +78,15 @@ class Ledger:
         self.pass_over(sequence_number)
 
     def pass_over(self, sequence_number: int) -> None:
-        """Moves the mark beyond a group that is not wanted."""
+        """Moves the mark past a skipped group."""
         self.mark = max(self.mark, sequence_number)
 
     def copy(self) -> Ledger:
-        """As it is now, whatever becomes of this one."""
+        """An independent copy."""
         return replace(self, entries=list(self.entries), _hashes=dict(self._hashes))
 
     def settle(self, acknowledged: int) -> None:
-        """The engine knows that everything up to this number is durable: it is only counted now."""
+        """Drops the entries up to an acknowledged number and counts them."""
         self.acknowledged = max(self.acknowledged, acknowledged)
         kept = [entry for entry in self.entries if entry.sequence_number > self.acknowledged]
         self.settled += len(self.entries) - len(kept)
@@ -101,7 +102,7 @@ class Ledger:
 
     @classmethod
     def parse(cls, text: str) -> Ledger:
-        """Inverse of `dump`. ValueError for anything else."""
+        """Inverse of `dump`. Raises ValueError for other text."""
         head, *rest = text.splitlines()
         ledger = cls(**json.loads(head))
         for line in rest:

@@ -1,12 +1,11 @@
-"""A publish over a process group, as the engine is asked for it: begin, buckets, commit.
+"""The engine's side of a publish over a process group: begin, buckets, commit.
 
-Beginning is patient, as every call of the client is. A bucket and a commit are sent again where the
-line broke, since the engine joins them to what is under way, and no longer than they are given:
-samplers stand still meanwhile.
+BeginPublish retries like every call of the client. A bucket and a commit are sent again after a
+broken connection, since the engine joins them to the running publish. They stop at their timeout:
+the samplers are paused meanwhile.
 
-Whatever the engine refuses or fails is a GroupError, and the publish is over; TakenError as ever.
-
-Does not know the group itself.
+Raises GroupError for a refusal or a failure, which ends the publish, and TakenError if another
+learner has the run. Does not know the group itself.
 """
 
 from __future__ import annotations
@@ -32,17 +31,19 @@ ABORT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TensorName:
-    """One tensor of a bucket. dtype: torch's word. shape: as in the Hugging Face folder."""
+class TensorInfo:
+    """One tensor of a bucket."""
 
     name: str
     dtype: str
+    """torch's name of the type."""
     shape: tuple[int, ...]
+    """Shape as in the Hugging Face folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
-    """Where samplers meet the first rank."""
+class Rendezvous:
+    """Address at which samplers meet the first rank."""
 
     address: str
     port: int
@@ -59,20 +60,23 @@ class GroupPublish:
 
     @classmethod
     def begin(
-        cls, client: EngineClient, version: WeightVersion, meeting: Meeting, *, lease: float
+        cls, client: EngineClient, version: WeightVersion, rendezvous: Rendezvous, *, lease: float
     ) -> GroupPublish:
-        """Has all samplers told to join. lease: seconds of silence until the engine gives up."""
+        """Has the engine ask all samplers to join.
+
+        lease: the engine gives up after this many seconds without a call.
+        """
         request = policy_pb2.BeginPublishRequest(
             version=wire.version_to_proto(version),
             train_step=version.step,
-            master_address=meeting.address,
-            master_port=meeting.port,
-            backend=meeting.backend,
+            master_address=rendezvous.address,
+            master_port=rendezvous.port,
+            backend=rendezvous.backend,
             lease=wire.duration(lease),
             learner=client.learner,
         )
         try:
-            answer = client.ask_policy("BeginPublish", request, timeout=PUBLISH_S)
+            answer = client.call_policy("BeginPublish", request, timeout=PUBLISH_S)
         except EngineError as error:
             if isinstance(error.__cause__, ServiceError):
                 raise GroupError(str(error)) from error
@@ -80,9 +84,9 @@ class GroupPublish:
         return cls(client, answer.publish_id, answer.world_size)
 
     def bucket(
-        self, index: int, tensors: Sequence[TensorName], *, timeout: float
+        self, index: int, tensors: Sequence[TensorInfo], *, timeout: float
     ) -> Future[policy_pb2.PublishBucketResponse]:
-        """Begins to hand a list of tensors to all samplers; the future ends when each has them."""
+        """Begins to hand tensors to all samplers. The future ends when each sampler has them."""
         request = policy_pb2.PublishBucketRequest(
             publish_id=self.name,
             index=index,
@@ -93,13 +97,13 @@ class GroupPublish:
         return self._begin("PublishBucket", request, timeout)
 
     def commit(self, *, timeout: float) -> float:
-        """The samplers go on as the version; returns how long they stood still, seconds."""
+        """Has the samplers serve the version. Returns the length of their pause, in seconds."""
         request = policy_pb2.CommitPublishRequest(publish_id=self.name)
         answer = outcome(self._begin("CommitPublish", request, timeout))
         return float(answer.paused.ToTimedelta().total_seconds())
 
     def abort(self) -> None:
-        """Ends it, if the engine can be told; else its lease does."""
+        """Ends the publish. If the engine is unreachable, the end of its lease does."""
         request = policy_pb2.AbortPublishRequest(publish_id=self.name)
         try:
             outcome(self._begin("AbortPublish", request, ABORT_S))
@@ -107,16 +111,16 @@ class GroupPublish:
             return
 
     def _begin(self, name: str, request: Any, timeout: float) -> Future[Any]:
-        return self._client.begin(_asked(self._client, name, request, timeout))
+        return self._client.begin(_call(self._client, name, request, timeout))
 
 
-async def _asked(client: EngineClient, name: str, request: Any, timeout: float) -> Any:
+async def _call(client: EngineClient, name: str, request: Any, timeout: float) -> Any:
     deadline = time.monotonic() + timeout
     tries = 0
     while True:
         try:
             left = deadline - time.monotonic()
-            return await client.ask_policy_once(name, request, timeout=left)
+            return await client.call_policy_once(name, request, timeout=left)
         except ServiceError as error:
             if error.reason == reasons.ERROR_REASON_SUPERSEDED:
                 raise TakenError(f"engine at {client.address}: {error}") from error

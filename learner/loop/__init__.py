@@ -1,1 +1,1 @@
-"""One version after the other: lease, train, publish; now and then a checkpoint."""
+"""Steps of a run: lease, train, publish, and at times a checkpoint."""

@@ -1,8 +1,8 @@
-"""What Prometheus is shown of the loop: what the last metrics line said, and what was counted.
+"""Prometheus metrics of the loop: the values of the last metrics line, and counters.
 
 The names are Prometheus' own, the numbers those of `learner.metrics`: nothing is computed here. A
-number that a step does not have (no loss in a step that taught nothing) is shown as NaN, which no
-alert takes for a value.
+number that a step does not have (no loss in a step that taught nothing) is NaN, which no alert
+takes for a value.
 
 Called between steps, on rank 0 alone; a scrape reads in a thread of its own.
 """
@@ -22,7 +22,8 @@ _PREFIX = "toolwright_learner"
 _SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 
 PHASES = ("lease", "logprobs", "train", "export", "publish", "paused", "checkpoint", "step")
-"""Of a step's seconds, as the metrics line has them with `_s` behind; `step` is all of it."""
+"""Phases of a step. The metrics line has their seconds under these names with `_s` appended;
+`step` is the whole step."""
 LAST = {
     "reward": "mean reward of the trajectories that were not masked",
     "reward_std": "its standard deviation",
@@ -40,7 +41,7 @@ LAST = {
     "masked": "trajectories without loss",
     "worthless_steps": "in a row that taught nothing",
 }
-"""Numbers of the metrics line that are shown as they are, with what they mean."""
+"""Numbers of the metrics line that are exported unchanged, with their meaning."""
 _NAMES = {"tokens_per_s": "tokens_per_second", "grad_norm": "gradient_norm", "gap_max": "gap"}
 
 
@@ -48,7 +49,7 @@ class LoopGauges:
     """The learner's metrics, in a registry of their own."""
 
     def __init__(self, *, max_staleness: int) -> None:
-        """max_staleness: the recipe's bound, shown beside what is measured."""
+        """max_staleness: the recipe's bound, exported beside the measured staleness."""
         self.registry = CollectorRegistry()
         self._unacknowledged = 0
 
@@ -64,7 +65,7 @@ class LoopGauges:
         )  # fmt: skip
         self._last = {key: gauge(_NAMES.get(key, key), text) for key, text in LAST.items()}
         self._version = gauge("weight_step", "the version that was trained last")
-        self._told = gauge("step_timestamp_seconds", "when the last step ended, Unix time")
+        self._ended = gauge("step_timestamp_seconds", "when the last step ended, Unix time")
         self._saved = gauge("checkpoint_timestamp_seconds", "when the last one was, Unix time")
         self._tokens = counter("trained_tokens", "that carried loss")
         self._trajectories = counter("trajectories", "that were trained on or masked")
@@ -76,7 +77,7 @@ class LoopGauges:
         ProcessCollector(namespace=_PREFIX, registry=self.registry)
 
     def step(self, step: int, values: Mapping[str, Any]) -> None:
-        """A step's metrics line."""
+        """Takes a step's metrics line."""
         for phase in PHASES:
             if (seconds := values.get(f"{phase}_s")) is not None:
                 self._seconds.labels(phase).observe(seconds)
@@ -84,19 +85,19 @@ class LoopGauges:
             value = values.get(key)
             gauge.set(math.nan if value is None else float(value))
         self._version.set(step)
-        self._told.set(time.time())
+        self._ended.set(time.time())
         self._tokens.inc(values.get("trained_tokens", 0))
         self._trajectories.inc(values["trajectories"])
         self._leased.inc(values["groups"])
         self._unacknowledged += values["groups"]
-        self._device.set(device.most_bytes())
+        self._device.set(device.peak_memory_bytes())
 
     def published(self) -> None:
-        """A version went to the samplers."""
+        """Counts a version that went to the samplers."""
         self._published.inc()
 
     def saved(self) -> None:
-        """A checkpoint holds all that was leased so far, and the engine knows."""
+        """Counts all groups leased so far as acknowledged: a checkpoint holds them."""
         self._saved.set(time.time())
         self._acknowledged.inc(self._unacknowledged)
         self._unacknowledged = 0

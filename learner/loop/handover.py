@@ -1,4 +1,4 @@
-"""What leaves a step: a version for samplers, a checkpoint for the disk, a mark for the engine."""
+"""Results of a step: a version for samplers, a checkpoint on disk, an acknowledgement."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import time
 
 from learner.loop.state import Run, identity
 from learner.ranks import parallel
-from learner.saving.publish import advance, publish
+from learner.saving.publish import publish, republish
 
 
 def offer(run: Run, *, moved: bool) -> None:
-    """The version to the samplers.
+    """Publishes the version to the samplers.
 
-    Weights that the step left alone are not written again, unless they still lie in policy.model:
-    its path may be this machine's alone.
+    Weights that did not move are not written again, unless they still lie in policy.model: its path
+    may exist on this machine alone.
     """
-    if not moved and run.offered != run.policy.source:
+    if not moved and run.published_folder != run.policy.source:
         settle(run)
-        published = advance(run.client, run.version, run.offered)
-        run.probe.elsewhere[run.version] = run.offered
-    elif run.by_group is not None:
-        published = run.by_group.publish(run.policy, run.version)
+        published = republish(run.client, run.version, run.published_folder)
+        run.probe.elsewhere[run.version] = run.published_folder
+    elif run.broadcast is not None:
+        published = run.broadcast.publish(run.policy, run.version)
     else:
         published = publish(
             run.policy, run.client, run.policies, run.version, kept=run.table.keep_policies
         )
-    run.offered = published.folder
+    run.published_folder = published.folder
     run.seconds["export_s"] = published.export_s
     run.seconds["publish_s"] = published.publish_s
     run.seconds["paused_s"] = published.paused_s
@@ -35,13 +35,13 @@ def offer(run: Run, *, moved: bool) -> None:
 
 
 def settle(run: Run) -> None:
-    """Returns when the newest version has its folder."""
-    if run.by_group is not None:
-        run.by_group.settle()
+    """Waits until the newest version has its folder."""
+    if run.broadcast is not None:
+        run.broadcast.settle()
 
 
 def save(run: Run) -> None:
-    """A checkpoint of weights and ledger, then the acknowledgement of what it holds."""
+    """Writes a checkpoint of weights and ledger, then acknowledges its groups."""
     began = time.monotonic()
     state = {
         **identity(run.recipe, run.table, run.policy),
@@ -58,7 +58,7 @@ def save(run: Run) -> None:
 
 
 def acknowledge(run: Run) -> None:
-    """Tells the engine what the newest checkpoint holds; the ledger need not name it any longer."""
+    """Acknowledges the groups of the newest checkpoint; the ledger then drops their names."""
     if run.client is not None:
         run.client.acknowledge(run.ledger.mark)
         run.ledger.settle(run.ledger.mark)

@@ -1,4 +1,4 @@
-"""From a step's groups, which rank 0 has, to rows with advantages, which all ranks have."""
+"""A step's groups on rank 0 to rows with advantages on all ranks."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from toolwright.types import Group
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """worthless: why nothing can be learnt of it, None where something can. facts: what the
-    metrics say of its advantages. logprobs_s: seconds of the reference's log-probs, where they
-    are part of the reward."""
+    """The rows of one step."""
 
     rows: list[Row]
     worthless: str | None
+    """Why the step can teach nothing; None if it can."""
     facts: dict[str, float]
+    """Metrics of the advantages."""
     logprobs_s: float = 0.0
+    """Time for the reference's log-probs, in seconds, if they are part of the reward."""
 
 
 def prepare(run: Run, groups: Sequence[Group] | None) -> Batch:
-    """The batch of these groups; None on all ranks but the first.
+    """The batch of these groups. groups: None on all ranks but the first.
 
     A masked trajectory has no row; its reward may count in its group's baseline. With KL in the
-    reward all ranks score the rows under the reference before rank 0 compares anything.
+    reward all ranks score the rows under the reference before rank 0 computes advantages.
     """
     rows = _rows(run, groups) if groups is not None else []
     kl = run.table.kl.coefficient if run.table.kl.place == "reward" else 0.0

@@ -1,7 +1,7 @@
-"""How a run begins: from a checkpoint or afresh, and with the weights that the engine holds too.
+"""The start of a run: from a checkpoint or fresh, with the same weights as the engine.
 
-Weights that die with the process between publish and checkpoint belong to an abandoned lineage:
-the resumed run opens a new one, published before anything is leased (see `start`).
+Weights that were lost with a process between publish and checkpoint belong to an abandoned lineage.
+The resumed run opens a new lineage and publishes it before it leases anything (see `start`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from toolwright.types import WeightVersion
 def restore(
     recipe: Recipe, table: LearnerTable, policy: Policy, checkpoints: Checkpoints
 ) -> tuple[WeightVersion, Ledger, bool]:
-    """(version, ledger, whether there was a checkpoint). CheckpointError when it does not fit."""
+    """(version, ledger, whether there was a checkpoint).
+
+    Raises CheckpointError if the checkpoint does not fit the recipe.
+    """
     if parallel.is_first():
         checkpoints.sweep()
     path = checkpoints.latest()
@@ -40,12 +43,13 @@ def restore(
 
 
 def start(run: Run, *, resumed: bool) -> None:
-    """Makes engine and learner agree on the weights to begin with.
+    """Makes engine and learner agree on the first weights.
 
-    A fresh run takes the engine's own first version, step 0 of recipe's policy, as it is. Where
-    the engine is ahead of these weights (it holds a version published after the checkpoint, or
-    by a run that never wrote one) they are published under a new lineage. MismatchError where the
-    two were started with different things.
+    A fresh run takes the engine's own first version, step 0 of the recipe's policy. If the engine
+    has a newer version than these weights, they are published under a new lineage. That version was
+    published after the checkpoint, or by a run that never wrote one.
+
+    Raises MismatchError if engine and learner were started with different recipes or policies.
     """
     joined: WeightVersion | None = None
     if run.client is not None:
@@ -63,22 +67,22 @@ def start(run: Run, *, resumed: bool) -> None:
         run.version = newest
         run.report.say(f"training starts from {newest}, {run.policy.source}")
         return
-    ahead: WeightVersion | None = None
+    newer: WeightVersion | None = None
     if run.client is not None:
         same = newest is not None and newest.lineage == run.version.lineage
         if newest is not None and (not same or newest.step > run.version.step):
-            ahead = newest
-    ahead = parallel.from_first(ahead)
+            newer = newest
+    newer = parallel.from_first(newer)
     parent: WeightVersion | None = None
-    if ahead is not None:
+    if newer is not None:
         # Without a checkpoint these are the weights that the engine's lineage began with.
-        parent = run.version if resumed else replace(ahead, step=0)
+        parent = run.version if resumed else replace(newer, step=0)
         lineage = parallel.from_first(secrets.token_hex(4))
         run.version = WeightVersion(lineage=lineage, step=run.version.step)
         run.report.say(
-            f"the engine holds {ahead}, these weights are {parent}: going on as {run.version}"
+            f"the engine has {newer}, these weights are {parent}: continuing as {run.version}"
         )
-    run.offered = publish(
+    run.published_folder = publish(
         run.policy,
         run.client,
         run.policies,
@@ -92,13 +96,13 @@ def start(run: Run, *, resumed: bool) -> None:
 
 
 def warn_of_long_rows(run: Run) -> None:
-    """Says so where the longest response that the recipe allows does not fit the memory."""
+    """Warns if the longest response that the recipe allows does not fit the memory."""
     allowed, key = longest_response(run.recipe.shared)
     longest = min(
         allowed,
         int(run.policy.bridge.hf_config.max_position_embeddings),
     )
     a_token = token_bytes(run.policy.config, run.table.recompute)
-    sentence = too_long(longest, a_token, free_bytes(), mend=f"set {key}")
+    sentence = too_long(longest, a_token, free_bytes(), fix=f"set {key}")
     if sentence is not None:
         run.report.say(sentence)

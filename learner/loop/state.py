@@ -1,4 +1,4 @@
-"""What the loop carries from step to step, and what a checkpoint of it must agree with."""
+"""State of the loop between steps, and the settings that a checkpoint must agree with."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from learner.config.tables import LearnerTable
-from learner.intake.ahead import Ahead
 from learner.intake.client import EngineClient
 from learner.intake.ledger import Ledger
+from learner.intake.prefetch import Prefetch
 from learner.loop.gauges import LoopGauges
 from learner.loop.traces import StepTraces
 from learner.maths.tasks import Tasks
 from learner.metrics import MetricsLog
 from learner.model.policy import Model, Policy
 from learner.progress import Reporter
-from learner.saving.broadcast import ByGroup
+from learner.saving.broadcast import BroadcastPublisher
 from learner.saving.checkpoint import Checkpoints
 from learner.stop import Stop
 from learner.training.probe import Probe
-from learner.vision.shown import Image
+from learner.vision.placed import Image
 from toolwright.credit.collapse import CollapseWatch
 from toolwright.recipe import Recipe
 from toolwright.types import WeightVersion
@@ -29,19 +29,7 @@ from toolwright.types import WeightVersion
 
 @dataclass(slots=True, kw_only=True)
 class Run:
-    """One run. `client`, `ahead`, `log`, `gauges` and `traces` live on rank 0 only.
-
-    ahead: leases the next batch while this one trains; None where nothing may be leased ahead.
-    gauges: what Prometheus is shown; traces: what a collector is told; None where they are not
-    wanted.
-    by_group: publishes from memory to memory; None where weights go by disk.
-    offered: folder of the newest published weights. images: by hash, what the policy was shown in
-    this step's groups; None where it reads text alone. saved: step of the newest checkpoint.
-    collapse: is given every step's figures on rank 0.
-    broken: steps in a row without a finite gradient. worthless: steps in a row that taught nothing.
-    marked: when the last metrics line was written; seconds: what was spent since, for the next,
-    and what else a publish says of itself.
-    """
+    """One run. `client`, `prefetch`, `log`, `gauges` and `traces` exist on rank 0 only."""
 
     recipe: Recipe
     table: LearnerTable
@@ -53,41 +41,54 @@ class Run:
     probe: Probe
     report: Reporter
     stop: Stop
+    published_folder: Path
+    """Folder of the newest published weights."""
     client: EngineClient | None = None
-    ahead: Ahead | None = None
-    by_group: ByGroup | None = None
+    prefetch: Prefetch | None = None
+    """Leases the next batch while this one trains; None if nothing may be leased early."""
+    broadcast: BroadcastPublisher | None = None
+    """Publishes from memory to memory; None if weights travel by folder."""
     log: MetricsLog | None = None
     gauges: LoopGauges | None = None
+    """Metrics for Prometheus; None if the recipe sets no port."""
     traces: StepTraces | None = None
-    offered: Path
+    """Spans for a collector; None if the run has no collector."""
     images: dict[str, Image] | None = None
+    """Images of this step's groups by hash; None if the policy reads text alone."""
     saved: int = -1
+    """Step of the newest checkpoint."""
     broken: int = 0
+    """Steps in a row without a finite gradient."""
     worthless: int = 0
+    """Steps in a row that taught nothing."""
     collapse: CollapseWatch = field(default_factory=CollapseWatch)
+    """Gets every step's figures, on rank 0."""
     marked: float = field(default_factory=time.monotonic)
+    """Time of the last metrics line, on the monotonic clock."""
     seconds: dict[str, float] = field(default_factory=dict)
+    """Seconds of phases since the last metrics line, and figures of a publish, for the next
+    line."""
 
     @property
     def tasks(self) -> Tasks | None:
-        """Of a recipe that has several."""
+        """The recipe's tasks; None if it has one."""
         mixed = self.recipe.shared.tasks
         if not mixed:
             return None
         return Tasks(
             names=tuple(mixed),
             weights=tuple(task.weight for task in mixed.values()),
-            apart=self.table.loss.per_task,
+            per_task=self.table.loss.per_task,
         )
 
     @property
     def policies(self) -> Path:
-        """Where published folders lie."""
+        """Folder of the published policies."""
         return self.recipe.run_folder / "policy"
 
 
 def identity(recipe: Recipe, table: LearnerTable, policy: Policy) -> dict[str, Any]:
-    """What a checkpoint and a recipe must agree on."""
+    """Settings that a checkpoint and a recipe must agree on."""
     return {
         "kind": "run",
         "model": policy.shape,

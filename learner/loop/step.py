@@ -1,7 +1,7 @@
-"""One step, from version v: lease its groups at v, train on their rows, hand v + 1 over. Meanwhile
-the groups of v + 1 are leased, where they may be older than it.
+"""One step from version v: lease its groups, train on their rows, publish v + 1.
 
-Rank 0 talks to the engine and makes the rows; everything else happens on all ranks.
+Meanwhile the groups of the next step are leased, if they may be older than v + 1. Rank 0 talks to
+the engine and makes the rows; everything else happens on all ranks.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import replace
 from learner.config.objective import Kl
 from learner.errors import CollapsedError, DivergedError, WorthlessError
 from learner.intake.client import EngineClient
-from learner.intake.images import see
+from learner.intake.images import load_images
 from learner.intake.lease import Leased, lease_step
 from learner.loop.handover import offer, save, settle
+from learner.loop.report import tell
 from learner.loop.rows import prepare
 from learner.loop.state import Run
-from learner.loop.tell import tell
 from learner.metrics import gap_of
 from learner.ranks import parallel
 from learner.stop import Interrupted
@@ -29,11 +29,12 @@ FEW_TOKENS = 128
 
 
 def step(run: Run) -> bool:
-    """One version: lease, train, publish, tell, and at times a checkpoint. False where a stop cut
-    the lease short: nothing has happened then.
+    """One version: lease, train, publish, report, and at times a checkpoint.
 
-    DivergedError after MOST_BROKEN steps in a row without a finite gradient, WorthlessError after
-    learner.patience_steps that taught nothing, CollapsedError when the policy has collapsed.
+    False if a stop cut the lease short: then nothing has happened.
+
+    Raises DivergedError after MOST_BROKEN steps in a row without a finite gradient, WorthlessError
+    after learner.patience_steps that taught nothing, CollapsedError if the policy has collapsed.
     """
     at = run.version
     leased = lease(run, run.client) if run.client is not None else None
@@ -56,13 +57,13 @@ def step(run: Run) -> bool:
         steps=run.recipe.shared.run.steps,
         drop_silent=run.table.advantage.zero_groups == "drop",
         tasks=run.tasks,
-        apart=run.table.conflict_every > 0 and at.step % run.table.conflict_every == 0,
+        measure_tasks=run.table.conflict_every > 0 and at.step % run.table.conflict_every == 0,
     )
     reason = batch.worthless or update.emptied
     run.worthless = run.worthless + 1 if reason else 0
     gap = gap_of(update.sums)
     if gap.get("gap_tokens", 0) < FEW_TOKENS:
-        settle(run)  # the probe reads folders, and what follows waits for this one anyway
+        settle(run)  # the probe reads folders, and the next publish waits for this one anyway
         groups = leased.groups if leased is not None else ()
         gap = run.probe(run.policy, groups, at, run.images) or gap
     update.logprobs_s += batch.logprobs_s
@@ -73,7 +74,7 @@ def step(run: Run) -> bool:
         offer(run, moved=update.moved > 0)
     collapsed: str | None = None
     if leased is not None:
-        # Before the checkpoint: a step that a checkpoint holds has its line, whatever dies.
+        # Before the checkpoint: every step in a checkpoint has its line, even after a crash.
         figures = tell(run, at, leased, update, {**batch.facts, **gap}, reason)
         found = run.collapse.add(run.version.step, figures)
         collapsed = found.sentence if found is not None and run.table.patience_steps else None
@@ -82,8 +83,8 @@ def step(run: Run) -> bool:
         raise DivergedError(
             f"steps {run.version.step - MOST_BROKEN + 1} to {run.version.step} had no finite "
             f"gradient, the last for {update.broken} of {run.table.updates} updates; the weights "
-            f"are those of {run.offered}. Look at nonfinite_rows in learner.jsonl, and at the "
-            "rates; the same command goes on from the newest checkpoint"
+            f"are those of {run.published_folder}. Check nonfinite_rows in learner.jsonl and the "
+            "learning rates; the same command goes on from the newest checkpoint"
         )
     if reason:
         run.report.say(f"step {run.version.step} taught nothing: {reason}")
@@ -94,32 +95,32 @@ def step(run: Run) -> bool:
     if out_of_patience and not last:
         raise WorthlessError(
             f"{run.worthless} steps in a row taught nothing, up to step {run.version.step}: "
-            f"{reason}. Mend that and start the same command again, or set "
-            "learner.patience_steps higher (0 is without end)"
+            f"{reason}. Fix that and start the same command again, or set "
+            "learner.patience_steps higher (0 for no limit)"
         )
     if collapsed and not last:
         raise CollapsedError(
-            f"{collapsed}. Begin again with a lower learner.optimizer.lr or a higher "
-            "learner.kl.coefficient, or set learner.patience_steps = 0 to go on"
+            f"{collapsed}. Start over with a lower learner.optimizer.lr or a higher "
+            "learner.kl.coefficient, or set learner.patience_steps = 0 to continue"
         )
     return True
 
 
 def lease(run: Run, client: EngineClient) -> Leased | None:
-    """The step's groups. None where a stop was asked meanwhile: the ledger is as it
-    was, and the engine offers the groups again."""
+    """The step's groups. None after a stop: the ledger is unchanged, and the engine offers the
+    groups again."""
     before = run.ledger.copy()
     try:
         return lease_step(
-            run.ahead or client,
+            run.prefetch or client,
             run.ledger,
             version=run.version,
             count=run.recipe.shared.run.groups_per_step,
             wait=run.table.lease_wait_s,
             say=run.report.say,
-            beat=parallel.still_waiting,
-            hopeless=lambda: why_none_will_come(run),
-            waiting=run.stop.at_once,
+            heartbeat=parallel.still_waiting,
+            why_none=lambda: why_none_will_come(run),
+            waiting=run.stop.interruptible,
         )
     except Interrupted:
         run.ledger = before
@@ -127,24 +128,24 @@ def lease(run: Run, client: EngineClient) -> Leased | None:
 
 
 def with_images(run: Run, leased: Leased) -> Leased:
-    """The groups of which all images can be read; what they show is in `run.images`."""
-    if run.policy.sight is None or run.client is None:
+    """The groups, with trajectories masked whose images cannot be read. Fills `run.images`."""
+    if run.policy.image_embedding is None or run.client is None:
         return leased
-    seen = see(leased.groups, run.client.blob, run.policy.sight.pixels.whole)
+    seen = load_images(leased.groups, run.client.blob, run.policy.image_embedding.pixels.whole)
     run.images = dict(seen.images)
     if seen.masked:
         run.report.say(
-            f"{len(seen.masked)} trajectories were masked, they were shown an image that this "
-            f"learner cannot read: {seen.why}"
+            f"{len(seen.masked)} trajectories were masked: their policy was shown an image that "
+            f"this learner cannot read ({seen.why})"
         )
     return replace(leased, groups=seen.groups, unreadable=seen.masked)
 
 
 def lease_ahead(run: Run) -> None:
-    """Begins to lease what the next step will train on, at the version that it will have."""
+    """Begins the lease of the next step's groups, at the next step's version."""
     following = replace(run.version, step=run.version.step + 1)
-    if run.ahead is not None and following.step < run.recipe.shared.run.steps:
-        run.ahead.begin(
+    if run.prefetch is not None and following.step < run.recipe.shared.run.steps:
+        run.prefetch.begin(
             after=run.ledger.mark,
             count=run.recipe.shared.run.groups_per_step,
             version=following,
@@ -153,12 +154,12 @@ def lease_ahead(run: Run) -> None:
 
 
 def why_none_will_come(run: Run) -> str:
-    """What the engine says where dynamic sampling has given up; empty where it has not."""
+    """The engine's reason if dynamic sampling has given up; empty if it has not."""
     return run.client.state().fruitless if run.client is not None else ""
 
 
 def objective(run: Run) -> PolicyObjective:
-    """The loss that the recipe asks for. KL in the reward is no term of it."""
+    """The recipe's loss. KL in the reward is not a term of it."""
     return PolicyObjective(
         loss=run.table.loss,
         kl=run.table.kl if run.table.kl.place == "loss" else Kl(),

@@ -1,7 +1,7 @@
 """A trace of each step, linked to the trajectories that it trained on.
 
-The phases are known by their seconds: they are laid one after another, in the order in which a step
-has them, from the moment at which the step before was told.
+Only the duration of a phase is known. So the phases are laid one after another, in a step's order,
+from the end of the step before.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from toolwright.types import Group, WeightVersion
 
 PROCESS = "learner"
 PHASES = ("checkpoint", "lease", "train", "export", "publish")
-"""Of a step's seconds, in order: the checkpoint is that of the step before."""
+"""Phases of a step in order. The checkpoint is that of the step before."""
 MOST_LINKS = 128
-"""Trajectories that a step's span names: as many links as OpenTelemetry's own library keeps."""
+"""Largest number of links of a step's span; OpenTelemetry's own library keeps as many."""
 _NS = 1_000_000_000
 
 
 class StepTraces:
-    """Of one run, on rank 0. `close` at the end."""
+    """Spans of one run's steps, on rank 0. `close` it at the end."""
 
     def __init__(self, run: str, exporter: Exporter) -> None:
-        """run: the word that the engine has for it."""
+        """run: the engine's id of the run."""
         self._run = run
         self.exporter = exporter
 
     def step(
         self, version: WeightVersion, groups: Sequence[Group], values: Mapping[str, Any]
     ) -> None:
-        """A step that ends now. values: its metrics line."""
+        """Sends the spans of a step that ends now. values: its metrics line."""
         self.exporter.offer(step_spans(self._run, version, groups, values, time.time_ns()))
 
     def close(self) -> None:
@@ -51,7 +51,7 @@ def step_spans(
     values: Mapping[str, Any],
     now: int,
 ) -> list[Span]:
-    """The step's span and those of its phases, within it. now: Unix time in ns. Pure."""
+    """The step's span and, within it, those of its phases. now: Unix time in ns. Pure."""
     name = f"step {version}"
     trace, root = trace_id(run, name), span_id(run, name, "step")
     began = now - _ns(values["step_s"])
@@ -101,11 +101,14 @@ def step_spans(
     return spans
 
 
-def step_traces(run: Callable[[], str], told: str) -> StepTraces | None:
-    """told: `run.traces`. None where nobody wants them: then nobody is asked for the run's word.
-    CollectorError."""
+def step_traces(run: Callable[[], str], setting: str) -> StepTraces | None:
+    """None if there is no collector; then `run` is not called.
+
+    run: gives the engine's id of the run. setting: the recipe's run.traces. Raises CollectorError
+    if it is not an address.
+    """
     try:
-        collector = collector_of(told, os.environ)
+        collector = collector_of(setting, os.environ)
     except CollectorUnclear as error:
         raise CollectorError(str(error)) from error
     return None if collector is None else StepTraces(run(), Exporter(collector, process=PROCESS))

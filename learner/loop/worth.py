@@ -1,7 +1,7 @@
-"""Whether a step can teach anything, and if not, why: one sentence. Pure.
+"""Why a step can teach nothing, in one sentence. Pure.
 
-A step is without worth when no sequence of it has an advantage: everything is masked, nothing
-carries loss, or no group has a signal. A KL term alone teaches nothing of the task.
+A step is worthless if no sequence has an advantage: all trajectories are masked, no token carries
+loss, or no group has a signal. A KL term alone teaches nothing about the task.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LONGEST_DETAIL = 200
 
 
 def why_worthless(groups: Sequence[Group], rows: Sequence[Row]) -> str | None:
-    """The reason with its count; None where a row has an advantage."""
+    """The reason with its count; None if a row has an advantage."""
     if any(row.has_signal for row in rows):
         return None
     if not groups:
@@ -49,7 +49,7 @@ def why_worthless(groups: Sequence[Group], rows: Sequence[Row]) -> str | None:
 
 
 def _reasons(trajectories: Sequence[Trajectory]) -> str:
-    """The commonest stop reasons with their counts, and what the first of them says of itself."""
+    """The commonest stop reasons with their counts, and an error message of the first."""
     counts = Counter(t.stop_reason.name.lower() for t in trajectories)
     named = ", ".join(f"{name} {count}" for name, count in counts.most_common(3))
     commonest = counts.most_common(1)[0][0]

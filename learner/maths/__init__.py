@@ -1,5 +1,5 @@
-"""The formulas over batches and tokens: log-probabilities to losses, steps to rates, and the
-advantages that more than a group takes (those of a group are `toolwright.credit`'s).
+"""Formulas over batches and tokens: losses, KL, corrections, aggregation, learning rates, and
+advantages that need a whole batch. Those of a group are in `toolwright.credit`.
 
-Pure functions; nothing here knows a model, a batch or a process.
+Pure functions: nothing here knows a model, a batch or a process.
 """

@@ -1,4 +1,4 @@
-"""Credit of tokens that several rollouts share, since these are branches of one another. Pure."""
+"""Credit of tokens that branches share. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from collections.abc import Hashable, Sequence
 def shared_mean(
     paths: Sequence[Sequence[Hashable]], values: Sequence[Sequence[float]]
 ) -> list[list[float]]:
-    """Every token's value, averaged over the rollouts that share the token (ARPO's hard
-    attribution).
+    """Each token's value, averaged over the rollouts that share it (ARPO's hard attribution).
 
-    paths: the tokens of each rollout. Two rollouts share what stands before the first difference
-    of their paths. values: what each token has in its rollout.
+    paths: tokens of each rollout. Two rollouts share the tokens before the first difference of
+    their paths. values: value of each token in its rollout.
     """
     follow: dict[tuple[int, Hashable], int] = {}
     nodes: list[list[int]] = []

@@ -1,8 +1,8 @@
 """Estimators over the whole batch: token rewards in, one advantage a token out.
 
-Pure functions on [B, T] float tensors; a mask is 1 on policy tokens and 0 elsewhere. What stands
-at masked positions is never read, so padding and observations change nothing. A value that is no
-number stays one and enters no statistics.
+Pure functions on [B, T] float tensors; a mask is 1 on policy tokens and 0 elsewhere. Values at
+masked positions are never read, so padding and observations change nothing. A value that is not
+finite stays as it is and enters no statistics.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WHITEN_EPS = 1e-8
 def returns(token_rewards: torch.Tensor, mask: torch.Tensor, *, gamma: float = 1.0) -> torch.Tensor:
     """[B, T] G_t = r_t + gamma G_{t+1} over policy tokens only; 0 elsewhere.
 
-    Masked positions are stepped over: an observation neither discounts nor resets.
+    Masked positions are skipped: an observation neither discounts nor resets.
     """
     out = torch.zeros_like(token_rewards)
     running = torch.zeros(token_rewards.shape[0], dtype=token_rewards.dtype)
@@ -36,8 +36,8 @@ def whiten(
 ) -> torch.Tensor:
     """[B, T] (v - mean) (var + 1e-8)^-1/2 where the mask is 1; 0 elsewhere.
 
-    over: [B, T], where the mean and the unbiased variance are taken; the mask by default.
-    Statistics of equal values give 0.
+    over: [B, T], positions of the mean and the unbiased variance; the mask by default. If the
+    values there are equal, the result is 0.
     """
     live = mask > 0
     kept = values[(over > 0 if over is not None else live) & values.isfinite()]

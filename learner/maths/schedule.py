@@ -10,8 +10,8 @@ from learner.config.weights import Optimizer
 def fraction(settings: Optimizer, step: int, steps: int) -> float:
     """Share of the peak rate for update number `step` (from 0) of `steps`.
 
-    Warm-up multiplies the decay: step w-1 of w warm-up steps is the first at full share. As a
-    ratio it is a share of all steps, rounded up.
+    Warm-up multiplies the decay: step w-1 of w warm-up steps is the first at full share. A warm-up
+    ratio is a share of all steps, rounded up.
     """
     done = min(1.0, step / max(1, steps))
     low = settings.min_fraction

@@ -1,9 +1,9 @@
-"""What a token weighs where a batch holds several tasks.
+"""Weights of tokens in a batch with several tasks.
 
-With w the tasks' weights over their sum, the loss is the sum over tasks of w times the task's own
-mean (`apart`), or the mean over the whole batch in which a task's tokens count w times the number
-of tasks (together). Equal weights together are the plain mean. A task of which nothing is left
-gives nothing, and leaves the others' shares as they are.
+Let w be the tasks' weights over their sum. With `per_task` the loss is the sum over tasks of w
+times the task's own mean. Otherwise it is the mean over the whole batch, in which a task's tokens
+count w times the number of tasks; equal weights then give the plain mean. A task without tokens
+adds nothing, and the others keep their shares.
 """
 
 from __future__ import annotations
@@ -11,32 +11,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from learner.maths.losses import token_weights
-
-SUMMED = "seq-sum-token-sum-norm"
-"""No mean: its constant is the same for all tasks."""
+from learner.maths.aggregation import token_weights
+from toolwright.credit.losses import AGGREGATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
-    """The tasks of a recipe that has several, in its order. apart: means are taken within each."""
+    """The tasks of a recipe that has several, in its order."""
 
     names: tuple[str, ...]
     weights: tuple[float, ...]
-    apart: bool
+    per_task: bool
+    """Whether means are taken within each task."""
 
     @property
     def shares(self) -> list[float]:
-        """The weights, which then add up to 1."""
+        """The weights over their sum."""
         return [weight / sum(self.weights) for weight in self.weights]
 
 
 def mixed_weights(
     counts: Sequence[int], of_row: Sequence[int], tasks: Tasks, mode: str, *, norm: float = 1.0
 ) -> list[float]:
-    """As `losses.token_weights` of a batch with several tasks. of_row: the task of each sequence,
-    by its place in `tasks`."""
-    if not tasks.apart or mode == SUMMED:
+    """Like `aggregation.token_weights`, for a batch with several tasks.
+
+    of_row: task of each sequence, as its index in `tasks`.
+    """
+    if not tasks.per_task or "norm" in AGGREGATIONS[mode].reads:
         plain = token_weights(list(counts), mode, norm=norm)
         factors = [share * len(tasks.names) for share in tasks.shares]
         return [factors[task] * weight for task, weight in zip(of_row, plain, strict=True)]

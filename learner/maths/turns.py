@@ -1,6 +1,6 @@
-"""The advantages of a trajectory and of its turns, on the tokens that the policy wrote.
+"""Advantages of a trajectory and of its turns, on the tokens that the policy wrote.
 
-The sum of both terms is that of SEARL (sections 3.2 and 3.3); the terms are `toolwright.credit`'s.
+The sum of both terms is SEARL's (sections 3.2 and 3.3); `toolwright.credit` computes the terms.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def token_map(
 ) -> np.ndarray:
     """[length] float64: episode + weight * step on every action token of a turn, 0 elsewhere.
 
-    episode: of the trajectory, or [length] of its tokens. steps: by turn; a turn beyond them has
-    no term. spans: (turn, start, end) of the policy's tokens; what lies beyond `length` is cut.
+    episode: advantage of the trajectory, or [length] of its tokens. steps: advantages by turn;
+    later turns have no term. spans: (turn, start, end) of the policy's tokens, cut at `length`.
     """
     everywhere = np.broadcast_to(np.asarray(episode, dtype=np.float64), (length,))
     out = np.zeros(length, dtype=np.float64)

@@ -1,1 +1,1 @@
-"""The policy in training: ranks and device, a Hugging Face folder in and out, the optimizer."""
+"""The policy: a Hugging Face folder in and out, the network, the optimizer."""

@@ -1,10 +1,10 @@
-"""mbridge's classes and transformers' configurations for the policies that are trained here, alone.
+"""mbridge's classes and transformers' configurations, for the trained architectures alone.
 
-Importing mbridge imports every model that it knows, and with them transformers' model code, scipy
-and scikit-learn: more than half of the CPU time that a learner's start takes, for classes that it
-would refuse. So the package `mbridge.models` is there without its list of models, and the modules
-that are wanted are imported from it by name. transformers imports the same for the sake of a
-configuration's docstring, which therefore is not written here.
+Importing mbridge imports all of its models, and with them transformers' model code, scipy and
+scikit-learn. That is more than half of the CPU time of a learner's start, for classes that it would
+refuse. So this module registers an empty package `mbridge.models` and imports the needed modules by
+name. transformers imports the same code for the docstring of a configuration. So the docstring is
+switched off here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PACKAGE = "mbridge.models"
 
 
 def bridge_classes() -> dict[str, type[Any]]:
-    """By model type, for all of ARCHITECTURES."""
+    """mbridge's classes by model type, for all of ARCHITECTURES."""
     if _PACKAGE not in sys.modules:
         found = importlib.util.find_spec("mbridge")
         assert found is not None and found.origin is not None, "mbridge comes with the learner"

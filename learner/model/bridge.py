@@ -1,9 +1,10 @@
 """Hugging Face folders in and out.
 
-Owns the mapping of a Qwen2, Qwen3, Qwen3-MoE or Llama folder to Megatron's GPTModel and back, and
-the folder that a run leaves: weights, configuration, tokenizer and chat template, as transformers
-and SGLang load it. Everything but the weights is copied from the source folder byte for byte, apart
-from the configuration's dtype. The decoder of a Qwen2.5-VL is a Qwen2's; its tower lies beside it.
+Owns the mapping of a Qwen2, Qwen3, Qwen3-MoE or Llama folder to Megatron's GPTModel and back. Owns
+also the folder that a run leaves: weights, configuration, tokenizer and chat template, as
+transformers and SGLang load it. All files but the weights are copied from the source folder byte
+for byte, apart from the configuration's dtype. The decoder of a Qwen2.5-VL is a Qwen2's; its tower
+is beside it.
 
 Does not know optimizers or training. Never reads the tokenizer files that it copies.
 """
@@ -50,14 +51,13 @@ RECOMPUTE: dict[Recompute, dict[str, Any]] = {
 }
 _CLASSES = bridge_classes()
 _DECODERS = {name: _CLASSES["qwen2"] for name in TRAINED_VISION_ARCHITECTURES}
-"""Of policies that read images."""
+"""Decoders of policies that read images."""
 _WEIGHTS = (
     *(".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".index.json"),
     *(".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".npz", ".tflite", ".mlmodel"),
     *(".gguf", ".ggml", ".llamafile"),
 )
-"""Ends of the names of files that hold weights, of every framework: old weights beside new ones
-would be loaded by some programs."""
+"""Suffixes of weight files of every framework. Some programs would load old weights beside new."""
 
 
 def open_bridge(
@@ -67,25 +67,26 @@ def open_bridge(
     sequence: bool | None = False,
     recompute: Recompute = "none",
 ) -> Any:
-    """The mbridge bridge for a policy folder. ModelError when it cannot be trained here.
+    """The mbridge bridge for a policy folder. Raises ModelError if it cannot be trained here.
 
-    sequence, recompute: as in the recipe; sequence None: where the ranks cannot do without, that is
-    with experts (a micro-batch's tokens divide over them in any case). `bridge.hf_config` is the
-    decoder's configuration; `bridge.whole` the whole one of a policy that reads images, None of
-    another. `bridge.names`: how the folder calls its tensors.
+    sequence, recompute: as in the recipe. sequence None: only if the ranks need it, which is with
+    experts (a micro-batch's tokens divide over them in any case).
+
+    `bridge.hf_config` is the decoder's configuration. `bridge.whole` is the whole configuration of
+    a policy that reads images, None for text. `bridge.names` has the folder's names of tensors.
     """
     if not (folder / "config.json").is_file():
         raise ModelError(
-            f"no policy at {folder}: policy.model must be a local Hugging Face folder with a "
+            f"no policy at {folder}: set policy.model to a local Hugging Face folder with a "
             "config.json"
         )
     config = read_config(folder)
     kind = config.model_type
     trained = (*ARCHITECTURES, *TRAINED_VISION_ARCHITECTURES)
     if kind not in trained:
-        seen = ": it can be sampled and evaluated, not trained here"
+        sampled = ": it can be sampled and evaluated, not trained here"
         raise ModelError(
-            f"{folder} is a {kind!r} model{seen if kind in VISION_ARCHITECTURES else ''}; the "
+            f"{folder} is a {kind!r} model{sampled if kind in VISION_ARCHITECTURES else ''}; the "
             f"learner trains {', '.join(trained)}"
         )
     if sequence is None:
@@ -95,27 +96,27 @@ def open_bridge(
         whole, config = config, text_config(config, folder)
         if sequence:
             raise ModelError(
-                f"{folder} reads images, which stand where the tokens of one rank may end: train "
-                "it with parallel.sequence = false"
+                f"{folder} reads images, and a rank's tokens could end inside of one: set "
+                "parallel.sequence = false"
             )
         if parallel.context_size() > 1:
             raise ModelError(
-                f"{folder} reads images, of which each rank would have a part: train it with "
+                f"{folder} reads images, and each rank would have a part of one: set "
                 "parallel.context = 1"
             )
     if config.vocab_size % parallel.tensor_size():
         raise ModelError(
-            f"a vocabulary of {config.vocab_size} does not divide over parallel.tensor = "
-            f"{parallel.tensor_size()}"
+            f"the vocabulary of {config.vocab_size} does not divide over parallel.tensor = "
+            f"{parallel.tensor_size()}: set a divisor of it"
         )
-    experts.check_ways(config, folder, sequence=sequence)
+    experts.check_layout(config, folder, sequence=sequence)
     if config.num_hidden_layers % parallel.stages():
         raise ModelError(
             f"{config.num_hidden_layers} layers do not divide over parallel.pipeline = "
-            f"{parallel.stages()}"
+            f"{parallel.stages()}: set a divisor of it"
         )
     if not any(folder.glob("*.safetensors")):
-        raise ModelError(f"{folder} has no *.safetensors weights")
+        raise ModelError(f"{folder} has no *.safetensors weights: convert the policy's weights")
     check_settings(config, folder)
     try:
         check_weights(folder)
@@ -131,7 +132,7 @@ def open_bridge(
         softmax_scale=scaled[1] ** 2 / head**0.5 if scaled is not None else None,
         sequence_parallel=sequence,
         attention_dropout=0.0,
-        # Every micro-batch has a length of its own, which stages tell each other.
+        # Every micro-batch has a length of its own, which stages send to each other.
         variable_seq_lengths=parallel.stages() > 1,
         use_cpu_initialization=not device.has_cuda(),
         **({} if spec.has_transformer_engine() else {"persist_layer_norm": False}),
@@ -144,7 +145,7 @@ def open_bridge(
 def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
     """A GPTModel with the folder's weights, on this rank's device, in the bridge's dtype.
 
-    That of a policy that reads images has its tower as `visual`, where the embedding is.
+    A policy that reads images has its tower as `visual`, on the stage of the embedding.
     """
     model = bridge._model_provider([])(
         pre_process=parallel.is_first_stage(), post_process=parallel.is_last_stage()
@@ -159,13 +160,13 @@ def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
     if bridge.whole is not None:
         model.rotary_pos_emb.sections = tuple(bridge.hf_config.rope_parameters["mrope_section"])
         if parallel.is_first_stage():
-            from learner.vision.tower import new_tower  # text policies do without its imports
+            from learner.vision.tower import new_tower  # text policies do not need its imports
 
             model.visual = new_tower(bridge.whole, bridge.dtype, device.device())
     scaled = frequencies(bridge.hf_config)
     if scaled is not None:
         model.rotary_pos_emb.inv_freq = scaled[0].to(device.device())
-    experts.keep_apart(model)
+    experts.mark_expert_weights(model)
     load_weights(bridge, model, folder)
     return model  # type: ignore[no-any-return]
 
@@ -173,7 +174,7 @@ def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
 def load_weights(bridge: Any, model: torch.nn.Module, folder: Path) -> None:
     """Copies the folder's weights into the model, each rank its shard."""
     try:
-        with lora.aside(model, "visual") as tower, torch.no_grad():
+        with lora.detached(model, "visual") as tower, torch.no_grad():
             bridge.load_weights([experts.Grouped(model)], str(folder))
         if tower is not None:
             from learner.vision.tower import load_tower
@@ -186,9 +187,9 @@ def load_weights(bridge: Any, model: torch.nn.Module, folder: Path) -> None:
 def named_weights(bridge: Any, model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """(Hugging Face name, whole tensor) one after the other; every rank must drain it.
 
-    With what adapters add. Under torch.no_grad: the tensors are views of the live parameters.
+    Adapters are merged. Call it under torch.no_grad: the tensors are views of the live parameters.
     """
-    with lora.hidden(model) as adapters, lora.aside(model, "visual") as tower:
+    with lora.detached_adapters(model) as adapters, lora.detached(model, "visual") as tower:
         for name, tensor in bridge.export_weights([experts.Grouped(model)]):
             whole = tensor if adapters is None else adapters.merged(name, tensor)
             yield bridge.names.of_text(name), whole
@@ -198,23 +199,22 @@ def named_weights(bridge: Any, model: torch.nn.Module) -> Iterator[tuple[str, to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """What a folder is written of. The tensors are in the host's memory, under Hugging Face names.
-
-    adapters: under PEFT's names, None where the policy has none. source: gives everything but the
-    weights.
-    """
+class PolicyFiles:
+    """Contents of a published folder."""
 
     weights: Mapping[str, torch.Tensor]
-    adapters: lora.Saved | None
+    """Tensors in host memory, under Hugging Face names."""
+    adapters: lora.SavedAdapters | None
+    """Adapters under PEFT's names; None without adapters."""
     source: Path
+    """Folder that gives all other files."""
     dtype: torch.dtype
 
 
 def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path) -> None:
-    """Writes `folder` whole or not at all; `source` gives everything but the weights.
+    """Writes `folder` completely or not at all. All ranks call it; rank 0 writes.
 
-    All ranks call it; rank 0 writes (see `write_folder`).
+    source: gives all files but the weights. See `write_folder`.
     """
     with torch.no_grad():  # mbridge broadcasts the very parameters
         weights = {
@@ -223,22 +223,22 @@ def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path)
             if parallel.is_first()
         }
     if parallel.is_first():
-        with lora.hidden(model) as adapters:
+        with lora.detached_adapters(model) as adapters:
             own = adapters.saved() if adapters is not None else None
         write_folder(
-            Saved(weights=weights, adapters=own, source=source, dtype=bridge.dtype), folder
+            PolicyFiles(weights=weights, adapters=own, source=source, dtype=bridge.dtype), folder
         )
     parallel.barrier()
 
 
-def write_folder(saved: Saved, folder: Path) -> None:
-    """Writes `folder` whole or not at all. An existing folder of that name is replaced.
+def write_folder(saved: PolicyFiles, folder: Path) -> None:
+    """Writes `folder` completely or not at all. Replaces an existing folder of that name.
 
-    It is on the disk when this returns: a power cut does not leave it empty. Adapters are in its
-    weights, and alone in a folder inside.
+    The folder is on disk when this returns: a power cut does not leave it empty. Adapters are
+    merged into its weights, and separate in a folder inside.
     """
     for left in folder.parent.glob(f".{folder.name}.*"):
-        shutil.rmtree(left)  # of a process that died here
+        shutil.rmtree(left)  # from a process that died here
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
     unfinished.mkdir(parents=True)
     _save_weights(saved.weights, unfinished)
@@ -298,7 +298,7 @@ def _holds_weights(name: str) -> bool:
 
 
 def _read_by_names(files: Any, names: Names) -> None:
-    """Has mbridge's reader of a folder take what a text policy calls its tensors."""
+    """Makes mbridge's reader accept the names of a text policy's tensors."""
     read = files.load_some_hf_weight
 
     def load(wanted: list[str]) -> dict[str, torch.Tensor]:
@@ -329,7 +329,7 @@ def _adapted(base: type[Any]) -> type[Any]:
         _DIRECT_MAPPING: dict[str, str]
 
         def _adjust_mapping_for_shared_weights(self) -> None:
-            # mbridge knows of tied embeddings for Qwen alone.
+            # mbridge ties embeddings for Qwen alone.
             if self.hf_config.tie_word_embeddings:
                 self._DIRECT_MAPPING = {
                     **self._DIRECT_MAPPING,

@@ -1,15 +1,14 @@
-"""Mixtures of experts (Qwen3-MoE): what Megatron is told, and whose experts lie where.
+"""Mixtures of experts (Qwen3-MoE): Megatron's settings, and the experts' weights.
 
-Every token goes to its experts, none is dropped, and no balancing loss is added: the samplers have
-neither. The router computes in float32 in every precision, and is whole on every rank.
+Every token goes to its experts: no token is dropped and no balancing loss is added, as in the
+samplers. The router computes in float32 in every precision, and is whole on every rank.
 
 With `parallel.expert` above 1 each of that many ranks holds a share of every layer's experts, and
-tokens travel to the ranks of their experts and back. These are ranks that had different tokens
-anyway: of data parallelism, and of sequence parallelism beside tensor parallelism. An expert itself
-is never split.
+tokens travel to the ranks of their experts and back. These ranks have different tokens anyway, by
+data parallelism, or by sequence parallelism beside tensor parallelism. An expert is never split.
 
-Without TransformerEngine the experts run one after the other and have names of their own;
-its grouped ones are known to mbridge.
+Without TransformerEngine the experts run one after the other under names of their own. mbridge
+knows only TransformerEngine's grouped experts.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ _LOCAL = re.compile(r"(.+\.mlp\.experts)\.local_experts\.(\d+)\.(linear_fc[12])\
 
 
 def has_experts(config: Any) -> bool:
-    """Whether a Hugging Face configuration is one of a mixture of experts."""
+    """Whether a Hugging Face configuration has a mixture of experts."""
     return bool(getattr(config, "num_experts", None))
 
 
-def check_ways(config: Any, folder: Path, *, sequence: bool) -> None:
-    """ModelError where the ranks cannot share the configuration's model as the recipe asks.
+def check_layout(config: Any, folder: Path, *, sequence: bool) -> None:
+    """Raises ModelError if the recipe's ranks cannot share the configuration's model.
 
     sequence: as in the recipe.
     """
@@ -42,19 +41,20 @@ def check_ways(config: Any, folder: Path, *, sequence: bool) -> None:
     if not has_experts(config):
         if ranks > 1:
             raise ModelError(
-                f"parallel.expert = {ranks} shares out experts, and {folder} has none: set it to 1"
+                f"parallel.expert = {ranks} distributes experts, and {folder} has no experts: set "
+                "it to 1"
             )
         return
     if config.num_experts % ranks:
         raise ModelError(
-            f"{config.num_experts} experts do not divide over parallel.expert = {ranks}"
+            f"{config.num_experts} experts do not divide over parallel.expert = {ranks}: set a "
+            "divisor of it"
         )
     if parallel.tensor_size() > 1 and not (ranks > 1 and sequence):
         raise ModelError(
             f"{folder} is a mixture of experts, and parallel.tensor = {parallel.tensor_size()} "
-            "leaves an expert whole: set parallel.expert to 2 or more, so that ranks share the "
-            "experts, and parallel.sequence = true, so that they share the tokens; or "
-            "parallel.tensor = 1"
+            "does not split an expert: set parallel.expert to 2 or more and parallel.sequence = "
+            "true, so that ranks share the experts and the tokens; or set parallel.tensor = 1"
         )
 
 
@@ -68,20 +68,20 @@ def settings(config: Any, *, fused: bool) -> dict[str, Any]:
         token_dispatcher.maybe_move_tensor_to_cpu = _on_host
     return {
         "moe_router_dtype": "fp32",
-        # Chosen first and weighed among themselves, or weighed among all.
+        # Softmax over the chosen experts, or over all of them.
         "moe_router_pre_softmax": not config.norm_topk_prob,
         "moe_aux_loss_coeff": 0.0,
         "moe_grouped_gemm": fused,
-        # The other dispatcher asks for as many tokens on every rank.
+        # The other dispatcher needs the same number of tokens on every rank.
         "moe_token_dispatcher_type": "alltoall",
     }
 
 
-def keep_apart(network: torch.nn.Module) -> None:
-    """Gives experts' weights Megatron's mark of what is shared out, on one rank as on many.
+def mark_expert_weights(network: torch.nn.Module) -> None:
+    """Gives experts' weights Megatron's mark for expert parallelism, on any number of ranks.
 
-    It keeps their gradients and their optimizer apart from the others': marked always, a checkpoint
-    has one form however many ranks wrote it.
+    The mark separates their gradients and their optimizer from the others'. With it on every number
+    of ranks, a checkpoint always has the same form.
     """
     for name, parameter in network.named_parameters():
         if ".mlp.experts." in name:
@@ -89,9 +89,9 @@ def keep_apart(network: torch.nn.Module) -> None:
 
 
 class Grouped:
-    """A network as mbridge reads it: experts that run one by one under the grouped ones' names.
+    """A view of a network for mbridge: single experts under the names of grouped experts.
 
-    What it gives are the network's own weights.
+    The weights are the network's own.
     """
 
     def __init__(self, network: Any) -> None:
@@ -113,5 +113,5 @@ def _grouped(name: str) -> str:
 
 
 def _on_host(tensor: Any, as_numpy: bool = False, record_stream: bool = False) -> Any:
-    """In place of Megatron's copy to the host, which leaves out what lies there already."""
+    """Replaces Megatron's copy to the host, which skips tensors that are there already."""
     return tensor.numpy() if as_numpy and isinstance(tensor, torch.Tensor) else tensor

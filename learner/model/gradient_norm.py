@@ -1,7 +1,7 @@
 """The global norm of gradients and clipping by it, with one wait for the device.
 
-Megatron without TransformerEngine and Apex copies the norm of each weight to the host by itself:
-226 waits a step for 28 layers, measured on an H100 (bench/gpu/results).
+Without TransformerEngine and Apex, Megatron copies the norm of each weight to the host: 226 waits a
+step for 28 layers, measured on an H100 (bench/gpu/results).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The output layer as log-probs and entropies of chosen tokens, never as logits of all of them.
 
 The sampler draws from softmax(logits / T); every log-prob here divides by the same T of the
-request. With a large vocabulary the logits are by far the largest tensor of a step, so targets go
+request. With a large vocabulary the logits are by far the largest tensor of a step. So targets go
 through the layer in chunks of at most `chunk_bytes`, and the backward pass computes each chunk
-again (the last one is kept: a batch of one chunk is computed once). Its gradient is written out:
-with p = softmax(z), z = logits / T, H the entropy and incoming gradients g (of the log-prob) and e
+again. The last chunk is kept: a batch of one chunk is computed once. The gradient is written out.
+With p = softmax(z), z = logits / T, H the entropy and incoming gradients g (of the log-prob) and e
 (of the entropy),
 
     dz_j = g (1[j = target] - p_j) - e p_j (log p_j + H).
@@ -13,7 +13,7 @@ Exact under tensor parallelism: each rank holds a slice of the vocabulary, and t
 chunk cross ranks, in the forward pass only. Numbers are float32; products with bfloat16 weights
 read bfloat16 and write float32 where the device can.
 
-A chunk is read and written many times by plain torch. With CUDA torch.compile joins these passes.
+Plain torch reads and writes a chunk many times. With CUDA torch.compile fuses these passes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from megatron.core.tensor_parallel import (
 from learner.ranks import device
 
 Entropy = Literal["none", "metric", "loss"]
-"""What entropies are for: zeros, values without a gradient, or part of the loss."""
+"""Use of entropies: zeros, values without a gradient, or part of the loss."""
 
 CHUNK_BYTES = 128 << 20
 """Logits of one chunk in float32, without CUDA. Up to four such tensors live at a time."""
@@ -53,27 +53,26 @@ def chunk_bytes() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a forward gives.
-
-    index: [n] int64, flat positions in the rows of the micro-batch whose logits predict the
-    targets. targets: [n] int64 ids. temperature: [n] float32, or None where all are 1.
-    """
+    """The targets of a forward pass."""
 
     index: torch.Tensor
+    """[n] int64, flat positions in the micro-batch whose logits predict the targets."""
     targets: torch.Tensor
+    """[n] int64 ids."""
     temperature: torch.Tensor | None
+    """[n] float32; None if all are 1."""
     entropy: Entropy
 
 
 class Head:
-    """Takes the place of the output layer's forward.
+    """Replaces the output layer's forward.
 
-    wanted: set before a forward of the network, which then returns [1, n, 2] float32: log-prob and
-    entropy of each target. With None the network returns its logits.
+    Set `wanted` before a forward of the network. The network then returns [1, n, 2] float32:
+    log-prob and entropy of each target. With None it returns its logits.
     """
 
     def __init__(self, layer: Any | None) -> None:
-        """layer: None on a pipeline stage that has no output layer, and is never asked."""
+        """layer: None on a pipeline stage without output layer, which never calls it."""
         self.wanted: Wanted | None = None
         if layer is not None:
             self._layer = layer
@@ -103,7 +102,7 @@ def scores(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """[n, h] hidden states, [v/tp, h] weight -> ([n] log-probs, [n] entropies in nats).
 
-    Gradients of hidden are those of this rank's slice of the vocabulary.
+    The gradient of hidden is that of this rank's slice of the vocabulary.
     """
     out: tuple[torch.Tensor, torch.Tensor] = _Scores.apply(  # type: ignore[no-untyped-call]
         hidden, weight, wanted
@@ -118,14 +117,14 @@ class _Scores(torch.autograd.Function):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         local, here = _local(wanted.targets, weight.shape[0])
         logp, partition, entropy = hidden.new_zeros(3, len(hidden), dtype=torch.float32).unbind()
-        sums_of = device.joined(_sums)
+        sums_of = device.compiled(_sums)
         kept = None
         for part in _chunks(len(hidden), weight.shape[0]):
             kept = None  # frees the chunk before
             kept = logits = _scaled(hidden[part], weight, wanted.temperature, part)
             own, *sums = sums_of(logits, local[part], here[part], wanted.entropy != "none")
             largest = _reduce(own.clone(), dist.ReduceOp.MAX)
-            # A rank sums from its own largest logit; the ranks add sums from the largest of all.
+            # A rank's sums are relative to its own largest logit, the total to the largest of all.
             picked, *from_own = sums
             shift = (own - largest).exp()
             sums = [picked, *(part_sum * shift for part_sum in from_own)]
@@ -156,7 +155,7 @@ class _Scores(torch.autograd.Function):
         of_weight = (
             torch.zeros_like(weight, dtype=torch.float32) if ctx.needs_input_grad[1] else None
         )
-        grad_of = device.joined(_gradient)
+        grad_of = device.compiled(_gradient)
         for part in _chunks(len(hidden), weight.shape[0]):
             if part.stop == len(hidden):
                 logits = kept
@@ -190,7 +189,7 @@ def _sums(
     sums = [largest, picked, weights.sum(-1)]
     if entropy and logits.is_cuda:
         sums.append((weights * logits).sum(-1))
-    elif entropy:  # without a third tensor of this size
+    elif entropy:  # avoids a third tensor of this size
         sums.append(torch.bmm(weights.unsqueeze(1), logits.unsqueeze(2)).flatten())
     return sums
 
@@ -215,7 +214,7 @@ def _gradient(
         surprise = logits - (partition - entropy).unsqueeze(-1)
         grad.mul_(surprise.mul_(-for_entropy.unsqueeze(-1)).sub_(of_target))
     at_target = of_target * here.unsqueeze(-1)
-    if logits.is_cuda:  # a scatter would not join the other passes
+    if logits.is_cuda:  # a scatter would not fuse with the other passes
         columns = torch.arange(logits.shape[1], device=logits.device)
         grad = grad + at_target * (columns == local.unsqueeze(-1))
     else:
@@ -226,7 +225,7 @@ def _gradient(
 
 
 def _chunks(count: int, width: int) -> Iterator[slice]:
-    """Slices of equal size over `count` targets whose logits are `width` wide; none for none."""
+    """Slices of equal size over `count` targets whose logits are `width` wide."""
     if count:
         pieces = -(-count * width * 4 // chunk_bytes())
         size = -(-count // pieces)

@@ -4,10 +4,10 @@ A projection with weight W computes W x + (alpha / rank) B A x.
 
 Invariants
 - Every projection of the Hugging Face folder has an A and a B of its own, also those that Megatron
-  joins in one matrix (q, k, v; gate, up): an adapter folder is what PEFT reads.
+  joins in one matrix (q, k, v; gate, up): PEFT reads such a folder.
 - Fresh adapters change nothing: B is zero.
-- They lie beside the network's layers, not in them: what comes from a folder and what goes into
-  one has the names that it has without them.
+- Adapters are beside the network's layers, not in them: names of weights in a folder are the same
+  with and without adapters.
 
 Whole matrices only: no tensor parallelism.
 """
@@ -33,7 +33,7 @@ from learner.model.experts import has_experts
 from learner.ranks import parallel
 
 FOLDER = "adapter"
-"""Of a published folder: the adapter alone, as PEFT reads it."""
+"""Name of the subfolder of a published folder that has the adapter alone, as PEFT reads it."""
 
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
 _STEMS = {
@@ -59,13 +59,14 @@ class LowRank(torch.nn.Module):
 class Adapters(torch.nn.Module):
     """All adapters of a network.
 
-    on: whether they count. own: by layer and projection. base: what tells the frozen weights apart.
+    `on` is whether they count, `own` has them by layer and projection, `base` is a fingerprint of
+    the frozen weights.
     """
 
     def __init__(self, network: Any, config: Any, lora: Lora) -> None:
-        """Freezes the network (a GPTModel of the Hugging Face `config`) and goes beside its layers.
+        """Freezes the network (a GPTModel of the Hugging Face `config`) and hooks its layers.
 
-        ModelError where an adapter cannot be.
+        Raises ModelError if the network cannot have these adapters.
         """
         super().__init__()
         if parallel.tensor_size() > 1:
@@ -99,7 +100,7 @@ class Adapters(torch.nn.Module):
 
     @property
     def shape(self) -> dict[str, int | bool | str]:
-        """What a checkpoint must agree with."""
+        """Settings that a checkpoint must agree with."""
         targets = " ".join(self.lora.targets)
         return {
             "lora": f"rank {self.lora.rank}, alpha {self.lora.alpha:g}, {targets}",
@@ -107,7 +108,7 @@ class Adapters(torch.nn.Module):
         }
 
     def merged(self, name: str, weight: torch.Tensor) -> torch.Tensor:
-        """The weight of that Hugging Face name with what its adapter adds, rounded once."""
+        """The weight of that Hugging Face name with its adapter merged, rounded once."""
         parts = name.split(".")
         if len(parts) < 4 or not parts[2].isdecimal():
             return weight
@@ -118,8 +119,8 @@ class Adapters(torch.nn.Module):
         whole: torch.Tensor = weight.float() + self.scale * (low.b.float() @ low.a.float())
         return whole.to(weight.dtype)
 
-    def saved(self) -> Saved:
-        """The adapters as they are now, copied into the host's memory."""
+    def saved(self) -> SavedAdapters:
+        """A copy of the adapters in host memory."""
         tensors = {}
         for number, own in enumerate(self.own):
             for name, low in own.items():
@@ -127,7 +128,7 @@ class Adapters(torch.nn.Module):
                 for half, tensor in (("A", low.a), ("B", low.b)):
                     copy = tensor.detach().to("cpu", copy=True).contiguous()
                     tensors[f"{stem}.lora_{half}.weight"] = copy
-        return Saved(tensors=tensors, lora=self.lora)
+        return SavedAdapters(tensors=tensors, lora=self.lora)
 
     def _add(
         self,
@@ -150,7 +151,7 @@ class Adapters(torch.nn.Module):
         return out + self.scale * self._joined(added), bias
 
     def _joined(self, parts: list[torch.Tensor]) -> torch.Tensor:
-        """As Megatron joins their matrices: queries, keys and values by groups of heads."""
+        """Joins outputs as Megatron joins their matrices: queries, keys, values by head groups."""
         if len(parts) == 3:
             parts = [part.reshape(*part.shape[:-1], self._groups, -1) for part in parts]
             return torch.cat(parts, dim=-1).flatten(-2)
@@ -158,15 +159,15 @@ class Adapters(torch.nn.Module):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
-    """Adapters under PEFT's names, in the host's memory."""
+class SavedAdapters:
+    """Adapters under PEFT's names, in host memory."""
 
     tensors: Mapping[str, torch.Tensor]
     lora: Lora
 
 
-def write(saved: Saved, folder: Path, base: Path) -> None:
-    """Writes PEFT's two files into a new folder. base: the folder that was frozen."""
+def write(saved: SavedAdapters, folder: Path, base: Path) -> None:
+    """Writes PEFT's two files into a new folder. base: folder of the frozen weights."""
     folder.mkdir()
     save_file(dict(saved.tensors), folder / "adapter_model.safetensors", metadata={"format": "pt"})
     config = {
@@ -195,13 +196,13 @@ _MATRICES = {
 """Megatron's matrices in a layer, and the projections in each."""
 
 
-class Without(torch.nn.Module):
-    """The network as if it had no adapters: what training began with, in the same memory."""
+class WithoutAdapters(torch.nn.Module):
+    """The network without its adapters: the start of training, in the same memory."""
 
     def __init__(self, network: Any, adapters: Adapters) -> None:
         super().__init__()
         self.module = network
-        self._adapters = [adapters]  # in a list: the network has them as its own already
+        self._adapters = [adapters]  # in a list: they are modules of the network already
 
     def forward(self, *args: Any, **options: Any) -> Any:
         (adapters,) = self._adapters
@@ -212,15 +213,14 @@ class Without(torch.nn.Module):
             adapters.on = True
 
 
-def hidden(network: Any) -> AbstractContextManager[Adapters | None]:
-    """The network's adapters, if it has any; while the block runs it has none by name."""
-    return aside(network, "adapters")
+def detached_adapters(network: Any) -> AbstractContextManager[Adapters | None]:
+    """Yields the network's adapters, None without; the network has no such module inside."""
+    return detached(network, "adapters")
 
 
 @contextmanager
-def aside(network: Any, name: str) -> Iterator[Any]:
-    """The network's module of that name, None where it has none; while the block runs mbridge sees
-    the rest alone."""
+def detached(network: Any, name: str) -> Iterator[Any]:
+    """Yields the network's module of that name, None without; mbridge does not see it inside."""
     found = network._modules.pop(name, None)
     try:
         yield found
@@ -247,7 +247,7 @@ def _sizes(config: Any) -> dict[str, tuple[int, int]]:
 
 
 def _fingerprint(network: Any) -> str:
-    """Of the weights' bits, whatever the order in which a machine adds them up."""
+    """Fingerprint of the weights' bits, independent of the order of summation."""
     total = 0
     for number, parameter in enumerate(network.parameters(), start=1):
         kind = torch.int32 if parameter.element_size() == 4 else torch.int16

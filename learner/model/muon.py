@@ -1,13 +1,13 @@
 """Muon inside Megatron's optimizer wrapper.
 
-Megatron 0.16's own Muon needs a package that does not install on Python 3.11; torch.optim.Muon
-goes into Megatron's wrapper of the weights' dtype instead, beside the wrapped Adam in one chain:
-gradient norm, clipping and checkpoints treat both alike. Muon takes the 2-D weights but the
-embeddings, Adam the rest. The rate is scaled to Adam's update size ("match_rms_adamw"), which makes
-it the same for Megatron's fused q-k-v and gate-up matrices as for their parts.
+Megatron 0.16's own Muon needs a package that does not install on Python 3.11. So torch.optim.Muon
+goes into Megatron's wrapper of the weights' dtype, beside the wrapped Adam in one chain. Gradient
+norm, clipping and checkpoints treat both alike. Muon updates the 2-D weights except embeddings,
+Adam the rest. The rate is scaled to Adam's update size ("match_rms_adamw"), so that Megatron's
+fused q-k-v and gate-up matrices have the same rate as their parts.
 
-torch's orthogonalisation is in bfloat16, which a CPU without instructions for it multiplies ten
-times slower than float32: there half of a tiny model's step went into it. On CPUs it is float32.
+torch orthogonalises in bfloat16. A CPU without bfloat16 instructions multiplies it ten times slower
+than float32, which was half of a tiny model's step. On CPUs it is float32.
 
 Whole matrices only: no tensor parallelism.
 """
@@ -26,12 +26,12 @@ from megatron.core.optimizer.optimizer import Float16OptimizerWithFloat16Params,
 MOMENTUM = 0.95
 NEWTON_SCHULZ_STEPS = 5
 QUINTIC = (3.4445, -4.7750, 2.0315)
-"""Of the iteration's polynomial (kellerjordan.github.io/posts/muon)."""
+"""Coefficients of the iteration's polynomial (kellerjordan.github.io/posts/muon)."""
 SMALLEST_NORM = 1e-7
 
 
 class Muon(torch.optim.Muon):
-    """torch's, which orthogonalises in float32 where the weights are a CPU's."""
+    """torch's Muon, with orthogonalisation in float32 for weights on a CPU."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -47,7 +47,7 @@ class Muon(torch.optim.Muon):
         return all(p.is_cpu for group in self.param_groups for p in group["params"])
 
     def _move(self, parameter: torch.Tensor, gradient: torch.Tensor, group: dict[str, Any]) -> None:
-        """One weight by Nesterov's momentum, orthogonalised, at Adam's update size."""
+        """Updates one weight: Nesterov momentum, orthogonalised, at Adam's update size."""
         state = self.state[parameter]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(gradient)
@@ -77,7 +77,7 @@ def takes(name: str, parameter: torch.nn.Parameter) -> bool:
 
 @contextmanager
 def hidden_from_adam(model: torch.nn.Module) -> Iterator[list[torch.nn.Parameter]]:
-    """Muon's weights; while the block runs Megatron builds Adam without them."""
+    """Yields Muon's weights; inside of the block Megatron builds Adam without them."""
     mine = [p for name, p in model.named_parameters() if p.requires_grad and takes(name, p)]
     for parameter in mine:
         parameter.requires_grad = False
@@ -95,7 +95,7 @@ def wrapped(parameters: list[torch.nn.Parameter], lr: float, config: Any) -> Any
     """
     group = {
         "params": parameters,
-        # What Megatron's checkpoints tell groups apart by.
+        # Megatron's checkpoints distinguish groups by these.
         "wd_mult": 1.0,
         "lr_mult": 1.0,
         "is_expert_parallel": False,

@@ -1,8 +1,8 @@
 """Root-mean-square norm with its backward written out.
 
-torch takes its own apart into a dozen passes over memory, which on a CPU made the norms as
-expensive as attention (measured: 10 % of a step of a small model). Used where TransformerEngine is
-absent; other dtypes than float32 go to torch.
+torch's norm makes a dozen passes over memory. On a CPU that was as expensive as attention
+(measured: 10 % of a step of a small model). Used without TransformerEngine; other dtypes than
+float32 use torch's norm.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Sequences one after the other in one row: positions and attention that keep them apart.
+"""Packed sequences in one row: positions and attention that separate them.
 
-With TransformerEngine its attention reads the ends of the sequences (Megatron's "thd" layout), and
-so do Megatron's rotary positions. Without it rotary positions are looked up token by token, and
-attention is one call for the whole row where `varlen` fits the tensors. Elsewhere each run of
-sequences of one length is one call of torch's causal attention, without any mask.
+TransformerEngine's attention and Megatron's rotary positions read the ends of the sequences
+(Megatron's "thd" layout). Without TransformerEngine rotary positions are looked up token by token,
+and attention is one call for the whole row if `varlen` supports the tensors. Otherwise each run of
+sequences of one length is one call of torch's causal attention, without a mask.
 
 Under context parallelism a rank has its positions of every sequence (see `ranks.context`).
-TransformerEngine passes keys and values around; without it every rank gathers those of the others,
-and a mask says what its queries see.
+TransformerEngine exchanges keys and values. Without it every rank gathers all keys and values, and
+a mask limits its queries.
 """
 
 from __future__ import annotations
@@ -31,32 +31,33 @@ from learner.ranks import context, parallel
 
 @dataclass
 class Packed(PackedSeqParams):  # type: ignore[misc]
-    """What every layer is told about a packed row.
-
-    runs: (sequences, their length) in order. ends: [sequences + 1] int32 cumulative lengths on the
-    device, for `varlen`; None on a CPU and under context parallelism. positions: [s] of each of the
-    rank's tokens in its sequence, or [3, s] of a row with images. Of context parallelism alone:
-    order, [all s] where each token of the row is among those of all ranks, one rank after the
-    other; masks, of each run, [own, all] whether a query of a sequence sees a key.
-    """
+    """Layout of a packed row, for every layer."""
 
     runs: tuple[tuple[int, int], ...] = ()
+    """(number of sequences, their length) of each run, in order."""
     ends: torch.Tensor | None = None
+    """[sequences + 1] int32 cumulative lengths on the device, for `varlen`; None on a CPU and under
+    context parallelism."""
     positions: torch.Tensor | None = None
+    """[s] position of each of the rank's tokens in its sequence; [3, s] for a row with images."""
     order: torch.Tensor | None = None
+    """[all s] index of each token of the row in the gathered tokens; context parallelism only."""
     masks: tuple[torch.Tensor | None, ...] = ()
+    """[own, all] of each run: whether a query sees a key; context parallelism only."""
 
 
 def packed(lengths: Sequence[int], positions: torch.Tensor, *, fused: bool) -> Packed:
-    """lengths: of the sequences, on the host. positions: [1, s], the rank's, or [3, s] of a row
-    with images. fused: for TransformerEngine."""
+    """Layout of a row. lengths: of the sequences, on the host. fused: for TransformerEngine.
+
+    positions: [1, s] of the rank's tokens, or [3, s] for a row with images.
+    """
     longest = max(lengths)
     own = positions[0] if len(positions) == 1 else positions
     ranks = parallel.context_size()
     if fused:
         ends = _ends(lengths, positions.device)
-        # Its context parallelism wants these too, and takes another object for other padding. What
-        # fills a sequence up counts as part of it: nothing before it sees it.
+        # Its context parallelism needs these too, and takes a different object for padding. Padding
+        # counts as part of its sequence: no token before it sees it.
         padded = ends if ranks > 1 else None
         return Packed(
             qkv_format="thd",
@@ -66,7 +67,7 @@ def packed(lengths: Sequence[int], positions: torch.Tensor, *, fused: bool) -> P
             max_seqlen_kv=longest,
             cu_seqlens_q_padded=padded,
             cu_seqlens_kv_padded=padded,
-            # Megatron takes frequencies of all tokens for those; of text it makes them itself.
+            # Megatron computes the positions of text itself.
             positions=own if own.dim() == 2 else None,
         )
     runs = tuple((len(list(run)), length) for length, run in groupby(lengths))
@@ -93,8 +94,8 @@ def _ends(lengths: Sequence[int], where: torch.device) -> torch.Tensor:
 
 
 def _order(lengths: Sequence[int], ranks: int) -> torch.Tensor:
-    everyones = np.concatenate([context.places(lengths, rank, ranks) for rank in range(ranks)])
-    return torch.from_numpy(np.argsort(everyones))
+    gathered = np.concatenate([context.places(lengths, rank, ranks) for rank in range(ranks)])
+    return torch.from_numpy(np.argsort(gathered))
 
 
 def _mask(length: int, ranks: int) -> torch.Tensor:
@@ -103,18 +104,16 @@ def _mask(length: int, ranks: int) -> torch.Tensor:
 
 
 class PackedRotary(RotaryEmbedding):  # type: ignore[misc]
-    """Rotary positions of each token of a packed row; Megatron's own for any other.
-
-    sections: of M-RoPE, how many frequencies turn by time, height and width.
-    """
+    """Rotary positions of each token of a packed row; Megatron's own for any other row."""
 
     sections: tuple[int, ...] = ()
+    """Number of frequencies for time, height and width (M-RoPE)."""
     _positions: torch.Tensor | None = None
 
     def get_rotary_seq_len(self, *args: Any, **kwargs: Any) -> int:
-        """Megatron asks this first, and shows the packed sequences here alone."""
-        told = args[4] if len(args) > 4 else kwargs.get("packed_seq_params")
-        self._positions = told.positions if isinstance(told, Packed) else None
+        """Megatron calls this first, and only here with the packed sequences."""
+        row = args[4] if len(args) > 4 else kwargs.get("packed_seq_params")
+        self._positions = row.positions if isinstance(row, Packed) else None
         length: int = super().get_rotary_seq_len(*args, **kwargs)
         return length
 
@@ -125,9 +124,9 @@ class PackedRotary(RotaryEmbedding):  # type: ignore[misc]
             return out
         if self._positions.dim() == 2:
             return self._of_images(self._positions)
-        # A power of two: Megatron keeps the tables of the lengths that it was asked for.
+        # A power of two: Megatron caches a table for each length.
         power = 1 << (max_seq_len - 1).bit_length()
-        # "Packed": whole, not this rank's part of one long sequence.
+        # "Packed": the whole table, not this rank's part of one long sequence.
         table: torch.Tensor = super().forward(power, packed_seq=True)
         return table.index_select(0, self._positions)
 
@@ -179,7 +178,7 @@ class CausalAttention(MegatronModule):  # type: ignore[misc]
             out = varlen.attend(query, key, value, ends, longest, self._scale)
             return out.flatten(1).unsqueeze(1)
         if packed_seq_params.order is not None:
-            key, value = (_everyones(t, packed_seq_params.order) for t in (key, value))
+            key, value = (_gathered(t, packed_seq_params.order) for t in (key, value))
         runs = packed_seq_params.runs
         sizes = [count * length for count, length in runs]
         own = [size * len(query) // len(key) for size in sizes]
@@ -216,8 +215,8 @@ class CausalAttention(MegatronModule):  # type: ignore[misc]
         )
 
 
-def _everyones(own: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """[own, groups, d] -> [all, groups, d] in the order of the row."""
+def _gathered(own: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """[own, groups, d] -> [all, groups, d] of all ranks, in the order of the row."""
     gathered: torch.Tensor = gather_from_sequence_parallel_region(
         own, group=parallel.context_group()
     )

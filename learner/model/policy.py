@@ -1,7 +1,7 @@
 """The policy in training: Megatron's model, its data-parallel wrapper and its optimizer.
 
-Also the frozen copy that serves as reference. The output layer answers with log-probs of the tokens
-that a micro-batch asks for (see `head`), not with logits.
+Also the frozen copy that serves as reference. The output layer returns log-probs of a micro-batch's
+targets (see `head`), not logits.
 
 Does not know where batches come from or what the loss is.
 """
@@ -32,7 +32,7 @@ from learner.model import bridge as bridges
 from learner.model import gradient_norm, muon, spec
 from learner.model.experts import has_experts
 from learner.model.head import Head
-from learner.model.lora import Adapters, Without, hidden
+from learner.model.lora import Adapters, WithoutAdapters, detached_adapters
 from learner.ranks import parallel
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -40,18 +40,17 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @dataclass(slots=True, kw_only=True)
 class Model:
-    """A forward-only model on this rank: `network` is what the schedule calls.
-
-    sight: of a policy that reads images, where the embedding is; None anywhere else. vision: what
-    becomes of its tower.
-    """
+    """A forward-only model on this rank."""
 
     bridge: Any
     network: Any
+    """The module that the schedule calls."""
     head: Head
     source: Path
-    sight: Any = None
+    image_embedding: Any = None
+    """The `ImageEmbedding` of a policy that reads images, on the stage of the embedding."""
     vision: Vision = "frozen"
+    """Whether the vision tower is trained."""
 
     @property
     def bare(self) -> Any:
@@ -67,14 +66,14 @@ class Model:
 
     @property
     def adapters(self) -> Adapters | None:
-        """What is trained in place of the weights, if anything is."""
+        """Adapters that are trained in place of the weights; None without adapters."""
         return getattr(self.bare, "adapters", None)
 
     @property
     def shape(self) -> dict[str, int | bool | str]:
-        """What a checkpoint must agree with."""
+        """Settings that a checkpoint must agree with."""
         hf = self.bridge.hf_config
-        seeing = {"vision": self.vision} if self.bridge.whole is not None else {}
+        vision = {"vision": self.vision} if self.bridge.whole is not None else {}
         mixture: dict[str, int | bool | str] = {}
         if has_experts(hf):
             mixture = {
@@ -92,7 +91,7 @@ class Model:
             "intermediate": int(hf.intermediate_size),
             "tied": bool(hf.tie_word_embeddings),
             **mixture,
-            **seeing,
+            **vision,
             **(self.adapters.shape if self.adapters is not None else {}),
         }
 
@@ -108,8 +107,8 @@ class Policy(Model):
     def apply_settings(self) -> None:
         """The recipe's betas and weight decay, in place of a checkpoint's or Megatron's defaults.
 
-        Norms and biases have no weight decay: Megatron marks their groups, and leaves it to a
-        scheduler that is not used here to act on the mark. Rates come with `set_rate`.
+        Norms and biases have no weight decay: Megatron marks their groups, and its scheduler, which
+        is not used here, would apply the mark. `set_rate` sets the rates.
         """
         for group in self.optimizer.param_groups:
             if "betas" in group:  # Adam's; Muon has none, and no decay
@@ -128,18 +127,18 @@ class Policy(Model):
         self.optimizer.zero_grad()
 
     def gradient_buffers(self) -> list[torch.Tensor]:
-        """What the last backward left, to be changed in place; a rank's own part."""
+        """Gradients of the last backward, a rank's own part; they may be changed in place."""
         every = [*self.network.buffers, *self.network.expert_parallel_buffers]
         return [buffer.grad_data for buffer in every]
 
     def gradient_norm(self) -> float:
-        """Global norm of the last backward's gradients; NaN on all ranks if not finite on one."""
+        """Global norm of the last backward's gradients; NaN on all ranks if infinite on one."""
         self.optimizer.prepare_grads()
         norm = gradient_norm.global_norm(self.optimizer.chained_optimizers)
         return math.nan if parallel.on_any(not math.isfinite(norm)) else norm
 
     def update(self, norm: float) -> None:
-        """One optimizer step on the gradients whose norm `gradient_norm` found, clipped."""
+        """One optimizer step on the clipped gradients. norm: the result of `gradient_norm`."""
         if not math.isfinite(norm):
             raise ValueError(f"gradients with a norm of {norm} move no weights")
         for part in self.optimizer.chained_optimizers:
@@ -147,15 +146,15 @@ class Policy(Model):
                 gradient_norm.clip(parameters, self.settings.clip, norm)
         self.optimizer.step_with_ready_grads()
 
-    def begun_with(self) -> Model | None:
-        """The frozen weights for scoring, in no memory of their own; None without adapters."""
+    def starting_model(self) -> Model | None:
+        """The frozen weights for scoring, in the same memory; None without adapters."""
         if self.adapters is None:
             return None
         return Model(
             bridge=self.bridge,
-            network=Without(self.network.module, self.adapters),
+            network=WithoutAdapters(self.network.module, self.adapters),
             head=self.head,
-            sight=self.sight,
+            image_embedding=self.image_embedding,
             source=self.source,
         )
 
@@ -170,37 +169,36 @@ def load_policy(
     precision: str,
     lora: Lora | None = None,
     *,
-    ways: Parallel | None = None,
+    layout: Parallel | None = None,
     recompute: Recompute = "none",
     vision: Vision = "frozen",
 ) -> Policy:
-    """The folder's model with a fresh optimizer. ModelError when it cannot be trained.
+    """The folder's model with a fresh optimizer. Raises ModelError if it cannot be trained.
 
-    lora: adapters are trained in place of the weights. ways: switches of the recipe's [parallel];
-    its sizes are those that `parallel.ranks` was given. vision: what becomes of the tower of a
-    policy that reads images.
+    lora: adapters to train in place of the weights. layout: the recipe's [parallel], with the sizes
+    that `parallel.ranks` has. vision: whether the vision tower is trained.
     """
-    ways = ways or Parallel()
-    if ways.distributed_optimizer and not spec.has_transformer_engine():
+    layout = layout or Parallel()
+    if layout.distributed_optimizer and not spec.has_transformer_engine():
         raise ModelError(
-            "parallel.distributed_optimizer needs TransformerEngine: without it Megatron does not "
-            "read the optimizer's state back from a checkpoint. Install transformer_engine, or set "
-            "it to false"
+            "parallel.distributed_optimizer needs TransformerEngine: without it Megatron cannot "
+            "load the optimizer's state from a checkpoint. Install transformer_engine, or set "
+            "parallel.distributed_optimizer = false"
         )
     bridge = bridges.open_bridge(
-        folder, DTYPES[precision], sequence=ways.sequence, recompute=recompute
+        folder, DTYPES[precision], sequence=layout.sequence, recompute=recompute
     )
     if vision == "trained" and bridge.whole is None:
-        raise ModelError(f"{folder} reads no images: leave learner.vision = 'trained' out")
+        raise ModelError(f"{folder} reads no images: leave out learner.vision = 'trained'")
     if lora is not None and bridge.whole is not None:
-        raise ModelError(f"{folder} reads images, lora adapts policies of text alone: leave it out")
-    head, sight, network = _network(bridge, folder, lora, vision)
+        raise ModelError(f"{folder} reads images, and lora is for text policies: leave lora out")
+    head, image_embedding, network = _network(bridge, folder, lora, vision)
     network.train()
     wrapped = DistributedDataParallel(
         bridge.config,
         DistributedDataParallelConfig(
             grad_reduce_in_fp32=True,
-            use_distributed_optimizer=ways.distributed_optimizer,
+            use_distributed_optimizer=layout.distributed_optimizer,
             overlap_grad_reduce=False,
         ),
         network,
@@ -215,7 +213,7 @@ def load_policy(
         clip_grad=settings.clip,
         bf16=precision == "bfloat16",
         params_dtype=DTYPES[precision],
-        use_distributed_optimizer=ways.distributed_optimizer,
+        use_distributed_optimizer=layout.distributed_optimizer,
     )
     if settings.kind == "muon":
         with muon.hidden_from_adam(wrapped) as matrices:
@@ -234,7 +232,7 @@ def load_policy(
         bridge=bridge,
         network=wrapped,
         head=head,
-        sight=sight,
+        image_embedding=image_embedding,
         vision=vision,
         source=folder,
         optimizer=optimizer,
@@ -248,25 +246,27 @@ def load_policy(
 def load_frozen(folder: Path, precision: str) -> Model:
     """The folder's model for scoring only."""
     bridge = bridges.open_bridge(folder, DTYPES[precision], sequence=None)
-    head, sight, network = _network(bridge, folder)
+    head, image_embedding, network = _network(bridge, folder)
     network.requires_grad_(False)
     network.eval()
-    return Model(bridge=bridge, network=network, head=head, sight=sight, source=folder)
+    return Model(
+        bridge=bridge, network=network, head=head, image_embedding=image_embedding, source=folder
+    )
 
 
 @contextmanager
-def lent_weights(model: Model, folder: Path) -> Iterator[None]:
-    """The folder's weights in the place of the model's while the block runs.
+def borrowed_weights(model: Model, folder: Path) -> Iterator[None]:
+    """The folder's weights in the place of the model's, inside of the block.
 
-    The model's own wait in the host's memory, and are back to the bit whatever happens in between.
+    The model's own weights are kept in host memory, and are always restored to the bit.
     """
     own = [p.detach().to("cpu", copy=True) for p in model.bare.parameters()]
     adapters = model.adapters
     try:
-        with hidden(model.bare):
+        with detached_adapters(model.bare):
             bridges.load_weights(model.bridge, model.bare, folder)
         if adapters is not None:
-            adapters.on = False  # a published folder has them in its weights
+            adapters.on = False  # a published folder has them merged
         yield
     finally:
         if adapters is not None:
@@ -279,8 +279,7 @@ def lent_weights(model: Model, folder: Path) -> Iterator[None]:
 def complete_state(optimizer: Any) -> None:
     """Gives every weight its optimizer state before the first update.
 
-    So a checkpoint has one form whether or not an update has happened; Megatron leaves out a
-    step count of 0.
+    So a checkpoint has the same form before the first update. Megatron omits a step count of 0.
     """
     for part in optimizer.chained_optimizers:
         if part.init_state_fn is not None:
@@ -293,20 +292,20 @@ def complete_state(optimizer: Any) -> None:
 def _network(
     bridge: Any, folder: Path, lora: Lora | None = None, vision: Vision = "frozen"
 ) -> tuple[Head, Any, Any]:
-    """(output layer, where images come in, what the schedule calls)"""
+    """(output layer, image embedding, module that the schedule calls)"""
     network: Any = bridges.new_model(bridge, folder)
-    sight = None
+    image_embedding = None
     if hasattr(network, "visual"):
-        from learner.vision.pixels import Pixels  # text policies do without their imports
-        from learner.vision.tower import Sight
+        from learner.vision.pixels import Pixels  # text policies do not need these imports
+        from learner.vision.tower import ImageEmbedding
 
         network.visual.requires_grad_(vision == "trained")
-        sight = Sight(network.embedding, network.visual, Pixels(folder))
+        image_embedding = ImageEmbedding(network.embedding, network.visual, Pixels(folder))
     if lora is not None:
         network.adapters = Adapters(network, bridge.hf_config, lora)
     for parameter in network.parameters():
         set_defaults_if_not_set_tensor_model_parallel_attributes(parameter)
     head = Head(network.output_layer if parallel.is_last_stage() else None)
     if bridge.dtype is torch.bfloat16:
-        return head, sight, Float16Module(bridge.config, network)
-    return head, sight, network
+        return head, image_embedding, Float16Module(bridge.config, network)
+    return head, image_embedding, network

@@ -1,8 +1,8 @@
-"""Which modules a transformer layer is made of.
+"""Modules of a transformer layer.
 
-With TransformerEngine its own layers; without it Megatron's plain ones, with torch's fused
-attention in place of Megatron's unfused product (measured up to a third slower on a CPU) and our
-own norm. Only that second choice is exercised where there is no GPU.
+With TransformerEngine they are its own. Without it they are Megatron's plain layers, with our own
+norm and torch's fused attention. Megatron's unfused product was up to a third slower on a CPU. A
+machine without a GPU only tests the second choice.
 """
 
 from __future__ import annotations

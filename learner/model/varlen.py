@@ -1,8 +1,8 @@
-"""Causal attention of all sequences of a packed row in one call, where the device has it.
+"""Causal attention of all sequences of a packed row in one call, if the device supports it.
 
-torch's variable-length attention is a flash kernel: it reads where sequences end, so a micro-batch
-costs one call whatever its lengths are. It takes bfloat16 and float16 on CUDA. `CausalAttention`
-falls back to one call of torch's attention for each run of equal lengths elsewhere.
+torch's variable-length attention is a flash kernel that reads the ends of sequences. So a
+micro-batch is one call for any lengths. It takes bfloat16 and float16 on CUDA. Otherwise
+`CausalAttention` makes one call of torch's attention for each run of equal lengths.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def fits(device: torch.device, dtype: torch.dtype, head: int) -> bool:
 
 
 def wants_repeated_keys(query: torch.Tensor) -> bool:
-    """Whether torch's attention needs a key for each head to keep no [s, s] matrix.
+    """Whether keys must be repeated for each head, so that torch makes no [s, s] matrix.
 
-    Its only other float32 kernel on CUDA takes no groups. 4,096 tokens on an H100: 111 ms and
-    4.8 GB with groups, 25 ms and 0.6 GB with repeated keys.
+    torch's memory-efficient float32 kernel on CUDA takes no groups. 4,096 tokens on an H100: 111 ms
+    and 4.8 GB with groups, 25 ms and 0.6 GB with repeated keys.
     """
     return query.is_cuda and query.dtype is torch.float32
 

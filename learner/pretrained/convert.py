@@ -1,10 +1,10 @@
 """A GGUF file to a Hugging Face folder: GGUF, FOLDER and QUESTION on the command line.
 
-A program of its own, so that torch and the copies of the weights are gone when it ends. The last
-line that it prints is the model's greedy answer to the question, as JSON.
+A program of its own, so that its end frees torch and the copies of the weights. The last line of
+its output is the model's greedy answer to the question, as JSON.
 
-transformers reads the file and undoes the quantisation; the folder holds float32. It gets its
-name when it is whole.
+transformers reads the file and dequantises it; the folder has float32 weights. The folder gets its
+name when it is complete.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def convert(gguf: Path, folder: Path) -> None:
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent, gguf_file=gguf.name, dtype=torch.float32, trust_remote_code=False
     )
-    # The weights are plain numbers by now. transformers still takes the model for a quantised one,
-    # and those of GGUF it does not write.
+    # The weights are float32 now. transformers still treats the model as quantised, and cannot
+    # write a quantised model of GGUF.
     model.hf_quantizer, model.is_quantized = None, False
     del model.config.quantization_config
     model.save_pretrained(part)

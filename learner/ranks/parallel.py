@@ -25,8 +25,8 @@ from learner.ranks import device
 Value = TypeVar("Value")
 
 RANKS_WAIT = timedelta(minutes=30)
-"""How long a rank waits for the others before it says that one of them hangs. Whatever rank 0 may
-do alone for longer is told to the others on the way: see `still_waiting`."""
+"""Timeout of a rank's wait for the others. If rank 0 works alone for longer, it sends heartbeats:
+see `still_waiting`."""
 
 _STILL_WAITING = "rank 0 still waits"
 
@@ -41,12 +41,13 @@ def ranks(
     seed: int = 0,
     wait: timedelta = RANKS_WAIT,
 ) -> Iterator[None]:
-    """The process group while the block runs.
+    """The process group inside of the block.
 
     tensor, pipeline, context: a model copy has as many ranks as their product; the world size
-    divided by it is the data-parallel size. expert: ranks of a pipeline stage, whatever else they
-    share, that share out the experts. wait: longest time between two meetings of the ranks; a rank
-    that waits longer ends with an error. LearnerError when it does not divide.
+    divided by it is the data-parallel size. expert: number of ranks of a pipeline stage that share
+    the experts. wait: timeout of a rank's wait for the others.
+
+    Raises LearnerError if the sizes do not divide the world size.
     """
     device.install()
     world = int(os.environ.get("WORLD_SIZE", "1"))
@@ -60,7 +61,7 @@ def ranks(
     if world // pipeline % expert:
         raise LearnerError(
             f"parallel.expert = {expert} times parallel.pipeline = {pipeline} does not divide the "
-            f"world size {world}: experts are shared out over ranks of one stage. Start torchrun "
+            f"world size {world}: ranks of one stage share the experts. Start torchrun "
             f"with --nproc-per-node {math.lcm(tensor * context, expert) * pipeline} or a multiple"
         )
     if device.has_cuda():
@@ -70,7 +71,7 @@ def ranks(
         if "RANK" in os.environ:
             dist.init_process_group(backend, timeout=wait)
         else:
-            # A file instead of a port: two learners on one machine never meet.
+            # A file instead of a port: two learners on one machine cannot collide.
             dist.init_process_group(
                 backend,
                 init_method=f"file://{folder}/rendezvous",
@@ -94,13 +95,13 @@ def ranks(
         finally:
             parallel_state.destroy_model_parallel()
             dist.destroy_process_group()
-            # Megatron's objects refer to their groups in circles; each group holds four open files
-            # until it is collected, and there are fifteen.
+            # Megatron's objects refer to their groups in cycles. Each of fifteen groups holds four
+            # open files until it is collected.
             gc.collect()
 
 
 def is_first() -> bool:
-    """Whether this rank speaks for all."""
+    """Whether this is rank 0, which talks to the engine and writes files."""
     return bool(dist.get_rank() == 0)
 
 
@@ -117,7 +118,7 @@ def tensor_size() -> int:
 
 
 def context_size() -> int:
-    """Ranks that each have a part of every sequence."""
+    """Number of ranks that share every sequence."""
     return int(parallel_state.get_context_parallel_world_size())
 
 
@@ -130,12 +131,12 @@ def context_group() -> Any:
 
 
 def expert_size() -> int:
-    """Ranks that share out the experts."""
+    """Number of ranks that share the experts."""
     return int(parallel_state.get_expert_model_parallel_world_size())
 
 
 def stages() -> int:
-    """Pipeline stages of one model copy."""
+    """Number of pipeline stages of one model copy."""
     return int(parallel_state.get_pipeline_model_parallel_world_size())
 
 
@@ -150,7 +151,7 @@ def is_last_stage() -> bool:
 
 
 def from_last_stage(value: Value) -> Value:
-    """The last stage's value, which alone sees log-probs and losses, on every stage."""
+    """The last stage's value on every stage. Only the last stage has log-probs and losses."""
     if stages() == 1:
         return value
     box: list[Any] = [value]
@@ -174,7 +175,7 @@ def from_first(value: Value | None) -> Value:
 
 
 def still_waiting() -> None:
-    """Rank 0 tells the others, who are in `from_first`, that it lives and has no value yet."""
+    """Heartbeat of rank 0 to the ranks that wait in `from_first`."""
     if dist.get_world_size() > 1:
         dist.broadcast_object_list([_STILL_WAITING], src=0)
 
@@ -185,7 +186,7 @@ def barrier() -> None:
 
 
 def on_any(fact: bool) -> bool:
-    """Whether it is so on one of the ranks at least; every rank asks."""
+    """Whether it is true on at least one rank. All ranks call it."""
     if dist.get_world_size() == 1:
         return fact
     found = torch.tensor([float(fact)], device=device.device())

@@ -1,1 +1,1 @@
-"""What a run leaves on disk: published policies and checkpoints, whole or not at all."""
+"""Published policies and checkpoints of a run, complete or absent."""

@@ -1,11 +1,11 @@
-"""One try to bring a version to the samplers by a process group.
+"""One attempt to bring a version to the samplers by a process group.
 
 Invariants
-- A try that failed goes on taking buckets and does nothing with them: who exports weights need not
-  stop amid a collective.
-- While a bucket is under way its caller may work; it is over when every sampler has the bucket.
-- At the end of the block nobody waits in the group any more, and unless the version was committed
-  the engine was told that it will not be.
+- A failed attempt still takes buckets and ignores them, so that the export of weights need not stop
+  inside of a collective.
+- While a bucket is in flight the caller may work. A bucket is done when every sampler has it.
+- At the end of the block no process waits in the group. Without a commit the publish was aborted at
+  the engine.
 
 Rank 0 alone. Does not know where weights come from, nor what follows a failure.
 """
@@ -16,13 +16,12 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from learner.config.weights import Publish
 from learner.errors import GroupError
 from learner.intake.client import EngineClient
-from learner.intake.publishing import GroupPublish, Meeting, TensorName
+from learner.intake.publishing import GroupPublish, Rendezvous, TensorInfo
 from learner.ranks import device
 from learner.saving.buckets import Named
 from learner.saving.group import WeightGroup, backend
@@ -30,41 +29,43 @@ from toolwright.types import WeightVersion
 
 
 @dataclass(slots=True, kw_only=True)
-class Spent:
-    """Of all tries of a publish. Seconds: of the engine's calls, of the buckets among them, of the
-    samplers' pause; bytes: of the buckets that arrived."""
+class PublishTotals:
+    """Totals over all attempts of a publish."""
 
     tries: int = 0
     publish_s: float = 0.0
+    """Time of the engine's calls, in seconds."""
     broadcast_s: float = 0.0
+    """Time of the buckets among them, in seconds."""
     paused_s: float = 0.0
+    """Length of the samplers' pause, in seconds."""
     bytes: int = 0
+    """Size of the buckets that arrived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Open:
-    """joined: ends when all ranks of the group are there."""
-
+class _Session:
     group: WeightGroup
     publish: GroupPublish
     joined: Future[None]
+    """Ends when all ranks of the group have joined."""
 
 
 class Attempt:
-    """A context manager; begins with its first bucket. `failed`: why it came to nothing.
+    """A context manager; begins with its first bucket. `failed` is the error of a failed attempt.
 
-    Raises what no other try would mend: TakenError, EngineError.
+    Raises errors that another attempt would not fix: TakenError, EngineError.
     """
 
     def __init__(
-        self, client: EngineClient, version: WeightVersion, settings: Publish, spent: Spent
+        self, client: EngineClient, version: WeightVersion, settings: Publish, spent: PublishTotals
     ) -> None:
         self.failed: GroupError | None = None
         self._client = client
         self._version = version
         self._settings = settings
         self._spent = spent
-        self._open: _Open | None = None
+        self._open: _Session | None = None
         self._committed = False
         self._sent = 0
         spent.tries += 1
@@ -72,25 +73,22 @@ class Attempt:
     def __enter__(self) -> Attempt:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._close()
 
     def send(self, bucket: Sequence[Named], meanwhile: Callable[[], None]) -> None:
-        """Returns when every sampler has the bucket, or the try has failed. `meanwhile` is called
-        once, while the bucket is under way."""
+        """Returns when every sampler has the bucket, or the attempt has failed.
+
+        meanwhile: called once, while the bucket is in flight.
+        """
         began = time.monotonic()
-        under_way = self._unless_failed(lambda: self._start(bucket))
+        in_flight = self._unless_failed(lambda: self._start(bucket))
         started = time.monotonic()
         meanwhile()
-        if under_way is None:
+        if in_flight is None:
             self._spent.publish_s += started - began
             return
-        self._unless_failed(lambda: self._finish(under_way))
+        self._unless_failed(lambda: self._finish(in_flight))
         seconds = time.monotonic() - began
         self._spent.publish_s += seconds
         self._spent.broadcast_s += seconds
@@ -98,7 +96,7 @@ class Attempt:
             self._spent.bytes += sum(tensor.nbytes for _, tensor in bucket)
 
     def commit(self) -> None:
-        """The samplers go on as the version, unless the try has failed."""
+        """Has the samplers serve the version, unless the attempt has failed."""
         began = time.monotonic()
         self._unless_failed(self._commit)
         self._spent.publish_s += time.monotonic() - began
@@ -118,23 +116,23 @@ class Attempt:
             self._open = self._begin()
         opened = self._open
         names = [
-            TensorName(
+            TensorInfo(
                 name=name,
                 dtype=str(tensor.dtype).removeprefix("torch."),
                 shape=tuple(tensor.shape),
             )
             for name, tensor in bucket
         ]
-        there = [tensor.detach().to(device.device()).contiguous() for _, tensor in bucket]
-        # The engine is asked before all have joined: it answers at once where a server does not.
+        on_device = [tensor.detach().to(device.device()).contiguous() for _, tensor in bucket]
+        # Called before all have joined: the engine answers at once if a server does not join.
         answer = opened.publish.bucket(self._sent, names, timeout=self._settings.timeout_s)
-        return [answer, opened.joined, opened.group.send(there)]
+        return [answer, opened.joined, opened.group.send(on_device)]
 
-    def _finish(self, under_way: list[Future[Any]]) -> None:
-        done, left = wait(under_way, self._settings.timeout_s, return_when=FIRST_EXCEPTION)
+    def _finish(self, in_flight: list[Future[Any]]) -> None:
+        done, left = wait(in_flight, self._settings.timeout_s, return_when=FIRST_EXCEPTION)
         for each in left:
             each.cancel()
-        for each in under_way:  # what the engine says first
+        for each in in_flight:  # the engine's error first
             if each in done:
                 each.result()
         if left:
@@ -144,23 +142,23 @@ class Attempt:
             )
         self._sent += 1
 
-    def _begin(self) -> _Open:
+    def _begin(self) -> _Session:
         settings = self._settings
         group = WeightGroup(settings.address, settings.port, timeout=settings.timeout_s)
         try:
-            meeting = Meeting(address=settings.address, port=group.port, backend=backend())
+            rendezvous = Rendezvous(address=settings.address, port=group.port, backend=backend())
             publish = GroupPublish.begin(
-                self._client, self._version, meeting, lease=settings.timeout_s
+                self._client, self._version, rendezvous, lease=settings.timeout_s
             )
         except BaseException:
             group.close()
             raise
         joined = group.join(publish.name, publish.world_size)
-        return _Open(group=group, publish=publish, joined=joined)
+        return _Session(group=group, publish=publish, joined=joined)
 
     def _commit(self) -> None:
         if self._open is None:
-            raise GroupError("there are no weights")
+            raise GroupError("the policy exported no weights")
         self._spent.paused_s = self._open.publish.commit(timeout=self._settings.timeout_s)
         self._committed = True
 

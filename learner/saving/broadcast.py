@@ -1,13 +1,12 @@
 """New weights to the samplers by a process group, from memory to memory; their folder follows.
 
 Invariants
-- The weights are exported once, by all ranks. Rank 0 keeps a copy in the host's memory, of which
-  further tries and the folder are made: a failure calls no other rank.
-- At most a bucket and a tensor of exported weights lie on the first rank's device.
-- When `publish` returns the samplers serve the version, whatever failed on the way; else it raises
-  what a publish by folder raises.
-- A folder is written while the run goes on. The next publish waits for it, and so does the run's
-  end.
+- All ranks export the weights once. Rank 0 keeps a copy in host memory for further attempts and for
+  the folder, so a failure involves no other rank.
+- The first rank's device holds at most one bucket and one tensor of exported weights.
+- When `publish` returns, the samplers serve the version, whatever failed before. Otherwise it
+  raises the error of a publish by folder.
+- A folder is written while the run continues. The next publish and the end of the run wait for it.
 
 All ranks call; only rank 0 has a client.
 """
@@ -25,26 +24,26 @@ from learner.config.weights import Publish
 from learner.errors import GroupError
 from learner.intake.client import EngineClient
 from learner.model import lora
-from learner.model.bridge import Saved, named_weights, write_folder
+from learner.model.bridge import PolicyFiles, named_weights, write_folder
 from learner.model.policy import Policy
 from learner.ranks import parallel
-from learner.saving.attempt import Attempt, Spent
-from learner.saving.behind import FolderBehind
+from learner.saving.attempt import Attempt, PublishTotals
 from learner.saving.buckets import Named, buckets
-from learner.saving.publish import Published, folder_of, forget_old
+from learner.saving.folder_writer import FolderWriter
+from learner.saving.publish import Published, delete_old, folder_of
 from toolwright.types import WeightVersion
 
 MIB = 1 << 20
 TRIES = 3
-"""By the group, with the servers that are left each time; then comes the folder. After a publish
-that went by its folder the next one tries once."""
+"""Attempts by the group, each with the servers that are left; then the folder is published. After a
+publish by folder the next publish makes one attempt."""
 
 
-class ByGroup:
-    """The publishes of one run by the group.
+class BroadcastPublisher:
+    """Publishes the versions of one run by the group.
 
-    root: where published folders lie. kept: how many stay. client: rank 0's, None elsewhere.
-    behind: writes rank 0's folders.
+    root: folder of the published folders. kept: number of folders that stay. client: rank 0's, None
+    elsewhere. folders: writes rank 0's folders.
     """
 
     def __init__(
@@ -55,33 +54,32 @@ class ByGroup:
         kept: int,
         say: Callable[[str], None],
         client: EngineClient | None,
-        behind: FolderBehind,
+        folders: FolderWriter,
     ) -> None:
         self._settings = settings
         self._root = root
         self._kept = kept
         self._say = say
         self._client = client
-        self._behind = behind
+        self._folders = folders
         self._newest: Path | None = None
         self._tries = TRIES
         self._folder_s = 0.0
         self._waited_s = 0.0
 
     def settle(self) -> None:
-        """Waits for the folder of the publish before. Raises what went wrong with it, as a publish
-        by folder does."""
+        """Waits for the folder of the last publish. Raises its error, like a publish by folder."""
         began = time.monotonic()
-        took = self._behind.settle(parallel.still_waiting)
+        took = self._folders.settle(parallel.still_waiting)
         self._waited_s += time.monotonic() - began
         if took is not None and self._newest is not None:
             self._folder_s = took
-            # Not by the thread that wrote it: what reads folders meanwhile finds them all.
-            forget_old(self._root, self._newest, self._kept)
+            # Not in the thread that wrote it: readers of folders find all of them until here.
+            delete_old(self._root, self._newest, self._kept)
         parallel.from_first(took)
 
     def publish(self, policy: Policy, version: WeightVersion) -> Published:
-        """Has the samplers serve the policy as `version`, a later step of what they serve."""
+        """Has the samplers serve the policy as `version`, a later step of their version."""
         self.settle()
         published: Published | None = None
         with torch.no_grad():  # mbridge broadcasts the very parameters
@@ -101,17 +99,17 @@ class ByGroup:
         weights: Iterable[Named],
     ) -> Published:
         began = time.monotonic()
-        behind = {"folder_s": self._folder_s, "folder_wait_s": self._waited_s}
+        before = {"folder_s": self._folder_s, "folder_wait_s": self._waited_s}
         self._folder_s = self._waited_s = 0.0
-        spent = Spent()
+        spent = PublishTotals()
         copies: dict[str, torch.Tensor] = {}
         failed = self._try(client, version, weights, partial(_keep, copies), spent)
         export_s = time.monotonic() - began - spent.publish_s
         while failed is not None and spent.tries < self._tries:
             failed = self._try(client, version, copies.items(), _keep_others_waiting, spent)
         self._tries = TRIES if failed is None else 1
-        with lora.hidden(policy.bare) as adapters:
-            saved = Saved(
+        with lora.detached_adapters(policy.bare) as adapters:
+            saved = PolicyFiles(
                 weights=copies,
                 adapters=adapters.saved() if adapters is not None else None,
                 source=policy.source,
@@ -119,20 +117,20 @@ class ByGroup:
             )
         folder = folder_of(self._root, version)
         if failed is None:
-            self._behind.begin(
+            self._folders.begin(
                 partial(write_folder, saved, folder),
                 partial(client.publish, version, None, str(folder)),
             )
         else:
             self._say(
-                f"{version} did not reach the samplers by the group ({failed}): it goes to them by "
-                "its folder"
+                f"{version} did not reach the samplers by the group ({failed}): publishing its "
+                "folder"
             )
             writing = time.monotonic()
             write_folder(saved, folder)
             export_s += time.monotonic() - writing
             spent.paused_s = client.publish(version, None, str(folder))
-            forget_old(self._root, folder, self._kept)
+            delete_old(self._root, folder, self._kept)
         self._newest = folder
         return Published(
             folder=folder,
@@ -143,7 +141,7 @@ class ByGroup:
                 "group_tries": spent.tries,
                 "broadcast_s": spent.broadcast_s,
                 "broadcast_bytes": spent.bytes,
-                **behind,
+                **before,
             },
         )
 
@@ -153,9 +151,10 @@ class ByGroup:
         version: WeightVersion,
         weights: Iterable[Named],
         meanwhile: Callable[[Sequence[Named]], None],
-        spent: Spent,
+        spent: PublishTotals,
     ) -> GroupError | None:
-        """Draws all weights in any case. Why the samplers do not have them, None where they do."""
+        """None if the samplers have the version, else the error. Consumes all weights either
+        way."""
         with Attempt(client, version, self._settings, spent) as attempt:
             for bucket in buckets(weights, self._settings.bucket_mib * MIB):
                 attempt.send(bucket, partial(meanwhile, bucket))
@@ -169,5 +168,5 @@ def _keep(copies: dict[str, torch.Tensor], bucket: Sequence[Named]) -> None:
 
 
 def _keep_others_waiting(_bucket: Sequence[Named]) -> None:
-    """The other ranks have exported all, and wait for what comes of it."""
+    """The other ranks have exported all weights and wait for the result."""
     parallel.still_waiting()

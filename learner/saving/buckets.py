@@ -1,4 +1,4 @@
-"""Weights in runs that fit a bound of bytes, in the order in which they are exported. Pure."""
+"""Weights in buckets of bounded size, in the order of their export. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ Named = tuple[str, torch.Tensor]
 
 
 def buckets(weights: Iterable[Named], most: int) -> Iterator[list[Named]]:
-    """Every name once, in lists of at most `most` bytes; a larger tensor is a list alone.
+    """Every name once, in lists of at most `most` bytes; a larger tensor is a list of its own.
 
-    At most one tensor beyond a list is drawn from `weights` before the list is given away. A name
-    that comes again is passed over: a tied output layer is exported by the last stage too, and is
-    the embedding.
+    Reads at most one tensor of `weights` beyond a list before it yields the list. Skips a name that
+    comes again: the last stage exports a tied output layer too, which is the embedding.
     """
     seen: set[str] = set()
     bucket: list[Named] = []

@@ -1,9 +1,9 @@
-"""Checkpoints: everything that a step needs to go on, in one atomic step.
+"""Checkpoints: the whole state of training, written atomically.
 
 A checkpoint is a folder `step-00000012-LINEAGE`: weights, optimizer and random state in Megatron's
 distributed format (readable at another tensor-parallel size), `state.json` and `ledger.jsonl`. It
-is written beside, flushed to disk, renamed, and then named by the file `latest`: whoever dies in
-between leaves the previous checkpoint in place.
+is written under another name, flushed to disk, renamed, and then named by the file `latest`. A
+crash in between leaves the previous checkpoint in place.
 
 The tensors are written by torch's own file writer in this process. Megatron's default forks
 writers, which is slow for small models (a helper interpreter is started) and not allowed in a
@@ -44,7 +44,7 @@ from learner.saving.safe_load import CommonState, ShardedState, read_metadata
 LATEST = "latest"
 _METADATA = {
     "chained_optim_avoid_prefix": True,
-    # Of a distributed optimizer: readable with any number of data-parallel ranks.
+    # A distributed optimizer's state is then readable with any number of data-parallel ranks.
     "distrib_optim_sharding_type": "fully_reshardable",
 }
 
@@ -57,14 +57,14 @@ class Checkpoints:
         self._kept = kept
 
     def sweep(self) -> None:
-        """Removes what a process left behind that died while it wrote. Rank 0, before anything."""
+        """Removes unfinished files of a process that died. Rank 0 calls it first."""
         if self.folder.is_dir():
             for path in self.folder.glob(".step-*.unfinished"):
                 shutil.rmtree(path)
             (self.folder / f".{LATEST}").unlink(missing_ok=True)
 
     def latest(self) -> Path | None:
-        """The newest complete checkpoint; None in a fresh run."""
+        """The newest complete checkpoint; None in a fresh run. Raises CheckpointError."""
         pointer = self.folder / LATEST
         if not pointer.is_file():
             return None
@@ -81,7 +81,7 @@ class Checkpoints:
     ) -> Path:
         """Writes and names a checkpoint; all ranks call it. Returns its folder.
 
-        tag: goes into the folder's name; the lineage, so that two lineages never share one.
+        tag: part of the folder's name: the lineage, so that two lineages never share a folder.
         """
         final = self.folder / f"step-{step:08d}-{tag}"
         unfinished = self.folder / f".{final.name}.unfinished"
@@ -99,8 +99,8 @@ class Checkpoints:
             )
         except (OSError, CheckpointException) as error:
             raise CheckpointError(
-                f"cannot write {unfinished} ({_last_line(error)}): is the disk full? The previous "
-                "checkpoint is whole"
+                f"cannot write {unfinished} ({_last_line(error)}): make room on the disk. The "
+                "previous checkpoint is complete"
             ) from error
         if parallel.is_first():
             disk.flush_tree(unfinished)
@@ -109,7 +109,7 @@ class Checkpoints:
             pointer = self.folder / f".{LATEST}"
             disk.write_flushed(pointer, final.name + "\n")
             disk.rename_flushed(pointer, self.folder / LATEST)
-            self._forget_old(final)
+            self._delete_old(final)
         parallel.barrier()
         return final
 
@@ -148,7 +148,7 @@ class Checkpoints:
             ) from error
         torch.set_rng_state(loaded["rng"])
 
-    def _forget_old(self, newest: Path) -> None:
+    def _delete_old(self, newest: Path) -> None:
         others = (p for p in self.folder.glob("step-*") if p.is_dir() and p != newest)
         # By age: an abandoned lineage may have reached higher steps.
         old = disk.oldest_first(newest, others)
@@ -157,7 +157,7 @@ class Checkpoints:
 
 
 def read_state(path: Path) -> tuple[dict[str, Any], Ledger]:
-    """What `save` was given beside the policy. CheckpointError when it cannot be read."""
+    """(state, ledger) of a checkpoint. Raises CheckpointError if they cannot be read."""
     try:
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
         ledger = Ledger.parse((path / "ledger.jsonl").read_text(encoding="utf-8"))
@@ -167,7 +167,7 @@ def read_state(path: Path) -> tuple[dict[str, Any], Ledger]:
 
 
 def check_fits(state: Mapping[str, Any], expected: Mapping[str, Any], path: Path) -> None:
-    """CheckpointError that names the first value of `expected` that the checkpoint differs in."""
+    """Raises CheckpointError with the first value of `expected` that the checkpoint differs in."""
     for name, value in expected.items():
         if state.get(name) != value:
             raise CheckpointError(
@@ -178,19 +178,19 @@ def check_fits(state: Mapping[str, Any], expected: Mapping[str, Any], path: Path
 
 def _sharded(policy: Policy, *, loading: bool) -> dict[str, Any]:
     model = policy.bare.sharded_state_dict()
-    if policy.adapters is not None:  # the frozen weights are those of the policy's folder
+    if policy.adapters is not None:  # the policy's folder has the frozen weights
         model = {name: value for name, value in model.items() if name.startswith("adapters.")}
     optimizer = policy.optimizer.sharded_state_dict(model, is_loading=loading, metadata=_METADATA)
     return {"model": model, "optimizer": optimizer}
 
 
 def _with_step(state: dict[Any, Any]) -> dict[Any, Any]:
-    """Puts back the step count of a fresh Adam, which Megatron leaves out because it is 0."""
+    """Restores the step count of a fresh Adam, which Megatron omits because it is 0."""
     alone = "param_groups" in state or "optimizer" in state
     for wrapped in (state,) if alone else state.values():
-        part = wrapped.get("optimizer", wrapped)  # bfloat16 has its float32 masters beside it
+        part = wrapped.get("optimizer", wrapped)  # bfloat16 has float32 masters beside it
         if "state" not in part:
-            continue  # a distributed optimizer's lies elsewhere, its steps with it
+            continue  # a distributed optimizer's state is elsewhere, with its steps
         moments = [own for own in part["state"].values() if isinstance(own, dict)]
         if any("exp_avg" in own for own in moments):
             part["state"].setdefault("common_step", torch.tensor(0.0))
@@ -214,5 +214,5 @@ class _InProcess(TorchDistSaveShardedStrategy):  # type: ignore[misc]
 
 
 def _last_line(error: BaseException) -> str:
-    """What torch says below the remote traceback that it puts into the message."""
+    """torch's message below the remote traceback that it includes."""
     return (str(error).strip().splitlines() or [type(error).__name__])[-1]

@@ -1,18 +1,18 @@
-"""The process group that weights travel in: the learner's first rank is rank 0, the others are the
-samplers' workers.
+"""The process group of a broadcast: the learner's first rank is rank 0, the samplers' workers
+follow.
 
 SGLang's servers join a group beside their own by an address, a port and the group's name (its
-`init_custom_process_group`); this is the same group seen from rank 0. It is no part of torch's
-default group, and lives as long as one publish.
+`init_custom_process_group`). This is the same group on rank 0. It is separate from torch's default
+group, and lives as long as one publish.
 
 Invariants
-- The address is bound before anybody can be told of it.
-- Whatever waits for a worker waits in the group's own thread, no longer than `timeout`.
-- `close` ends the connections: a worker that waits to join or for a tensor is free, with an error.
-  One that has not found the address yet would look for it for torch's half hour, so a group that
-  never stood is closed `LINGER_S` later, unless its port is wanted again.
+- The address is bound before it is published.
+- A wait for a worker happens in the group's own thread, no longer than `timeout`.
+- `close` ends the connections: a worker that waits to join or for a tensor gets an error. A worker
+  that has not found the address yet would search for torch's half hour. So a group that never
+  formed is closed `LINGER_S` later, unless the port is fixed and the next group needs it.
 
-Does not know what the tensors mean, nor who asked the samplers to join.
+Does not know what the tensors mean, nor how the samplers learn the address.
 """
 
 from __future__ import annotations
@@ -36,43 +36,46 @@ from learner.ranks import device
 BACKLOG = 1024
 CLOSE_S = 1.0
 LINGER_S = 2.0
-"""Less than an engine waits for servers that joined and are to leave again: this frees them too."""
+"""Shorter than the engine's wait for servers to leave the group: the close frees them too."""
 WATCHDOG = timedelta(minutes=10)
-"""Beyond the timeout: NCCL's watchdog ends the process, so `close` has to come first."""
+"""Added to the timeout: NCCL's watchdog ends the process, so `close` must come first."""
 
 
 def prepare() -> None:
-    """Before this process's first NCCL group. SGLang's workers do without NCCL's cuMem allocator,
-    and a group whose ranks differ in that hangs."""
+    """Call it before this process's first NCCL group.
+
+    SGLang's workers switch NCCL's cuMem allocator off, and a group whose ranks differ in that
+    hangs.
+    """
     os.environ.setdefault("NCCL_CUMEM_ENABLE", "0")
 
 
 def backend() -> str:
-    """What both sides name: NCCL where the learner has GPUs."""
+    """Name of the backend on both sides: NCCL if the learner has GPUs."""
     return "nccl" if device.has_cuda() else "gloo"
 
 
 class WeightGroup:
-    """Rank 0's side of one group. `close` it whatever happens.
+    """Rank 0's side of one group. Always `close` it.
 
-    timeout: seconds that joining may take, and each tensor. GroupError where the address cannot be
-    bound.
+    timeout: longest time to join, and for each tensor, in seconds. Raises GroupError if the address
+    cannot be bound.
     """
 
     def __init__(self, address: str, port: int, *, timeout: float) -> None:
         self._timeout = timedelta(seconds=timeout)
-        self._patience = self._timeout + (WATCHDOG if device.has_cuda() else timedelta())
+        self._watchdog_timeout = self._timeout + (WATCHDOG if device.has_cuda() else timedelta())
         self._group: Any = None
         self._port_is_fixed = port != 0
         try:
-            places = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
-            family, kind, _, _, place = places[0]
+            addresses = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)
+            family, kind, _, _, bound = addresses[0]
             with socket.socket(family, kind) as listener:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind(place)
+                listener.bind(bound)
                 listener.listen(BACKLOG)
                 self.port = int(listener.getsockname()[1])
-                # By itself a store listens at every address of the machine.
+                # Without this listener a store listens at every address of the machine.
                 self._store: Any = TCPStore(
                     address,
                     self.port,
@@ -81,32 +84,33 @@ class WeightGroup:
                     wait_for_workers=False,
                     master_listen_fd=listener.detach(),
                 )
-            # Another line to it, so that dropping the store ends what waits at the line.
-            self._line: Any = TCPStore(
+            # A connection of its own, so that dropping the store ends waits on the connection.
+            self._connection: Any = TCPStore(
                 address, self.port, is_master=False, timeout=self._timeout, wait_for_workers=False
             )
         except (OSError, RuntimeError) as error:
             raise GroupError(
-                f"nobody can listen at learner.publish.address = {address}, port {port} "
-                f"({_first_line(error)}): name an address of this machine, and a port that is free"
+                f"cannot listen at learner.publish.address = {address}, port {port} "
+                f"({_first_line(error)}): set an address of this machine and a free port"
             ) from error
         self._thread = ThreadPoolExecutor(1, "weight-group", _same_device, (_device(),))
 
     def join(self, name: str, world_size: int) -> Future[None]:
-        """Begins to wait for the other ranks; what is sent is sent afterwards."""
+        """Begins to wait for the other ranks. Tensors are sent afterwards."""
         return self._thread.submit(self._join, name, world_size)
 
     def send(self, tensors: Sequence[torch.Tensor]) -> Future[None]:
-        """Begins to broadcast the tensors in their order. They must stay as they are until it is
-        done. The future raises GroupError where a rank did not take them, or did not join."""
+        """Begins to broadcast the tensors in their order. They must not change until it is done.
+
+        The future raises GroupError if a rank did not take them, or did not join.
+        """
         return self._thread.submit(self._send, tensors)
 
     def close(self) -> None:
-        """Not to be used afterwards.
+        """Ends the group; it cannot be used again.
 
-        A send to a worker that lives and takes nothing cannot be taken back under gloo: its
-        connection is closed when its time is up, behind this call. So is a group that did not
-        stand yet, after `LINGER_S`.
+        gloo cannot cancel a send to a live worker that does not receive: its connection closes at
+        its timeout, after this call. A group that never formed closes after `LINGER_S`.
         """
         held, self._store = [self._store], None
         group = self._group
@@ -125,7 +129,7 @@ class WeightGroup:
     def _end(self) -> None:
         if self._group in _world.pg_map:
             dist.destroy_process_group(self._group)
-        self._group = self._line = None
+        self._group = self._connection = None
 
     def _join(self, name: str, world_size: int) -> None:
         try:
@@ -134,9 +138,9 @@ class WeightGroup:
                 0,
                 [],
                 dist.Backend(backend()),
-                PrefixStore(name, self._line),
+                PrefixStore(name, self._connection),
                 group_name=name,  # type: ignore[arg-type]
-                timeout=self._patience,
+                timeout=self._watchdog_timeout,
             )
         except RuntimeError as error:
             raise GroupError(
@@ -154,10 +158,10 @@ class WeightGroup:
             ]
             for work in works:
                 work.wait()
-            if device.has_cuda():  # NCCL's wait is the stream's, not this thread's
+            if device.has_cuda():  # NCCL's wait blocks the stream, not this thread
                 torch.cuda.current_stream().synchronize()
         except RuntimeError as error:
-            raise GroupError(f"the broadcast broke ({_first_line(error)})") from error
+            raise GroupError(f"the broadcast failed ({_first_line(error)})") from error
 
 
 def _device() -> int | None:
@@ -165,7 +169,7 @@ def _device() -> int | None:
 
 
 def _same_device(index: int | None) -> None:
-    """A thread begins with the first device, whichever its starter has."""
+    """Sets the starter's device: a new thread begins with the first device."""
     if index is not None:
         torch.cuda.set_device(index)
 

@@ -1,6 +1,6 @@
 """New weights to the samplers by disk: a folder, then the engine's PublishWeights.
 
-The folder <run folder>/policy/LINEAGE-STEP appears whole, and is on the disk before the engine's
+The folder <run folder>/policy/LINEAGE-STEP appears complete, and is on disk before the engine's
 journal names it. The newest few stay: the samplers may still read the last one, and a restarted
 engine reads it again.
 """
@@ -21,19 +21,22 @@ from toolwright.types import WeightVersion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Where the weights lie, or will soon. Seconds: of getting them out of the model (and onto the
-    disk, where that is waited for), the engine's whole publish, the samplers' pause in it. more:
-    what is known of a publish by a group."""
+    """Result of a publish."""
 
     folder: Path
+    """Folder of the weights; a publish by a group may still write it."""
     export_s: float
+    """Time to export the weights, in seconds; includes the folder if the publish waits for it."""
     publish_s: float
+    """Time of the engine's whole publish, in seconds."""
     paused_s: float
+    """Length of the samplers' pause in it, in seconds."""
     more: dict[str, float] = field(default_factory=dict)
+    """Metrics of a publish by a group."""
 
 
 def folder_of(root: Path, version: WeightVersion) -> Path:
-    """Where a version's weights lie."""
+    """Folder of a version's weights."""
     return root / f"{version.lineage}-{version.step}"
 
 
@@ -48,8 +51,8 @@ def publish(
 ) -> Published:
     """Exports the policy as `version` and has the samplers load it. All ranks call it.
 
-    client: rank 0's; None elsewhere. parent: where a new lineage left the old one. kept: how many
-    folders stay.
+    client: rank 0's; None elsewhere. parent: version at which a new lineage left the old one. kept:
+    number of folders that stay.
     """
     started = time.monotonic()
     folder = folder_of(root, version)
@@ -58,7 +61,7 @@ def publish(
     paused = 0.0
     if client is not None:
         paused = client.publish(version, parent, str(folder))
-        forget_old(root, folder, kept)
+        delete_old(root, folder, kept)
     parallel.barrier()
     return Published(
         folder=folder,
@@ -68,11 +71,11 @@ def publish(
     )
 
 
-def advance(client: EngineClient | None, version: WeightVersion, folder: Path) -> Published:
-    """Calls the weights of a published folder `version` too. All ranks call it.
+def republish(client: EngineClient | None, version: WeightVersion, folder: Path) -> Published:
+    """Publishes the weights of a published folder as `version` too. All ranks call it.
 
-    For a step that did not move the weights: nothing is written, and the engine, which admits one
-    batch a version, goes on.
+    For a step that did not move the weights. Nothing is written. The engine admits one batch a
+    version, so it needs the new version.
     """
     started = time.monotonic()
     paused = client.publish(version, None, str(folder)) if client is not None else 0.0
@@ -83,25 +86,25 @@ def advance(client: EngineClient | None, version: WeightVersion, folder: Path) -
 
 
 def sweep(root: Path, newest: WeightVersion | None) -> None:
-    """Removes what a learner left that died while it published. Rank 0, before it publishes.
+    """Removes folders of a learner that died during a publish. Rank 0 calls it before it publishes.
 
-    That is: folders that were not written to their end, and versions after `newest`, the engine's,
-    in the same lineage: nobody was told of them.
+    They are unfinished folders, and versions after the engine's `newest` in the same lineage, which
+    the engine never got.
     """
     for path in list(root.iterdir()) if root.is_dir() else []:
         lineage, _, step = path.name.rpartition("-")
-        untold = (
+        unpublished = (
             newest is not None
             and lineage == newest.lineage
             and step.isdecimal()
             and int(step) > newest.step
         )
-        if path.is_dir() and (untold or path.name.startswith(".")):
+        if path.is_dir() and (unpublished or path.name.startswith(".")):
             shutil.rmtree(path)
 
 
-def forget_old(root: Path, newest: Path, kept: int) -> None:
-    """Removes all folders but `kept`, the newest among them."""
+def delete_old(root: Path, newest: Path, kept: int) -> None:
+    """Removes all folders but the newest `kept`."""
     found = (p for p in root.iterdir() if p.is_dir() and p != newest and p.name[0] != ".")
     others = oldest_first(newest, found)
     for path in others[: max(0, len(others) - kept + 1)]:

@@ -39,7 +39,7 @@ from learner.errors import CheckpointError
 METADATA = ".metadata"
 COMMON = "common.pt"
 LARGEST_METADATA = 1 << 30
-"""Bytes. One entry takes some 500: two million pieces of tensors."""
+"""Largest size of the file, in bytes. An entry takes about 500: two million pieces of tensors."""
 
 _CLASSES = (
     metadata.BytesStorageMetadata,
@@ -65,7 +65,7 @@ _BROKEN = (
     pickle.UnpicklingError, EOFError, AttributeError, ImportError, LookupError, ValueError,
     TypeError, RuntimeError, ArithmeticError, MemoryError,
 )  # fmt: skip
-"""What an unpickler raises for bytes that are damaged."""
+"""Errors of an unpickler for damaged bytes."""
 
 
 def read_metadata(folder: Path) -> metadata.Metadata:
@@ -110,7 +110,7 @@ class ShardedState(TorchDistLoadShardedStrategy):  # type: ignore[misc]
     """Megatron's `TorchDistLoadShardedStrategy` with a reader and a planner that run no code."""
 
     def __init__(self, known: metadata.Metadata) -> None:
-        """known: of the checkpoint that will be loaded."""
+        """known: metadata of the checkpoint to load."""
         super().__init__()
         self._known = known
 

@@ -1,1 +1,1 @@
-"""A step: trajectories to rows and micro-batches, log-probs, loss, gradients, better weights."""
+"""Training on a batch: rows, micro-batches, log-probs, loss, gradients, optimizer steps."""

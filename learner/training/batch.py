@@ -3,8 +3,8 @@
 Invariants
 - A row is one sequence, cut after its last policy token: nothing later can change its loss.
 - Observation tokens are input and never target; their log-probs are never read.
-- What a token weighs in the loss is fixed for the whole batch before it is split, so that any
-  split into micro-batches or data-parallel ranks gives the same gradient.
+- A token's weight in the loss is fixed for the whole batch before it is split. So any split into
+  micro-batches or data-parallel ranks gives the same gradient.
 
 Does not know the model or the loss.
 """
@@ -12,86 +12,93 @@ Does not know the model or the loss.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
 
 from learner.errors import DataError
+from learner.ranks.device import moved
 from learner.training.packing import plan
-from learner.vision.shown import Image, Shown, positions, read_images
+from learner.vision.placed import Image, PlacedImage, positions, read_images
 from toolwright import types as t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One sequence as the learner sees it; arrays of one length T.
-
-    tokens: int64; target: bool, a policy token that carries loss (never the first token);
-    behaviour: float32 sampler log-probs; temperature: float32; fresh: bool, written by the
-    weights that are current; advantage: float32, read at targets only; old, reference: float32
-    log-probs computed here, or None. shown: images in order, each with all of its tokens before
-    the last target. sequence: which of its trajectory's sequences it is.
-    silent: no member of its group has an advantage. weight: of each target in the batch's loss.
-    task: its place among the recipe's tasks, where there are several.
-    """
+    """One sequence of T tokens; the arrays have one length T."""
 
     trajectory: str
     tokens: np.ndarray
+    """int64 ids."""
     target: np.ndarray
+    """bool: a policy token that carries loss; never the first token."""
     behaviour: np.ndarray
+    """float32 log-probs by the sampler."""
     temperature: np.ndarray
+    """float32."""
     fresh: np.ndarray
+    """bool: written by the current weights."""
     advantage: np.ndarray
-    shown: tuple[Shown, ...] = ()
+    """float32, read at targets only."""
+    shown: tuple[PlacedImage, ...] = ()
+    """Images in order, each with all of its tokens before the last target."""
     sequence: int = 0
+    """Index among the trajectory's sequences."""
     silent: bool = False
+    """Whether no member of the group has an advantage."""
     weight: float = 0.0
+    """Weight of each target in the batch's loss."""
     task: int = 0
+    """Index among the recipe's tasks."""
     old: np.ndarray | None = None
+    """float32 log-probs by the learner at the start of the update, once computed."""
     reference: np.ndarray | None = None
+    """float32 log-probs by the reference, once computed."""
 
     @property
     def count(self) -> int:
-        """Targets."""
+        """Number of targets."""
         return int(self.target.sum())
 
     @property
     def has_signal(self) -> bool:
-        """Whether a target has an advantage; one that is no number counts as one."""
+        """Whether a target has an advantage other than 0; NaN counts as one."""
         return bool(self.advantage[self.target].any())
 
     @property
     def length(self) -> int:
-        """Tokens that go into the model: all before the last target."""
+        """Number of tokens that go into the model: all before the last target."""
         return len(self.tokens) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
-    """Rows one after the other, without padding between them; n targets in the same order.
-
-    tokens: [1, s] int64. positions: [1, s] int64, from 0 in every row; [3, s] where a row has
-    images (see `vision.shown`). lengths: of the rows and what fills them up, s in sum; they stay on
-    the host. shown: images, by their tokens in s; on the host too. index: [n] positions in s whose
-    logits predict the targets. targets: [n] int64. The others: [n] float32 or bool. row: [n] which
-    of the batch's rows a target belongs to. task: [n] int64, see `Row.task`.
-    """
+    """Rows one after the other, without padding between them; n targets in the same order."""
 
     tokens: torch.Tensor
+    """[1, s] int64 ids."""
     positions: torch.Tensor
+    """[1, s] int64, from 0 in every row; [3, s] if a row has images (see `vision.placed`)."""
     lengths: tuple[int, ...]
+    """Lengths of the rows and of the padding, s in sum; they stay on the host."""
     index: torch.Tensor
+    """[n] positions in s whose logits predict the targets."""
     targets: torch.Tensor
+    """[n] int64 ids."""
     temperature: torch.Tensor
     behaviour: torch.Tensor
     advantage: torch.Tensor
     weight: torch.Tensor
+    """[n] float32, like the three above; see `Row`."""
     fresh: torch.Tensor
+    """[n] bool."""
     row: torch.Tensor
+    """[n] index of each target's row in the batch."""
     task: torch.Tensor
-    shown: tuple[Shown, ...] = ()
+    """[n] int64, see `Row.task`."""
+    shown: tuple[PlacedImage, ...] = ()
+    """Images, placed by their tokens in s; they stay on the host."""
     old: torch.Tensor | None = None
     reference: torch.Tensor | None = None
 
@@ -99,12 +106,7 @@ class MicroBatch:
         """The same on a device; the copies do not wait for each other or for the host."""
         if device.type == "cpu":
             return self
-        moved: dict[str, Any] = {
-            name: value.pin_memory().to(device, non_blocking=True)
-            for name in self.__slots__
-            if isinstance(value := getattr(self, name), torch.Tensor)
-        }
-        return replace(self, **moved)
+        return replace(self, **moved({f.name: getattr(self, f.name) for f in fields(self)}, device))
 
 
 def rows_of(
@@ -114,23 +116,22 @@ def rows_of(
     version: t.WeightVersion | None = None,
     images: Mapping[str, Image] | None = None,
 ) -> list[Row]:
-    """A row for every sequence that has a target; masked trajectories have none.
+    """A row without advantages for every sequence that has a target; no row if masked.
 
-    Nothing has an advantage yet.
-    DataError for a trajectory with images where there are none, or whose images take another number
-    of tokens here than in the sampler.
+    temperature: of segments that state none. Temperature 0 counts as 1: the sampler reports greedy
+    tokens' log-probs undivided. version: segments of this version are fresh. images: by hash, all
+    that the policy read before its last trainable token.
 
-    temperature: for segments that do not say theirs. Temperature 0 counts as 1: the sampler
-    reports greedy tokens' log-probs undivided. version: which segments count as fresh. images: by
-    hash, all that the policy read before its last trainable token.
+    Raises DataError if the trajectory has images and `images` is None, or if an image takes another
+    number of tokens here than in the sampler.
     """
     if trajectory.masked:
         return []
     if trajectory.shown_media and images is None:
         raise DataError(
-            f"{trajectory.id}: its policy was shown images; `learner run` trains on them where "
-            "policy.model is a Qwen2.5-VL, `learner sft` never does: take a text policy as "
-            "policy.model (tools then still get the tasks' images)"
+            f"{trajectory.id}: its policy was shown images. `learner run` trains on them if "
+            "policy.model is a Qwen2.5-VL, `learner sft` never does: set policy.model to a text "
+            "policy (tools still get the tasks' images)"
         )
     rows = []
     for place, sequence in enumerate(trajectory.sequences):
@@ -163,8 +164,8 @@ def rows_of(
     return rows
 
 
-def _shown(name: str, sequence: t.Sequence, images: Mapping[str, Image]) -> tuple[Shown, ...]:
-    found: list[Shown] = []
+def _shown(name: str, sequence: t.Sequence, images: Mapping[str, Image]) -> tuple[PlacedImage, ...]:
+    found: list[PlacedImage] = []
     for start, ref in read_images(sequence):
         image = images[ref.blob.sha256]
         if image.tokens != ref.placeholder_tokens:
@@ -173,17 +174,17 @@ def _shown(name: str, sequence: t.Sequence, images: Mapping[str, Image]) -> tupl
                 f"{ref.placeholder_tokens} in the sampler: both read preprocessor_config.json, "
                 "the learner that of policy.model; make the samplers' the same"
             )
-        found.append(Shown(image=image, start=start))
+        found.append(PlacedImage(image=image, start=start))
     return tuple(found)
 
 
 def check_vocabulary(rows: Iterable[Row], size: int) -> None:
-    """DataError for an id that the policy does not have."""
+    """Raises DataError if a row has an id outside of the policy's vocabulary."""
     for row in rows:
         if len(row.tokens) and not 0 <= int(row.tokens.min()) <= int(row.tokens.max()) < size:
             raise DataError(
-                f"trajectory {row.trajectory} holds token id {int(row.tokens.max())}, the policy "
-                f"has {size}: tokenizer and model do not fit"
+                f"trajectory {row.trajectory} has token id {int(row.tokens.max())}, the policy's "
+                f"vocabulary has {size} ids: use the tokenizer that belongs to the model"
             )
 
 
@@ -192,9 +193,9 @@ def collate(
 ) -> MicroBatch:
     """The rows of one micro-batch as tensors on the CPU.
 
-    each: a row's number of tokens is a multiple of it, by zeros at its end that nobody sees.
-    multiple: so is the number of all of this one, itself a multiple of `each`, by a last sequence
-    of zeros. A micro-batch without rows is one.
+    each: a row's number of tokens becomes a multiple of it, by zeros at its end that no target
+    sees. multiple: a multiple of `each`. The number of all tokens becomes a multiple of it, by a
+    last sequence of zeros. A micro-batch without rows is such a sequence.
     """
     chosen = [rows[i] for i in indices]
     lengths = [row.length + -row.length % each for row in chosen]
@@ -243,7 +244,7 @@ def collate(
 
 
 def _positions(rows: Sequence[Row], lengths: Sequence[int]) -> torch.Tensor:
-    """[1, s], or [3, s] where one of the rows has images. Padding counts as a row."""
+    """[1, s], or [3, s] if one of the rows has images. Padding counts as a row."""
     if not any(row.shown for row in rows):
         return torch.cat([torch.arange(length) for length in lengths]).unsqueeze(0)
     shown = [row.shown for row in rows] + [()] * (len(lengths) - len(rows))

@@ -1,8 +1,8 @@
-"""What one long sequence takes, said before the run and not by a death at a step's end.
+"""Memory of the longest sequence, checked before the run.
 
 A sequence is never split, so the longest one that the recipe allows has to fit. Its logits do not
-count: they go through in chunks (see `learner.model.head`). What grows with its length is what the
-layers keep for the backward pass.
+count: they are computed in chunks (see `learner.model.head`). The activations that layers keep for
+the backward pass grow with its length.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ from learner.ranks import device
 
 GIB = 1 << 30
 CHUNKS = 4
-"""Tensors of a chunk's size that live at a time; measured between 3 and 4."""
-
-
-MEASURED = 1.1
-"""Memory of activations above the sum of `token_bytes`: on an H100 1.08 at 0.6B, 1.10 at 1.7B."""
+"""Number of tensors of a chunk's size that live at a time; measured between 3 and 4."""
+MEASURED_FACTOR = 1.1
+"""Measured memory of activations over the sum in `token_bytes`. On an H100: 1.08 at 0.6B, 1.10 at
+1.7B."""
 
 
 def free_bytes() -> int:
-    """Memory that this rank could still take."""
+    """Free memory of this rank, in bytes."""
     if device.has_cuda():
         return int(torch.cuda.mem_get_info()[0])
     return int(psutil.virtual_memory().available)
 
 
 def token_bytes(config: Any, recompute: Recompute) -> int:
-    """What a token's activations take on a rank. config: Megatron's, of the model.
+    """Size of a token's activations on a rank, in bytes. config: Megatron's, of the model.
 
-    A layer keeps its two norms' inputs and outputs, queries, keys and values before and after their
-    norms and positions, attention's output, and four tensors of the feed-forward part. `full` keeps
-    its input alone, and one layer's at a time.
+    A layer keeps its two norms' inputs and outputs, attention's output, and four tensors of the
+    feed-forward part. It keeps queries, keys and values before and after norms and positions. With
+    `full` a layer keeps its input alone, and one layer at a time has the rest.
     """
     head = config.kv_channels
     query = head * config.num_attention_heads
@@ -49,13 +48,15 @@ def token_bytes(config: Any, recompute: Recompute) -> int:
     layer = 4 * config.hidden_size + spread // config.tensor_model_parallel_size
     layers = config.num_layers // config.pipeline_model_parallel_size
     numbers = config.hidden_size * layers + layer if recompute == "full" else layer * layers
-    return int(MEASURED * numbers * config.params_dtype.itemsize / config.context_parallel_size)
+    return int(
+        MEASURED_FACTOR * numbers * config.params_dtype.itemsize / config.context_parallel_size
+    )
 
 
-def too_long(tokens: int, a_token: int, free: int, *, mend: str) -> str | None:
-    """A sentence where a sequence of that many tokens does not fit by itself.
+def too_long(tokens: int, a_token: int, free: int, *, fix: str) -> str | None:
+    """A warning if a sequence of that many tokens does not fit; None if it does.
 
-    a_token: `token_bytes`.
+    a_token: `token_bytes`. fix: the start of the advice, "set KEY".
     """
     left = max(0, free - CHUNKS * chunk_bytes())
     need = tokens * a_token
@@ -63,6 +64,6 @@ def too_long(tokens: int, a_token: int, free: int, *, mend: str) -> str | None:
         return None
     return (
         f"a sequence of {tokens} tokens takes about {need / GIB:.1f} GiB for its activations "
-        f"alone, and {left / GIB:.1f} GiB are free: {mend} to at most {left // a_token}, "
-        "or set recompute = 'full', or the run may end without memory"
+        f"alone, and {left / GIB:.1f} GiB are free: {fix} to at most {left // a_token}, "
+        "or set recompute = 'full', or the run may run out of memory"
     )

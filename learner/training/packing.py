@@ -1,11 +1,10 @@
-"""Which rows share a micro-batch, and on which data-parallel rank: numbers only.
+"""The plan of micro-batches: which rows share one, and on which data-parallel rank. Pure.
 
 Invariants
 - Every row is in exactly one micro-batch of one rank, and every rank arrives at the same plan.
 - A micro-batch holds at most `budget` tokens, or one row that is longer by itself.
-- All ranks have the same number of micro-batches, one at least: where experts or optimizer states
-  are spread over ranks, they meet in every forward pass. What is missing is filled up with empty
-  ones.
+- All ranks have the same number of micro-batches, at least one. Ranks that share experts or
+  optimizer states meet in every forward pass. Empty micro-batches make up the number.
 """
 
 from __future__ import annotations
@@ -14,7 +13,8 @@ from collections.abc import Sequence
 
 
 def share(lengths: Sequence[int], ranks: int) -> list[list[int]]:
-    """Indices for each rank, balanced by tokens: the longest row left goes to the emptiest rank."""
+    """Indices for each rank, balanced by tokens: the longest row left goes to the rank with
+    least."""
     shares: list[list[int]] = [[] for _ in range(ranks)]
     tokens = [0] * ranks
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
@@ -27,9 +27,9 @@ def share(lengths: Sequence[int], ranks: int) -> list[list[int]]:
 def fill(lengths: Sequence[int], indices: Sequence[int], budget: int) -> list[list[int]]:
     """Micro-batches of the chosen rows: first fit, the longest row first.
 
-    At most 11/9 of the fewest possible, and one (Dosa 2007). The largest micro-batch comes first:
-    what does not fit the memory fails at a step's start. Inside of one the rows are in order of
-    length.
+    Their number is at most 11/9 of the optimum, plus 1 (Dosa 2007). The largest micro-batch comes
+    first: a lack of memory shows at a step's start. Inside of a micro-batch the rows are in order
+    of length.
     """
     parts: list[list[int]] = []
     tokens: list[int] = []
@@ -47,7 +47,7 @@ def fill(lengths: Sequence[int], indices: Sequence[int], budget: int) -> list[li
 
 
 def plan(lengths: Sequence[int], ranks: int, budget: int) -> list[list[list[int]]]:
-    """For each rank its micro-batches, each a list of row indices."""
+    """The micro-batches of each rank, each a list of row indices."""
     plans = [fill(lengths, mine, budget) for mine in share(lengths, ranks)]
     count = max(1, *map(len, plans))
     return [parts + [[] for _ in range(count - len(parts))] for parts in plans]

@@ -1,11 +1,11 @@
-"""Sampler/learner agreement where training itself does not show it.
+"""Sampler/learner agreement when the training step does not show it.
 
-Above staleness 0 a batch may hold few tokens of the current weights, and groups without signal
-may not be forwarded at all. The probe then scores a few rows under the very weights that wrote
-them, read back from the published folder: the same comparison, only of an earlier version.
+Above staleness 0 a batch may have few tokens of the current weights, and groups without a signal
+may not be forwarded at all. The probe then scores a few rows under the weights that wrote them,
+read back from the published folder. It is the same comparison, of an earlier version.
 
-They take the place of the weights in training while they score. A second model would hold as much
-of the device again, for the whole run.
+These weights take the place of the weights in training while they score. A second model would use
+the same device memory again, for the whole run.
 """
 
 from __future__ import annotations
@@ -16,29 +16,30 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from learner.metrics import gap_of
-from learner.model.policy import Model, lent_weights
+from learner.model.policy import Model, borrowed_weights
 from learner.ranks import parallel
 from learner.saving.publish import folder_of
 from learner.training.batch import Row, rows_of
 from learner.training.step import score
-from learner.vision.shown import Image
+from learner.vision.placed import Image
 from toolwright.types import Group, WeightVersion
 
 
 @dataclass(slots=True, kw_only=True)
 class Probe:
-    """Which rows are scored under which weights.
-
-    rows: most rows to score. source: the folder of step 0; later ones lie under policies, but for
-    versions that a step without an update gave to the weights of another folder (elsewhere).
-    """
+    """Scores a few rows under the weights that wrote them."""
 
     rows: int
+    """Largest number of rows to score."""
     budget: int
+    """Tokens of a micro-batch."""
     temperature: float
     source: Path
+    """Folder of step 0."""
     policies: Path
+    """Folder of the published policies, for later steps."""
     elsewhere: dict[WeightVersion, Path] = field(default_factory=dict)
+    """Folders of versions whose step did not move the weights: the folder of earlier weights."""
 
     def __call__(
         self,
@@ -47,17 +48,16 @@ class Probe:
         now: WeightVersion,
         images: Mapping[str, Image] | None = None,
     ) -> dict[str, float]:
-        """Gap values, and how many versions old they are. All ranks call it; groups, and the
-        images that their policy was shown, on rank 0.
+        """Gap metrics, and the age of their version. All ranks call it.
 
-        Empty where no folder of any writing version is left. The model's weights are its own again
-        afterwards, to the bit.
+        groups, images: on rank 0. Empty if no folder of a version that wrote them is left. The
+        model's own weights are back afterwards, to the bit.
         """
         chosen = parallel.from_first(self._choose(groups, images) if parallel.is_first() else None)
         if chosen is None:
             return {}
         version, rows = chosen
-        with lent_weights(model, self._folder(version)):
+        with borrowed_weights(model, self._folder(version)):
             _rows, sums = score(model, rows, self.budget, "old")
         return {**gap_of(sums), "gap_probe_age": float(now.step - version.step)}
 

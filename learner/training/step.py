@@ -1,7 +1,7 @@
-"""One forward and backward through Megatron's schedule, and forward-only scoring.
+"""One forward and backward pass through Megatron's schedule, and forward-only scoring.
 
-Owns the scaling that makes Megatron's averages (over micro-batches and data-parallel ranks) the
-sum that the batch's token weights were made for. Does not know losses or recipes.
+Megatron averages over micro-batches and data-parallel ranks. This module owns the scaling that
+turns the averages into the sum that the token weights need. Does not know losses or recipes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,11 @@ def gradients(
     entropy: Entropy = "metric",
     broken: torch.Tensor | None = None,
 ) -> dict[str, float]:
-    """Leaves the batch's gradient in the policy's buffers; returns the stats over all ranks.
+    """Puts the batch's gradient into the policy's buffers; returns the stats over all ranks.
 
-    batch: this data-parallel rank's micro-batches; ranks may hold different numbers of them.
-    entropy: what the objective does with entropies. broken: [rows of the whole batch] zeros, on
-    this rank's device; above 0 afterwards, on every rank, for a row with a log-prob or a loss that
-    is not finite.
+    batch: this data-parallel rank's micro-batches. entropy: how the objective uses entropies.
+    broken: [rows of the whole batch] zeros, on this rank's device. Afterwards it is above 0, on
+    every rank, for each row with a log-prob or a loss that is not finite.
     """
     policy.zero_grad()
     scale = len(batch) * parallel.data_size()
@@ -62,7 +61,7 @@ def gradients(
 
 
 def own_micro_batches(rows: Sequence[Row], budget: int) -> list[MicroBatch]:
-    """This rank's micro-batches of a batch whose rows all ranks hold."""
+    """This rank's micro-batches of a batch whose rows all ranks have."""
     chunks = context.chunks(parallel.context_size())
     return micro_batches(
         rows,
@@ -77,10 +76,10 @@ def own_micro_batches(rows: Sequence[Row], budget: int) -> list[MicroBatch]:
 def score(
     model: Model, rows: Sequence[Row], budget: int, field: Literal["old", "reference"]
 ) -> tuple[list[Row], dict[str, float]]:
-    """The rows with their log-probs under `model` in `field` ("old" or "reference").
+    """(rows with their log-probs under `model` in `field`, their stats).
 
-    Also the stats of these rows (`token_stats`, `gap_stats`). Each data-parallel rank scores its
-    share and all get all.
+    The stats are those of `token_stats` and `gap_stats`. Each data-parallel rank scores its share,
+    and all ranks get all rows.
     """
     parts = own_micro_batches(rows, budget)
 
@@ -121,8 +120,8 @@ def _schedule(
         warm = bool((part.temperature != 1.0).any())  # still on the host: nothing waits
         own = context.own_share(part.lengths, part.index).to(where)
         part = part.to(where)
-        if model.sight is not None:
-            model.sight.shown = part.shown
+        if model.image_embedding is not None:
+            model.image_embedding.shown = part.shown
         model.head.wanted = Wanted(
             index=own.index,
             targets=own.of_targets(part.targets),
@@ -130,8 +129,8 @@ def _schedule(
             entropy=entropy,
         )
         positions = own.of_row(part.positions)
-        told = packed(part.lengths, positions, fused=spec.has_transformer_engine())
-        scores = network(own.of_row(part.tokens), positions, None, packed_seq_params=told)
+        sequences = packed(part.lengths, positions, fused=spec.has_transformer_engine())
+        scores = network(own.of_row(part.tokens), positions, None, packed_seq_params=sequences)
         return scores, partial(_loss, part, own)  # [1, n, 2], n this rank's targets
 
     def _loss(part: MicroBatch, own: context.Share, scores: torch.Tensor) -> Any:
@@ -152,7 +151,7 @@ def _schedule(
 def _collect(parts: Sequence[Stats]) -> dict[str, float]:
     """Sums, and maxima of "max_*", over micro-batches and data-parallel ranks.
 
-    Of the last pipeline stage: the others have no parts.
+    They come from the last pipeline stage: the others have no stats.
     """
     out: dict[str, float] = {}
     names = sorted(parts[0]) if parts else []

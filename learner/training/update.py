@@ -1,14 +1,13 @@
-"""A batch into better weights: what is scored and judged, then optimizer steps.
+"""The update: a batch is scored and judged, then optimizer steps move the weights.
 
 Invariants
-- What a correction leaves out leaves before anything is weighed: no mean holds it (see
+- A correction drops tokens and rows before any weight is computed: they count in no mean (see
   `maths.correction`). All rows that count are judged, also those that cannot move the weights.
-- Nothing but rows crosses into a step; rows that cannot move the weights are not forwarded (they
-  stay in the metrics, and in the means unless the recipe drops them); no rows left means no
-  optimizer step.
-- No broken number reaches the weights: a row with an input, a log-prob, a loss or a
-  gradient that is not finite leaves the batch, its means included, and is counted. Gradients that
-  are not finite all the same move nothing. All ranks decide alike.
+- Rows that cannot move the weights are not forwarded. They stay in the metrics, and in the means
+  unless the recipe drops them. Without a row left there is no optimizer step.
+- No broken number reaches the weights. A row with an input, a log-prob, a loss or a gradient that
+  is not finite leaves the batch and its means, and is counted. If the gradient is still not finite,
+  the weights do not move. All ranks decide alike.
 """
 
 from __future__ import annotations
@@ -25,48 +24,51 @@ from learner.maths.tasks import Tasks
 from learner.model.head import Entropy
 from learner.model.policy import Model, Policy
 from learner.ranks import device
-from learner.training.apart import Apart
 from learner.training.batch import Row
+from learner.training.minibatch import MiniBatch, add_stats, counts_of
 from learner.training.objective import Objective, PolicyObjective
-from learner.training.part import Part, add_stats, counts_of
 from learner.training.step import gradients, own_micro_batches
+from learner.training.task_gradients import TaskGradients
 
 MOST_BROKEN = 3
-"""Steps in a row without a finite gradient. One may be chance."""
+"""Limit of steps in a row without a finite gradient. One may be chance."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Update:
-    """What happened: summed stats (see `objective.Stats`), mean gradient norm before clipping,
-    rate, forwarded tokens.
-
-    moved: optimizer steps taken. broken: left out because no finite gradient was found. dropped:
-    trajectories of the rows that left the batch. logprobs_s: seconds for log-probs of their own,
-    of the weights at the start and of the reference. apart: what the tasks' own gradients tell.
-    """
+    """Result of an update."""
 
     sums: dict[str, float] = field(default_factory=dict)
+    """Summed stats, see `objective.Stats`."""
     grad_norm: float = 0.0
+    """Mean gradient norm before clipping."""
     rate: float = 0.0
+    """Learning rate."""
     tokens: int = 0
+    """Forwarded tokens."""
     moved: int = 0
+    """Optimizer steps taken."""
     broken: int = 0
+    """Optimizer steps left out because there was no finite gradient."""
     dropped: list[str] = field(default_factory=list)
+    """Trajectories of the rows that left the batch."""
     logprobs_s: float = 0.0
-    apart: dict[str, float] = field(default_factory=dict)
+    """Time of the forward passes for log-probs of the start and of the reference, in seconds."""
+    task_gradients: dict[str, float] = field(default_factory=dict)
+    """Metrics of the tasks' own gradients, see `TaskGradients.found`."""
 
     @property
     def skipped(self) -> bool:
-        """The weights are what they were."""
+        """Whether the weights did not move."""
         return not self.moved
 
     @property
     def emptied(self) -> str | None:
-        """A sentence where the correction left nothing to learn from."""
+        """A sentence if the correction dropped everything; else None."""
         if self.moved or self.broken or not self.sums.get("masked_tokens"):
             return None
         return (
-            f"the correction left out what there was to learn: "
+            f"the correction dropped everything that could teach: "
             f"{self.sums['masked_tokens']:.0f} of {self.sums['compared']:.0f} tokens, "
             f"{self.sums['vetoed']:.0f} sequences vetoed and {self.sums['rejected']:.0f} rejected. "
             "Look at gap_max and rho_max in learner.jsonl before widening [learner.correction]"
@@ -85,24 +87,23 @@ def improve(
     steps: int,
     drop_silent: bool,
     tasks: Tasks | None = None,
-    apart: bool = False,
+    measure_tasks: bool = False,
 ) -> Update:
     """`updates` optimizer steps over one batch that every rank holds whole.
 
-    step, steps: place in the rate's schedule. The log-probs of the weights at the start are
-    computed only where they differ from the current ones, that is with several updates, and where
-    a correction judges by them.
+    step, steps: position in the rate's schedule. Log-probs of the weights at the start cost a
+    forward pass if there are several updates, or if a correction judges by them.
 
-    tasks: where the recipe has several. apart: the first optimizer step takes their gradients one
-    by one (see `training.apart`).
+    tasks: the recipe's, None if it has one. measure_tasks: the first optimizer step takes their
+    gradients one by one (see `training.task_gradients`).
     """
     done = Update(rate=policy.set_rate(step, steps))
     parts = [
-        Part(
+        MiniBatch(
             rows=list(chunk),
             counts=counts_of(chunk, drop_silent=drop_silent),
             loss=objective.loss,
-            everything=objective.moves_all_rows,
+            all_rows=objective.moves_all_rows,
             tasks=tasks,
         )
         for chunk in (rows[start::updates] for start in range(updates))
@@ -125,7 +126,7 @@ def improve(
             part.score(reference, budget, "reference", part.forwarded())
     done.logprobs_s = time.monotonic() - began
     norms = []
-    one_by_one = Apart(tasks.names) if tasks is not None and apart else None
+    one_by_one = TaskGradients(tasks.names) if tasks is not None and measure_tasks else None
     for number, part in enumerate(parts):
         done.dropped += part.drop_unreadable(part.forwarded())
         backward = one_by_one if one_by_one is not None and not number else together
@@ -145,14 +146,14 @@ def improve(
         done.moved += 1
         done.tokens += sum(part.rows[place].length for place in part.forwarded())
     done.grad_norm = sum(norms) / len(norms) if norms else 0.0
-    done.apart = one_by_one.found if one_by_one is not None else {}
+    done.task_gradients = one_by_one.found if one_by_one is not None else {}
     return done
 
 
 def _judged(
-    parts: Sequence[Part], objective: PolicyObjective, sums: dict[str, float]
-) -> list[Part]:
-    """The parts of which something is left; one that was empty before stays, and is broken."""
+    parts: Sequence[MiniBatch], objective: PolicyObjective, sums: dict[str, float]
+) -> list[MiniBatch]:
+    """The mini-batches that still have rows. One that was empty before stays, and is broken."""
     left = []
     for part in parts:
         had = bool(part.forwarded())
@@ -163,7 +164,7 @@ def _judged(
 
 
 class Backward(Protocol):
-    """Leaves the gradient of all rows in the policy's buffers: `together`, or `Apart`."""
+    """Puts the gradient of all rows into the policy's buffers: `together`, or `TaskGradients`."""
 
     def __call__(
         self,
@@ -186,24 +187,24 @@ def together(
     entropy: Entropy,
     broken: torch.Tensor,
 ) -> dict[str, float]:
-    """`step.gradients` of a batch whose rows all ranks hold."""
+    """`step.gradients` of a batch whose rows all ranks have."""
     mine = own_micro_batches(rows, budget)
     return gradients(policy, mine, objective, entropy=entropy, broken=broken)
 
 
 def finite_gradients(
     policy: Policy,
-    part: Part,
+    part: MiniBatch,
     objective: Objective,
     budget: int,
     *,
     entropy: Entropy = "metric",
     backward: Backward = together,
 ) -> tuple[dict[str, float], float, list[str]]:
-    """(stats, gradient norm, trajectories of the rows that were dropped on the way).
+    """(stats, gradient norm, trajectories of the dropped rows).
 
-    The policy's buffers hold the gradient of the rows that are left in the part. The norm is NaN
-    when no row is left, or when the gradient is not finite and no single row is the reason.
+    The policy's buffers hold the gradient of the rows that are left. The norm is NaN if no row is
+    left, or if the gradient is not finite and no single row is the reason.
     """
     dropped: list[str] = []
     while rows := part.weighed():
@@ -230,7 +231,7 @@ def _culprits(
     budget: int,
     entropy: Entropy,
 ) -> list[int]:
-    """Which of the chosen rows have a gradient of their own that is not finite, by halving."""
+    """The chosen rows whose own gradient is not finite, found by halving."""
     mine = own_micro_batches([rows[index] for index in chosen], budget)
     gradients(policy, mine, objective, entropy=entropy)
     if math.isfinite(policy.gradient_norm()):

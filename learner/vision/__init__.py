@@ -1,1 +1,1 @@
-"""What a policy that reads images has beside its text: where they stand, pixels, the tower."""
+"""Parts of a policy that reads images: placed images, pixels, the tower."""

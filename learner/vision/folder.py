@@ -1,8 +1,8 @@
-"""What a policy folder says of a policy that reads images, and what its tensors are called there.
+"""Configuration and tensor names in the folder of a policy that reads images.
 
-Invariant: what is published has the names of the folder that training began with. Two ways of
-naming are in use: that of the folders which the authors released (`model.layers`, `visual.blocks`),
-and that of transformers' modules (`model.language_model.layers`, `model.visual.blocks`).
+Invariant: a published folder has the names of the folder at the start of training. Two schemes are
+in use: that of the authors' folders (`model.layers`, `visual.blocks`), and that of transformers'
+modules (`model.language_model.layers`, `model.visual.blocks`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from learner.errors import ModelError
 from toolwright.recipe import TRAINED_VISION_ARCHITECTURES
 
 _TEXT = "model."
-"""What the decoder's tensors begin with where there is no tower."""
+"""Prefix of the decoder's tensors in a text policy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What the names of a folder begin with: the decoder's and the tower's."""
+    """Prefixes of the decoder's and the tower's tensors in a folder."""
 
     text: str
     tower: str
@@ -37,12 +37,12 @@ MODULES = Names(text="model.language_model.", tower="model.visual.")
 
 
 def reads_images(config: Any) -> bool:
-    """Whether a transformers configuration is that of a policy with images, trained here."""
+    """Whether a transformers configuration is of a policy with images that is trained here."""
     return config.model_type in TRAINED_VISION_ARCHITECTURES
 
 
 def text_config(config: Any, folder: Path) -> Any:
-    """The decoder's own configuration. ModelError for positions that are not M-RoPE's."""
+    """The decoder's own configuration. Raises ModelError if its positions are not M-RoPE."""
     text = config.text_config
     text.tie_word_embeddings = config.tie_word_embeddings
     rope = text.rope_parameters
@@ -50,15 +50,14 @@ def text_config(config: Any, folder: Path) -> Any:
     sections = rope.get("mrope_section")
     if rope["rope_type"] != "default" or not sections or sum(sections) != half:
         raise ModelError(
-            f"{folder}: rope_parameters = {dict(rope)} in its config.json: the learner computes "
-            f"M-RoPE alone for a policy that reads images, with an mrope_section that adds up to "
-            f"{half}"
+            f"{folder}: rope_parameters = {dict(rope)} in its config.json: for a policy that reads "
+            f"images the learner supports only M-RoPE with an mrope_section that adds up to {half}"
         )
     return text
 
 
 def names_in(folder: Path) -> Names:
-    """How the folder names its tensors."""
+    """Prefixes of the folder's tensors."""
     for file in sorted(folder.glob("*.safetensors")):
         with safe_open(file, framework="pt") as found:
             names = found.keys()

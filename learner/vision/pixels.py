@@ -1,12 +1,12 @@
-"""Image files to pixels, as the samplers' processor makes them.
+"""Image files to pixels, as in the samplers' processor.
 
 The engine has made the file upright and opaque (`toolwright.reading.pixels`). SGLang opens it with
-Pillow, makes it RGB without a look at EXIF, and hands it to transformers' image processor, set by
-the policy folder's preprocessor_config.json. This is that processor on Pillow, which samplers use
-with `--image-processor-backend pil`. On torchvision, their default, values of a resized image are
-other ones: measured on CPUs, by up to 2 of 255 in a smooth picture and by up to 22 in noise.
+Pillow, converts it to RGB without EXIF, and passes it to transformers' image processor with the
+policy folder's preprocessor_config.json. This is that processor on Pillow, which samplers use with
+`--image-processor-backend pil`. Their default, torchvision, gives other values for a resized image:
+measured on CPUs, up to 2 of 255 in a smooth picture and up to 22 in noise.
 
-Importing this imports transformers' image processing.
+Importing this module imports transformers' image processing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import (
 )
 
 from learner.errors import DataError, ModelError
-from learner.vision.shown import Image
+from learner.vision.placed import Image
 from toolwright.reading.pixels import FORMATS, MOST_PIXELS
 
 
@@ -32,22 +32,22 @@ class Pixels:
     """The image processor of one policy folder."""
 
     def __init__(self, folder: Path) -> None:
-        """ModelError without a preprocessor_config.json."""
+        """Raises ModelError if the folder has no readable preprocessor_config.json."""
         try:
             self._processor = Qwen2VLImageProcessorPil.from_pretrained(folder)
         except (OSError, ValueError, TypeError) as error:
             raise ModelError(
-                f"{folder} has no preprocessor_config.json that can be read ({error}): copy the "
-                "one that came with the policy, the samplers read it too"
+                f"{folder} has no readable preprocessor_config.json ({error}): copy the file that "
+                "came with the policy; the samplers read it too"
             ) from error
 
     @property
     def side(self) -> int:
-        """Pixels of a token, across and down."""
+        """Width and height of a token, in pixels."""
         return int(self._processor.patch_size * self._processor.merge_size)
 
     def image(self, sha256: str, data: bytes) -> Image:
-        """The file with its grid, of which only the header is read. DataError for no image."""
+        """The file with its grid; reads only its header. Raises DataError if it is not an image."""
         width, height = self._open(sha256, data).size
         size = self._processor.size
         high, wide = smart_resize(
@@ -60,16 +60,18 @@ class Pixels:
         return Image(sha256=sha256, data=data, grid=(high // self.side, wide // self.side))
 
     def whole(self, sha256: str, data: bytes) -> Image:
-        """The same of a file that is decoded once, to its last pixel. DataError where it cannot
-        be, or would be larger than MOST_PIXELS.
+        """Like `image`, and decodes the whole file once.
 
-        Strangers' bytes are decoded in this process: the samplers have decoded the same ones by the
-        same library, FORMATS keeps it to five decoders, and their size is bounded before.
+        Raises DataError if it cannot be decoded, or has more than MOST_PIXELS. This process decodes
+        bytes from strangers: the samplers have decoded them with the same library, FORMATS allows
+        five decoders, and the size is checked first.
         """
         opened = self._open(sha256, data)
         width, height = opened.size
         if width * height > MOST_PIXELS:
-            raise DataError(f"image {sha256[:12]} has {width} x {height} pixels: too many")
+            raise DataError(
+                f"image {sha256[:12]} has {width} x {height} pixels: at most {MOST_PIXELS} are read"
+            )
         try:
             opened.convert("RGB")
             return self.image(sha256, data)
@@ -77,8 +79,10 @@ class Pixels:
             raise DataError(f"image {sha256[:12]} cannot be read ({error})") from error
 
     def __call__(self, images: Sequence[Image]) -> tuple[torch.Tensor, torch.Tensor]:
-        """([patches, values of a patch] float32 of all images, [images, 3] int64 their grids in
-        patches: time, height, width). DataError for a file that is cut."""
+        """([patches, values of a patch] float32, [images, 3] int64 grids: time, height, width).
+
+        Grids count patches. Raises DataError for a truncated file.
+        """
         opened = []
         for image in images:
             try:
@@ -97,5 +101,5 @@ class Pixels:
             return Pillow.open(io.BytesIO(data), formats=FORMATS)
         except (OSError, SyntaxError, Pillow.DecompressionBombError) as error:
             raise DataError(
-                f"{sha256[:12]} is no image of {', '.join(FORMATS)} ({error})"
+                f"{sha256[:12]} is not an image of {', '.join(FORMATS)} ({error})"
             ) from error

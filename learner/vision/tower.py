@@ -1,10 +1,9 @@
-"""The vision tower, and where its output goes into the decoder.
+"""The vision tower, and its output in the decoder's embeddings.
 
-The tower is transformers' own module: what it computes is what the samplers' is compared with. It
-lies beside the network as `network.visual`, on the pipeline stage that holds the embedding, whole
-on every rank.
+The tower is transformers' own module, the reference for the samplers too. It is `network.visual`,
+on the pipeline stage of the embedding, whole on every rank.
 
-Importing this imports transformers' model code, which text policies do without.
+Importing this module imports transformers' model code, which text policies do not need.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import (
 from learner.errors import ModelError
 from learner.vision.folder import Names
 from learner.vision.pixels import Pixels
-from learner.vision.shown import Shown
+from learner.vision.placed import PlacedImage
 
 
 def new_tower(config: Any, dtype: torch.dtype, device: torch.device) -> torch.nn.Module:
-    """A tower for a transformers configuration, with weights that mean nothing yet."""
+    """A tower for a transformers configuration, with random weights."""
     tower: Any = Qwen2_5_VisionTransformerPretrainedModel._from_config(
         config.vision_config, attn_implementation="sdpa", dtype=dtype
     ).to(device)
     rotary = tower.rotary_pos_emb
     for name in ("inv_freq", "original_inv_freq"):
-        # No buffers, so that they stay float32 where the network is made bfloat16.
+        # Not buffers, so that they stay float32 when the network becomes bfloat16.
         object.__setattr__(rotary, name, rotary._buffers.pop(name))
     return tower  # type: ignore[no-any-return]
 
 
 def load_tower(tower: torch.nn.Module, folder: Path, names: Names) -> None:
-    """Copies the folder's weights into the tower. ModelError where they do not fit."""
+    """Copies the folder's weights into the tower. Raises ModelError if they do not fit."""
     missing = {names.tower + name: value for name, value in tower.state_dict().items()}
     with torch.no_grad():
         for file in sorted(folder.glob("*.safetensors")):
@@ -48,22 +47,22 @@ def load_tower(tower: torch.nn.Module, folder: Path, names: Names) -> None:
                     if weight.shape != missing[name].shape:
                         raise ModelError(
                             f"{name} of {folder} has the shape {list(weight.shape)}, its "
-                            f"config.json says {list(missing[name].shape)}"
+                            f"config.json says {list(missing[name].shape)}: restore the folder"
                         )
                     missing.pop(name).copy_(weight)
     if missing:
-        raise ModelError(f"{folder} has no weight {min(missing)}, which its config.json asks for")
+        raise ModelError(f"{folder} lacks the weight {min(missing)} of its config.json: restore it")
 
 
-class Sight:
-    """Takes the place of the word embedding's forward.
+class ImageEmbedding:
+    """Replaces the word embedding's forward.
 
-    pixels: the samplers' image processor. shown: set before a forward of the network, in the order
-    of the tokens. The embeddings at their placeholders are the tower's output then.
+    Set `shown` before a forward of the network, in the order of the tokens. The embeddings at the
+    placeholders are then the tower's output. pixels: the samplers' image processor.
     """
 
     def __init__(self, embedding: Any, tower: Any, pixels: Pixels) -> None:
-        self.shown: Sequence[Shown] = ()
+        self.shown: Sequence[PlacedImage] = ()
         self._tower = tower
         self.pixels = pixels
         self._words = embedding.word_embeddings.forward

@@ -12,8 +12,11 @@ from typing import Any
 
 import torch
 
-from learner.config.objective import Correction, Reject
-from learner.maths import branches, correction, losses, returns
+from learner.config.objective import Correction, Loss, Reject
+from learner.maths import branches, correction, returns
+from learner.maths.aggregation import token_weights
+from learner.maths.kl import kl
+from learner.maths.losses import PolicyLoss, Tokens, loss_function
 from learner.maths.turns import token_map
 from tests.golden import published
 from tests.golden.engine_adapters import ENGINE_ADAPTERS
@@ -103,11 +106,25 @@ def _token_map(episode_adv: Any, step_adv: Any, action_spans: Any, lengths: Any,
     return out
 
 
+def _loss(
+    kind: str,
+    logp: torch.Tensor,
+    old: torch.Tensor,
+    advantage: torch.Tensor,
+    clip: dict[str, float],
+    row: torch.Tensor | None = None,
+) -> PolicyLoss:
+    """The loss with an example's bounds, which a recipe may refuse."""
+    rows = torch.zeros(logp.shape, dtype=torch.int64) if row is None else row
+    tokens = Tokens(logp=logp, old=old, advantage=advantage, row=rows)
+    return loss_function(kind)(tokens, Loss.model_construct(kind=kind, **clip))
+
+
 def _kl(logp: float, ref_logp: float) -> Any:
     out: dict[str, float] = {}
     for estimator in ("k1", "k2", "k3", "abs"):
         own = _tensor(logp).requires_grad_()
-        value = losses.kl(own, _tensor(ref_logp), estimator)
+        value = kl(own, _tensor(ref_logp), estimator)
         value.backward()
         out[estimator] = value.item()
         if estimator != "abs":
@@ -119,14 +136,8 @@ def _kl(logp: float, ref_logp: float) -> Any:
 def _ppo_clip(
     logp: float, old_logp: float, adv: float, clip_low: float, clip_high: float, dual_c: Any
 ) -> Any:
-    out = losses.ppo_clip(
-        _tensor(logp),
-        _tensor(old_logp),
-        _tensor(adv),
-        clip_low=clip_low,
-        clip_high=clip_high,
-        dual_clip=dual_c or 0.0,
-    )
+    clip = {"clip_low": clip_low, "clip_high": clip_high, "dual_clip": dual_c or 0.0}
+    out = _loss("ppo", _tensor(logp), _tensor(old_logp), _tensor(adv), clip)
     return {
         "ratio": out.ratio.item(),
         "loss": out.loss.item(),
@@ -141,7 +152,7 @@ def _loss_agg(loss: Any, mask: Any, norm: float) -> Any:
     modes = ("token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-sum-token-sum-norm")
     return {
         mode: float(
-            (_tensor(losses.token_weights(counts, mode, norm=norm))[:, None] * values * live).sum()
+            (_tensor(token_weights(counts, mode, norm=norm))[:, None] * values * live).sum()
         )
         for mode in modes
     }
@@ -150,16 +161,11 @@ def _loss_agg(loss: Any, mask: Any, norm: float) -> Any:
 def _gspo(logp: Any, old_logp: Any, adv: Any, mask: Any, clip_low: float, clip_high: float) -> Any:
     live = _tensor(mask) > 0
     row = live.nonzero()[:, 0]
-    found = losses.gspo(
-        _tensor(logp)[live],
-        _tensor(old_logp)[live],
-        _tensor(adv)[row],
-        row,
-        clip_low=clip_low,
-        clip_high=clip_high,
-    )
+    clip = {"clip_low": clip_low, "clip_high": clip_high}
+    old = _tensor(old_logp)[live]
+    found = _loss("gspo", _tensor(logp)[live], old, _tensor(adv)[row], clip, row)
     counts = [int(count) for count in live.sum(-1)]
-    weights = _tensor(losses.token_weights(counts, "seq-mean-token-mean"))
+    weights = _tensor(token_weights(counts, "seq-mean-token-mean"))
     return {
         "s": [found.ratio[row == number][0].item() for number in range(len(counts))],
         "seq_loss": [found.loss[row == number].mean().item() for number in range(len(counts))],
@@ -169,9 +175,8 @@ def _gspo(logp: Any, old_logp: Any, adv: Any, mask: Any, clip_low: float, clip_h
 
 def _cispo(logp: float, old_logp: float, adv: float, clip_low: float, clip_high: float) -> Any:
     own = _tensor([logp]).requires_grad_()
-    found = losses.cispo(
-        own, _tensor([old_logp]), _tensor([adv]), clip_low=clip_low, clip_high=clip_high
-    )
+    clip = {"clip_low": clip_low, "clip_high": clip_high}
+    found = _loss("cispo", own, _tensor([old_logp]), _tensor([adv]), clip)
     found.loss.backward()
     assert own.grad is not None
     return {
@@ -218,9 +223,8 @@ def _decoupled_ppo(
     cap: float,
     cap_mode: Any,
 ) -> Any:
-    clip = losses.ppo_clip(
-        _tensor(logp), _tensor(prox_logp), _tensor(adv), clip_low=clip_low, clip_high=clip_high
-    )
+    bounds = {"clip_low": clip_low, "clip_high": clip_high, "dual_clip": 0.0}
+    clip = _loss("ppo", _tensor(logp), _tensor(prox_logp), _tensor(adv), bounds)
     weight, _ = correction.weights(
         "decoupled",
         _tensor([prox_logp]),

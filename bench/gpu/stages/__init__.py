@@ -57,7 +57,7 @@ STAGES: dict[str, Stage] = {
     "head": Stage(
         function="head:head",
         seconds=19,
-        says="the output layer: chunks and joined passes beside float64, time and memory",
+        says="the output layer: chunks and compiled passes beside float64, time and memory",
     ),
     "log-probs": Stage(
         function="parity:log_probs",

@@ -21,7 +21,7 @@ TARGETS = 12_000
 
 def head(scale: Scale) -> Figures:
     """Distance from float64 of log-probs, entropies and two gradients; milliseconds of a forward
-    and backward of 12,000 targets by size of the chunks, with and without joined passes."""
+    and backward of 12,000 targets by size of the chunks, with and without compiled passes."""
     dtype = torch.bfloat16 if device.has_cuda() else torch.float32
     vocabulary, hidden = (301, 32) if scale.small else (151_936, 1024)
     figures: Figures = {"distance": {}, "ms": {}}
@@ -29,20 +29,20 @@ def head(scale: Scale) -> Figures:
     for entropy in entropies:
         case = _Case(300, vocabulary, hidden, dtype)
         want = case.plain(entropy)
-        for joined in (False, True):
-            with _passes(joined=joined):
+        for compiled in (False, True):
+            with _passes(compiled=compiled):
                 got = case.ours(entropy)
             far = [
                 float((a.double() - b).norm() / b.norm()) for a, b in zip(got, want, strict=True)
             ]
-            figures["distance"][f"{entropy}, {'joined' if joined else 'plain'}"] = far
+            figures["distance"][f"{entropy}, {'compiled' if compiled else 'plain'}"] = far
             if max(far) > LIMITS[dtype]:
                 raise AssertionError(f"too far from float64: {far}")
     for mib in CHUNKS_MIB:
-        for joined in (False, True):
-            name = f"{mib} MiB, {'joined' if joined else 'plain'}"
+        for compiled in (False, True):
+            name = f"{mib} MiB, {'compiled' if compiled else 'plain'}"
             with (
-                _passes(joined=joined),
+                _passes(compiled=compiled),
                 patch.object(output_layer, "chunk_bytes", lambda mib=mib: mib << 20),
             ):
                 targets = 300 if scale.small else TARGETS
@@ -50,10 +50,10 @@ def head(scale: Scale) -> Figures:
     return figures
 
 
-def _passes(*, joined: bool) -> AbstractContextManager[Any]:
+def _passes(*, compiled: bool) -> AbstractContextManager[Any]:
     """Whether torch.compile joins the passes over a chunk while the block runs."""
-    chosen = device.joined if joined else (lambda function: function)
-    return patch.object(device, "joined", chosen)
+    chosen = device.compiled if compiled else (lambda function: function)
+    return patch.object(device, "compiled", chosen)
 
 
 class _Case:

@@ -1,12 +1,14 @@
 """A GRPO step that shares no line with the learner: float64, transformers, a hand-written AdamW.
 
-Token mean of the dual-clipped surrogate against the current weights, weighted by truncated
-importance weights against the sampler, and an optional k3 penalty towards a reference.
+The loss is the token mean of the dual-clipped surrogate. Its ratio is either to the sampler, or to
+the weights at the start of the step. Truncated importance weights then correct for the sampler. An
+optional k3 penalty pulls towards a reference. The bench and the learner's own tests use this step.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,21 +23,23 @@ from learner.training.batch import Row
 
 CLIP_LOW, CLIP_HIGH, DUAL_CLIP, LARGEST_WEIGHT = 0.2, 0.28, 3.0, 2.0
 SAFE = 20.0
-"""Log ratios are cut here, as spec and learner do."""
+"""Limit of log-ratios, as in the learner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """gradients: by Hugging Face name, before clipping."""
+    """Result of a step."""
 
     loss: float
     norm: float
+    """Global norm of the gradients before clipping."""
     gradients: dict[str, torch.Tensor]
+    """By Hugging Face name, before clipping."""
 
 
-def load(folder: Path) -> Any:
+def load(folder: Path, dtype: torch.dtype = torch.float64) -> Any:
     return AutoModelForCausalLM.from_pretrained(
-        folder, dtype=torch.float64, attn_implementation="eager", trust_remote_code=False
+        folder, dtype=dtype, attn_implementation="eager", trust_remote_code=False
     )
 
 
@@ -86,40 +90,83 @@ def rows_near(folder: Path, *, count: int, seed: int) -> list[Row]:
     return rows
 
 
-def step(model: Any, reference: Any, rows: list[Row], settings: Optimizer, kl: float) -> Step:
-    """Moves the model's weights by one AdamW update on all rows."""
-    tokens = sum(int(row.target.sum()) for row in rows)
-    total = torch.zeros((), dtype=torch.float64)
+def loss(
+    model: Any,
+    rows: Sequence[Row],
+    *,
+    to_sampler: bool = False,
+    reference: Any = None,
+    kl: float = 0.0,
+    log_probs: Callable[[Any, Row], torch.Tensor] = log_probs,
+) -> torch.Tensor:
+    """Token mean over all targets.
+
+    to_sampler: whether the ratio is to the sampler. log_probs: [T-1] log-probs of a row's tokens
+    after the first.
+    """
+    parts = []
     for row in rows:
         chosen = torch.from_numpy(row.target[1:])
         new = log_probs(model, row)[chosen]
         sampled = torch.from_numpy(row.behaviour[1:]).double()[chosen]
         advantage = torch.from_numpy(row.advantage[1:]).double()[chosen]
-        ratio = (new - new.detach()).exp()
-        loss = torch.maximum(
+        ratio = (new - (sampled if to_sampler else new.detach())).exp()
+        surrogate = torch.maximum(
             -advantage * ratio, -advantage * ratio.clamp(1 - CLIP_LOW, 1 + CLIP_HIGH)
         )
         ceiling = -advantage * DUAL_CLIP
-        loss = torch.where((advantage < 0) & (loss > ceiling), ceiling, loss)
-        weight = (new.detach() - sampled).clamp(-SAFE, SAFE).exp().clamp(max=LARGEST_WEIGHT)
-        loss = loss * weight
+        part = torch.where((advantage < 0) & (surrogate > ceiling), ceiling, surrogate)
+        if not to_sampler:
+            weight = (new.detach() - sampled).clamp(-SAFE, SAFE).exp().clamp(max=LARGEST_WEIGHT)
+            part = part * weight
         if kl:
             with torch.no_grad():
                 anchor = log_probs(reference, row)[chosen]
             distance = new - anchor
             k3 = (-distance).clamp(-SAFE, SAFE).exp() - 1 + distance
-            loss = loss + kl * k3.clamp(-10, 10)
-        total = total + loss.sum() / tokens
-    total.backward()  # type: ignore[no-untyped-call]
-    parameters = dict(model.named_parameters())
-    gradients = {name: p.grad.clone() for name, p in parameters.items()}
-    norm = math.sqrt(sum(float(g.square().sum()) for g in gradients.values()))
-    scale = min(1.0, settings.clip / (norm + 1e-6))
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            gradient = gradients[name] * scale
-            if parameter.ndim > 1:
-                parameter.mul_(1 - settings.lr * settings.weight_decay)
-            # The first update: corrected moments are the gradient and its square.
-            parameter.sub_(settings.lr * gradient / (gradient.abs() + 1e-8))
-    return Step(loss=float(total.detach()), norm=norm, gradients=gradients)
+            part = part + kl * k3.clamp(-10, 10)
+        parts.append(part)
+    return torch.cat(parts).mean()
+
+
+class AdamW:
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019); vectors do not decay."""
+
+    def __init__(self, model: Any, settings: Optimizer) -> None:
+        self._parameters: dict[str, torch.Tensor] = dict(model.named_parameters())
+        self._settings = settings
+        self._steps = 0
+        self._moments = {
+            name: (torch.zeros_like(p), torch.zeros_like(p)) for name, p in self._parameters.items()
+        }
+
+    def step(self, mean: torch.Tensor) -> Step:
+        """Moves the weights by the gradients of the mean loss, clipped by their global norm."""
+        for parameter in self._parameters.values():
+            parameter.grad = None
+        mean.backward()  # type: ignore[no-untyped-call]
+        gradients = {
+            name: torch.zeros_like(p) if p.grad is None else p.grad.clone()
+            for name, p in self._parameters.items()
+        }
+        norm = math.sqrt(sum(float(g.square().sum()) for g in gradients.values()))
+        settings, scale = self._settings, min(1.0, self._settings.clip / (norm + 1e-6))
+        self._steps += 1
+        corrected = [1 - beta**self._steps for beta in (settings.beta1, settings.beta2)]
+        with torch.no_grad():
+            for name, parameter in self._parameters.items():
+                if not parameter.requires_grad:
+                    continue
+                gradient, (first, second) = gradients[name] * scale, self._moments[name]
+                first.mul_(settings.beta1).add_((1 - settings.beta1) * gradient)
+                second.mul_(settings.beta2).add_((1 - settings.beta2) * gradient.square())
+                if parameter.ndim > 1:
+                    parameter.mul_(1 - settings.lr * settings.weight_decay)
+                size = (second / corrected[1]).sqrt() + 1e-8
+                parameter.sub_(settings.lr * first / corrected[0] / size)
+        return Step(loss=float(mean.detach()), norm=norm, gradients=gradients)
+
+
+def step(model: Any, reference: Any, rows: list[Row], settings: Optimizer, kl: float) -> Step:
+    """Moves the model's weights by one AdamW update on all rows."""
+    return AdamW(model, settings).step(loss(model, rows, reference=reference, kl=kl))

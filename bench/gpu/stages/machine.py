@@ -55,4 +55,4 @@ def forget_peak() -> None:
 
 def peak_gb() -> float:
     """Largest memory of tensors since `forget_peak`, in GB; 0 without CUDA."""
-    return round(device.most_bytes() / GB, 2)
+    return round(device.peak_memory_bytes() / GB, 2)

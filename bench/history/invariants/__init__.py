@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.history.findings import Invariant, Judge
+from bench.history.invariants.answers import Answers
 from bench.history.invariants.effects import Effects
 from bench.history.invariants.evaluation import Evaluations
 from bench.history.invariants.leftovers import Leftovers
@@ -14,7 +15,8 @@ from bench.history.invariants.versions import Versions
 from bench.history.invariants.workers import Workers
 
 JUDGES: tuple[type[Judge], ...] = (
-    Offers, Training, Effects, Workers, Tokens, Versions, Staleness, Evaluations, Leftovers,
+    Offers, Training, Effects, Workers, Tokens, Answers, Versions, Staleness, Evaluations,
+    Leftovers,
 )  # fmt: skip
 
 INVARIANTS: tuple[Invariant, ...] = tuple(one for judge in JUDGES for one in judge.invariants)

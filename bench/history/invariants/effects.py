@@ -120,7 +120,7 @@ class Effects(Judge):
                 continue
             self.findings.judged(CALLS_ORDERED)
             names = [call_name(call_id) for call_id in member.calls]
-            wrong = _disorder(names, member.attempt)
+            wrong = _disorder(names, member.attempt, is_branch=bool(member.parent))
             if wrong:
                 self.findings.breaks(
                     CALLS_ORDERED,
@@ -131,12 +131,14 @@ class Effects(Judge):
                 )
 
 
-def _disorder(names: list[CallName], attempt: str) -> str:
-    """What is wrong with the calls of a record; "" if nothing is."""
+def _disorder(names: list[CallName], attempt: str, *, is_branch: bool) -> str:
+    """What is wrong with the calls of a record; "" if nothing is. A branch begins with calls of its
+    parents."""
     indexes: dict[int, set[int]] = {}
-    latest = 0
+    latest, own = 0, not is_branch
     for name in names:
-        if attempt and name.attempt != attempt:
+        own = own or name.attempt == attempt
+        if attempt and own and name.attempt != attempt:
             return f"is {attempt}'s and holds a call of {name.attempt}"
         if name.turn < latest:
             return f"holds a call of turn {name.turn} after one of turn {latest}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bench.history.derived.contents import content_of
 from bench.history.events import Acknowledged, Offered, Planned, Seen
 from bench.history.findings import Findings, Handler, Invariant, Judge
-from bench.history.invariants.contents import content_of
 from bench.history.names import group_of, member_index
 
 ONE_NUMBER = Invariant(

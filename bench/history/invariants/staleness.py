@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bench.history.derived.lineages import Lineages
 from bench.history.events import (
     Admitted,
     LifeBegan,
@@ -21,7 +22,6 @@ from bench.history.events import (
 )
 from bench.history.excerpt import ADMISSIONS
 from bench.history.findings import Findings, Handler, Invariant, Judge
-from bench.history.invariants.lineages import Lineages
 from toolwright.types import Author
 
 ADMISSION = Invariant(
@@ -54,7 +54,7 @@ class Staleness(Judge):
         super().__init__(planned, findings)
         self._lineages = Lineages()
         self._published: set[str] = set()
-        """Lineages that the engine knows: the first one, and those that were published."""
+        """Lineages of which a publish was answered."""
         self._accepted = 0
         self._running = 0
 
@@ -63,8 +63,8 @@ class Staleness(Judge):
             Publishing: self._learn,
             Trained: self._learn,
             Restored: self._learn,
-            Loaded: self._served,
-            Sampled: self._served,
+            Loaded: self._learn,
+            Sampled: self._learn,
             Published: self._publish,
             LifeBegan: self._life_began,
             Admitted: self._admitted,
@@ -73,11 +73,6 @@ class Staleness(Judge):
 
     def _learn(self, _index: int, event: Any) -> None:
         self._lineages.see(event)
-
-    def _served(self, _index: int, event: Any) -> None:
-        if not self._published:
-            self._published.add(event.version.lineage)
-            self._lineages.see(event)
 
     def _publish(self, _index: int, event: Published) -> None:
         self._published.add(event.version.lineage)
@@ -133,6 +128,7 @@ class Staleness(Judge):
         if masked:
             return
         found.judged(FRESH)
+        found.judged(KEPT)
         distance = self._lineages.distance(event.version, version)
         if distance is None or distance > self.planned.eta:
             far = "without a common ancestor" if distance is None else f"{distance} steps away"
@@ -146,8 +142,10 @@ class Staleness(Judge):
 
     def _carries_none(self, index: int, event: Offered, trajectory: str, segment: Segment) -> None:
         version = segment.version
-        if version is None or not segment.token_ids or version.lineage not in self._published:
+        if version is None or not segment.token_ids:
             return
+        if version.lineage != self._lineages.first and version.lineage not in self._published:
+            return  # some servers took it, and its publish failed: the engine knows no fork of it
         self.findings.judged(KEPT)
         distance = self._lineages.distance(event.version, version)
         if distance is not None and distance <= self.planned.eta:

@@ -15,8 +15,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from toolwright.credit.advantages import Std, within_groups
-from toolwright.credit.turns import step_advantage, step_groups, turn_labels, turn_returns
+from toolwright.credit.advantages import Singleton, Std
+from toolwright.credit.estimators import ESTIMATORS, EstimatorName, Rewards
+from toolwright.credit.turns import (
+    LABELLED,
+    Branches,
+    Scope,
+    Several,
+    TurnsBy,
+    TurnSingleton,
+    step_advantage,
+    step_groups,
+    turn_labels,
+    turn_returns,
+)
 
 NO_RECIPE = (
     "The run's folder tells no recipe of a learner, so advantages are not known: they are made of "
@@ -29,28 +41,28 @@ MASKED = "It carries no loss, so its tokens have no advantage."
 class _Advantage(BaseModel):
     """Keys of [learner.advantage] that are read here, as the learner wrote them down."""
 
-    estimator: str
+    estimator: EstimatorName
     std: Std
     eps: float
-    singleton: Literal["zero", "raw"]
+    singleton: Singleton
     weights: dict[str, Annotated[float, Field(ge=0)]]
 
 
 class _Credit(BaseModel):
     """Keys of [learner.credit] that are read here."""
 
-    turns: Literal["none", "anchor", "position", "group", "alone"]
+    turns: TurnsBy
     weight: float
     discount: float
     outcome_in_return: bool
     count_in_reward: bool
     std: Std
-    singleton: Literal["zero", "raw", "batch"]
-    scope: Literal["prompt", "batch"]
-    several: Literal["mean", "sum"]
+    singleton: TurnSingleton
+    scope: Scope
+    several: Several
     ignore: tuple[str, ...]
     first_turn: bool
-    branches: Literal["soft", "hard"]
+    branches: Branches
 
 
 class _Kl(BaseModel):
@@ -79,14 +91,9 @@ class Formula(BaseModel):
     def words(self) -> str:
         """How a trajectory is compared with its group, in a few words."""
         own = self.advantage
-        if own.estimator == "grpo":
-            return "reward less the group's mean" + (
-                "" if own.std == "none" else f", over its {own.std} deviation"
-            )
-        return {
-            "rloo": "reward less the mean of the others",
-            "opo": "reward less the group's mean weighted by length",
-        }[own.estimator]
+        entry = ESTIMATORS[own.estimator]
+        divides = "std" in entry.reads and own.std != "none"
+        return entry.formula + (f", over its {own.std} deviation" if divides else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +158,7 @@ def _why_not(member: Member, formula: Formula | None, trained: bool) -> str:
     if formula is None:
         return NO_RECIPE
     estimator = formula.advantage.estimator
-    if estimator not in ("grpo", "rloo", "opo"):
+    if ESTIMATORS[estimator].of_groups is None:
         return (
             f"The recipe's estimator, {estimator}, compares it with the whole batch of its step, "
             "which the learner alone had. It is made of these rewards and of those of the batch."
@@ -182,8 +189,7 @@ def _also(formula: Formula, factor: float) -> str:
 
 
 def _over_batch(credit: _Credit) -> bool:
-    labelled = credit.turns in ("anchor", "position", "group")
-    return labelled and (credit.scope == "batch" or credit.singleton == "batch")
+    return credit.turns in LABELLED and (credit.scope == "batch" or credit.singleton == "batch")
 
 
 def _said(turns: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -193,20 +199,16 @@ def _said(turns: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _episode(group: Sequence[Member], formula: Formula) -> list[float]:
     """By member."""
-    own = formula.advantage
-    return within_groups(
-        [
-            one.reward + (sum(one.turn_rewards) if formula.credit.count_in_reward else 0.0)
-            for one in group
-        ],
-        [0] * len(group),
-        [one.tokens for one in group],
-        estimator=own.estimator,
-        std=own.std,
-        eps=own.eps,
-        singleton=own.singleton,
+    of_groups = ESTIMATORS[formula.advantage.estimator].of_groups
+    assert of_groups is not None, "see `_why_not`"
+    counted = formula.credit.count_in_reward
+    given = Rewards(
+        rewards=[one.reward + (sum(one.turn_rewards) if counted else 0.0) for one in group],
+        groups=[0] * len(group),
+        lengths=[one.tokens for one in group],
         in_baseline=[one.in_baseline for one in group],
     )
+    return of_groups(given, formula.advantage)
 
 
 def _steps(group: Sequence[Member], formula: Formula) -> list[list[float]]:

@@ -1,5 +1,7 @@
-"""The formulas by which rewards become advantages of trajectories and turns of one group.
+"""Credit assignment within a group, and the names of all methods that a recipe may choose.
 
-The learner trains on them, and the viewer tells them of a recorded group. Those over whole batches
-and tokens are the learner's own (`learner.maths`). Pure functions of Python numbers.
+`advantages` and `turns` compute advantages of trajectories and turns; the learner trains on them,
+and the viewer shows them. `estimators`, `losses` and `corrections` are registries: names, defaults,
+words. Formulas over whole batches and tensors are in `learner.maths`. Pure functions of Python
+numbers.
 """

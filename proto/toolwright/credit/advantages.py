@@ -1,12 +1,12 @@
 """Group estimators: rewards in, one advantage a trajectory out.
 
-Pure functions on sequences of Python numbers. A group is told by its label, never by position;
-permuting trajectories permutes the result; empty input gives empty output; a group whose rewards
-are equal gives exactly 0, whatever rounding does to its mean. A reward that is no number spoils
-its own group and no other. Does not know models, batches or losses.
+Pure functions on sequences of Python numbers. A label names a group, never a position. So permuting
+trajectories permutes the result. Empty input gives empty output. A group whose rewards are equal
+gives exactly 0, whatever rounding does to its mean. A NaN reward spoils its own group and no other.
+Does not know models, batches or losses.
 
-`in_baseline` says whose rewards the others are compared with, all by default. A member outside of
-the baseline is measured against those inside.
+`in_baseline` marks the members of the baseline, all by default. A member outside of the baseline is
+compared with those inside.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from typing import Literal
 from toolwright.credit.signal import varies
 
 Std = Literal["population", "sample", "none"]
+"""Standard deviation that a difference is divided by."""
+Singleton = Literal["zero", "raw"]
+"""Advantage of a lone rollout: 0, or its reward."""
 
 
 def group_advantage(
@@ -26,13 +29,13 @@ def group_advantage(
     *,
     std: Std = "sample",
     eps: float = 1e-6,
-    singleton: Literal["zero", "raw"] = "zero",
+    singleton: Singleton = "zero",
     in_baseline: Sequence[bool] | None = None,
 ) -> list[float]:
     """(R - mean) / (std + eps) within each group (GRPO; with std "none" Dr.GRPO).
 
-    A lone rollout gets 0, or with "raw" R / (1 + eps). Where fewer than two are in the baseline,
-    every member of the group is treated as a lone rollout.
+    A lone rollout gets 0, or with "raw" R / (1 + eps). If fewer than two members are in the
+    baseline, every member of the group counts as a lone rollout.
     """
 
     def advantage(own: list[float], inside: list[bool]) -> list[float]:
@@ -43,38 +46,15 @@ def group_advantage(
     return _by_group(rewards, groups, in_baseline, advantage)
 
 
-def within_groups(
-    rewards: Sequence[float],
-    groups: Sequence[Hashable],
-    lengths: Sequence[int],
-    *,
-    estimator: str,
-    std: Std,
-    eps: float,
-    singleton: Literal["zero", "raw"],
-    in_baseline: Sequence[bool],
-) -> list[float]:
-    """By the estimator of a recipe that compares the members of a group: "rloo", "opo", else GRPO.
-
-    lengths: tokens that the policy wrote, which OPO weighs by."""
-    if estimator == "rloo":
-        return rloo(rewards, groups, in_baseline)
-    if estimator == "opo":
-        return opo(rewards, groups, lengths, in_baseline)
-    return group_advantage(
-        rewards, groups, std=std, eps=eps, singleton=singleton, in_baseline=in_baseline
-    )
-
-
 def standardised(
     values: Sequence[float], inside: Sequence[bool], *, std: Std, eps: float
 ) -> list[float]:
-    """(v - mean) / (std + eps), statistics over those inside, of which there is one at least."""
+    """(v - mean) / (std + eps), with statistics over the values inside, at least one."""
     baseline = _chosen(values, inside)
     centred = _differences(values, baseline, sum(baseline) / len(baseline))
     if std == "none":
         return centred
-    if not varies(baseline):  # dividing would blow rounding up to a signal
+    if not varies(baseline):  # dividing would turn rounding into a signal
         return [0.0] * len(centred)
     squares = sum(value * value for value in _chosen(centred, inside))
     spread = (squares / max(1, len(baseline) - (std == "sample"))) ** 0.5
@@ -86,7 +66,7 @@ def rloo(
     groups: Sequence[Hashable],
     in_baseline: Sequence[bool] | None = None,
 ) -> list[float]:
-    """R minus the mean of the other members (RLOO); where there is no other, R."""
+    """R minus the mean of the other members (RLOO); R without other members."""
 
     def advantage(own: list[float], inside: list[bool]) -> list[float]:
         baseline = _chosen(own, inside)
@@ -107,9 +87,9 @@ def opo(
     lengths: Sequence[int],
     in_baseline: Sequence[bool] | None = None,
 ) -> list[float]:
-    """R minus the mean of the group weighted with the lengths (OPO, on-policy optimal baseline).
+    """R minus the length-weighted mean of the group (OPO, on-policy optimal baseline).
 
-    A lone rollout keeps R, and so do rollouts without a token.
+    A lone rollout keeps R, and so does a group without tokens.
     """
     inside = in_baseline if in_baseline is not None else [True] * len(rewards)
     out = [float(reward) for reward in rewards]
@@ -139,7 +119,7 @@ def centred(
 
 
 def _differences(values: Sequence[float], baseline: Sequence[float], mean: float) -> list[float]:
-    """v - mean. The mean of a constant baseline is its value, to the last bit."""
+    """v - mean. The mean of a constant baseline is exactly its value."""
     if baseline and not varies(baseline):
         return [v - mean if varies((v, baseline[0])) else 0.0 for v in values]
     return [value - mean for value in values]
@@ -155,7 +135,7 @@ def _by_group(
     in_baseline: Sequence[bool] | None,
     advantage: Callable[[list[float], list[bool]], list[float]],
 ) -> list[float]:
-    """What `advantage` makes of each group's rewards and of who is inside its baseline."""
+    """Applies `advantage` to each group's rewards and baseline marks."""
     inside = in_baseline if in_baseline is not None else [True] * len(rewards)
     out = [0.0] * len(rewards)
     for positions in _positions(groups):
@@ -167,7 +147,7 @@ def _by_group(
 
 
 def _positions(groups: Sequence[Hashable]) -> Iterable[list[int]]:
-    """Where the members of each group are."""
+    """Indices of the members of each group."""
     members: dict[Hashable, list[int]] = defaultdict(list)
     for position, group in enumerate(groups):
         members[group].append(position)

@@ -1,9 +1,9 @@
-"""Whether a policy has collapsed: what its figures show together with a fallen reward. Pure.
+"""Detects the collapse of a policy: a sign in its figures together with a fallen reward. Pure.
 
 The learner ends a run by it, and the console judges by it. Invariants
-- A sign alone is no collapse: a policy that solves its tasks has an entropy near 0, too.
-- It takes STREAK steps in a row, each with a sign and a reward below half of the best.
-- What is compared with is the window of WINDOW steps with the highest mean reward.
+- A sign alone is not a collapse: a policy that solves its tasks has an entropy near 0, too.
+- A collapse is STREAK steps in a row, each with a sign and a reward below half of the best.
+- Steps are compared with the window of WINDOW steps that has the highest mean reward.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from statistics import fmean
 STREAK = 3
 WINDOW = 5
 FALLEN = 0.5
-"""Share of the best reward's size that has to be lost."""
+"""Share of the best reward's size that must be lost."""
 NO_ENTROPY, SOME_ENTROPY = 0.02, 0.1
-"""Nats a token: near 0, and what it has to have been."""
+"""Entropy near 0, and least entropy at the best, in nats a token."""
 NO_CALLS, SOME_CALLS = 0.1, 0.3
-"""Share of the calls that are left, and calls a trajectory that it has to have made."""
+"""Share of the calls that are left, and least calls a trajectory at the best."""
 ALL_CUT, FEW_CUT = 0.9, 0.5
-"""Share of trajectories that a limit ended, now and at the best."""
+"""Least share of trajectories that a limit ends now, and largest share at the best."""
 JUMP, LEAST_KL = 10.0, 1.0
-"""Times the KL of the best window, and nats a token."""
+"""Least factor over the KL of the best window, and least KL in nats a token."""
 SMALL_KL = 0.01
 _KL = ("kl_reference", "kl_rollout_k3")
 _READ = ("reward", "entropy", "calls", "truncated_fraction", *_KL)
@@ -32,11 +32,14 @@ _READ = ("reward", "entropy", "calls", "truncated_fraction", *_KL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collapsed:
-    """step: the first of the streak, an update. rate: the learning rate then; None if unknown."""
+    """A collapse."""
 
     step: int
+    """First step of the streak."""
     rate: float | None
+    """Learning rate at that step; None if unknown."""
     signs: tuple[str, ...]
+    """The signs at the last step, each a phrase."""
 
     @property
     def sentence(self) -> str:
@@ -45,24 +48,26 @@ class Collapsed:
 
 
 class CollapseWatch:
-    """Is given the steps of one run, in order."""
+    """Watches the steps of one run, given in order."""
 
     def __init__(self) -> None:
         self._window: deque[Mapping[str, float]] = deque(maxlen=WINDOW)
         self._best: dict[str, float] = {}
-        """Means of the best window; empty before the first whole one."""
+        """Means of the best window; empty before the first full window."""
         self._since: tuple[int, float | None] | None = None
         self._count = 0
 
     def remember(self, steps: Iterable[tuple[int, Mapping[str, float]]]) -> None:
-        """Steps of an earlier life: they are compared with, and begin no streak of this one."""
+        """Takes steps of an earlier life. They count for the best window and begin no streak."""
         for step, values in steps:
             self.add(step, values)
         self._count, self._since = 0, None
 
     def add(self, step: int, values: Mapping[str, float]) -> Collapsed | None:
-        """The collapse that this step belongs to; None without one. values: the step's figures by
-        metric name, without those that are not finite."""
+        """The collapse that this step belongs to; None without one.
+
+        values: the step's finite figures by metric name.
+        """
         signs = self._signs(values)
         if not signs:
             self._count, self._since = 0, None
@@ -89,7 +94,7 @@ class CollapseWatch:
             }
 
     def _signs(self, values: Mapping[str, float]) -> tuple[str, ...]:
-        """Empty as long as the reward has not fallen."""
+        """Signs of a collapse; empty unless the reward has fallen."""
         best = self._best
         if not best:
             return ()
@@ -111,7 +116,7 @@ class CollapseWatch:
             if now > LEAST_KL and now > JUMP * max(before, SMALL_KL):
                 found.append(f"{name} rose from {before:.2g} to {now:.2g}")
         if found:
-            fell = "none is left" if reward is None else f"fell to {reward:.3g}"
+            fell = "is gone" if reward is None else f"fell to {reward:.3g}"
             found.append(f"the reward, {best['reward']:.3g} at best, {fell}")
         return tuple(found)
 

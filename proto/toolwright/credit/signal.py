@@ -1,7 +1,7 @@
-"""Whether the rewards of a group differ: the one question behind every "no signal".
+"""Decides whether the rewards of a group differ, which is its signal.
 
-Advantages, dynamic sampling and the learner's metrics ask it here, so that a group which one of
-them keeps has advantages in the other. Pure functions of Python numbers.
+Advantages, dynamic sampling and the learner's metrics all use it. So a group that one of them keeps
+has advantages in the others. Pure functions of Python numbers.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import math
 from collections.abc import Iterable
 
 ROUNDING = 1e-12
-"""Largest difference that counts as rounding, for values of size 1 and below. For larger values it
-is relative to the largest: the sum of 1000.1 and 0.2 rounds a thousand times as coarsely."""
+"""Largest difference that counts as rounding, for values of size 1 and below. For larger values the
+limit is relative to the largest: the sum of 1000.1 and 0.2 rounds a thousand times as coarsely."""
 
 
 def is_constant(lowest: float, highest: float) -> bool:
-    """Whether values between these two differ by no more than rounding. NaN and infinity are not
-    constant: they must spoil their own group, not pass as 0."""
+    """Whether values between these two differ by no more than rounding.
+
+    NaN and infinity are not constant: they must spoil their own group, not pass as 0.
+    """
     return highest - lowest <= ROUNDING * max(1.0, abs(lowest), abs(highest))
 
 

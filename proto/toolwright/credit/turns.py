@@ -1,8 +1,8 @@
 """Credit of turns: rewards of single turns in, one advantage a turn out.
 
-Pure functions. A turn is the pair (trajectory, turn), both counted from 0. Turns that carry the
-same label are compared with each other; what a label is (a tool, the state of an environment, the
-number of the turn) is the caller's business. Labels, not positions, tell the groups: permuting
+Pure functions. A turn is the pair (trajectory, turn), both counted from 0. Turns with the same
+label are compared with each other. The caller chooses the labels: a tool, the state of an
+environment, the number of the turn. Labels, not positions, name the groups, so permuting
 trajectories permutes the result.
 
 Sources: step groups of identical states are GiGPO's; step groups around tools and the return-to-go
@@ -17,14 +17,30 @@ from typing import Literal
 
 from toolwright.credit.advantages import Std, standardised
 
+TurnsBy = Literal["none", "anchor", "position", "group", "alone"]
+"""Turns that a turn's return is compared with: those of the same anchor, of the same number, all of
+the group. "alone" takes the return itself; "none" gives turns no credit."""
+LABELLED: tuple[TurnsBy, ...] = ("anchor", "position", "group")
+"""The comparisons, which need `turn_labels`."""
+TurnSingleton = Literal["zero", "raw", "batch"]
+"""Advantage of a turn without another turn to compare with, see `step_advantage`."""
+Several = Literal["mean", "sum"]
+"""How a turn combines its values of several labels."""
+Scope = Literal["prompt", "batch"]
+"""Whether turns are compared within their group or over the batch."""
+Branches = Literal["soft", "hard"]
+"""Whether tokens that branches share keep each branch's advantage or get the mean."""
+
 Turn = tuple[int, int]
 Labels = Sequence[Sequence[Sequence[Hashable]]]
-"""Of each trajectory, of each of its turns: what the turn is compared by."""
+"""Labels of each turn, by trajectory and turn."""
 
 
 def turn_rewards(turns: int, parts: Iterable[tuple[int | None, float]]) -> list[float]:
-    """[turns] the parts of a reward, (turn, value) each, added up by turn. Parts of no turn are the
-    trajectory's own, and those of a turn beyond `turns` are nobody's: both are left out."""
+    """[turns] sums of the parts of a reward, (turn, value) each, by turn.
+
+    Leaves out parts without a turn, which are the trajectory's, and parts beyond the last turn.
+    """
     out = [0.0] * turns
     for turn, value in parts:
         if turn is not None and turn < turns:
@@ -33,8 +49,7 @@ def turn_rewards(turns: int, parts: Iterable[tuple[int | None, float]]) -> list[
 
 
 def return_to_go(rewards: Sequence[float | None], gamma: float) -> list[float]:
-    """[T] R_t = r_t + gamma R_{t+1} over the turns of one trajectory. None, a turn without a
-    reward, counts as 0."""
+    """[T] R_t = r_t + gamma R_{t+1} over the turns of one trajectory. None counts as reward 0."""
     out: list[float] = []
     running = 0.0
     for reward in reversed(rewards):
@@ -46,8 +61,10 @@ def return_to_go(rewards: Sequence[float | None], gamma: float) -> list[float]:
 def turn_returns(
     rewards: Sequence[float], outcome: float, *, outcome_in_return: bool, discount: float
 ) -> list[float]:
-    """[T] what each turn of a trajectory led to. outcome_in_return: the trajectory's own reward,
-    `outcome`, counts as one of its last turn."""
+    """[T] return of each turn of a trajectory.
+
+    outcome_in_return: whether the trajectory's own reward, `outcome`, counts in the last turn's.
+    """
     own = list(rewards)
     if outcome_in_return and own:
         own[-1] += outcome
@@ -63,9 +80,11 @@ def turn_labels(
     ignore: Collection[str],
     first_turn: bool,
 ) -> list[list[Hashable]]:
-    """[turns] what each is compared by, within `where`: nothing else ("group"), its number
-    ("position"), or its anchors ("anchor") but those to ignore; with `first_turn` the first turns
-    are compared with each other as well."""
+    """[turns] labels of each turn, within `where`.
+
+    by: "group" gives all turns one label, "position" the number of the turn, "anchor" its anchors
+    except those to ignore. first_turn: whether first turns have a label in common as well.
+    """
     if by == "group":
         return [[where] for _ in range(turns)]
     if by == "position":
@@ -80,7 +99,7 @@ def turn_labels(
 
 
 def step_groups(labels: Labels) -> dict[Hashable, list[Turn]]:
-    """The turns under each label, in order. A label that a turn has twice counts once."""
+    """Turns of each label, in order. A label that a turn has twice counts once."""
     groups: dict[Hashable, list[Turn]] = {}
     for trajectory, turns in enumerate(labels):
         for turn, own in enumerate(turns):
@@ -95,23 +114,23 @@ def step_advantage(
     *,
     std: Std = "population",
     eps: float = 0.0,
-    singleton: Literal["zero", "raw", "batch"] = "zero",
-    several: Literal["mean", "sum"] = "mean",
+    singleton: TurnSingleton = "zero",
+    several: Several = "mean",
     in_baseline: Sequence[bool] | None = None,
 ) -> tuple[dict[Hashable, list[float]], list[list[float]]]:
     """(advantages of each group's turns, advantages by trajectory and turn).
 
-    (R - mean) / (std + eps) within each group of turns. A turn in several groups takes the mean or
-    the sum of what it gets in them, a turn in none 0.
+    (R - mean) / (std + eps) within each group of turns. A turn in several groups gets the mean or
+    the sum of its values there, a turn without a group 0.
 
-    returns: return-to-go by trajectory and turn. singleton: a turn with nothing to compare it with
-    gets 0, its own R ("raw"), or is compared with all turns ("batch"). in_baseline: by trajectory,
-    whose turns the statistics are taken of. A return that is no number enters none.
+    returns: return-to-go by trajectory and turn. singleton: a turn without another turn to compare
+    with gets 0, its own R ("raw"), or is compared with all turns ("batch"). in_baseline: whether a
+    trajectory's turns enter the statistics. A return that is not finite enters no statistics.
     """
     inside = in_baseline if in_baseline is not None else [True] * len(returns)
 
     def compared(members: Sequence[Turn], fewest: int) -> list[float] | None:
-        """Their advantages among each other; None where fewer may be compared with."""
+        """Advantages within the members; None if fewer than `fewest` are in the baseline."""
         own = [returns[trajectory][turn] for trajectory, turn in members]
         counted = [
             inside[trajectory] and math.isfinite(value)

@@ -100,6 +100,27 @@ async def test_a_lease_waits_for_what_comes(world: MakeWorld) -> None:
         assert len(await waiting) == 2
 
 
+async def test_a_lease_and_a_drain_are_answered_within_their_bounds(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bound in ("LONGEST_LEASE_WAIT", "LONGEST_DRAIN_WAIT"):
+        monkeypatch.setattr(f"engine.serving.service.{bound}", 0.2)
+    go_on = asyncio.Event()
+
+    async def hangs(request: pb.CallToolRequest) -> pb.CallResult:
+        await go_on.wait()
+        return add_up(request)
+
+    here = await world(run=RUN, tools=ToolDouble(hangs))
+    async with here.engine() as run:
+        version = await run.learner.version()
+        async with asyncio.timeout(20):
+            assert await run.learner.lease(version, wait=3600) == []
+            request = rollout_pb2.DrainRequest(deadline=wire.duration(3600))
+            assert (await call(run.learner.rollout.Drain, request, timeout=30)).unfinished == 6
+        go_on.set()
+
+
 async def test_a_batch_is_leased_ahead_at_the_version_that_it_will_train(world: MakeWorld) -> None:
     """One step before it is published: the bytes are those that a lease after it brings."""
     here = await world(run={**RUN, "max_staleness": 1, "correction": "decoupled"})

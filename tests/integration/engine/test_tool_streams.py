@@ -132,6 +132,26 @@ async def test_many_calls_in_flight_have_more_streams_than_one() -> None:
         await tools.close()
 
 
+async def test_an_endpoint_has_no_more_streams_than_the_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link, "MOST_STREAMS", 3)
+    monkeypatch.setattr(link, "CALLS_A_STREAM", 2)
+    go_on = asyncio.Event()
+    async with serving(Counting(later_than(go_on))) as double:
+        tools = services(double)
+        environment = await tools.open_session("s", Task(id="t"))
+        await send(environment, "1", 0).result()
+        pending = [send(environment, "1", turn) for turn in range(1, 33)]
+        await until(lambda: double.begun == 3, "the last stream")
+        go_on.set()
+        for one in pending:
+            assert (await one.result()).outcome.observation == "1"
+        assert double.begun == 3
+        environment.close()
+        await tools.close()
+
+
 async def test_a_service_without_streams_is_called_alone_and_that_is_remembered() -> None:
     async with serving(Counting(streams=False)) as double:
         tools = services(double)

@@ -24,9 +24,9 @@ def work() -> str:
     if how == "killed" and is_rank_0():
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "stopped":
-        stop.save_first()
+        stop.begin_saving()
         Path(sys.argv[2], os.environ["RANK"]).touch()
-        with suppress(Interrupted), stop.at_once():
+        with suppress(Interrupted), stop.interruptible():
             signal.pause()
         raise stop.error(3)
     signal.pause()

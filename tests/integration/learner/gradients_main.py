@@ -34,13 +34,13 @@ from learner.intake.ledger import Ledger  # noqa: E402
 from learner.loop.rows import prepare  # noqa: E402
 from learner.model.policy import Policy, load_frozen, load_policy  # noqa: E402
 from learner.ranks import parallel  # noqa: E402
-from learner.saving.behind import FolderBehind  # noqa: E402
-from learner.saving.broadcast import ByGroup  # noqa: E402
+from learner.saving.broadcast import BroadcastPublisher  # noqa: E402
 from learner.saving.checkpoint import Checkpoints  # noqa: E402
-from learner.training.apart import Apart  # noqa: E402
+from learner.saving.folder_writer import FolderWriter  # noqa: E402
 from learner.training.batch import Row  # noqa: E402
 from learner.training.objective import PolicyObjective  # noqa: E402
 from learner.training.step import gradients, own_micro_batches, score  # noqa: E402
+from learner.training.task_gradients import TaskGradients  # noqa: E402
 from learner.training.update import improve  # noqa: E402
 from tests.integration.learner.fake_engine import random_group  # noqa: E402
 from tests.integration.learner.forked import together  # noqa: E402
@@ -61,7 +61,7 @@ class Way:
 
     model: str = "qwen3-tied"
     ranks: Sequence[int] = range(4)
-    ways: Parallel = field(default_factory=Parallel)
+    layout: Parallel = field(default_factory=Parallel)
     recompute: Recompute = "none"
     after: str = ""
     sent: bool = False
@@ -72,34 +72,38 @@ LOW, HIGH = (0, 1), (2, 3)
 WAYS = {
     "alone": Way(ranks=LOW[:1]),
     "experts alone": Way(model=SPARSE, ranks=HIGH[:1]),
-    "tensor": Way(ranks=LOW, ways=Parallel(tensor=2), after="alone"),
-    "pipeline": Way(ranks=LOW, ways=Parallel(pipeline=2), after="tensor"),
+    "tensor": Way(ranks=LOW, layout=Parallel(tensor=2), after="alone"),
+    "pipeline": Way(ranks=LOW, layout=Parallel(pipeline=2), after="tensor"),
     "data": Way(ranks=LOW, after="pipeline"),
-    "context": Way(ranks=LOW, ways=Parallel(context=2), after="data"),
+    "context": Way(ranks=LOW, layout=Parallel(context=2), after="data"),
     "tensor, expert": Way(
         model=SPARSE,
         ranks=HIGH,
-        ways=Parallel(tensor=2, expert=2, sequence=True),
+        layout=Parallel(tensor=2, expert=2, sequence=True),
         recompute="selective",
         after="experts alone",
     ),
     "expert": Way(
-        model=SPARSE, ranks=HIGH, ways=Parallel(expert=2), recompute="full", after="tensor, expert"
+        model=SPARSE,
+        ranks=HIGH,
+        layout=Parallel(expert=2),
+        recompute="full",
+        after="tensor, expert",
     ),
-    "tensor x data": Way(ways=Parallel(tensor=2), recompute="selective", after="context"),
-    "pipeline x data": Way(ways=Parallel(pipeline=2), after="tensor x data"),
+    "tensor x data": Way(layout=Parallel(tensor=2), recompute="selective", after="context"),
+    "pipeline x data": Way(layout=Parallel(pipeline=2), after="tensor x data"),
     "tensor x pipeline": Way(
-        ways=Parallel(tensor=2, pipeline=2, sequence=True),
+        layout=Parallel(tensor=2, pipeline=2, sequence=True),
         recompute="full",
         after="pipeline x data",
         sent=True,
     ),
     "pipeline x expert": Way(
-        model=SPARSE, ways=Parallel(pipeline=2, expert=2), after="expert", sent=True
+        model=SPARSE, layout=Parallel(pipeline=2, expert=2), after="expert", sent=True
     ),
     "tensor x context, expert x data": Way(
         model=SPARSE,
-        ways=Parallel(tensor=2, context=2, expert=2, sequence=True),
+        layout=Parallel(tensor=2, context=2, expert=2, sequence=True),
         recompute="selective",
         after="pipeline x expert",
     ),
@@ -114,12 +118,12 @@ def compute(models: Path, folder: Path, name: str) -> None:
     one reads are the same weights and moments, as these ranks lay them down.
     """
     way = WAYS[name]
-    model, ways, recompute = models / way.model, way.ways, way.recompute
+    model, layout, recompute = models / way.model, way.layout, way.recompute
     with parallel.ranks(
-        tensor=ways.tensor, pipeline=ways.pipeline, context=ways.context, expert=ways.expert
+        tensor=layout.tensor, pipeline=layout.pipeline, context=layout.context, expert=layout.expert
     ):
         settings = Optimizer(lr=1e-2, clip=0.5)
-        policy = load_policy(model, settings, "float32", ways=ways, recompute=recompute)
+        policy = load_policy(model, settings, "float32", layout=layout, recompute=recompute)
         objective = PolicyObjective(
             loss=Loss(entropy=0.1), kl=Kl(coefficient=0.1), correction="decoupled"
         )
@@ -140,7 +144,9 @@ def compute(models: Path, folder: Path, name: str) -> None:
                 if way.after:
                     before = Checkpoints(folder / f"checkpoint {way.after}", 1).latest()
                     assert before is not None
-                    policy = load_policy(model, settings, "float32", ways=ways, recompute=recompute)
+                    policy = load_policy(
+                        model, settings, "float32", layout=layout, recompute=recompute
+                    )
                     checkpoint.load(policy, before)
                 checkpoint.save(policy, 2, "one", {}, Ledger())
             # The second batch has fewer rows than there may be ranks. Of the third something is
@@ -172,7 +178,7 @@ def apart(
     policy: Policy, rows: Sequence[Row], objective: PolicyObjective
 ) -> dict[str, torch.Tensor]:
     """What three tasks' own gradients tell, and what their sum is."""
-    tasks = Apart(("a", "b", "c"))
+    tasks = TaskGradients(("a", "b", "c"))
     mixed = [replace(row, task=place % 3) for place, row in enumerate(rows)]
     broken = torch.zeros(len(rows), device=device.device())
     tasks(policy, mixed, objective, 60, entropy=objective.entropy, broken=broken)
@@ -249,16 +255,16 @@ def check_broadcast(policy: Policy, root: Path) -> None:
             engine = GroupEngine(servers=1)
             stack.callback(engine.stop)
             client = stack.enter_context(EngineClient(engine.address, patience=5.0, say=print))
-        by_group = ByGroup(
+        publisher = BroadcastPublisher(
             Publish(way="group"),
             root,
             kept=2,
             say=print,
             client=client,
-            behind=stack.enter_context(FolderBehind()),
+            folders=stack.enter_context(FolderWriter()),
         )
-        published = by_group.publish(policy, version)
-        by_group.settle()
+        published = publisher.publish(policy, version)
+        publisher.settle()
         policy.save(root / "saved")
         if parallel.is_first():
             (got,) = engine.received[version]

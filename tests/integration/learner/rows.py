@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from learner.config.objective import Aggregation, Loss
+from learner.config.objective import Loss
 from learner.training.batch import Row
-from learner.training.part import Part, counts_of
+from learner.training.minibatch import MiniBatch, counts_of
 from tests.integration.learner.models import VOCABULARY
 
 
 def weighed(
-    rows: Sequence[Row], mode: Aggregation = "token-mean", *, drop_silent: bool = False
+    rows: Sequence[Row], mode: str = "token-mean", *, drop_silent: bool = False
 ) -> list[Row]:
     """Rows with what each target weighs in the loss."""
     counts = counts_of(rows, drop_silent=drop_silent)
     loss = Loss(aggregation=mode)
-    return Part(rows=list(rows), counts=counts, loss=loss, everything=True).weighed()
+    return MiniBatch(rows=list(rows), counts=counts, loss=loss, all_rows=True).weighed()
 
 
 def make_rows(

@@ -16,7 +16,7 @@ from PIL import Image as Pillow
 
 from learner.training.batch import Row
 from learner.vision.pixels import Pixels
-from learner.vision.shown import Image, Shown
+from learner.vision.placed import Image, PlacedImage
 from tests.integration.learner.models import SHAPE, TEMPLATE
 
 MARKS = START, END, PAD, VIDEO = 60, 61, 62, 63
@@ -127,7 +127,7 @@ def seeing_rows(folder: Path, count: int, *, seed: int = 0) -> list[Row]:
     for number in range(count):
         tokens: list[int] = []
         target: list[bool] = []
-        shown: list[Shown] = []
+        shown: list[PlacedImage] = []
 
         def text(least: int = 2, *, policy: bool = False) -> None:
             size = int(draw.integers(least, 7))
@@ -137,7 +137,7 @@ def seeing_rows(folder: Path, count: int, *, seed: int = 0) -> list[Row]:
         def image(which: int) -> None:
             one = images[which % len(images)]
             tokens.append(START)  # noqa: B023
-            shown.append(Shown(image=one, start=len(tokens)))  # noqa: B023
+            shown.append(PlacedImage(image=one, start=len(tokens)))  # noqa: B023
             tokens.extend([PAD] * one.tokens + [END])  # noqa: B023
             target.extend([False] * (one.tokens + 2))  # noqa: B023
 

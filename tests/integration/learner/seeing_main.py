@@ -41,10 +41,10 @@ WAYS: dict[str, tuple[int, Parallel, Recompute]] = {
 
 def compute(folder: Path, output: Path, name: str) -> None:
     """Writes the loss, the norm and the gradients by Hugging Face name."""
-    _ranks, ways, recompute = WAYS[name]
-    with parallel.ranks(tensor=ways.tensor, pipeline=ways.pipeline):
+    _ranks, layout, recompute = WAYS[name]
+    with parallel.ranks(tensor=layout.tensor, pipeline=layout.pipeline):
         policy = load_policy(
-            folder, Optimizer(), "float32", ways=ways, recompute=recompute, vision="trained"
+            folder, Optimizer(), "float32", layout=layout, recompute=recompute, vision="trained"
         )
         # Two micro-batches in all: of two data-parallel ranks one sees no image.
         rows = seeing_rows(folder, 3)

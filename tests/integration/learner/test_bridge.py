@@ -85,8 +85,7 @@ def test_a_saved_folder_is_on_the_disk_before_it_has_its_name(
     assert [path.name for path in folder.parent.iterdir()] == ["a-1"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.parametrize(("kind", "temperature"), [*((kind, 0.7) for kind in KINDS), (KINDS[0], 1)])
 def test_log_probs_agree_with_transformers(
     tmp_path: Path, one_rank: None, kind: str, temperature: float
 ) -> None:
@@ -142,7 +141,7 @@ def test_experts_are_shared_out_whole(
     sizes = {"tensor": 1, "expert": 2}
     for name in sizes:
         monkeypatch.setattr(f"learner.ranks.parallel.{name}_size", lambda name=name: sizes[name])
-    with pytest.raises(ModelError, match=r"parallel\.expert = 2 .* has none: set it to 1"):
+    with pytest.raises(ModelError, match=r"parallel\.expert = 2 .*set it to 1"):
         load_policy(model_folder, Optimizer(), "float32")
     folder = write_model(tmp_path / "moe", "moe-untied")
     sizes["expert"] = 3
@@ -151,10 +150,10 @@ def test_experts_are_shared_out_whole(
     mend = r"mixture of experts.*parallel\.expert to 2.*sequence = true.*parallel\.tensor = 1"
     sizes |= {"tensor": 2, "expert": 1}
     with pytest.raises(ModelError, match=mend):
-        load_policy(folder, Optimizer(), "float32", ways=Parallel(tensor=2, sequence=True))
+        load_policy(folder, Optimizer(), "float32", layout=Parallel(tensor=2, sequence=True))
     sizes["expert"] = 2
     with pytest.raises(ModelError, match=mend):
-        load_policy(folder, Optimizer(), "float32", ways=Parallel(tensor=2))
+        load_policy(folder, Optimizer(), "float32", layout=Parallel(tensor=2))
 
 
 def test_folders_that_cannot_be_trained_are_named(tmp_path: Path, one_rank: None) -> None:

@@ -17,21 +17,22 @@ from megatron.core.dist_checkpointing import load_tensors_metadata
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+from bench.gpu.stages import independent
 from learner.config.objective import Loss
 from learner.config.weights import Lora, Optimizer
 from learner.errors import CheckpointError, ModelError
 from learner.intake.ledger import Ledger
-from learner.model.policy import Policy, lent_weights, load_frozen, load_policy
+from learner.model.policy import Policy, borrowed_weights, load_frozen, load_policy
 from learner.saving.checkpoint import Checkpoints, check_fits
 from learner.training.batch import micro_batches
+from learner.training.minibatch import MiniBatch, counts_of
 from learner.training.objective import imitation
-from learner.training.part import Part, counts_of
 from learner.training.step import gradients, score
 from learner.training.update import finite_gradients
 from tests.integration.learner.models import reference_log_probs, weights, write_model
 from tests.integration.learner.rows import make_rows, weighed
 from tests.integration.learner.test_checkpoint import train
-from tests.integration.learner.test_plain_step import OBJECTIVE, plain_loss
+from tests.integration.learner.test_plain_step import OBJECTIVE
 
 pytestmark = pytest.mark.quick
 
@@ -102,7 +103,7 @@ def test_folder_adapter_and_gradients_are_those_of_peft(
         assert (mine - peft[chosen]).abs().max() < 5e-6
         assert (mine - base[chosen]).abs().max() > 0.05, "the adapters change nothing here"
 
-    loss = plain_loss(plain, rows)
+    loss = independent.loss(plain, rows, to_sampler=True)
     loss.backward()  # type: ignore[no-untyped-call]
     stats = gradients(policy, micro_batches(weighed(rows), rank=0, ranks=1, budget=60), OBJECTIVE)
     assert stats["loss"] == pytest.approx(float(loss.detach()), abs=1e-5)
@@ -137,7 +138,7 @@ def test_only_adapters_learn_and_what_began_stays_at_hand(
     losses = []
     counts = counts_of(rows, drop_silent=False)
     for step in range(12):
-        part = Part(rows=rows, counts=counts, loss=Loss(), everything=True)
+        part = MiniBatch(rows=rows, counts=counts, loss=Loss(), all_rows=True)
         policy.set_rate(step, 12)
         stats, norm, _ = finite_gradients(policy, part, imitation, 100, entropy="none")
         policy.update(norm)
@@ -146,7 +147,7 @@ def test_only_adapters_learn_and_what_began_stays_at_hand(
     assert all(torch.equal(value, before[name]) for name, value in frozen(policy).items())
     assert all(low.b.abs().max() > 0 for own in policy.bare.adapters.own for low in own.values())
 
-    reference = policy.begun_with()
+    reference = policy.starting_model()
     assert reference is not None
     began, _ = score(reference, rows, 100, "reference")
     expected, _ = score(load_frozen(model_folder, "float32"), rows, 100, "reference")
@@ -203,7 +204,7 @@ def test_lent_weights_are_read_without_the_adapters(
     policy.save(tmp_path / "out")
     before = [p.detach().clone() for p in policy.bare.parameters()]
     expected, _ = score(load_frozen(tmp_path / "out", "float32"), make_rows(3), 100, "old")
-    with lent_weights(policy, tmp_path / "out"):
+    with borrowed_weights(policy, tmp_path / "out"):
         found, _ = score(policy, make_rows(3), 100, "old")
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.old is not None and theirs.old is not None

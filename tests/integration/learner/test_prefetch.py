@@ -95,8 +95,8 @@ def test_death_with_a_batch_in_hand_gives_the_same_ledger(
     def die_at_two(run: Run) -> None:
         save(run)
         if run.version.step == 2:
-            assert run.ahead is not None and run.ahead._asked is not None
-            assert len(run.ahead._asked.groups.result(20)) == 3
+            assert run.prefetch is not None and run.prefetch._pending is not None
+            assert len(run.prefetch._pending.groups.result(20)) == 3
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):

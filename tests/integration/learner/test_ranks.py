@@ -63,7 +63,7 @@ def test_a_package_that_does_not_load_looks_absent(
 ) -> None:
     write_broken(tmp_path, "broken_engine", error)
     monkeypatch.syspath_prepend(tmp_path)
-    device.hide_what_is_broken("broken_engine", "pytorch")
+    device.hide_broken_package("broken_engine", "pytorch")
     try:
         with pytest.raises(ModuleNotFoundError):
             importlib.import_module("broken_engine.pytorch")

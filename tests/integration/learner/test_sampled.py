@@ -17,7 +17,7 @@ from engine.offline.collect import command
 from engine.offline.collect.options import CollectionOptions
 from learner.errors import DataError
 from learner.imitation.traces import load_traces
-from learner.intake.origin import Origin
+from learner.intake.tokenizer_check import TokenizerCheck
 from learner.sft import sft
 from tests.integration.learner.models import SHAPE
 from tests.support.dialogue import ANSWER, CALL, by_turn
@@ -61,7 +61,9 @@ def test_a_sampled_file_trains_the_actions_and_nothing_else(tmp_path: Path) -> N
     policy = write_whole_policy(tmp_path / "policy")
     recipe = load_recipe(asyncio.run(collect(tmp_path, policy)))
     codec = HuggingFaceCodec(policy)
-    for trace in load_traces(tmp_path / "kept", VOCABULARY, Origin(policy), max_length=4096).traces:
+    for trace in load_traces(
+        tmp_path / "kept", VOCABULARY, TokenizerCheck(policy), max_length=4096
+    ).traces:
         (row,) = trace.rows
         assert codec.decode(row.tokens[row.target].tolist()) == CALL + ANSWER
     template = policy / "chat_template.jinja"

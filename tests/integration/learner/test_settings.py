@@ -16,7 +16,7 @@ from learner.config.weights import Optimizer
 from learner.errors import ModelError
 from learner.model.policy import load_frozen, load_policy
 from learner.training.step import score
-from tests.integration.learner.models import KINDS, reference_log_probs, write_model
+from tests.integration.learner.models import reference_log_probs, write_model
 from tests.integration.learner.rows import make_rows
 
 pytestmark = pytest.mark.quick
@@ -51,8 +51,9 @@ def with_settings(folder: Path, **settings: Any) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", ["qwen2-untied", "qwen3-tied", "llama-tied"])
-@pytest.mark.parametrize("rope", ROPES)
+@pytest.mark.parametrize(
+    ("kind", "rope"), [("qwen2-untied", "linear"), ("qwen3-tied", "yarn"), ("llama-tied", "llama3")]
+)
 def test_scaled_positions_are_those_of_transformers(
     tmp_path: Path, one_rank: None, kind: str, rope: str
 ) -> None:
@@ -94,13 +95,6 @@ def test_what_is_not_computed_is_refused_by_name(
     folder = with_settings(write_model(tmp_path / "model", kind), **settings)
     with pytest.raises(ModelError, match=name):
         load_policy(folder, Optimizer(), "float32")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_folder_that_agrees_with_transformers_passes(tmp_path: Path, kind: str) -> None:
-    found = check(write_model(tmp_path / "model", kind))
-    assert found.worst < 2e-6
-    assert found.tokens > 100
 
 
 def test_experts_that_are_weighed_among_all_of_them(tmp_path: Path) -> None:

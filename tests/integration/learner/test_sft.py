@@ -14,7 +14,7 @@ import torch
 from learner.errors import CheckpointError, DataError, TakenError
 from learner.imitation import loop
 from learner.imitation.traces import load_traces
-from learner.intake.origin import Origin
+from learner.intake.tokenizer_check import TokenizerCheck
 from learner.lock import only_learner
 from learner.sft import sft
 from tests.integration.learner.fake_engine import random_group
@@ -204,7 +204,7 @@ def test_epochs_show_each_trace_that_often_and_long_traces_not_at_all(
     assert {line["dropped_long"] for line in lines} == {10 - kept}
     assert lines[-1]["epoch"] == 3.0
     targets = load_traces(
-        tmp_path / "traces", VOCABULARY, Origin(model_folder), max_length=limit
+        tmp_path / "traces", VOCABULARY, TokenizerCheck(model_folder), max_length=limit
     ).traces
     each = sum(row.count for trace in targets for row in trace.rows)
     assert sum(line["trained_tokens"] for line in lines) == 3 * each

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
-from learner.config.objective import OF_KIND, Aggregation, Correction, Kl, Loss, LossKind, Reject
+from learner.config.objective import Correction, Kl, Loss, Reject
 from learner.config.weights import Optimizer
-from learner.model.policy import Policy, lent_weights, load_frozen, load_policy
+from learner.model.policy import Policy, borrowed_weights, load_frozen, load_policy
 from learner.training.batch import Row, collate, micro_batches
 from learner.training.memory import token_bytes
 from learner.training.objective import PolicyObjective
 from learner.training.step import gradients, score
 from learner.training.update import improve
 from tests.integration.learner.rows import make_rows, weighed
-from toolwright.recipe.models.shared_tables import CorrectionMode
+from toolwright.credit.corrections import CORRECTIONS
+from toolwright.credit.losses import LOSSES
 
 pytestmark = pytest.mark.quick
 
@@ -44,7 +44,7 @@ def gradient_of(
 @pytest.mark.parametrize(
     "mode", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-sum-token-sum-norm"]
 )
-def test_splitting_and_padding_change_nothing(policy: Policy, mode: Aggregation) -> None:
+def test_splitting_and_padding_change_nothing(policy: Policy, mode: str) -> None:
     """Invariants 1, 2, 3: one row a micro-batch has no padding at all, one batch has the most."""
     rows = weighed(make_rows(7), mode)
     loss, grad = gradient_of(policy, rows, budget=100_000)
@@ -54,8 +54,8 @@ def test_splitting_and_padding_change_nothing(policy: Policy, mode: Aggregation)
         assert torch.allclose(other, grad, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", OF_KIND)
-def test_splitting_changes_no_loss(policy: Policy, kind: LossKind) -> None:
+@pytest.mark.parametrize("kind", LOSSES)
+def test_splitting_changes_no_loss(policy: Policy, kind: str) -> None:
     """Of whole sequences or of tokens; with weights of whole sequences and an entropy bonus too."""
     loss = Loss(kind=kind, entropy=0.1)
     objective = PolicyObjective(loss=loss, kl=Kl(), correction="seq_truncate")
@@ -79,8 +79,8 @@ def test_observation_log_probs_change_nothing(policy: Policy) -> None:
     assert torch.equal(other, grad)
 
 
-@pytest.mark.parametrize("correction", get_args(CorrectionMode))
-def test_on_policy_is_reinforce(policy: Policy, correction: CorrectionMode) -> None:
+@pytest.mark.parametrize("correction", CORRECTIONS)
+def test_on_policy_is_reinforce(policy: Policy, correction: str) -> None:
     """Invariant 7, and that all corrections agree where there is nothing to correct."""
     rows = weighed(make_rows(5))
     scored, _ = score(policy, rows, 100, "old")
@@ -197,7 +197,7 @@ def rows_that_disagree(policy: Policy) -> list[Row]:
 
 
 @pytest.mark.parametrize("mode", ["token-mean", "seq-mean-token-mean"])
-def test_what_is_left_out_counts_in_no_mean(policy: Policy, mode: Aggregation) -> None:
+def test_what_is_left_out_counts_in_no_mean(policy: Policy, mode: str) -> None:
     """As if the targets had not been there: those of a row without an advantage included."""
     objective = replace(LEFT_OUT, loss=Loss(aggregation=mode))
     rows = rows_that_disagree(policy)
@@ -266,14 +266,14 @@ def test_lent_weights_score_as_their_folder_and_leave_no_trace(
         for parameter in policy.bare.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     before = [p.detach().clone() for p in policy.bare.parameters()]
-    with lent_weights(policy, policy.source):
+    with borrowed_weights(policy, policy.source):
         found, _ = score(policy, rows, 100, "old")
     for mine, theirs in zip(found, expected, strict=True):
         assert mine.old is not None
         assert np.array_equal(mine.old, theirs.old)
-    with pytest.raises(OSError, match="gone"), lent_weights(policy, policy.source):
+    with pytest.raises(OSError, match="gone"), borrowed_weights(policy, policy.source):
         raise OSError("gone")
-    with pytest.raises(Exception, match="nothing"), lent_weights(policy, tmp_path / "nothing"):
+    with pytest.raises(Exception, match="nothing"), borrowed_weights(policy, tmp_path / "nothing"):
         pass
     assert all(torch.equal(a, b) for a, b in zip(before, policy.bare.parameters(), strict=True))
 

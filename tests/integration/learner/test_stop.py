@@ -14,7 +14,7 @@ from learner import run as loop
 from learner.errors import StoppedError
 from learner.imitation import loop as imitating
 from learner.loop import step as stepping
-from learner.saving.behind import FolderBehind
+from learner.saving.folder_writer import FolderWriter
 from learner.sft import sft
 from learner.stop import Stop
 from tests.integration.learner.fake_engine import FakeEngine
@@ -111,7 +111,7 @@ def test_an_engine_that_is_gone_holds_nobody_up(
         return figures
 
     monkeypatch.setattr(stepping, "tell", tell_and_go)
-    monkeypatch.setattr("learner.intake.client.HURRIED_S", 0.2)
+    monkeypatch.setattr("learner.intake.client.STOPPING_S", 0.2)
     error = stopped(lambda stop: loop.run(recipe, stop))
     assert error.status == 143
     assert str(error).startswith(f"stopped (engine at {engine.address} did not answer AckGroups")
@@ -147,7 +147,7 @@ def test_a_folder_behind_is_whole_before_the_run_lets_go_of_its_lock() -> None:
         blocks(0.3, "a folder takes its time")
         done.append("written")
 
-    with pytest.raises(KeyboardInterrupt), FolderBehind() as behind:
+    with pytest.raises(KeyboardInterrupt), FolderWriter() as behind:
         behind.begin(write, lambda: done.append("told"))
         raise KeyboardInterrupt
     assert done == ["written", "told"]

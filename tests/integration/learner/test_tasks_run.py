@@ -57,16 +57,3 @@ def test_every_line_tells_of_each_task_and_now_and_then_whether_they_agree(
     assert looked == [True, False, True, False]
     assert all(-1 <= line["gradient_cosine/sums,finds"] <= 1 for line in lines[::2])
     assert lines[0]["task/finds/grad_norm"] > 0
-
-
-def test_a_line_of_a_run_with_one_task_names_none(
-    tmp_path: Path, model_folder: Path, engine: FakeEngine
-) -> None:
-    engine.stop()
-    plain = FakeEngine()
-    try:
-        loop.run(recipe_for(tmp_path, model_folder, plain, **{"run.steps": 1}))
-    finally:
-        plain.stop()
-    (line,) = metrics(tmp_path)
-    assert not [name for name in line if name.startswith(("task/", "gradient_cosine/"))]

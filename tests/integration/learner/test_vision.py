@@ -10,13 +10,14 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from bench.gpu.stages import independent
 from engine.serving.publish.policy_folder import check_policy_folder
 from engine.serving.publish.policy_shape import difference
 from learner.cli import app
 from learner.config.weights import Lora, Optimizer, Parallel, Vision
 from learner.errors import DataError, ModelError
 from learner.intake.ledger import Ledger
-from learner.model.policy import Policy, lent_weights, load_frozen, load_policy
+from learner.model.policy import Policy, borrowed_weights, load_frozen, load_policy
 from learner.saving.checkpoint import Checkpoints
 from learner.training.batch import Row, collate, micro_batches
 from learner.training.step import gradients, score
@@ -33,13 +34,7 @@ from tests.integration.learner.seeing import (
     seeing_rows,
     write_seeing_model,
 )
-from tests.integration.learner.test_plain_step import (
-    OBJECTIVE,
-    SETTINGS,
-    plain_loss,
-    plain_optimizer,
-    worst,
-)
+from tests.integration.learner.test_plain_step import OBJECTIVE, SETTINGS, worst
 
 pytestmark = pytest.mark.quick
 
@@ -100,23 +95,17 @@ def test_a_step_is_that_of_plain_torch(tmp_path: Path, one_rank: None, vision: V
         with torch.no_grad():
             row.behaviour[1:] = seeing_log_probs(plain, row).numpy()
         row.behaviour[:] += 0.5 * torch.randn(len(row.tokens), generator=draw).numpy()
-    optimizer = plain_optimizer(plain)
-    loss = plain_loss(plain, rows, seeing_log_probs)
-    loss.backward()  # type: ignore[no-untyped-call]
-    expected = {
-        name: torch.zeros_like(p) if p.grad is None else p.grad.clone()
-        for name, p in plain.named_parameters()
-    }
+    loss = independent.loss(plain, rows, to_sampler=True, log_probs=seeing_log_probs)
+    want = independent.AdamW(plain, SETTINGS).step(loss)
+    expected = want.gradients
     seen = [value for name, value in expected.items() if name.startswith("model.visual.")]
     assert all(bool(value.any()) == (vision == "trained") for value in seen)
-    norm = torch.nn.utils.clip_grad_norm_(plain.parameters(), SETTINGS.clip)
-    optimizer.step()
 
     splits = []
     for budget in (100_000, 60, 1):
         parts = micro_batches(weighed(rows), rank=0, ranks=1, budget=budget)
         stats = gradients(policy, parts, OBJECTIVE)
-        assert stats["loss"] == pytest.approx(float(loss.detach()), abs=1e-5)
+        assert stats["loss"] == pytest.approx(want.loss, abs=1e-5)
         splits.append(named_gradients(policy))
     assert any(not part.shown for part in parts), "each micro-batch has an image"
     for other in splits[1:]:
@@ -126,7 +115,7 @@ def test_a_step_is_that_of_plain_torch(tmp_path: Path, one_rank: None, vision: V
 
     before = named_weights(policy)
     done = train(policy, rows)
-    assert done.grad_norm == pytest.approx(float(norm), abs=1e-5)
+    assert done.grad_norm == pytest.approx(want.norm, abs=1e-5)
     found = named_weights(policy)
     for name, weight in plain.named_parameters():
         # Adam's step has the rate's size: a gradient that is all rounding has a sign by chance.
@@ -167,7 +156,7 @@ def test_a_folder_keeps_its_names_and_loads_in_transformers(
         assert (torch.from_numpy(row.old[1:])[chosen] - expected).abs().max() < 1e-5
     # The probe's way: another folder's weights in the same memory, and back.
     own = named_weights(policy)
-    with lent_weights(policy, source):
+    with borrowed_weights(policy, source):
         lent, _ = score(policy, rows, 60, "old")
     assert any((a.old != b.old).any() for a, b in zip(lent, rows, strict=True))  # type: ignore[union-attr]
     back = named_weights(policy)
@@ -211,14 +200,14 @@ def test_what_cannot_be_trained_is_a_sentence(tmp_path: Path, one_rank: None) ->
     text = write_model(tmp_path / "text", "qwen2-tied")
     with pytest.raises(ModelError, match=r"reads no images.*learner\.vision"):
         load_policy(text, Optimizer(), "float32", vision="trained")
-    with pytest.raises(ModelError, match=r"lora adapts policies of text alone"):
+    with pytest.raises(ModelError, match=r"lora is for text policies"):
         load_policy(folder, Optimizer(), "float32", Lora())
     with pytest.raises(ModelError, match=r"parallel\.sequence = false"):
-        load_policy(folder, Optimizer(), "float32", ways=Parallel(tensor=2, sequence=True))
+        load_policy(folder, Optimizer(), "float32", layout=Parallel(tensor=2, sequence=True))
     config = folder / "config.json"
     whole = config.read_text(encoding="utf-8")
     config.write_text(whole.replace('"mrope_section"', '"sections"'), encoding="utf-8")
-    with pytest.raises(ModelError, match=r"M-RoPE alone.*adds up to 4"):
+    with pytest.raises(ModelError, match=r"M-RoPE .*adds up to 4"):
         load_policy(folder, Optimizer(), "float32")
     config.write_text(
         whole.replace('"out_hidden_size": 32', '"out_hidden_size": 16'), encoding="utf-8"
@@ -227,14 +216,14 @@ def test_what_cannot_be_trained_is_a_sentence(tmp_path: Path, one_rank: None) ->
         load_policy(folder, Optimizer(), "float32")
     config.write_text(whole, encoding="utf-8")
     (folder / "preprocessor_config.json").unlink()
-    with pytest.raises(ModelError, match=r"no preprocessor_config\.json"):
+    with pytest.raises(ModelError, match=r"preprocessor_config\.json"):
         load_policy(folder, Optimizer(), "float32")
 
 
 def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
     pixels = Pixels(write_seeing_model(tmp_path / "model"))
     whole = picture(56, 56)
-    with pytest.raises(DataError, match="ab is no image of PNG"):
+    with pytest.raises(DataError, match="ab is not an image of PNG"):
         pixels.image("ab", b"<svg/>")
     cut = pixels.image("ab", whole[: len(whole) // 2])
     assert cut.grid == (2, 2)
@@ -245,7 +234,7 @@ def test_files_that_are_no_images_are_named(tmp_path: Path) -> None:
         pixels.whole("ab", whole[: len(whole) // 2])
     with pytest.raises(DataError, match="image ab cannot be read"):
         pixels.whole("ab", picture(56, 56 * 201)[:400])
-    with pytest.raises(DataError, match=r"has 40000 x 40000 pixels|is no image"):
+    with pytest.raises(DataError, match=r"has 40000 x 40000 pixels|is not an image"):
         pixels.whole("ab", vast())
 
 

@@ -113,7 +113,7 @@ def test_a_collapse_ends_with_status_4_and_names_the_update_and_the_rate(
     assert (
         "collapsed at update 7, lr is 1e-05: 100% of the trajectories end at a limit, the reward, "
     ) in done.stderr
-    assert "Begin again with a lower learner.optimizer.lr" in done.stderr
+    assert "lower learner.optimizer.lr" in done.stderr
     assert metrics(tmp_path)[-1]["step"] == 9
     # The same command compares with what the earlier life wrote, over steps of its own.
     again = CliRunner().invoke(app, command)

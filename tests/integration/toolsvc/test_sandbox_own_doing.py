@@ -68,6 +68,15 @@ async def test_a_limit_that_kills_is_a_crash(isolation: Isolation | None) -> Non
         session.close()
 
 
+async def test_the_cpu_time_of_a_process_is_bounded() -> None:
+    config = SandboxConfig(shards=1, ready=1, memory_bytes=192 * MIB, cpu_seconds=1)
+    async with Sandbox(config) as sandbox:
+        session = await sandbox.take()
+        outcome = await session.run("while True: pass", limit=20, keep=100)
+        assert (outcome.ending, outcome.lost) == (Ending.CRASHED, True)
+        session.close()
+
+
 async def test_python_that_is_killed_answers_a_tool_error(host: Host) -> None:
     session = Trajectory(host, "python")
     result = await python(session, KILLS_ITSELF)

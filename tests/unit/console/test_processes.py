@@ -176,6 +176,20 @@ async def test_a_service_that_has_answered_is_started_again_once(
     assert noted == [(first, True), (first, False), (one.pid, True), (one.pid, False)]
 
 
+async def test_after_the_hour_it_may_be_started_again_once_more(
+    tmp_path: Path, until: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.machine.processes.RESTARTS_WITHIN_S", 0.0)
+    monkeypatch.setattr("console.machine.processes.RESTART_PAUSE_S", 0.0)
+    async with Processes(tmp_path) as processes:
+        one = await processes.start(python("one", *SLEEPS), restarts=1)
+        await processes.until_ready(one, asyncio.sleep(0), 10.0)
+        for _ in range(2):
+            before = one.pid
+            os.kill(before, signal.SIGKILL)
+            await until(lambda before=before: one.pid != before and one.alive)
+
+
 async def test_a_service_that_never_answered_is_not_started_again(tmp_path: Path) -> None:
     with pytest.raises(ProcessFailed, match="one ended with exit code 7"):
         async with Processes(tmp_path) as processes:

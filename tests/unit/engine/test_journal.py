@@ -130,6 +130,13 @@ async def test_a_group_that_is_not_stored_leaves_no_blob(journal: Journal) -> No
     assert await journal.groups_after(0, 10) == []
 
 
+async def test_a_commit_is_flushed_to_the_disk_before_it_counts(journal: Journal) -> None:
+    """A kill cannot show this: what SQLite hands to the kernel survives the process."""
+    (mode,) = journal._db.execute("PRAGMA journal_mode").fetchone()
+    (synchronous,) = journal._db.execute("PRAGMA synchronous").fetchone()
+    assert (mode, synchronous) == ("wal", 2), "WAL, FULL"
+
+
 async def test_a_number_is_never_given_twice(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.sqlite")
     given = [await add(journal, position) for position in range(3)]

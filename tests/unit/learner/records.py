@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import strategies as st
 
 from learner.config.objective import Advantage, Credit
 from learner.credit.assign import assigned
 from learner.training.batch import Row, rows_of
+from toolwright.credit.estimators import ESTIMATORS
+from toolwright.credit.turns import TurnsBy
 from toolwright.types import (
     Author,
     Group,
@@ -129,7 +131,7 @@ def batches(draw: st.DrawFn) -> list[Group]:
 
 advantages = st.builds(
     Advantage,
-    estimator=st.sampled_from(["grpo", "rloo", "opo", "reinforce_pp", "reinforce_pp_baseline"]),
+    estimator=st.sampled_from(list(ESTIMATORS)),
     std=st.sampled_from(["population", "sample", "none"]),
     singleton=st.sampled_from(["zero", "raw"]),
     discount=st.sampled_from([1.0, 0.9]),
@@ -137,7 +139,7 @@ advantages = st.builds(
 )
 credits = st.builds(
     Credit,
-    turns=st.sampled_from(["none", "anchor", "position", "group", "alone"]),
+    turns=st.sampled_from(get_args(TurnsBy)),
     weight=st.sampled_from([0.0, 0.5, 1.0]),
     outcome_in_return=st.booleans(),
     count_in_reward=st.booleans(),

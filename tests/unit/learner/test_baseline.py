@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from learner.config.objective import Advantage
-from learner.credit.earned import members_of
 from learner.credit.episode import compared
-from toolwright.credit.advantages import group_advantage
+from learner.credit.members import members_of
 from toolwright.types import Group, Status, StopReason, Task, Trajectory
-
-stds: Any = st.sampled_from(["population", "sample", "none"])
-members = st.lists(st.tuples(st.integers(-3, 3).map(float), st.booleans()), max_size=8)
 
 
 def group(name: str, *rewards: float, masked: str = "", outside: str = "") -> Group:
@@ -75,21 +67,3 @@ def test_a_lone_member_of_the_baseline_is_a_lone_rollout() -> None:
 def test_against_a_constant_baseline_an_outsider_gets_no_signal() -> None:
     """Dividing by a deviation of 0 would make its advantage astronomic."""
     assert set(advantages_of([group("g", 1, 1, 5, outside="2")], Advantage()).values()) == {0.0}
-
-
-def test_a_baseline_is_that_of_the_own_group() -> None:
-    alone = advantages_of([group("a", 1, 0), group("b", 5, 3, 9, outside="2")], PLAIN)
-    assert alone == pytest.approx({"a0": 0.5, "a1": -0.5, "b0": 1.0, "b1": -1.0, "b2": 5.0})
-
-
-@given(members, stds)
-def test_leaving_outsiders_away_changes_nothing_for_the_others(
-    pairs: list[tuple[float, bool]], std: Any
-) -> None:
-    rewards = [reward for reward, _ in pairs]
-    inside = [counts for _, counts in pairs]
-    values = group_advantage(rewards, ["g"] * len(rewards), std=std, in_baseline=inside)
-    left = [reward for reward, counts in pairs if counts]
-    assert [v for v, counts in zip(values, inside, strict=True) if counts] == pytest.approx(
-        group_advantage(left, ["g"] * len(left), std=std)
-    )

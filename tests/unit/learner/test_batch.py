@@ -9,7 +9,7 @@ import pytest
 
 from learner.errors import DataError
 from learner.training.batch import Row, check_vocabulary, collate, micro_batches, rows_of
-from learner.vision.shown import Image
+from learner.vision.placed import Image
 from toolwright.types import (
     Author,
     BlobRef,

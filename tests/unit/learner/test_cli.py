@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from learner.cli import app
-from learner.ending import ENDED, fail, told
+from learner.ending import ENDED, fail, read_ending
 from learner.errors import TakenError, WorthlessError
 
 RECIPE = """
@@ -71,7 +71,7 @@ def test_rank_0_leaves_its_status_for_who_launched_it(
     with pytest.raises(typer.Exit) as caught:
         fail(WorthlessError("nothing\nat all \udcff"))
     assert caught.value.exit_code == 4
-    assert told(file) == ((4, "nothing\nat all ?") if rank == "0" else None)
+    assert read_ending(file) == ((4, "nothing\nat all ?") if rank == "0" else None)
 
 
 def test_a_file_that_cannot_be_written_changes_no_status(
@@ -86,5 +86,5 @@ def test_a_file_that_cannot_be_written_changes_no_status(
 
 def test_help_teaches() -> None:
     result = CliRunner().invoke(app, ["run", "--help"])
-    for word in ("engine serve", "checkpoint", "--set", "goes on"):
+    for word in ("engine serve", "checkpoint", "--set", "resumes"):
         assert word in " ".join(result.stdout.split())

@@ -17,11 +17,6 @@ def test_tables_import_without_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_unknown_keys_are_refused() -> None:
-    with pytest.raises(ValidationError, match="learning_rate"):
-        LearnerTable.model_validate({"optimizer": {"learning_rate": 1.0}})
-
-
 @pytest.mark.parametrize("table", [LearnerTable, SftTable])
 def test_muon_needs_whole_matrices(table: type[LearnerTable] | type[SftTable]) -> None:
     given = {"optimizer": {"kind": "muon"}, "parallel": {"tensor": 2}, "data": "x", "steps": 1}
@@ -32,7 +27,7 @@ def test_muon_needs_whole_matrices(table: type[LearnerTable] | type[SftTable]) -
 
 
 def test_a_sequence_is_split_over_tensor_parallel_ranks_alone() -> None:
-    with pytest.raises(ValidationError, match=r"parallel\.tensor: set that above 1"):
+    with pytest.raises(ValidationError, match=r"parallel\.tensor above 1"):
         LearnerTable.model_validate({"parallel": {"sequence": True}})
     LearnerTable.model_validate({"parallel": {"sequence": True, "tensor": 2}})
 
@@ -66,10 +61,6 @@ def test_adapters_get_their_gradient(given: dict[str, object], mend: str) -> Non
         ({"lora": {}, "parallel": {"tensor": 2}}, r"lora adapts .*parallel\.tensor = 1"),
         ({"lora": {}, "optimizer": {"kind": "muon"}}, r"optimizer\.kind = 'adam'"),
         ({"lora": {"targets": ["q_proj", "q_proj"]}}, "named twice"),
-        ({"lora": {"targets": []}}, "targets"),
-        ({"lora": {"targets": ["lm_head"]}}, "targets"),
-        ({"lora": {"rank": 0}}, "rank"),
-        ({"lora": {"alpha": float("inf")}}, "alpha"),
     ],
 )
 def test_adapters_that_cannot_be(
@@ -79,21 +70,6 @@ def test_adapters_that_cannot_be(
     with pytest.raises(ValidationError, match=says):
         table.model_validate({**needed, **given})
     assert table.model_validate({**needed, "lora": {}}).lora is not None
-
-
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"bucket_mib": 0}, "bucket_mib"),
-        ({"port": 70000}, "port"),
-        ({"address": ""}, "address"),
-        ({"timeout_s": 601}, "timeout_s"),
-        ({"way": "nccl"}, "way"),
-    ],
-)
-def test_publishes_that_cannot_be(given: dict[str, object], says: str) -> None:
-    with pytest.raises(ValidationError, match=says):
-        LearnerTable.model_validate({"publish": given})
 
 
 @pytest.mark.parametrize(

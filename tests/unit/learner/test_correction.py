@@ -39,13 +39,13 @@ def test_each_mode_has_its_weight() -> None:
 
 def test_a_weight_has_no_gradient() -> None:
     old = logs(0.5, 3.0, 1.2).requires_grad_()
-    for mode in ("token_truncate", "token_mask", "seq_truncate", "geo_mask", "decoupled"):
+    for mode in correction.WEIGHTS:
         found, _ = correction.weights(mode, old, torch.zeros(3), ONE_ROW, Correction())
         assert not found.requires_grad
 
 
 def test_no_ratio_is_so_far_off_that_a_weight_is_no_number() -> None:
-    for mode in ("token_truncate", "token_mask", "seq_truncate", "geo_mask", "decoupled"):
+    for mode in correction.WEIGHTS:
         assert all(math.isfinite(w) for w in weigh(mode, EXTREME))
         assert not correction.judge(EXTREME, mode, Correction(veto=1e-4)).kept.any()
 
@@ -115,10 +115,10 @@ def test_a_sequence_has_to_pass_every_rule() -> None:
     [
         (Loss, {"kind": "gspo", "clip_low": 0.2}, "leave both out"),
         (Loss, {"kind": "sapo", "clip_high": 0.2}, "tau_positive"),
-        (Loss, {"kind": "reinforce", "clip_low": 0.2}, "leave clip_"),
+        (Loss, {"kind": "reinforce", "clip_low": 0.2}, "leave clip_low out"),
         (Loss, {"kind": "cispo", "dual_clip": 3.0}, "leave dual_clip out"),
-        (Loss, {"dual_clip": 0.5}, "0 for none"),
-        (Loss, {"clip_low": 1.5}, "1 is without"),
+        (Loss, {"dual_clip": 0.5}, "above 1, or 0"),
+        (Loss, {"clip_low": 1.5}, "lower bound"),
         (Loss, {"kind": "ppo2"}, "'gmpo'"),
         (Correction, {"upper": 0.5}, "greater than or equal to 1"),
         (Reject, {"statistic": "k3", "over": "sum", "upper": 1, "lower": 0.1}, "for 'k1'"),

@@ -24,10 +24,10 @@ from tests.unit.learner.records import (
     sequence,
     trajectory,
 )
+from toolwright.credit.estimators import ESTIMATORS
 from toolwright.types import Author, Group
 
 EXACT = Advantage(std="population", eps=0.0)
-ESTIMATORS: Any = ["grpo", "rloo", "opo", "reinforce_pp", "reinforce_pp_baseline"]
 
 
 @settings(max_examples=150)

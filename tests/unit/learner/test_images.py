@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from learner.errors import DataError
-from learner.intake.images import see
-from learner.vision.shown import Image
+from learner.intake.images import load_images
+from learner.vision.placed import Image
 from tests.unit.learner.test_batch import model, seen, trajectory
 from toolwright.types import BlobRef, Group
 
@@ -29,7 +29,7 @@ def test_each_once_and_none_that_nothing_was_written_after() -> None:
         replace(trajectory(seen(1, name="masked"), model((3,))), masked=True),
     )
     groups = (Group(id="g", trajectories=members),)
-    found = see(groups, fetch, image)
+    found = load_images(groups, fetch, image)
     assert asked == ["a", "b"]
     assert {name: one.data for name, one in found.images.items()} == {"a": b"a", "b": b"b"}
     assert (found.groups, found.masked) == (groups, ())
@@ -44,7 +44,7 @@ def test_who_was_shown_what_cannot_be_read_is_masked_and_nobody_else() -> None:
     good = trajectory(seen(1, name="a"), model((3,)), seen(1, name="bad"))
     bad = replace(trajectory(seen(1, name="a"), model((3,)), seen(1, name="bad"), model((4,))))
     members = (replace(good, id="good"), replace(bad, id="bad"))
-    found = see([Group(id="g", trajectories=members)], lambda ref: b"", image)
+    found = load_images([Group(id="g", trajectories=members)], lambda ref: b"", image)
     assert found.masked == ("bad",)
     assert found.why == "image bad cannot be read"
     assert [one.masked for one in found.groups[0].trajectories] == [False, True]

@@ -16,13 +16,12 @@ from learner.config.weights import SftOptimizer
 from learner.errors import DataError
 from learner.imitation.order import batches, order, steps_of
 from learner.imitation.traces import load_traces, widened
-from learner.intake.origin import Origin
-from learner.progress import in_words
+from learner.intake.tokenizer_check import TokenizerCheck
 from tests.integration.learner.fake_engine import random_group
 from toolwright import types as t
 from toolwright.trajectory_files import write_trajectories
 
-NAMELESS = Origin(Path("no-policy"))
+NAMELESS = TokenizerCheck(Path("no-policy"))
 """Trajectories of any tokenizer are taken."""
 VERSION = t.WeightVersion(lineage="a", step=0)
 
@@ -101,7 +100,7 @@ def test_the_split_keeps_tasks_together_and_every_trace(tmp_path: Path) -> None:
 
 def test_a_split_that_leaves_nothing_is_a_sentence(tmp_path: Path) -> None:
     write(tmp_path, groups=1)
-    with pytest.raises(DataError, match=r"leaves none to train on.*sft\.heldout\.data"):
+    with pytest.raises(DataError, match=r"sft\.heldout\.fraction.*sft\.heldout\.data"):
         load_traces(tmp_path / "traces", 64, NAMELESS, max_length=100).split(0.1, seed=0)
 
 
@@ -144,17 +143,6 @@ def test_what_teaches_nothing_is_not_widened(tmp_path: Path) -> None:
     mute = replace(sequence, segments=tuple(replace(s, trainable=False) for s in sequence.segments))
     silent = replace(one, sequences=(mute,))
     assert widened(silent) == silent
-
-
-def test_time_left_is_in_words_that_fit_it() -> None:
-    assert [in_words(s) for s in (0.4, 119, 120, 3599, 3600, 90061)] == [
-        "0 s",
-        "119 s",
-        "2 min",
-        "1 h 00 min",
-        "1 h 00 min",
-        "25 h 01 min",
-    ]
 
 
 def test_a_folder_of_shards_is_the_same_as_one_file(tmp_path: Path) -> None:

@@ -9,16 +9,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.config.objective import OF_KIND, Kl, Loss
-from learner.maths import losses
+from learner.config.objective import Kl, Loss
+from learner.maths.aggregation import token_weights
+from learner.maths.kl import kl
+from learner.maths.losses import Tokens, loss_function
+from learner.maths.ratios import importance
 from learner.training.batch import MicroBatch
 from learner.training.objective import PolicyObjective
+from toolwright.credit.losses import AGGREGATIONS, KL_ESTIMATORS, LOSSES
 
 ROWS = torch.tensor([0, 0, 0, 3, 3, 5, 5, 5, 5])
 """Three sequences, by their places in a larger batch."""
 COUNTS = [3, 2, 4]
 WIDTH, WORDS = 3, 5
-KINDS = list(OF_KIND)
 
 
 def numbers(seed: int, *shape: int) -> torch.Tensor:
@@ -76,7 +79,7 @@ def total(
 ) -> torch.Tensor:
     """The loss of the toy model as a step adds it up."""
     token_loss, _ = objective(part, log_probs(weights), entropies(weights))
-    shares = losses.token_weights(COUNTS, mode)
+    shares = token_weights(COUNTS, mode)
     return (
         token_loss * torch.tensor(shares).double().repeat_interleave(torch.tensor(COUNTS))
     ).sum()
@@ -101,7 +104,7 @@ def numeric(value: Callable[[torch.Tensor], torch.Tensor], at: torch.Tensor) -> 
 
 def assert_no_bound_is_near(part: MicroBatch, objective: PolicyObjective) -> None:
     """Finite differences do not see a corner that they step over."""
-    found = objective._policy_loss(part, log_probs(START), part.old)  # type: ignore[arg-type]
+    found = objective.policy_loss(part, log_probs(START), part.old)  # type: ignore[arg-type]
     assert bool((found.above | found.below | found.dual).any())
     assert not bool((found.above | found.below | found.dual).all())
 
@@ -125,10 +128,11 @@ def test_gradient_agrees_with_finite_differences(kind: str) -> None:
 
 def test_the_dual_clip_decides_where_a_bad_token_became_likely() -> None:
     at, three = numbers(5, 4), torch.full((4,), 3.0, dtype=torch.float64)
-    found = losses.ppo_clip(at, at - three, -three, clip_low=0.2, clip_high=0.28, dual_clip=3.0)
+    tokens = Tokens(logp=at, old=at - three, advantage=-three, row=torch.zeros(4))
+    found = loss_function("ppo")(tokens, Loss(dual_clip=3.0))
     assert bool(found.dual.all())
     assert torch.equal(found.loss, 3 * three)
-    none = losses.ppo_clip(at, at - three, -three, clip_low=0.2, clip_high=0.28)
+    none = loss_function("ppo")(tokens, Loss(dual_clip=0.0))
     assert not bool(none.dual.any())
     assert torch.allclose(none.loss, 3 * three.exp())
 
@@ -138,10 +142,10 @@ def test_a_detached_ratio_is_a_constant_of_the_gradient(kind: str) -> None:
     """Against finite differences of the loss whose weights are those of the point."""
     old = log_probs(START) + numbers(5, len(ROWS)) * 0.5
     part = batch(old=old, behaviour=old, advantage=advantages(of_sequences=False))
-    loss = Loss(kind=kind)  # type: ignore[arg-type]
+    loss = Loss(kind=kind)
     objective = PolicyObjective(loss=loss, kl=Kl(), correction="bypass")
     upper = 1 + loss.clip_high if kind == "cispo" else 2.0
-    fixed = losses.importance(log_probs(START), old).clamp(max=upper)
+    fixed = importance(log_probs(START), old).clamp(max=upper)
     assert bool((fixed == upper).any())
 
     def surrogate(weights: torch.Tensor) -> torch.Tensor:
@@ -151,12 +155,12 @@ def test_a_detached_ratio_is_a_constant_of_the_gradient(kind: str) -> None:
     assert torch.allclose(found, numeric(surrogate, START), atol=1e-8)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LOSSES)
 def test_on_policy_is_reinforce(kind: str) -> None:
     """The gradient is REINFORCE's for every kind, the value -A where the loss is of ratios."""
     old = log_probs(START)
     part = batch(old=old, behaviour=old, advantage=advantages())
-    loss = Loss(kind=kind)  # type: ignore[arg-type]
+    loss = Loss(kind=kind)
     objective = PolicyObjective(loss=loss, kl=Kl(), correction="bypass")
     token_loss, _ = objective(part, old, torch.zeros_like(old))
     if kind in ("ppo", "gspo", "gmpo"):
@@ -167,7 +171,7 @@ def test_on_policy_is_reinforce(kind: str) -> None:
     else:
         assert torch.allclose(token_loss, -part.advantage * old)
     found = gradient(lambda w: total(w, objective, part, loss.aggregation), START)
-    shares = torch.tensor(losses.token_weights(COUNTS, loss.aggregation)).double()
+    shares = torch.tensor(token_weights(COUNTS, loss.aggregation)).double()
     share = shares.repeat_interleave(torch.tensor(COUNTS))
     expected = gradient(lambda w: -(share * part.advantage * log_probs(w)).sum(), START)
     assert torch.allclose(found, expected)
@@ -206,11 +210,11 @@ def test_gspo_and_gmpo_are_losses_of_whole_sequences() -> None:
         assert torch.allclose(gradient(found, START), gradient(expected, START))
 
 
-@pytest.mark.parametrize("estimator", ["k1", "k2", "k3", "k3+", "abs"])
+@pytest.mark.parametrize("estimator", KL_ESTIMATORS)
 def test_the_kl_term_has_the_gradient_of_its_estimator(estimator: str) -> None:
     old = log_probs(START)
     part = batch(old=old, behaviour=old, advantage=torch.zeros_like(old))
-    term = Kl(coefficient=0.3, estimator=estimator)  # type: ignore[arg-type]
+    term = Kl(coefficient=0.3, estimator=estimator)
     objective = PolicyObjective(loss=Loss(), kl=term, correction="bypass")
     d = (old - REFERENCE).detach()
     slope = {"k1": torch.ones_like(d), "abs": d.sign(), "k3": 1 - (-d).exp()}.get(estimator, d)
@@ -218,7 +222,7 @@ def test_the_kl_term_has_the_gradient_of_its_estimator(estimator: str) -> None:
     found = gradient(lambda w: total(w, objective, part), START)
     assert torch.allclose(found, expected)
     value = {"k1": d, "k2": d.square() / 2, "abs": d.abs()}.get(estimator, (-d).exp() - 1 + d)
-    assert torch.allclose(losses.kl(old, REFERENCE, term.estimator), value)
+    assert torch.allclose(kl(old, REFERENCE, term.estimator), value)
     if estimator != "k3+":  # its gradient is on purpose not that of its value
         numbers_ = numeric(lambda w: total(w, objective, part), START)
         assert torch.allclose(found, numbers_, atol=1e-8)
@@ -239,32 +243,16 @@ def test_the_entropy_bonus_raises_the_entropy() -> None:
     assert float(entropies(START - 0.1 * found).mean()) > float(entropies(START).mean())
 
 
-@given(st.permutations(range(4)))
-def test_sums_of_a_sequence_do_not_know_its_neighbours(order: list[int]) -> None:
-    sizes = torch.tensor([1, 4, 2, 3])
-    row = torch.tensor(order).repeat_interleave(sizes)
-    values = numbers(6, len(row))
-    found = losses.row_sums(values, row)
-    for number in order:
-        assert torch.allclose(found[row == number], values[row == number].sum())
-    assert losses.row_means(values[:0], row[:0]).shape == (0,)
-
-
 @given(st.lists(st.integers(0, 9), max_size=8), st.integers(0, 8))
 def test_any_split_of_a_batch_adds_up_to_the_same_loss(counts: list[int], cut: int) -> None:
     """Weights are made once for the whole batch; parts just add."""
-    for mode in ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum"):
-        weights = losses.token_weights(counts, mode)
+    for mode in AGGREGATIONS:
+        weights = token_weights(counts, mode)
         total = sum(w * c for w, c in zip(weights, counts, strict=True))
         parts = [
             sum(w * c for w, c in zip(weights[a:b], counts[a:b], strict=True))
             for a, b in ((0, cut), (cut, len(counts)))
         ]
         assert total == pytest.approx(sum(parts))
-        if mode != "seq-mean-token-sum" and any(counts):
+        if mode.endswith("-mean") and any(counts):
             assert total == pytest.approx(1.0)
-
-
-def test_unknown_aggregation_is_refused() -> None:
-    with pytest.raises(ValueError, match="median"):
-        losses.token_weights([1], "median")

@@ -61,11 +61,8 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Hanging, str]]:
 
 
 VERSION = WeightVersion(lineage="a", step=1)
-CALLS = {
-    "GetPolicy": lambda client: client.look(),
-    "PublishWeights": lambda client: client.publish(VERSION, None, "/folder"),
-    "AckGroups": lambda client: client.acknowledge(1),
-    "GetStatus": lambda client: client.state(),
+CALLS = {  # a call and a stream: all others go the same way
+    "GetPolicy": lambda client: client.served(),
     "LeaseGroups": lambda client: client.lease(after=0, count=1, version=VERSION, wait=0.0),
 }
 
@@ -92,6 +89,6 @@ def test_a_number_for_the_metrics_is_not_waited_for(hanging: tuple[Hanging, str]
     for where in (address, f"127.0.0.1:{free_port()}"):
         with EngineClient(where, patience=600.0, say=print) as client:
             began = time.monotonic()
-            assert client.glance() is None
+            assert client.state_now() is None
             assert time.monotonic() - began < 10
     assert handlers.calls == 1

@@ -94,5 +94,5 @@ def test_they_arrive_as_well_where_old_segments_lost_their_loss() -> None:
 def test_the_announced_hash_is_that_of_the_bytes_that_are_sent() -> None:
     found = without_old(stored(), frozenset({V2}))
     assert found is not None
-    with pytest.raises(EngineError, match="not of one version"):
+    with pytest.raises(EngineError, match="hash"):
         arrived(found.group.members, stored().hash)

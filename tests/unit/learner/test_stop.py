@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from learner.ending import ENDED, told
+from learner.ending import ENDED, read_ending
 from learner.stop import SIGNALS, TOGETHER_S, Interrupted, Stop
 from tests.support.waiting import blocks
 
@@ -23,7 +23,7 @@ for name in sys.argv[2:]:
     signal.signal(getattr(signal, name), signal.SIG_IGN)
 with listening() as stop:
     if sys.argv[1] == "training":
-        stop.save_first()
+        stop.begin_saving()
     print("ready", flush=True)
     mutex = ctypes.create_string_buffer(64)
     lock = ctypes.CDLL(None).pthread_mutex_lock
@@ -55,7 +55,7 @@ def start(started: ExitStack, tmp_path: Path, *arguments: str) -> subprocess.Pop
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_before_the_first_step_one_signal_ends_it_at_once(
     started: ExitStack, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -65,7 +65,7 @@ def test_before_the_first_step_one_signal_ends_it_at_once(
     assert process.returncode == 128 + number
     sentence = f"stopped by {number.name} before its first step; the same command begins again"
     assert said == f"learner: {sentence}\n"
-    assert told(tmp_path / "ended") == (128 + number, sentence)
+    assert read_ending(tmp_path / "ended") == (128 + number, sentence)
 
 
 def test_later_the_second_one_does_also_in_native_code(started: ExitStack, tmp_path: Path) -> None:
@@ -92,12 +92,12 @@ def test_a_wait_is_left_by_the_first_one_or_not_begun() -> None:
     stop = Stop()
     before = [signal.getsignal(number) for number in SIGNALS]
     with stop.listening(lambda _status, _sentence: None):
-        stop.save_first()
-        with pytest.raises(Interrupted), stop.at_once():
+        stop.begin_saving()
+        with pytest.raises(Interrupted), stop.interruptible():
             os.kill(os.getpid(), signal.SIGTERM)
             blocks(5, "the signal comes at once")
-        assert stop.asked is signal.SIGTERM
-        with pytest.raises(Interrupted), stop.at_once():
+        assert stop.requested is signal.SIGTERM
+        with pytest.raises(Interrupted), stop.interruptible():
             pytest.fail("a wait was begun after the stop")
     assert [signal.getsignal(number) for number in SIGNALS] == before
     error = stop.error(7)

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from learner.config.objective import Loss
-from learner.maths.losses import token_weights
+from learner.maths.aggregation import token_weights
 from learner.maths.tasks import Tasks, mixed_weights
 from learner.metrics import task_stats
+from learner.training.minibatch import MiniBatch
 from learner.training.objective import task_stats as token_stats_of_tasks
-from learner.training.part import Part
 from tests.unit.learner.records import Step, trajectory
 from toolwright.types import Group, StopReason, Trajectory, WeightVersion
 
@@ -21,8 +21,8 @@ MODES = ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-sum-tok
 V0 = WeightVersion(lineage="a", step=0)
 
 
-def tasks(*weights: float, apart: bool = True) -> Tasks:
-    return Tasks(names=tuple("abcd"[: len(weights)]), weights=weights, apart=apart)
+def tasks(*weights: float, per_task: bool = True) -> Tasks:
+    return Tasks(names=tuple("abcd"[: len(weights)]), weights=weights, per_task=per_task)
 
 
 @pytest.mark.parametrize(
@@ -50,28 +50,28 @@ def test_a_task_of_long_answers_does_not_outvote_one_of_short_ones() -> None:
 def test_equal_weights_together_are_the_plain_mean(mode: str) -> None:
     counts = [1, 3, 2, 0]
     plain = token_weights(counts, mode, norm=7.0)
-    found = mixed_weights(counts, [0, 1, 0, 1], tasks(2.0, 2.0, apart=False), mode, norm=7.0)
+    found = mixed_weights(counts, [0, 1, 0, 1], tasks(2.0, 2.0, per_task=False), mode, norm=7.0)
     assert found == plain
 
 
 def test_weights_together_count_tokens_more_or_less() -> None:
-    found = mixed_weights([1, 1], [0, 1], tasks(3.0, 1.0, apart=False), "token-mean")
+    found = mixed_weights([1, 1], [0, 1], tasks(3.0, 1.0, per_task=False), "token-mean")
     assert found == pytest.approx([1.5 / 2, 0.5 / 2])
 
 
-@pytest.mark.parametrize("apart", [True, False])
-def test_a_sum_over_a_constant_knows_no_means(apart: bool) -> None:
+@pytest.mark.parametrize("per_task", [True, False])
+def test_a_sum_over_a_constant_knows_no_means(per_task: bool) -> None:
     found = mixed_weights(
-        [5, 9], [0, 1], tasks(1.0, 1.0, apart=apart), "seq-sum-token-sum-norm", norm=10.0
+        [5, 9], [0, 1], tasks(1.0, 1.0, per_task=per_task), "seq-sum-token-sum-norm", norm=10.0
     )
     assert found == pytest.approx([0.1, 0.1])
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("apart", [True, False])
-def test_one_task_is_the_plain_mean_to_the_bit(mode: str, apart: bool) -> None:
+@pytest.mark.parametrize("per_task", [True, False])
+def test_one_task_is_the_plain_mean_to_the_bit(mode: str, per_task: bool) -> None:
     counts = [3, 1, 7, 0]
-    found = mixed_weights(counts, [0] * 4, tasks(0.3, apart=apart), mode, norm=3.0)
+    found = mixed_weights(counts, [0] * 4, tasks(0.3, per_task=per_task), mode, norm=3.0)
     assert found == token_weights(counts, mode, norm=3.0)
 
 
@@ -97,7 +97,7 @@ def test_a_part_weighs_its_rows_by_their_tasks() -> None:
         )  # fmt: skip
 
     rows = [row(0, 1), row(1, 2), row(0, 3)]
-    part = Part(rows, [1, 2, 3], Loss(), everything=False, tasks=tasks(1.0, 1.0))
+    part = MiniBatch(rows, [1, 2, 3], Loss(), all_rows=False, tasks=tasks(1.0, 1.0))
     assert [one.weight for one in part.weighed()] == pytest.approx([0.125, 0.25, 0.125])
     plain = replace(part, tasks=None)
     assert [one.weight for one in plain.weighed()] == [1 / 6] * 3

@@ -36,18 +36,6 @@ def test_parts_of_no_turn_and_of_turns_that_were_not_are_left_out() -> None:
     assert turn_rewards(0, parts) == []
 
 
-@given(trajectories, st.randoms(use_true_random=False), stds, singletons)
-def test_permuting_trajectories_permutes_turns(
-    made: Any, random: Any, std: Any, singleton: Any
-) -> None:
-    order = list(range(len(made)))
-    random.shuffle(order)
-    _, straight = advantages(made, std=std, singleton=singleton)
-    _, shuffled = advantages([made[i] for i in order], std=std, singleton=singleton)
-    for place, i in enumerate(order):
-        assert shuffled[place] == pytest.approx(straight[i], abs=1e-9)
-
-
 @given(trajectories, st.integers(-5, 5), stds)
 def test_a_constant_in_all_returns_changes_nothing(made: Any, shift: int, std: Any) -> None:
     moved = [[(value + shift, labels) for value, labels in own] for own in made]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from learner.model import varlen
-from learner.model.packed import CausalAttention, Packed, packed
+from learner.model.packed import CausalAttention, Packed
 
 pytestmark = pytest.mark.quick
 
@@ -68,15 +68,6 @@ def test_a_row_with_ends_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert call[3] is ends
     assert call[4] == 3
     assert torch.equal(out, query.squeeze(1).flatten(1).unsqueeze(1))
-
-
-def test_a_row_on_a_cpu_has_no_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("learner.ranks.parallel.context_size", lambda: 1)
-    row = packed((3, 2), torch.tensor([[0, 1, 2, 0, 1]]), fused=False)
-    assert row.ends is None
-    assert row.runs == ((1, 3), (1, 2))
-    out, _ = attention_of(row)
-    assert out.shape == (5, 1, 32)
 
 
 def test_float32_repeats_keys_on_cuda_alone() -> None:

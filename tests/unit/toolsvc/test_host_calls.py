@@ -64,6 +64,15 @@ async def test_a_long_call_answers_running_until_it_is_done(host: Host) -> None:
     assert said(await host.call(calling("a", 0.3))) == "1"
 
 
+async def test_an_answer_comes_within_the_longest_wait_however_long_one_would_wait(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(toolsvc.host.host, "LONGEST_WAIT", 0.05)
+    await host.open(opening())
+    async with asyncio.timeout(5):
+        assert isinstance(await host.call(calling("a", 30, wait=3600.0)), Running)
+
+
 async def test_a_caller_that_goes_away_does_not_stop_the_call(host: Host, counter: Counter) -> None:
     await host.open(opening())
     caller = asyncio.create_task(host.call(calling("a", 0.2)))

@@ -88,6 +88,15 @@ async def test_draining_begins_nothing_and_lets_what_runs_end(host: Host, counte
     await draining
 
 
+async def test_a_drain_waits_no_longer_than_its_grace(host: Host, counter: Counter) -> None:
+    await host.open(opening())
+    running = host.begin(calling("a", 30))
+    await counter.runs.wait()
+    async with asyncio.timeout(5):
+        await host.drain(0.05)
+    assert running.outcome is None
+
+
 async def test_leaving_the_host_closes_every_state(counter: Counter) -> None:
     async with Host([counter]) as host:
         for name in "abc":

@@ -1,4 +1,8 @@
-"""Names of keys and values in other programs and papers, from synonyms.toml, which is read once."""
+"""Names of keys and values in other programs and papers.
+
+They stand in synonyms.toml, which is read once. Words for names of the registries of
+`toolwright.credit` stand there, beside the names.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from toolwright.credit.synonyms import VALUES
 
 FILE = Path(__file__).with_name("synonyms.toml")
 
@@ -30,5 +36,8 @@ def of_keys(table: str) -> Mapping[str, list[str]]:
 def of_values(table: str) -> Mapping[str, Mapping[str, str]]:
     """Messages for values from elsewhere, by key and value. Values are in lower case with
     underscores."""
-    found: Mapping[str, Mapping[str, str]] = _file()["values"].get(table, {})
-    return found
+    registered, written = VALUES.get(table, {}), _file()["values"].get(table, {})
+    return {
+        key: {**registered.get(key, {}), **written.get(key, {})}
+        for key in registered.keys() | written.keys()
+    }

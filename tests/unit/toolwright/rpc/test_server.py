@@ -43,6 +43,21 @@ async def test_messages_of_the_promised_size_pass() -> None:
     assert options.MESSAGE_LIMIT == 64 << 20
 
 
+async def test_a_message_just_below_the_limit_passes_and_one_above_it_is_refused() -> None:
+    async with served(Service()) as address, stub(address) as there:
+        below = pb.PutBlobRequest(data=bytes(options.MESSAGE_LIMIT - 64))
+        assert (await there.PutBlob(iter([below]), timeout=60)).blob.size == len(below.data)
+        above = pb.PutBlobRequest(data=bytes(options.MESSAGE_LIMIT + 1))
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await there.PutBlob(iter([above]), timeout=60)
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        with grpc.insecure_channel(address) as anybodys:  # whose own limit is none
+            plain = tool_pb2_grpc.ToolServiceStub(anybodys)
+            with pytest.raises(grpc.RpcError) as refused:
+                await asyncio.to_thread(plain.PutBlob, iter([above]), timeout=60)
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
 async def test_a_burst_of_thousands_is_not_cancelled() -> None:
     """Without `MOST_PENDING` gRPC cancels hundreds of these before any of them is begun. The client
     sends by threads of its own, while the server's loop takes nothing."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from learner.errors import DataError
-from learner.intake.origin import Origin
+from learner.intake.tokenizer_check import TokenizerCheck
 from toolwright.model.model_folder import tokenizer_hash
 from toolwright.types import Status, StopReason, Task, Trajectory
 
@@ -25,7 +25,7 @@ NAMELESS = Trajectory(
 
 
 def test_the_first_of_another_tokenizer_is_named_with_the_mend(policy_folder: Path) -> None:
-    origin = Origin(policy_folder)
+    origin = TokenizerCheck(policy_folder)
     mine = tokenizer_hash(policy_folder)
     origin.check(replace(NAMELESS, tokenizer_hash=mine))
     assert origin.sentence() is None
@@ -38,15 +38,15 @@ def test_the_first_of_another_tokenizer_is_named_with_the_mend(policy_folder: Pa
 
 def test_another_template_variable_is_another_tokenizer(policy_folder: Path) -> None:
     silent = tokenizer_hash(policy_folder, {"enable_thinking": False})
-    Origin(policy_folder, {"enable_thinking": False}).check(
+    TokenizerCheck(policy_folder, {"enable_thinking": False}).check(
         replace(NAMELESS, tokenizer_hash=silent)
     )
     with pytest.raises(DataError, match=r"the same policy\.template"):
-        Origin(policy_folder).check(replace(NAMELESS, tokenizer_hash=silent))
+        TokenizerCheck(policy_folder).check(replace(NAMELESS, tokenizer_hash=silent))
 
 
 def test_those_without_a_hash_are_counted(policy_folder: Path) -> None:
-    origin = Origin(policy_folder)
+    origin = TokenizerCheck(policy_folder)
     origin.check(replace(NAMELESS, tokenizer_hash=tokenizer_hash(policy_folder)))
     origin.check(NAMELESS)
     origin.check(NAMELESS)
@@ -54,7 +54,7 @@ def test_those_without_a_hash_are_counted(policy_folder: Path) -> None:
 
 
 def test_a_policy_without_a_tokenizer_is_said(tmp_path: Path) -> None:
-    origin = Origin(tmp_path)
+    origin = TokenizerCheck(tmp_path)
     origin.check(replace(NAMELESS, tokenizer_hash="f" * 64))
     assert "tokenizers were not compared" in str(origin.sentence())
     assert str(tmp_path / "tokenizer.json") in str(origin.sentence())

@@ -1,4 +1,4 @@
-"""What the record says a trajectory and its turns earned, beside the rows that learn from it."""
+"""Members of groups: recorded trajectories with the rows that train on them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from toolwright.types import Group, Trajectory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A trajectory of a group. rows: places of its rows in the batch, in the sequences' order; a
-    masked trajectory has none, and may still be what others are compared with."""
+    """A trajectory of a group. A masked trajectory has no rows, and may still be in the
+    baseline."""
 
     group: str
     trajectory: Trajectory
     rows: tuple[int, ...]
+    """Indices of its rows in the batch, in the order of the sequences."""
 
     @property
     def in_baseline(self) -> bool:
-        """Others are compared with it."""
+        """Whether others are compared with it."""
         return not self.trajectory.outside_baseline
 
     @property
     def turn_rewards(self) -> list[float]:
-        """[turns] the parts of the reward that name each turn, added up."""
+        """[turns] sum of the reward parts of each turn."""
         parts = self.trajectory.reward_parts
         return turn_rewards(self.trajectory.turns, [(part.turn, part.value) for part in parts])
 
@@ -47,7 +48,7 @@ def members_of(groups: Sequence[Group], rows: Sequence[Row]) -> list[Member]:
 
 
 def turns_of_targets(member: Member, rows: Sequence[Row]) -> np.ndarray:
-    """[targets] which turn wrote each target, over all rows of the member."""
+    """[targets] turn of each target, over all rows of the member."""
     parts = [np.zeros(0, dtype=np.int64)]
     for place in member.rows:
         row = rows[place]

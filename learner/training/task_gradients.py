@@ -1,15 +1,15 @@
-"""The gradients of several tasks one by one: whether they pull the weights in one direction.
+"""The gradients of several tasks one by one, and the cosines between them.
 
-A backward pass for each task instead of one for all, over the same rows in the same sum. It costs
-what splitting micro-batches by task costs, a copy of the gradients for each task while it lasts,
-and two passes over them for each pair.
+There is a backward pass for each task instead of one for all, over the same rows in the same sum.
+Its cost: micro-batches split by task, a temporary copy of the gradients for each task, and two
+passes over them for each pair.
 
 Invariants
-- What is left in the policy's buffers is the sum of all tasks' gradients, up to rounding, on every
-  rank, however the model and the batch are spread.
-- A cosine is made of norms alone, |a/|a| + b/|b||^2 / 2 - 1, so that whoever knows how to take a
-  norm over ranks need not know more. Both are scaled to 1 before, so that a small gradient is not
-  lost beside a large one.
+- The policy's buffers end with the sum of all tasks' gradients, up to rounding, on every rank,
+  however the model and the batch are split.
+- A cosine is made of norms alone: |a/|a| + b/|b||^2 / 2 - 1. So a norm over ranks is the only
+  operation across ranks. Both vectors are scaled to 1 first, so that a small gradient is not lost
+  beside a large one.
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ import torch
 from learner.model.head import Entropy
 from learner.model.policy import Policy
 from learner.training.batch import Row
+from learner.training.minibatch import add_stats
 from learner.training.objective import Objective
-from learner.training.part import add_stats
 from learner.training.step import gradients, own_micro_batches
 
 
 @dataclass(slots=True)
-class Apart:
-    """Takes the place of `update.together` for one step.
-
-    names: of the tasks, in the recipe's order. found: afterwards, what the metrics say of the last
-    pass: `task/NAME/grad_norm`, and `gradient_cosine/A,B` of each pair that both have a gradient.
-    """
+class TaskGradients:
+    """A `Backward` that takes the place of `update.together` for one step."""
 
     names: Sequence[str]
+    """Names of the tasks, in the recipe's order."""
     found: dict[str, float] = field(default_factory=dict)
+    """Metrics of the last pass: `task/NAME/grad_norm` of each task, and `gradient_cosine/A,B` of
+    each pair whose gradients are not 0."""
 
     def __call__(
         self,
@@ -50,7 +49,7 @@ class Apart:
         entropy: Entropy,
         broken: torch.Tensor,
     ) -> dict[str, float]:
-        """As `step.gradients` of all the rows."""
+        """Like `step.gradients` of all the rows."""
         self.found.clear()
         sums: dict[str, float] = {}
         norms: dict[int, float] = {}
@@ -77,7 +76,7 @@ class Apart:
 def _fill(
     policy: Policy, parts: Sequence[Sequence[torch.Tensor]], factors: Sequence[float]
 ) -> None:
-    """The buffers become the weighted sum of the parts."""
+    """Sets the buffers to the weighted sum of the parts."""
     for place, buffer in enumerate(policy.gradient_buffers()):
         buffer.zero_()
         for part, factor in zip(parts, factors, strict=True):

@@ -1,12 +1,12 @@
-"""Images in a row of tokens, and the rotary positions that such a row has.
+"""Images in a row of tokens, and the rotary positions of such a row.
 
-A record holds an image as a run of placeholders, one a merged patch of the image, row by row.
+A record has an image as a run of placeholders, one for each merged patch of the image, row by row.
 M-RoPE (Qwen2-VL; Wang et al. 2024, section 2.1) gives every token three positions: time, height and
-width. Those of a text token are one number that counts on. The tokens of an image share their time,
-and have their row and column as height and width, counted from where the text stopped. The text
-goes on after the largest of them, and a row of a batch begins at 0 again.
+width. A text token has the same number three times, one more than the token before. The tokens of
+an image have one time; their height and width are row and column, counted from the end of the text.
+The text continues after the largest of them. Every row of a batch begins at 0.
 
-Pure, and importable without torch. Does not know what an image shows.
+Pure, and importable without torch.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from toolwright import types as t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A file as the policy was shown it. grid: (rows, columns) of its tokens."""
+    """An image file."""
 
     sha256: str
     data: bytes = field(repr=False)
     grid: tuple[int, int]
+    """(rows, columns) of its tokens."""
 
     @property
     def tokens(self) -> int:
-        """Placeholders that stand for it."""
+        """Number of its placeholders."""
         return self.grid[0] * self.grid[1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class PlacedImage:
     """An image in a row: its placeholders begin at token `start`."""
 
     image: Image
@@ -44,14 +45,16 @@ class Shown:
     def end(self) -> int:
         return self.start + self.image.tokens
 
-    def moved(self, by: int) -> Shown:
-        """The same where its row begins at token `by`."""
+    def moved(self, by: int) -> PlacedImage:
+        """The image if its row begins at token `by`."""
         return replace(self, start=self.start + by)
 
 
 def read_images(sequence: t.Sequence) -> list[tuple[int, t.MediaRef]]:
-    """(position of its first token, image) of all that the policy read before its last trainable
-    token. Later ones no sampler may have opened, and nothing that is trained depends on them."""
+    """(position of its first token, image) of all images before the last trainable token.
+
+    A sampler may not have opened later images, and no target depends on them.
+    """
     found: list[tuple[int, t.MediaRef]] = []
     start = end = 0
     for segment in sequence.segments:
@@ -62,8 +65,8 @@ def read_images(sequence: t.Sequence) -> list[tuple[int, t.MediaRef]]:
     return [(at, ref) for at, ref in found if at < end]
 
 
-def positions(length: int, shown: Sequence[Shown]) -> np.ndarray:
-    """[3, length] int64 positions: time, height, width. shown: in order, whole, apart."""
+def positions(length: int, shown: Sequence[PlacedImage]) -> np.ndarray:
+    """[3, length] int64 positions: time, height, width. shown: complete images in order."""
     pieces: list[np.ndarray] = []
     at = following = 0
 

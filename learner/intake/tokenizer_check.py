@@ -1,7 +1,6 @@
-"""Whether the trajectories of a file were written with the policy's own tokenizer and template.
+"""Checks that trajectories were written with the policy's own tokenizer and chat template.
 
-Token ids mean the same only under the same tokenizer, and nothing else would tell: ids of another
-one are numbers of this vocabulary too.
+Ids of another tokenizer are valid ids of this vocabulary too. So no other check would notice them.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ from toolwright.model.model_folder import ModelFolderError, tokenizer_hash
 from toolwright.types import Trajectory
 
 
-class Origin:
-    """Looks at trajectories one by one, for the policy in `folder`."""
+class TokenizerCheck:
+    """Checks trajectories one by one for the policy in `folder`."""
 
     def __init__(self, folder: Path, template: Mapping[str, Any] | None = None) -> None:
         """template: the recipe's policy.template."""
@@ -31,7 +30,8 @@ class Origin:
         self._unnamed = 0
 
     def check(self, trajectory: Trajectory) -> None:
-        """DataError for a trajectory of another tokenizer; one that names none is counted."""
+        """Raises DataError if the trajectory names another tokenizer. Counts it if it names
+        none."""
         self._seen += 1
         found = trajectory.tokenizer_hash
         if not found:
@@ -39,20 +39,20 @@ class Origin:
         elif self._expected and found != self._expected:
             raise DataError(
                 f"trajectory {trajectory.id} was written with tokenizer and chat template "
-                f"{found[:12]}, those of {self._folder} are {self._expected[:12]}: write the file "
+                f"{found[:12]}, those of {self._folder} are {self._expected[:12]}. Write the file "
                 f"again with that folder (render.model, or policy.model for `engine sample`) and "
-                "the same policy.template, or copy tokenizer.json, tokenizer_config.json and "
-                "chat_template.jinja of the policy that wrote it into the folder, if its "
-                "vocabulary is the same"
+                "the same policy.template. Or, if the vocabularies are the same, copy "
+                "tokenizer.json, tokenizer_config.json and chat_template.jinja of the policy that "
+                "wrote it into the folder"
             )
 
     def sentence(self) -> str | None:
-        """What was not compared; None where all was."""
+        """A warning about trajectories that were not compared; None if all were."""
         if self._unknown:
             return f"tokenizers were not compared: {self._unknown}"
         if self._unnamed:
             return (
-                f"{self._unnamed} of {self._seen} trajectories name no tokenizer: whether their "
-                f"token ids are those of {self._folder} was not compared"
+                f"{self._unnamed} of {self._seen} trajectories name no tokenizer: their token ids "
+                f"were not compared with those of {self._folder}"
             )
         return None

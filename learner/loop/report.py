@@ -1,4 +1,4 @@
-"""What a step says of itself: metrics line, progress."""
+"""The report of a step: metrics line, gauges, traces, progress."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ def tell(
     found: dict[str, float],
     worthless: str | None,
 ) -> dict[str, float]:
-    """Metrics line, progress. Returns the finite numbers of the line.
+    """Reports a step. Returns the finite numbers of its metrics line.
 
-    found: what is known of the advantages and of the sampler/learner gap. worthless: why the step
-    taught nothing, where it did.
+    found: metrics of the advantages and of the sampler/learner gap. worthless: why the step taught
+    nothing, if it did not.
 
-    A line's seconds are those since the line before, with the checkpoint that was written then.
+    A line's seconds are those since the line before, including the checkpoint written since.
     """
     now = time.monotonic()
     seconds = {**run.seconds, "logprobs_s": update.logprobs_s, "step_s": now - run.marked}
     run.marked, run.seconds = now, {}
     if update.dropped:
         run.report.say(
-            f"step {run.version.step}: {len(update.dropped)} sequences left the batch, their "
-            f"log-probs, loss or gradients were not finite; the first is of {update.dropped[0]}"
+            f"step {run.version.step}: {len(update.dropped)} sequences left the batch because "
+            "their log-probs, loss or gradients were not finite; the first is of "
+            f"{update.dropped[0]}"
         )
     if run.broken:
         run.report.say(
-            f"step {run.version.step}: no finite gradient, the weights stay "
+            f"step {run.version.step}: no finite gradient, so the weights did not move "
             f"({run.broken} of {MOST_BROKEN} steps in a row)"
         )
     facts = trajectory_stats(leased.groups, at)
@@ -48,7 +49,7 @@ def tell(
         **facts,
         **training_stats(update.sums),
         **task_stats(leased.groups, at, update.sums, tuple(run.recipe.shared.tasks)),
-        **update.apart,
+        **update.task_gradients,
         **found,
         "grad_norm": update.grad_norm,
         "learning_rate": update.rate,
@@ -82,9 +83,11 @@ def tell(
 
 
 def _turned_away(run: Run) -> dict[str, int]:
-    """How many groups dynamic sampling has turned away so far, where the engine says so at once:
-    the step is done, and its line shall not wait for a number."""
+    """Number of groups that dynamic sampling has turned away so far.
+
+    Empty if the engine does not answer at once: the metrics line does not wait for it.
+    """
     if run.client is None or run.recipe.shared.task.dynamic_sampling is None:
         return {}
-    found = run.client.glance()
+    found = run.client.state_now()
     return {} if found is None else {"turned_away_groups": found.turned_away}

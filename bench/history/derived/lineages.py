@@ -2,7 +2,8 @@
 
 A lineage opens where the learner restored a checkpoint, or at step 0, which leaves the run's first
 version. Steps count on along a fork, so a distance is the way down to the last common version and
-up again.
+up again. Before the first request servers may load weights of their own; the first policy is what
+the first request ran under, or what was loaded last before anything was published.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ class Lineages:
     def __init__(self) -> None:
         self._parents: dict[str, WeightVersion | None] = {}
         """Lineage to the version that it left; the first lineage has None."""
-        self._root = ""
+        self.first = ""
+        """The lineage of the first policy."""
+        self._loaded = ""
         self._newest = ""
         """Lineage that the learner is in."""
         self._restored: WeightVersion | None = None
@@ -27,6 +30,9 @@ class Lineages:
         self, event: Loaded | Sampled | Publishing | Published | Trained | Restored | Offered
     ) -> None:
         """Learns lineages and their forks."""
+        if self._loaded and not isinstance(event, Loaded | Sampled):
+            self._open(self._loaded, None)
+            self._loaded = ""
         match event:
             case Restored():
                 self._restore(WeightVersion(lineage=event.lineage, step=event.step))
@@ -36,9 +42,12 @@ class Lineages:
                 self._enter(WeightVersion(lineage=event.lineage, step=event.step), None)
             case Published() | Offered():
                 self._enter(event.version, None)
-            case Loaded() | Sampled():
+            case Sampled():
                 if not self._parents:
                     self._enter(event.version, None)
+            case Loaded():
+                if not self._parents:
+                    self._loaded = event.version.lineage
 
     def distance(self, one: WeightVersion, other: WeightVersion) -> int | None:
         """Optimizer steps between two versions; None without a common ancestor."""
@@ -75,13 +84,15 @@ class Lineages:
     def _enter(self, version: WeightVersion, parent: WeightVersion | None) -> None:
         lineage = version.lineage
         if lineage not in self._parents:
-            if not self._root:
-                self._root = lineage
-                self._parents[lineage] = None
-            else:
-                start = WeightVersion(lineage=self._root, step=0)
-                left = parent or self._restored or (start if version.step == 0 else None)
-                self._parents[lineage] = left
-            self._distances.clear()
+            start = WeightVersion(lineage=self.first, step=0)
+            self._open(lineage, parent or self._restored or (start if version.step == 0 else None))
             self._restored = None
         self._newest = lineage
+        self._loaded = ""
+
+    def _open(self, lineage: str, left: WeightVersion | None) -> None:
+        if not self.first:
+            self.first, left = lineage, None
+        self._parents[lineage] = left
+        self._newest = lineage
+        self._distances.clear()

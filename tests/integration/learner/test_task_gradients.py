@@ -13,9 +13,9 @@ from learner.config.objective import Kl, Loss
 from learner.config.weights import Optimizer
 from learner.maths.tasks import Tasks
 from learner.model.policy import Policy, load_policy
-from learner.training.apart import Apart
 from learner.training.batch import Row
 from learner.training.objective import PolicyObjective
+from learner.training.task_gradients import TaskGradients
 from learner.training.update import improve, together
 from tests.integration.learner.rows import make_rows, weighed
 
@@ -47,61 +47,61 @@ def test_cosines_norms_and_the_sum_are_those_of_the_vectors(policy: Policy) -> N
     rows = mixed()
     total = whole(policy, rows)
     own = [whole(policy, [row for row in rows if row.task == task]) for task in range(3)]
-    apart = Apart(NAMES)
+    tasks = TaskGradients(NAMES)
     broken = torch.zeros(len(rows))
-    stats = apart(policy, rows, OBJECTIVE, 60, entropy="metric", broken=broken)
+    stats = tasks(policy, rows, OBJECTIVE, 60, entropy="metric", broken=broken)
     assert torch.allclose(flat(policy), total, rtol=1e-4, atol=1e-7)
     assert stats["loss"] == pytest.approx(sum(stats[f"loss/{name}"] for name in NAMES), abs=1e-6)
     for one, name in enumerate(NAMES):
         norm = float(own[one].norm())
-        assert apart.found[f"task/{name}/grad_norm"] == pytest.approx(norm, rel=1e-5)
+        assert tasks.found[f"task/{name}/grad_norm"] == pytest.approx(norm, rel=1e-5)
         for other in range(one + 1, 3):
             direct = torch.nn.functional.cosine_similarity(own[one], own[other], dim=0)
-            found = apart.found[f"gradient_cosine/{name},{NAMES[other]}"]
+            found = tasks.found[f"gradient_cosine/{name},{NAMES[other]}"]
             assert found == pytest.approx(float(direct), abs=1e-5)
 
 
 def test_opposite_tasks_are_in_full_conflict_however_unequal_they_are(policy: Policy) -> None:
     rows = weighed(make_rows(2, seed=3))
     against = [replace(row, task=1, weight=-1e-4 * row.weight) for row in rows]
-    apart = Apart(NAMES)
-    apart(policy, [*rows, *against], OBJECTIVE, 60, entropy="metric", broken=torch.zeros(4))
-    assert apart.found["gradient_cosine/a,b"] == pytest.approx(-1.0, abs=1e-4)
+    tasks = TaskGradients(NAMES)
+    tasks(policy, [*rows, *against], OBJECTIVE, 60, entropy="metric", broken=torch.zeros(4))
+    assert tasks.found["gradient_cosine/a,b"] == pytest.approx(-1.0, abs=1e-4)
 
 
 def test_a_task_without_a_gradient_has_no_direction(policy: Policy) -> None:
     rows = [replace(row, weight=0.0) if row.task == 1 else row for row in mixed()]
-    apart = Apart(NAMES)
-    apart(policy, rows, OBJECTIVE, 60, entropy="metric", broken=torch.zeros(len(rows)))
-    assert list(apart.found) == [*(f"task/{n}/grad_norm" for n in NAMES), "gradient_cosine/a,c"]
-    assert apart.found["task/b/grad_norm"] == 0
+    tasks = TaskGradients(NAMES)
+    tasks(policy, rows, OBJECTIVE, 60, entropy="metric", broken=torch.zeros(len(rows)))
+    assert list(tasks.found) == [*(f"task/{n}/grad_norm" for n in NAMES), "gradient_cosine/a,c"]
+    assert tasks.found["task/b/grad_norm"] == 0
 
 
 def test_a_broken_row_leaves_whichever_way_gradients_are_taken(policy: Policy) -> None:
     """A loss that is no number is told of its own row, and the rest of the batch is trained on."""
     rows = mixed()
     rows[4] = replace(rows[4], behaviour=rows[4].behaviour * float("inf"))
-    loss = Tasks(names=NAMES, weights=(1.0, 1.0, 2.0), apart=True)
+    loss = Tasks(names=NAMES, weights=(1.0, 1.0, 2.0), per_task=True)
     done = improve(
         policy, rows, OBJECTIVE, reference=None, updates=1, budget=60, step=0, steps=1,
-        drop_silent=False, tasks=loss, apart=True,
+        drop_silent=False, tasks=loss, measure_tasks=True,
     )  # fmt: skip
     assert (done.moved, done.dropped) == (1, [rows[4].trajectory])
-    assert len(done.apart) == 6
+    assert len(done.task_gradients) == 6
 
 
 def test_looking_at_the_tasks_changes_the_step_by_rounding_alone(
     model_folder: Path, one_rank: None
 ) -> None:
     found = []
-    for apart in (True, False):
+    for measured in (True, False):
         policy = load_policy(model_folder, Optimizer(lr=1e-3), "float32")
-        tasks = Tasks(names=NAMES, weights=(1.0, 1.0, 2.0), apart=True)
+        tasks = Tasks(names=NAMES, weights=(1.0, 1.0, 2.0), per_task=True)
         done = improve(
             policy, mixed(), OBJECTIVE, reference=None, updates=1, budget=60, step=0, steps=1,
-            drop_silent=False, tasks=tasks, apart=apart,
+            drop_silent=False, tasks=tasks, measure_tasks=measured,
         )  # fmt: skip
-        assert bool(done.apart) is apart
+        assert bool(done.task_gradients) is measured
         found.append(done)
     assert found[0].grad_norm == pytest.approx(found[1].grad_norm, rel=1e-4)
     assert found[0].sums["loss"] == pytest.approx(found[1].sums["loss"], abs=1e-6)

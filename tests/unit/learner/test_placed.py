@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from learner.vision.shown import Image, Shown, positions
+from learner.vision.placed import Image, PlacedImage, positions
 
 
-def shown(start: int, rows: int, columns: int) -> Shown:
-    return Shown(image=Image(sha256="", data=b"", grid=(rows, columns)), start=start)
+def shown(start: int, rows: int, columns: int) -> PlacedImage:
+    return PlacedImage(image=Image(sha256="", data=b"", grid=(rows, columns)), start=start)
 
 
 def test_text_counts_on_in_all_three() -> None:
@@ -27,8 +25,3 @@ def test_images_side_by_side_and_at_either_end() -> None:
     assert time == [0, 0, 2, 2, 2, 2, 6, 7, 7]
     assert height == [0, 1, 2, 2, 2, 2, 6, 7, 7]
     assert width == [0, 0, 2, 3, 4, 5, 6, 7, 8]
-
-
-def test_they_are_whole_numbers_of_64_bits() -> None:
-    assert positions(3, [shown(1, 1, 1)]).dtype == np.int64
-    assert positions(0, []).shape == (3, 0)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from learner.errors import EngineError, TakenError
-from learner.intake.ahead import Ahead
+from learner.intake.prefetch import Prefetch
 from toolwright.types import Group, WeightVersion
 
 V1, V2 = (WeightVersion(lineage="a", step=step) for step in (1, 2))
@@ -34,7 +34,7 @@ class Client:
 
 
 def leased(client: Client, **changes: Any) -> list[Group]:
-    ahead = Ahead(client)  # type: ignore[arg-type]
+    ahead = Prefetch(client)  # type: ignore[arg-type]
     ahead.begin(**WANTED)
     return ahead.lease(**{**WANTED, **changes})
 

@@ -1,0 +1,1 @@
+"""What several invariants compute of a history; each module is pure."""
