@@ -13,6 +13,7 @@ from bench.retokenisation.command import retokenisation
 from bench.rollouts.command import rollouts
 from bench.scripted_sampler import scripted_sampler
 from bench.search.command import search
+from bench.simulate.command import simulate
 from bench.step import step
 from bench.tools.command import tools
 from bench.view.command import view
@@ -26,6 +27,7 @@ app.command("memory")(memory)
 app.command("retokenisation")(retokenisation)
 app.command("rollouts")(rollouts)
 app.command("search")(search)
+app.command("simulate")(simulate)
 app.command("step")(step)
 app.command("tools")(tools)
 app.command("view")(view)

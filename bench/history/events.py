@@ -179,6 +179,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     segments: tuple[Segment, ...]
     actions: tuple[str, ...] = ()
     """Texts of these calls' actions; empty where the observer does not know them."""
+    turns: tuple[str, ...] = ()
+    """What the policy wrote, a text a turn; empty where the observer cannot decode it."""
     parent: str = ""
     """Trajectory that a branch began as; its attempt where that was given up. "" = no branch."""
     shared: int = 0

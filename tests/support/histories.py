@@ -248,7 +248,7 @@ def valid_history() -> History:
     cut.call()
     cut.sample((A1, 2, 2))
     whole.sample((A1, 3, 3))
-    g2 = cut.close(), whole.close()
+    g2 = replaced(cut.close(), turns=(f"action {cut.name}/0/0",)), whole.close()
     story.offer(2, 1, A1, g1)
     story.add(Trained(at=0, lineage="a", step=2, sequences=(2,)))
     story.publish(A2)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.history.events import Effect, Offered, Planned, Seen, SessionClosed, SessionOpened
+from bench.history.events import (
+    Effect,
+    Member,
+    Offered,
+    Planned,
+    Seen,
+    SessionClosed,
+    SessionOpened,
+)
 from bench.history.findings import Findings, Handler, Invariant, Judge
 from bench.history.names import CallName, call_name
 
@@ -34,10 +42,16 @@ CALLS_ORDERED = Invariant(
     "turn without a gap.",
     source="engine/core/trajectory/state.py",
 )
+RECORDED = Invariant(
+    name="effects_are_recorded",
+    promise="The session of a recorded attempt ran no action that the record lacks, where tools "
+    "keep state.",
+    source="engine/core/rollout/opening.py: a session that ran an unknown call is given up",
+)
 
 
 class Effects(Judge):
-    invariants = (EFFECT_ONCE, ONE_SESSION, TURNS_ORDERED, SESSION_OPEN, CALLS_ORDERED)
+    invariants = (EFFECT_ONCE, ONE_SESSION, TURNS_ORDERED, SESSION_OPEN, CALLS_ORDERED, RECORDED)
 
     def __init__(self, planned: Planned, findings: Findings) -> None:
         super().__init__(planned, findings)
@@ -49,6 +63,9 @@ class Effects(Judge):
         """Attempt to the session of its first effect, and which opening of it."""
         self._turns: dict[str, int] = {}
         self._checked: set[str] = set()
+        self._acted: dict[str, list[tuple[int, int, Effect]]] = {}
+        """Attempt to its effects: index, turn, event."""
+        self._members: list[Member] = []
 
     def handlers(self) -> Mapping[type[Seen], Handler]:
         return {
@@ -71,6 +88,7 @@ class Effects(Judge):
     def _effect(self, index: int, event: Effect) -> None:
         found, session, call = self.findings, event.session, call_name(event.call_id)
         about = call.attempt, session
+        self._acted.setdefault(call.attempt, []).append((index, call.turn, event))
         found.judged(EFFECT_ONCE)
         ran = self._opened.get(session, 0)
         if self._ran.setdefault((session, event.call_id), index) != index:
@@ -115,6 +133,7 @@ class Effects(Judge):
         if event.group in self._checked:
             return
         self._checked.add(event.group)
+        self._members += event.members
         for member in event.members:
             if not member.calls:
                 continue
@@ -128,6 +147,23 @@ class Effects(Judge):
                     f"the record of {member.trajectory} {wrong}",
                     event.group,
                     member.attempt or member.trajectory,
+                )
+
+    def finish(self, last: int) -> None:
+        if not self.planned.stateful:
+            return  # a session that is lost gives way to another one of the same attempt
+        for member in self._members:
+            for index, turn, effect in self._acted.get(member.attempt, ()) if member.turns else ():
+                self.findings.judged(RECORDED)
+                if turn < len(member.turns) and effect.action in member.turns[turn]:
+                    continue
+                self.findings.breaks(
+                    RECORDED,
+                    index,
+                    f"{effect.call_id} ran {effect.action[:60]!r} in session {effect.session}; the "
+                    f"record of {member.attempt} has no such action in turn {turn}",
+                    member.attempt,
+                    effect.session,
                 )
 
 

@@ -137,7 +137,9 @@ class WeightControl:
 
     def served(self, version: WeightVersion, servers: Iterable[Server]) -> None:
         """Servers have `version`, which came over a group. Its folder follows: `name_folder`."""
-        self._had.update(servers)
+        for server in servers:
+            server.version = version
+            self._had.add(server)
         self._newest = version
         self._lineages.add(version.lineage)
         self._look()
@@ -272,6 +274,7 @@ class WeightControl:
         found = await server.client.weight_version()
         if found != str(version):
             raise ServerRefused(f"{server.name} serves {found!r} after an update to {version}")
+        server.version = version
         self._had.add(server)
 
 

@@ -63,8 +63,8 @@ class Fleet:
         self._by_name: dict[str, Server] = {}
         self.router = Router()
         self.known: dict[str, WeightVersion] = {}
-        """The versions that samplers were given, by their spelling. Tokens under others are not
-        taken."""
+        """The versions that samplers were given, by their spelling, in order. Tokens under others
+        are not taken."""
         self.bring_up: Callable[[Server], Awaitable[None]] | None = None
 
     @property
@@ -153,6 +153,14 @@ class Fleet:
             }
             for server in self.servers
         }
+
+    def can_have(self, name: str, given: WeightVersion | None) -> bool:
+        """Whether a server that was given `given` may have the weights `name`: those, or later
+        ones of this run. A server with older ones was started anew."""
+        if name not in self.known or given is None or str(given) not in self.known:
+            return name in self.known
+        order = list(self.known)
+        return name == str(given) or order.index(name) > order.index(str(given))
 
     def mark_up(self, server: Server) -> None:
         """The server has the newest weights: requests may go to it."""

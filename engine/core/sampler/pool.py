@@ -216,6 +216,7 @@ class SamplerPool(Fleet):
         flight = Flight(
             server, self.router, action, pending.waiting,
             budget=budget, vocab_size=self.vocab_size, movable=pending.movable,
+            can_have=self.can_have,
         )  # fmt: skip
         try:
             return await flight.fly(body)
@@ -234,7 +235,7 @@ class SamplerPool(Fleet):
         lives = False
         if fault in (Fault.BROKEN, Fault.SILENT) and server.up.is_set():
             # One broken connection condemns no server that answers with weights of ours.
-            lives = await server.weights() in self.known
+            lives = self.can_have(await server.weights(), server.version)
             if not lives:
                 self.mark_down(server, cause)
         if fault is Fault.REFUSED:

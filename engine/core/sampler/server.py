@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from engine.core.sampler.action import Action
@@ -25,7 +25,7 @@ from engine.core.sampler.wire.client import (
 )
 from engine.core.sampler.wire.events import Chunk, ChunkReader, WireError
 from engine.core.sampler.wire.stream import QUIET_SECONDS
-from toolwright.types import FinishReason
+from toolwright.types import FinishReason, WeightVersion
 
 
 class Server:
@@ -41,6 +41,8 @@ class Server:
         self.faults: Counter[Fault] = Counter()
         self.received = 0
         """Tokens of all its streams."""
+        self.version: WeightVersion | None = None
+        """Version of the run that it was given last."""
         self.control = asyncio.Lock()
         """Held while its weights change."""
         self._paused_since: float | None = None
@@ -124,7 +126,9 @@ class Flight:
         budget: int,
         vocab_size: int,
         movable: bool,
+        can_have: Callable[[str, WeightVersion | None], bool],
     ) -> None:
+        """can_have: `Fleet.can_have`."""
         self.waiting = waiting
         self.movable = movable
         self.paused = False
@@ -135,6 +139,10 @@ class Flight:
         self._router = router
         self._action = action
         self._unread = 0.0
+        self._can_have = can_have
+        self._given = server.version
+        self._weights = ""
+        """Version of the last tokens."""
         reader = ChunkReader(
             incremental=server.incremental,
             vocab_size=vocab_size,
@@ -173,6 +181,8 @@ class Flight:
             self.waiting.end(Cause.BROKEN, Cause.QUIET)
         fresh = len(chunk.token_ids)
         if fresh:
+            if chunk.weight_version != self._weights:
+                self._check_weights(chunk.weight_version)
             self._server.received += fresh
             if not self.paused:
                 seconds = (read_ns - self._action.heard_ns) / 1e9
@@ -184,6 +194,18 @@ class Flight:
             self._router.took(self._server.name, taken)
             self.paused = self._server.paused
         return self._action.on_chunk(chunk, read_ns)
+
+    def _check_weights(self, weights: str) -> None:
+        """Raises ServerUnreachable for older weights of this run than the server was given.
+
+        The action names weights of other runs.
+        """
+        if self._can_have(weights, None) and not self._can_have(weights, self._given):
+            raise ServerUnreachable(
+                f"it writes under weights {weights!r} and was given {self._given}: it was started "
+                "anew"
+            )
+        self._weights = weights
 
     def _on_quiet(self, since: float) -> None:
         self.waiting.begin(Cause.QUIET, since)

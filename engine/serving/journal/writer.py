@@ -225,20 +225,19 @@ class Writer:
             return 0.0
         return max(0.0, min(self._commit_at, self._tidy_at) - time.monotonic())
 
-    def step(self, most: int | None = None) -> bool:
+    def step(self, most: int | None = None, *, early: bool = False) -> bool:
         """Runs one job, or whatever is due without a job. False after the last step of a closed
         writer: the driver calls `end` then. most: appends that a transaction without a job takes at
-        most; the rest waits for the next one."""
+        most; the rest waits for the next one. early: what was appended is due now."""
         with self.lock:
             job = self._jobs.popleft() if self._jobs else None
         if job is not None:
             self._run(job)
             return True
         if not self._closing:
-            self._round(most)
+            self._round(most, early=early)
             return True
-        self._commit_at = 0.0
-        self._round(None)
+        self._round(None, early=True)
         if self._logs.staged:
             log.error("events_lost", file=str(self._file), reason="the disk had no room at the end")
         return False
@@ -274,11 +273,11 @@ class Writer:
                 raise
             return self._transact(job.work, staged=False)
 
-    def _round(self, most: int | None) -> None:
+    def _round(self, most: int | None, *, early: bool) -> None:
         """What is due without a job: the buffer, a look whether there is room again, tidying."""
         now = time.monotonic()
         try:
-            if now >= self._commit_at:
+            if early or now >= self._commit_at:
                 self._transact(self._probe if self.full else lambda: None, most=most)
             if now >= self._tidy_at:
                 self._tidy_at = math.inf

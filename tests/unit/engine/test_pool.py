@@ -161,6 +161,29 @@ async def test_a_server_that_stops_inside_a_string_goes_on() -> None:
     assert len(server.asked) == 2
 
 
+async def test_a_server_with_older_weights_of_the_run_was_started_anew() -> None:
+    """Nothing was in flight while it was away: the engine learns of it from its tokens."""
+    later = WeightVersion(lineage=VERSION.lineage, step=VERSION.step + 1)
+
+    def answer(body: dict[str, Any]) -> bytes:
+        meta = {"pairs": [[-0.5, 7, None]], "finish": {"type": "length"}}
+        return sse(event([7], 1, version=server.version, **meta), b"[DONE]")
+
+    server = Server(answer)
+    async with pool_of(server, patience_s=5.0) as pool:
+        control = WeightControl(pool, pause_mode="retract")
+        await control.put_in_order(VERSION, Path("/w"))
+        await control.publish(later, Path("/w"))
+        server.version = str(VERSION)  # another process, started with these weights
+        keeping = asyncio.create_task(pool.keep_alive())
+        try:
+            generated = await ask(pool, max_new_tokens=1)
+        finally:
+            keeping.cancel()
+        assert dict(generated.versions) == {later: 1}
+        assert server.version == str(later)
+
+
 async def ask(pool: SamplerPool, key: str = "t", **changes: Any) -> Generated:
     asked = {
         "key": key,

@@ -154,6 +154,10 @@ MUTILATIONS: dict[str, list[Change]] = {
             members=member(0, calls=(f"{G4}/1/0", f"{G4}/0/0"), actions=lambda a: a * 2),
         ),
     ],
+    "effects_are_recorded": [
+        edit(Offered, 3, members=member(0, turns=("another action",))),
+        edit(Offered, 3, members=member(0, turns=("", "action g0000002-0/b1r0a0/0/0"))),
+    ],
     "no_dispatch_after_a_life": [
         edit(Dispatched, 0, life=7),
         insert((LifeEnded, 0, {}), dispatched(GIVEN_UP, 0)),

@@ -1,0 +1,329 @@
+"""The learner's part of the contract without weights: leases, steps, publishes, acknowledges.
+
+It follows `learner/loop`: the newest claim has the run; a start from a checkpoint whose weights the
+engine has left opens a lineage, published before anything is leased; what was trained on stands in
+the ledger, which is the learner's own; a checkpoint comes before the acknowledgement.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import grpc.aio
+from google.protobuf.duration_pb2 import Duration
+
+from bench.history.events import (
+    Acknowledged,
+    AnyEvent,
+    Member,
+    Offered,
+    Published,
+    Publishing,
+    Restored,
+    Segment,
+    Trained,
+)
+from bench.simulate.channel import Context, rpc_error
+from bench.simulate.engine_life import EngineLife
+from bench.simulate.loop import Gone, Owner, loop_here
+from bench.simulate.schedule import Workload
+from bench.simulate.workload import text_of
+from learner.intake.ledger import Ledger, Verdict
+from toolwright import wire
+from toolwright.common.v1 import trajectory_pb2
+from toolwright.policy.v1 import policy_pb2 as policy
+from toolwright.rollout.v1 import rollout_pb2 as rollout
+from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.types import Author, Trajectory, WeightVersion, ids
+from toolwright.types import Segment as SegmentOfRecord
+
+WAIT = Duration(seconds=5)
+RPC_S = 200.0
+AGAIN_S = 0.5
+"""Between two tries of a request that failed."""
+RESTART_S = 2.0
+"""Until a learner that ended by itself is started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    version: WeightVersion
+    ledger: Ledger
+
+
+class Learner:
+    """All lives of the run's learner."""
+
+    def __init__(
+        self,
+        workload: Workload,
+        weights: Path,
+        random: Random,
+        engine: Callable[[], EngineLife | None],
+        see: Callable[[AnyEvent], None],
+    ) -> None:
+        self._workload = workload
+        self._weights = weights
+        self._random = random
+        self._engine = engine
+        self._see = see
+        self._checkpoint: Checkpoint | None = None
+        self._owner: Owner | None = None
+        self._word = ""
+        self._lives = 0
+        self._version = WeightVersion(lineage="none", step=0)
+        self._ledger = Ledger()
+        self.leases = asyncio.Event()
+        """Clear while the learner stalls."""
+        self.leases.set()
+        self.complete = asyncio.Event()
+        """All steps are trained, and the last checkpoint is acknowledged."""
+        self.crashes: list[str] = []
+        """Errors that no learner knows."""
+        self.ended_by: list[str] = []
+        """Errors that ended a life."""
+
+    def start(self) -> None:
+        """Another process, where none lives."""
+        if self._owner is not None:
+            return
+        self._lives += 1
+        self._word = f"learner {self._lives}"
+        self._owner = Owner(loop_here(), self._word)
+        self._owner.spawn(self._live()).add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.crashes.append(f"the learner ended: {error!r}")
+
+    async def kill(self) -> None:
+        owner, self._owner = self._owner, None
+        if owner is not None:
+            owner.die()
+            await owner.buried()
+
+    async def _live(self) -> None:
+        while True:
+            try:
+                await self._train()
+            except ServiceError as error:
+                self.ended_by.append(str(error))
+                await asyncio.sleep(RESTART_S)
+                self._lives += 1
+                self._word = f"learner {self._lives}"
+            else:
+                self.complete.set()
+                return
+
+    async def _train(self) -> None:
+        await self._begin()
+        while self._version.step < self._workload.steps:
+            groups = await self._leased()
+            await asyncio.sleep(self._workload.train_s * self._random.uniform(0.5, 1.5))
+            self._consume(groups)
+            await self._publish(None)
+            last = self._version.step == self._workload.steps
+            if last or self._version.step % self._workload.checkpoint_every == 0:
+                await asyncio.sleep(self._random.uniform(0.0, 0.3))
+                self._checkpoint = Checkpoint(self._version, self._ledger.copy())
+                await self._acknowledge()
+
+    async def _begin(self) -> None:
+        found = await self._policy(policy.GetPolicyRequest(learner=self._word), "GetPolicy")
+        newest, saved = wire.version_from_proto(found.version), self._checkpoint
+        if saved is None:
+            self._version, self._ledger = newest, Ledger()
+            parent = replace(newest, step=0)
+        else:
+            self._version, self._ledger = saved.version, saved.ledger.copy()
+            parent = saved.version
+        if self._lives > 1:
+            self._see(Restored(at=loop_here().time(), lineage=parent.lineage, step=parent.step))
+        if saved is None and newest.step == 0:
+            return
+        ahead = newest.lineage != self._version.lineage or newest.step > self._version.step
+        if saved is None or ahead:
+            step = 0 if saved is None else saved.version.step
+            lineage = self._random.randbytes(4).hex()
+            self._version = WeightVersion(lineage=lineage, step=step)
+            await self._publish(parent)
+        if saved is not None:
+            await self._acknowledge()
+
+    async def _leased(self) -> list[Offered]:
+        """The groups of one step, none of which the ledger has."""
+        groups: list[Offered] = []
+        mark, wanted = self._ledger.mark, self._workload.groups_per_step
+        while len(groups) < wanted:
+            await self.leases.wait()
+            request = rollout.LeaseGroupsRequest(
+                consumer=rollout.CONSUMER_TRAIN,
+                after_sequence=mark,
+                max_groups=wanted - len(groups),
+                version=wire.version_to_proto(self._version),
+                wait=WAIT,
+                learner=self._word,
+            )
+            try:
+                async for group in self._stream(request):
+                    mark = group.sequence
+                    if self._ledger.judge(group.group, group.hash) is Verdict.NEW:
+                        groups.append(group)
+            except TransportError:
+                await asyncio.sleep(AGAIN_S)
+        return groups
+
+    async def _stream(self, request: rollout.LeaseGroupsRequest) -> Any:
+        life = self._serving()
+        servicer = life.engine.servicers[0] if life.engine.servicers else None
+        if servicer is None:
+            raise AssertionError("an engine that serves has servicers")
+        stream = servicer.LeaseGroups(request, Context())
+        members: list[trajectory_pb2.Trajectory] = []
+        digest = hashlib.sha256()
+        while True:
+            try:
+                item = await life.ask(_next(stream))
+            except (grpc.aio.AbortError, Gone) as error:
+                raise from_rpc_error(rpc_error(error)) from error
+            if item is None:
+                return
+            if item.HasField("trajectory"):
+                members.append(item.trajectory)
+                digest.update(wire.serialize(item.trajectory))
+                continue
+            offered = self._offered(item.group, members, digest.hexdigest())
+            self._see(offered)
+            yield offered
+            members, digest = [], hashlib.sha256()
+
+    def _offered(
+        self,
+        group: trajectory_pb2.GroupInfo,
+        members: list[trajectory_pb2.Trajectory],
+        bytes_hash: str,
+    ) -> Offered:
+        return Offered(
+            at=loop_here().time(),
+            sequence=group.sequence_number,
+            group=group.id,
+            hash=group.content_hash,
+            bytes_hash=bytes_hash,
+            version=self._version,
+            members=tuple(member_of(wire.trajectory_from_proto(one)) for one in members),
+        )
+
+    def _consume(self, groups: list[Offered]) -> None:
+        for group in groups:
+            self._ledger.consume(
+                sequence_number=group.sequence,
+                group=group.group,
+                content_hash=group.hash,
+                version=self._version,
+            )
+        self._version = replace(self._version, step=self._version.step + 1)
+        self._see(
+            Trained(
+                at=loop_here().time(),
+                lineage=self._version.lineage,
+                step=self._version.step,
+                sequences=tuple(group.sequence for group in groups),
+            )
+        )
+
+    async def _publish(self, parent: WeightVersion | None) -> None:
+        request = policy.PublishWeightsRequest(
+            version=wire.version_to_proto(self._version),
+            path=str(self._weights),
+            learner=self._word,
+        )
+        if parent is not None:
+            request.parent.CopyFrom(wire.version_to_proto(parent))
+        self._see(Publishing(at=loop_here().time(), version=self._version, parent=parent))
+        await self._policy(request, "PublishWeights")
+        self._see(Published(at=loop_here().time(), version=self._version))
+
+    async def _acknowledge(self) -> None:
+        request = rollout.AckGroupsRequest(
+            consumer=rollout.CONSUMER_TRAIN,
+            durable_sequence=self._ledger.mark,
+            learner=self._word,
+        )
+        answer = await self._ask(0, "AckGroups", request)
+        self._ledger.settle(answer.durable_sequence)
+        self._see(Acknowledged(at=loop_here().time(), mark=answer.durable_sequence))
+
+    async def _policy(self, request: Any, method: str) -> Any:
+        return await self._ask(1, method, request)
+
+    async def _ask(self, which: int, method: str, request: Any) -> Any:
+        """Again and again until the engine answers. ServiceError for what does not pass."""
+        while True:
+            try:
+                return await self._once(which, method, request)
+            except TransportError:
+                await asyncio.sleep(AGAIN_S)
+            except ServiceError as error:
+                if not error.passes and error.reason_name != "PUBLISH_FAILED":
+                    raise
+                await asyncio.sleep(error.retry_after or RESTART_S)
+
+    async def _once(self, which: int, method: str, request: Any) -> Any:
+        life = self._serving()
+        try:
+            async with asyncio.timeout(RPC_S):
+                servicer: Any = life.engine.servicers[which] if life.engine.servicers else None
+                return await life.ask(getattr(servicer, method)(request, Context()))
+        except (grpc.aio.AbortError, Gone, TimeoutError) as error:
+            raise from_rpc_error(rpc_error(error)) from error
+
+    def _serving(self) -> EngineLife:
+        """The engine. TransportError where none serves."""
+        life = self._engine()
+        if life is None or not life.serves:
+            raise TransportError(grpc.StatusCode.UNAVAILABLE, "no engine")
+        return life
+
+
+async def _next(stream: Any) -> Any:
+    return await anext(stream, None)
+
+
+def member_of(trajectory: Trajectory) -> Member:
+    """A trajectory as a history has it."""
+    segments = [one for sequence in trajectory.sequences for one in sequence.segments]
+    branch = next((one for one in trajectory.sequences if one.parent), None)
+    return Member(
+        trajectory=trajectory.id,
+        attempt="",
+        masked=trajectory.masked,
+        calls=tuple(call.call_id for call in trajectory.calls),
+        actions=tuple(call.action for call in trajectory.calls),
+        parent=(branch.parent or "").removesuffix(".0") if branch else "",
+        shared=(branch.fork_offset or 0) if branch else 0,
+        turns=tuple(_texts(segments)),
+        segments=tuple(
+            Segment(
+                author=one.author.name,
+                token_ids=ids(one.token_ids),
+                turn=one.turn,
+                version=one.weight_version,
+                trainable=one.trainable,
+            )
+            for one in segments
+        ),
+    )
+
+
+def _texts(segments: list[SegmentOfRecord]) -> Iterator[str]:
+    """What the policy wrote, turn by turn."""
+    written = [one for one in segments if one.author is Author.MODEL]
+    for _turn, parts in itertools.groupby(written, key=lambda one: one.turn):
+        yield "".join(text_of(one.token_ids) for one in parts)

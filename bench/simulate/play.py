@@ -1,0 +1,515 @@
+"""Plays one schedule: the world around lives of the engine, its faults, and the history of both.
+
+Invariants
+- Equal schedules give equal histories, in every process (`PYTHONHASHSEED` fixed).
+- After the last fault everything is mended, and the run gets `BOUND_S` to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from unittest import mock
+
+import msgspec
+
+import engine.core.engine_core
+from bench.history.events import (
+    Admitted,
+    AnyEvent,
+    Dispatched,
+    FaultsOver,
+    Finished,
+    History,
+    LifeBegan,
+    LifeEnded,
+    Offered,
+    Planned,
+    Position,
+)
+from bench.history.events import Fault as FaultSeen
+from bench.simulate.aftermath import evaluations, positions
+from bench.simulate.channel import Network
+from bench.simulate.engine_life import EngineLife
+from bench.simulate.journal_disk import Disk
+from bench.simulate.learner import Learner
+from bench.simulate.loop import BEGIN, Stuck, VirtualLoop
+from bench.simulate.sampler import SimulatedClient, SimulatedServer
+from bench.simulate.schedule import Fault, Kind, Schedule
+from bench.simulate.tools import ToolHost
+from bench.simulate.workload import make_policy, recipe, server_url
+from bench.simulate.world import Say, world
+from engine.config import EngineTable
+from engine.core.text.codec import HuggingFaceCodec
+from engine.errors import EngineError
+from engine.serving.seams import Seams
+from toolwright.recipe import Recipe, load_recipe
+
+BOUND_S = 900.0
+"""Virtual seconds from the end of the last fault to the end of the run."""
+MOMENT_S = 120.0
+"""Until a fault whose event does not come is left out."""
+END_S = 120.0
+"""For the end of the engine, and for leases that end by themselves."""
+STOP_S = 60.0
+"""Until an engine that is told to stop has ended."""
+RESTART_S = 1.0
+"""Until an engine that ended by itself is started again."""
+MOST_LIVES = 30
+"""Of the engine: a supervisor gives up after so many."""
+SHM = Path("/dev/shm")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What became of a schedule."""
+
+    schedule: Schedule
+    history: History
+    digest: str
+    """SHA-256 of the history."""
+    seconds: float
+    """Virtual."""
+    notes: tuple[str, ...] = ()
+    """Errors that a fault explains: lives of engine and learner that ended with a sentence."""
+    errors: tuple[str, ...] = ()
+    """Errors that nothing explains: a task that raised or does not end, an engine that ended by
+    another error than its own."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Events by kind, faults by theirs, fates of positions."""
+
+
+@contextmanager
+def studio() -> Iterator[Studio]:
+    """What all schedules of a process share, in a folder that ends with it."""
+    shm = SHM if SHM.is_dir() else None
+    with TemporaryDirectory(prefix="simulate-", dir=shm) as folder:
+        yield Studio(Path(folder))
+
+
+class Studio:
+    """A policy folder and its tokenizer, read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.policy = make_policy(folder / "policy")
+        self._codec = HuggingFaceCodec(self.policy)
+        self._abandoned: list[object] = []
+
+    def play(self, schedule: Schedule, *, say: Say | None = None) -> Played:
+        """The history of a schedule."""
+        loop = VirtualLoop(Random(f"loop {schedule.seed}"))
+        with (
+            TemporaryDirectory(dir=self._folder) as folder,
+            mock.patch.object(engine.core.engine_core, "build_codec", lambda *_: self._codec),
+            world(loop, schedule.seed, say),
+        ):
+            # One name of the folder for all: it is in fingerprints and prompts of nobody.
+            text = recipe(schedule.workload, policy=self.policy, folder=Path(folder))
+            file = Path(folder) / "recipe.toml"
+            file.write_text(text, encoding="utf-8")
+            run = _Run(schedule, loop, load_recipe(file), self.policy)
+            try:
+                loop.run_until_complete(run.play())
+            except Stuck:  # its tasks must not be finalised inside another run
+                self._abandoned += (loop, run)
+                raise
+            loop.close()
+        data = msgspec.json.encode(run.history, enc_hook=list)
+        return Played(
+            schedule=schedule,
+            history=run.history,
+            digest=hashlib.sha256(data).hexdigest(),
+            seconds=loop.now - BEGIN,
+            notes=tuple(run.notes),
+            errors=(*run.errors, *loop.complaints),
+            counts=Counter(name for event in run.history for name in _named(event)),
+        )
+
+
+class _Run:
+    def __init__(self, schedule: Schedule, loop: VirtualLoop, made: Recipe, policy: Path) -> None:
+        self.history: History = []
+        self.notes: list[str] = []
+        self.errors: list[str] = []
+        self._schedule = schedule
+        self._loop = loop
+        self._recipe = made
+        self._table = made.table("engine", EngineTable)
+        seed, work = schedule.seed, schedule.workload
+        self._servers = [
+            SimulatedServer(server_url(number), work, Random(f"server {number} {seed}"), self.see)
+            for number in range(work.servers)
+        ]
+        for number, server in enumerate(self._servers):
+            loop.hosts[f"sampler-{number}"] = server.connect
+        self._network = Network(Random(f"network {seed}"))
+        self._network.sent = self._dispatched
+        self._host = ToolHost(work, self._network, Random(f"tools {seed}"), self.see)
+        self._disk = Disk(Random(f"disk {seed}"))
+        self._life: EngineLife | None = None
+        self._seen: Counter[str] = Counter()
+        self._moments: dict[tuple[str, int], list[asyncio.Event]] = {}
+        """Faults that wait for an event of the history."""
+        self._lives = 0
+        self._starts_at = 0.0
+        self._away = 0
+        """Faults that keep the engine from being started."""
+        self._may_start = asyncio.Event()
+        self._may_start.set()
+        self._ending = False
+        self._bound: tuple[int, int, int] | None = None
+        self._learner = Learner(
+            work, policy, Random(f"learner {seed}"), lambda: self._life, self._saw_at_learner
+        )
+
+    def see(self, event: AnyEvent) -> None:
+        self.history.append(event)
+        name = type(event).__name__
+        self._seen[name] += 1
+        for moment in self._moments.pop((name, self._seen[name]), ()):
+            moment.set()
+
+    @property
+    def _now(self) -> float:
+        return self._loop.now
+
+    async def play(self) -> None:
+        work = self._schedule.workload
+        self.see(
+            Planned(
+                at=self._now,
+                eta=work.eta,
+                batch=work.batch,
+                group_size=work.group_size,
+                steps=work.steps,
+                stateful=work.stateful,
+            )
+        )
+        self._loop.after_turn = self._look
+        await self._host.start()
+        supervising = asyncio.create_task(self._supervise())
+        self._learner.start()
+        async with asyncio.TaskGroup() as faults:
+            for fault in self._schedule.faults:
+                faults.create_task(self._do(fault))
+        self.see(FaultsOver(at=self._now, bound=BOUND_S + END_S))
+        complete = True
+        try:
+            async with asyncio.timeout(BOUND_S):
+                await self._learner.complete.wait()
+        except TimeoutError:
+            complete = False
+        await self._end(supervising, complete=complete)
+
+    async def _end(self, supervising: asyncio.Task[None], *, complete: bool) -> None:
+        self._ending = True
+        places, tasks = 0, []
+        supervising.cancel()
+        await asyncio.gather(supervising, return_exceptions=True)
+        life = self._life
+        if life is not None:
+            await self._stop(life)
+            places = life.engine.places if life.engine.servicers else 0
+            await asyncio.sleep(2.0)  # what a close has begun at the host ends there
+            tasks = await life.owner.buried()
+        await self._learner.kill()
+        await asyncio.sleep(15.0)  # a lease: what nobody could close is reaped
+        found = Finished(
+            at=self._now,
+            complete=complete,
+            sessions=self._host.open_sessions,
+            requests=sum(len(server.requests) for server in self._servers),
+            places=places,
+            tasks=len(tasks),
+        )
+        await self._host.stop()
+        self.errors += [f"a task outlived the run: {name}" for name in tasks]
+        self.notes += self._learner.ended_by
+        self.errors += self._learner.crashes
+        self.history += evaluations(self._recipe, self._table, self._now)
+        self.history += positions(self._recipe, self.history, self._now)
+        self.see(msgspec.structs.replace(found, at=self._now))
+
+    # ---- the engine's lives ----
+
+    async def _supervise(self) -> None:
+        """Starts the engine whenever there is none and nothing keeps it away."""
+        while self._lives < MOST_LIVES:
+            await self._may_start.wait()
+            self._begin()
+            life = self._life
+            assert life is not None
+            await asyncio.wait({life.task, life.owner.gone}, return_when=asyncio.FIRST_COMPLETED)
+            if life.owner.alive:
+                self._ended_by_itself(life)
+                await self._over(life, killed=False)
+                await asyncio.sleep(RESTART_S)
+            await life.buried.wait()
+
+    def _begin(self) -> None:
+        self._life = EngineLife(
+            self._lives,
+            self._recipe,
+            self._table,
+            Seams(
+                samplers=self._client,
+                tools=self._network.channel,
+                journal=self._disk.drive,
+            ),
+        )
+        self.see(LifeBegan(at=self._now, life=self._lives))
+        self._lives += 1
+        self._bound = None
+
+    def _client(self, url: str) -> SimulatedClient:
+        (server,) = (one for one in self._servers if one.url == url)
+        return SimulatedClient(server, silence=self._recipe.shared.sampler.timeout_s)
+
+    def _ended_by_itself(self, life: EngineLife) -> None:
+        error = life.task.exception() if not life.task.cancelled() else None
+        if error is not None:
+            first = _first(error)
+            told = self.notes if isinstance(first, EngineError) else self.errors
+            told.append(f"engine {life.number} ended: {first!r}")
+
+    async def _stop(self, life: EngineLife) -> None:
+        """SIGTERM, and SIGKILL where that takes too long."""
+        life.engine.stop()
+        await asyncio.wait({life.task, life.owner.gone}, timeout=STOP_S)
+        if life.owner.alive:
+            if not life.task.done():
+                self.errors.append(f"engine {life.number} did not stop within {STOP_S:g} s")
+            else:
+                self._ended_by_itself(life)
+            await self._over(life, killed=not life.task.done())
+
+    async def _over(self, life: EngineLife, *, killed: bool) -> None:
+        """The process is gone; when this returns nothing of it is left."""
+        self._network.client_died(life.owner)
+        life.owner.die()
+        if self._disk.drivers and self._life is life:
+            self._disk.drivers[-1].crash()
+        for server in self._servers:
+            server.client_died(life.owner)
+        self.see(LifeEnded(at=self._now, life=life.number, killed=killed))
+        left = await life.owner.buried()
+        self.errors += [f"engine {life.number}: a task did not end: {name}" for name in left]
+        if self._life is life:
+            self._life = None
+        life.buried.set()
+
+    # ---- witnesses ----
+
+    def _look(self) -> None:
+        life = self._life
+        if life is None or not life.serves or self._ending:
+            return
+        bound = life.engine.bound()
+        if bound != self._bound:
+            self._bound = bound
+            step, accepted, running = bound
+            self.see(Admitted(at=self._now, step=step, accepted=accepted, running=running))
+
+    def _dispatched(self, call_id: str) -> None:
+        life = self._life
+        if life is not None and life.owner.alive:
+            attempt = call_id.rsplit("/", 2)[0]
+            self.see(Dispatched(at=self._now, life=life.number, attempt=attempt, call_id=call_id))
+
+    def _saw_at_learner(self, event: AnyEvent) -> None:
+        self.see(self._completed(event) if isinstance(event, Offered) else event)
+
+    def _completed(self, offered: Offered) -> Offered:
+        """With what the journal knows and the wire does not carry."""
+        db = self._disk.drivers[-1].writer.db
+        (stored,) = db.execute(
+            "SELECT hash FROM groups WHERE sequence = ?", (offered.sequence,)
+        ).fetchone()
+        names = db.execute(
+            "SELECT attempt FROM members WHERE sequence = ? ORDER BY number", (offered.sequence,)
+        ).fetchall()
+        members = tuple(
+            msgspec.structs.replace(member, attempt=attempt)
+            for member, (attempt,) in zip(offered.members, names, strict=True)
+        )
+        return msgspec.structs.replace(offered, members=members, stored_hash=stored)
+
+    # ---- faults ----
+
+    async def _do(self, fault: Fault) -> None:
+        if fault.after and not await self._moment(fault):
+            return
+        began = self._now if fault.after else BEGIN
+        await asyncio.sleep(max(0.0, began + fault.at - self._now))
+        self.see(FaultSeen(at=self._now, kind=fault.kind, detail=str(fault)))
+        await self._faults()[fault.kind](fault)
+
+    async def _moment(self, fault: Fault) -> bool:
+        """Returns at the fault's event; False where the run is complete before."""
+        moment = asyncio.Event()
+        if self._seen[fault.after] < fault.number:
+            self._moments.setdefault((fault.after, fault.number), []).append(moment)
+            try:
+                async with asyncio.timeout(MOMENT_S):
+                    await first_of(moment, self._learner.complete)
+            except TimeoutError:
+                return False
+        return not self._learner.complete.is_set()
+
+    def _faults(self) -> dict[Kind, Callable[[Fault], Awaitable[None]]]:
+        return {
+            Kind.ENGINE_KILL: self._kill_engine,
+            Kind.ENGINE_STOP: self._stop_engine,
+            Kind.HOST_KILL: self._kill_host,
+            Kind.TOOLS_CUT: self._cut_tools,
+            Kind.TOOLS_HANG: self._hang_tools,
+            Kind.ANSWERS_LOST: self._lose_answers,
+            Kind.STREAMS_BREAK: self._break_streams,
+            Kind.LEASES_END: self._end_leases,
+            Kind.SAMPLER_KILL: self._kill_sampler,
+            Kind.SAMPLER_CUT: self._cut_sampler,
+            Kind.SAMPLER_HANG: self._hang_sampler,
+            Kind.SAMPLER_SLOW: self._slow_sampler,
+            Kind.SAMPLER_REFUSES: self._refuse_weights,
+            Kind.PUBLISH_BREAKS: self._break_publish,
+            Kind.DISK_FULL: self._fill_disk,
+            Kind.LEARNER_KILL: self._kill_learner,
+            Kind.LEARNER_STALLS: self._stall_learner,
+        }
+
+    async def _kill_engine(self, fault: Fault) -> None:
+        await self._without_engine(fault, lambda life: self._over(life, killed=True))
+
+    async def _stop_engine(self, fault: Fault) -> None:
+        await self._without_engine(fault, self._stop)
+
+    async def _without_engine(
+        self, fault: Fault, end: Callable[[EngineLife], Awaitable[None]]
+    ) -> None:
+        self._away += 1
+        self._may_start.clear()
+        try:
+            life = self._life
+            if life is not None and life.owner.alive:
+                await end(life)
+            await asyncio.sleep(fault.seconds)
+        finally:
+            self._away -= 1
+            if not self._away:
+                self._may_start.set()
+
+    async def _kill_host(self, fault: Fault) -> None:
+        await self._host.kill()
+        await asyncio.sleep(fault.seconds)
+        if self._network.server is None:
+            await self._host.start()
+
+    async def _cut_tools(self, fault: Fault) -> None:
+        self._network.cut = True
+        self._network.break_streams()
+        await asyncio.sleep(fault.seconds)
+        self._network.cut = False
+
+    async def _hang_tools(self, fault: Fault) -> None:
+        self._network.moves.clear()
+        await asyncio.sleep(fault.seconds)
+        self._network.moves.set()
+
+    async def _lose_answers(self, fault: Fault) -> None:
+        self._network.loses = 0.3
+        await asyncio.sleep(fault.seconds)
+        self._network.loses = 0.0
+
+    async def _break_streams(self, _fault: Fault) -> None:
+        self._network.break_streams()
+
+    async def _end_leases(self, _fault: Fault) -> None:
+        self._host.end_leases()
+
+    async def _kill_sampler(self, fault: Fault) -> None:
+        server = self._servers[fault.target]
+        server.kill()
+        await asyncio.sleep(fault.seconds)
+        server.start()
+
+    async def _cut_sampler(self, fault: Fault) -> None:
+        self._servers[fault.target].break_streams()
+
+    async def _hang_sampler(self, fault: Fault) -> None:
+        server = self._servers[fault.target]
+        server.awake.clear()
+        await asyncio.sleep(fault.seconds)
+        server.awake.set()
+
+    async def _slow_sampler(self, fault: Fault) -> None:
+        server = self._servers[fault.target]
+        server.slow = 20.0
+        await asyncio.sleep(fault.seconds)
+        server.slow = 1.0
+
+    async def _refuse_weights(self, fault: Fault) -> None:
+        server = self._servers[fault.target]
+        server.refuses = True
+        await asyncio.sleep(fault.seconds)
+        server.refuses = False
+
+    async def _break_publish(self, fault: Fault) -> None:
+        server = self._servers[fault.target]
+        server.breaks_at_update = True
+        await first_of(server.broke, self._learner.complete)
+        server.breaks_at_update = False
+        server.broke.clear()
+        await asyncio.sleep(fault.seconds)
+        if not server.alive:
+            server.start()
+
+    async def _fill_disk(self, fault: Fault) -> None:
+        self._disk.fill(True)
+        await asyncio.sleep(fault.seconds)
+        self._disk.fill(False)
+
+    async def _kill_learner(self, fault: Fault) -> None:
+        if self._learner.complete.is_set():
+            return
+        await self._learner.kill()
+        await asyncio.sleep(fault.seconds)
+        self._learner.start()
+
+    async def _stall_learner(self, fault: Fault) -> None:
+        self._learner.leases.clear()
+        await asyncio.sleep(fault.seconds)
+        self._learner.leases.set()
+
+
+async def first_of(*events: asyncio.Event) -> None:
+    """Returns when one of them is set."""
+    waits = [asyncio.ensure_future(one.wait()) for one in events]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waits:
+            one.cancel()
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _named(event: AnyEvent) -> Iterator[str]:
+    yield type(event).__name__
+    if isinstance(event, FaultSeen):
+        yield f"fault {event.kind}"
+    elif isinstance(event, Position):
+        yield f"group {event.fate}"
+    elif isinstance(event, LifeEnded) and event.killed:
+        yield "kill"

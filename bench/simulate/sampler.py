@@ -1,0 +1,366 @@
+"""Scripted samplers without sockets: SGLang's HTTP as bytes to the engine's own reader of them.
+
+Invariants
+- A server answers anew at every request: what it writes depends on no prompt and no earlier
+  request, so that only what the engine really received can be in a record.
+- What is sent is witnessed in the history, with the weights that the server had then.
+- A server that was started anew has weights of another time until it is given others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from random import Random
+from typing import Any, cast
+
+import aiohttp
+import orjson
+
+from bench.history.events import AnyEvent, Loaded, Sampled
+from bench.simulate.loop import Owner, loop_here, owner_here
+from bench.simulate.schedule import Workload
+from bench.simulate.workload import END_ID, STOP_ID, TEXT_STOP, ids_of
+from engine.core.sampler.wire.client import NoRoute, SamplerClient, ServerUnreachable
+from toolwright.types import WeightVersion, ids
+
+LOAD_S = 0.3
+"""Mean seconds of a load of weights."""
+FOREIGN = "default"
+"""What a server calls weights that no run gave it."""
+CALLS = 0.6
+"""Share of actions that end in a call."""
+JUNK = 12
+"""Tokens after a stop that the server does not look for."""
+
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+See = Callable[[AnyEvent], None]
+
+
+class SimulatedServer:
+    """One sampler, seen from the world."""
+
+    def __init__(self, url: str, workload: Workload, random: Random, see: See) -> None:
+        self.url = url
+        self.workload = workload
+        self.random = random
+        self.see = see
+        self.alive = True
+        self.awake = asyncio.Event()
+        """Clear while the server hangs."""
+        self.awake.set()
+        self.refuses = False
+        self.breaks_at_update = False
+        """It dies amid its next update."""
+        self.broke = asyncio.Event()
+        """It did."""
+        self.slow = 1.0
+        self.paused = False
+        self.weights = FOREIGN
+        self.had: list[str] = []
+        """Weights that it was ever given."""
+        self.requests: dict[str, Request] = {}
+        self.connections: dict[Connection, None] = {}
+
+    def kill(self) -> None:
+        """The process ends."""
+        self.alive = False
+        self.awake.set()
+        self.break_streams()
+
+    def start(self) -> None:
+        """Another process, with weights of another time: none of this run's, or older ones."""
+        self.alive, self.paused = True, False
+        self.weights = self.random.choice([FOREIGN, *self.had])
+
+    def connect(self, protocol: asyncio.Protocol) -> Connection:
+        """A connection of whoever runs now. Raises ConnectionError if the server is gone."""
+        self.refuse_if_gone()
+        return Connection(self, protocol)
+
+    def refuse_if_gone(self) -> None:
+        """Raises ConnectionError where nothing gets here from whoever runs now."""
+        owner = owner_here()
+        if not self.alive or (owner is not None and not owner.alive):
+            raise ConnectionRefusedError("no connection")
+
+    def break_streams(self) -> None:
+        for connection in list(self.connections):
+            connection.lose(ConnectionResetError("the connection broke"))
+
+    def client_died(self, client: Owner) -> None:
+        for connection in [one for one in self.connections if one.client is client]:
+            connection.lose(None)
+
+    async def control(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Answers a control call. ServerUnreachable, ServerRefused or NoRoute."""
+        await self._waited(self.random.uniform(0.001, 0.02))
+        match path:
+            case "/server_info":
+                return {
+                    "version": "0.5.23",
+                    "max_req_input_len": 100_000,
+                    "incremental_streaming_output": self.workload.incremental,
+                    "skip_tokenizer_init": self.workload.text_stops,
+                }
+            case "/model_info":
+                return {"weight_version": self.weights}
+            case "/abort_request":
+                self.abort(body)
+            case "/pause_generation":
+                self.paused = True
+                if body["mode"] == "abort":
+                    for request in list(self.requests.values()):
+                        request.abort()
+            case "/continue_generation":
+                self.paused = False
+                for request in list(self.requests.values()):
+                    request.go_on()
+            case "/update_weights_from_disk":
+                return await self._load(str(body["weight_version"]))
+            case _:
+                raise NoRoute(f"{self.url}{path} answered 404")
+        return {}
+
+    def abort(self, body: Mapping[str, Any]) -> None:
+        """Ends the request `rid`, or all."""
+        for rid in [body["rid"]] if "rid" in body else list(self.requests):
+            if rid in self.requests:
+                self.requests[rid].abort()
+
+    async def _load(self, version: str) -> dict[str, Any]:
+        if self.breaks_at_update:
+            self.breaks_at_update = False
+            self.kill()
+            self.broke.set()
+        await self._waited(self.random.expovariate(1 / LOAD_S))
+        if self.refuses:
+            return {"success": False, "message": "the simulated server refuses weights"}
+        self.weights = version
+        self.had.append(version)
+        found = WeightVersion.parse(version)
+        self.see(Loaded(at=loop_here().time(), server=self.url, version=found))
+        return {"success": True}
+
+    async def _waited(self, seconds: float) -> None:
+        await asyncio.sleep(seconds * min(self.slow, 4.0))
+        await self.awake.wait()
+        if not self.alive:
+            raise ServerUnreachable(f"{self.url}: the simulated server is gone")
+
+
+class Connection(asyncio.Transport):
+    """One connection, as its client's transport. A client that is dead hears nothing of it."""
+
+    def __init__(self, server: SimulatedServer, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        self.client = owner_here()
+        self._context = copy_context()
+        self._server = server
+        self._protocol = protocol
+        self._read = b""
+        self._request: Request | None = None
+        self._closed = False
+        server.connections[self] = None
+        protocol.connection_made(self)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Takes whole requests, one after the other."""
+        self._read += bytes(data)
+        head, found, body = self._read.partition(b"\r\n\r\n")
+        length = int(head.rpartition(b"Content-Length: ")[2] or 0) if found else 0
+        if not found or len(body) < length:
+            return
+        self._read = body[length:]
+        loop = loop_here()
+        when = loop.time() + self._server.random.uniform(0.0005, 0.004)
+        loop.call_at(when, self._serve, orjson.loads(body[:length]), context=loop.world)
+
+    def _serve(self, body: dict[str, Any]) -> None:
+        if self._closed:
+            return
+        if "input_ids" in body:
+            self.send(_HEAD)
+            self._request = Request(self._server, body, self)
+        else:
+            self._server.abort(body)
+            self.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    def send(self, data: bytes) -> None:
+        """In a read of the client's socket."""
+        if not self._closed and (self.client is None or self.client.alive):
+            self._context.run(self._protocol.data_received, data)
+
+    def event(self, payload: bytes, *, last: bool) -> None:
+        """One event of a stream; after the last one the response ends."""
+        data = b"data: " + payload + b"\n\n"
+        if last:
+            data += b"data: [DONE]\n\n"
+        self.send(b"%x\r\n%s\r\n%s" % (len(data), data, b"0\r\n\r\n" if last else b""))
+
+    def close(self) -> None:
+        """The client hangs up."""
+        self.lose(None)
+
+    def is_closing(self) -> bool:
+        return self._closed
+
+    def lose(self, error: Exception | None) -> None:
+        """The connection is gone; its request ends at the server."""
+        if self._closed:
+            return
+        self._closed = True
+        self._server.connections.pop(self, None)
+        if self._request is not None:
+            self._request.over()
+        if self.client is None or self.client.alive:
+            loop_here().call_soon(self._protocol.connection_lost, error, context=self._context)
+
+
+class Request:
+    """One request of /generate while it streams."""
+
+    def __init__(
+        self, server: SimulatedServer, body: Mapping[str, Any], connection: Connection
+    ) -> None:
+        self._server = server
+        self._connection = connection
+        self._rid: str = body["rid"]
+        self._attempt: str = body.get("routing_key", "")
+        self._prompt: list[int] = body["input_ids"]
+        self._most: int = body["sampling_params"]["max_new_tokens"]
+        self._tops: int = body.get("top_logprobs_num", 0)
+        self._plan, self._finish = self._drawn()
+        self._sent: list[int] = []
+        self._logprobs: list[float] = []
+        self._spans: list[tuple[str, int, int]] = []
+        self._ticking: asyncio.TimerHandle | None = None
+        self._over = False
+        self._began = loop_here().time()
+        server.requests[self._rid] = self
+        self.go_on()
+
+    def _drawn(self) -> tuple[list[int], dict[str, Any]]:
+        dice, workload = self._server.random, self._server.workload
+        body = [dice.randint(64, 89) for _ in range(dice.randint(*workload.tokens))]
+        finish: dict[str, Any] = {"type": "stop", "matched": END_ID}
+        if dice.random() >= CALLS:
+            plan = [*body, *ids_of("<answer>42</answer>"), END_ID]
+        elif workload.text_stops:
+            junk = [dice.randint(64, 89) for _ in range(dice.randint(0, JUNK))]
+            plan = [*body, *ids_of(TEXT_STOP), *junk, END_ID]
+        else:
+            plan = [*body, STOP_ID]
+            finish = {"type": "stop", "matched": STOP_ID}
+        if len(plan) > self._most:
+            plan, finish = plan[: self._most], {"type": "length", "length": self._most}
+        return plan, finish
+
+    def go_on(self) -> None:
+        """The next chunk comes after its time."""
+        loop, server = loop_here(), self._server
+        if self._ticking is not None or server.paused or self._over:
+            return
+        pause = server.workload.interval * server.workload.token_s * server.slow
+        when = loop.time() + pause * server.random.uniform(0.7, 1.3)
+        self._ticking = loop.call_at(when, self._tick, context=loop.world)
+
+    def abort(self) -> None:
+        if not self._over:
+            self._send(0, {"type": "abort", "message": "aborted"})
+
+    def _tick(self) -> None:
+        self._ticking = None
+        if not self._server.awake.is_set():
+            loop = loop_here()
+            self._ticking = loop.call_at(loop.time() + 1.0, self._tick, context=loop.world)
+            return
+        left = len(self._plan) - len(self._sent)
+        count = min(self._server.workload.interval, left)
+        self._send(count, self._finish if count == left else None)
+        self.go_on()
+
+    def _send(self, count: int, finish: Mapping[str, Any] | None) -> None:
+        """One event: so many tokens of the plan."""
+        server, start = self._server, len(self._sent)
+        fresh = self._plan[start : start + count]
+        logprobs = [-server.random.randint(1, 4096) / 1024 for _ in fresh]
+        if fresh:
+            self._sent += fresh
+            self._logprobs += logprobs
+            self._add_span(server.weights, start, len(self._sent))
+        if not server.workload.incremental:
+            fresh, logprobs = self._sent, self._logprobs
+        meta: dict[str, Any] = {
+            "id": self._rid,
+            "finish_reason": finish,
+            "prompt_tokens": len(self._prompt),
+            "completion_tokens": len(self._sent),
+            "weight_version": server.weights,
+            "output_token_logprobs": [
+                [value, token, None] for value, token in zip(logprobs, fresh, strict=True)
+            ],
+        }
+        if finish is not None:
+            meta["weight_versions"] = [
+                {"version": name, "start": first, "end": end} for name, first, end in self._spans
+            ]
+        if self._tops:
+            meta["output_top_logprobs"] = [
+                [[value - number, token, None] for number in range(self._tops)]
+                for value, token in zip(logprobs, fresh, strict=True)
+            ]
+        self._connection.event(
+            orjson.dumps({"output_ids": fresh, "meta_info": meta}), last=finish is not None
+        )
+        if finish is not None:
+            self.over()
+
+    def _add_span(self, weights: str, start: int, end: int) -> None:
+        if self._spans and self._spans[-1][0] == weights:
+            self._spans[-1] = (weights, self._spans[-1][1], end)
+        else:
+            self._spans.append((weights, start, end))
+
+    def over(self) -> None:
+        """Once: the history gets what was sent, a part for each version of the weights."""
+        if self._over:
+            return
+        self._over = True
+        self._server.requests.pop(self._rid, None)
+        if self._ticking is not None:
+            self._ticking.cancel()
+        now = loop_here().time()
+        for weights, start, end in self._spans:
+            if weights != FOREIGN:
+                self._server.see(
+                    Sampled(
+                        at=now,
+                        attempt=self._attempt,
+                        server=self._server.url,
+                        prompt=ids([*self._prompt, *self._sent[:start]]),
+                        token_ids=ids(self._sent[start:end]),
+                        version=WeightVersion.parse(weights),
+                        began=self._began,
+                    )
+                )
+
+
+class SimulatedClient(SamplerClient):
+    """The engine's client of a simulated server. Streams go by the loop's `create_connection`."""
+
+    def __init__(self, server: SimulatedServer, *, silence: float) -> None:
+        super().__init__(server.url, cast("aiohttp.ClientSession", None), silence=silence)
+        self._server = server
+
+    async def _request(
+        self, method: str, path: str, data: bytes | None, timeout: float
+    ) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(timeout):
+                self._server.refuse_if_gone()
+                return await self._server.control(path, orjson.loads(data) if data else {})
+        except (TimeoutError, ConnectionError) as error:
+            raise ServerUnreachable(f"{self.url}{path}: {error!r}") from error

@@ -1,0 +1,209 @@
+"""What one simulated run is: a workload and a list of faults, both drawn from a seed.
+
+Pure. The list of faults can be shortened and played again with the same workload.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum, auto
+from random import Random
+
+
+class Kind(StrEnum):
+    """A fault. `target` is a server's number where it says so; `seconds` is how long it lasts."""
+
+    ENGINE_KILL = auto()
+    """The engine is gone at once; it starts again after `seconds`."""
+    ENGINE_STOP = auto()
+    """SIGTERM; it starts again `seconds` after its end."""
+    HOST_KILL = auto()
+    """The tool host and its sessions are gone; another one starts after `seconds`."""
+    TOOLS_CUT = auto()
+    """The network to the tool host refuses connections."""
+    TOOLS_HANG = auto()
+    """The network to the tool host delivers nothing; requests run into their deadlines."""
+    ANSWERS_LOST = auto()
+    """Some connections break after the request arrived and before its answer does."""
+    STREAMS_BREAK = auto()
+    """Every stream of calls breaks once."""
+    LEASES_END = auto()
+    """The leases of all sessions end: the host reaps them."""
+    SAMPLER_KILL = auto()
+    """Server `target` is gone; it comes back with weights of another time."""
+    SAMPLER_CUT = auto()
+    """The streams of server `target` break once."""
+    SAMPLER_HANG = auto()
+    """Server `target` says nothing."""
+    SAMPLER_SLOW = auto()
+    """Server `target` needs 20 times as long a token."""
+    SAMPLER_REFUSES = auto()
+    """Server `target` refuses weights."""
+    PUBLISH_BREAKS = auto()
+    """Server `target` dies amid its next update, and is back after `seconds`."""
+    DISK_FULL = auto()
+    """The journal's disk has no room."""
+    LEARNER_KILL = auto()
+    """The learner is gone; it begins at its checkpoint after `seconds`."""
+    LEARNER_STALLS = auto()
+    """The learner leases nothing."""
+
+
+ON_SERVERS = (
+    Kind.SAMPLER_KILL, Kind.SAMPLER_CUT, Kind.SAMPLER_HANG, Kind.SAMPLER_SLOW,
+    Kind.SAMPLER_REFUSES, Kind.PUBLISH_BREAKS,
+)  # fmt: skip
+WEIGHTS = {
+    Kind.ENGINE_KILL: 9, Kind.HOST_KILL: 2, Kind.SAMPLER_CUT: 3, Kind.SAMPLER_KILL: 3,
+    Kind.SAMPLER_HANG: 2, Kind.PUBLISH_BREAKS: 2, Kind.LEARNER_KILL: 3, Kind.ANSWERS_LOST: 2,
+}  # fmt: skip
+"""How often a kind is drawn; 1 where it is not named."""
+MOMENTS = {
+    "Effect": 20, "Dispatched": 20, "Sampled": 30, "SessionOpened": 16, "Loaded": 12, "Offered": 8,
+    "Trained": 4, "Publishing": 4, "Published": 4, "Acknowledged": 3, "LifeBegan": 3,
+    "Admitted": 20,
+}  # fmt: skip
+"""Events of a history that faults follow, and up to which of their kind."""
+AT_CALLS = ("Effect", "Dispatched", "Sampled")
+"""Moments at which a kill of the engine may lose what the tool host knows."""
+LONGEST_S = {Kind.TOOLS_CUT: 30.0, Kind.TOOLS_HANG: 30.0, Kind.LEARNER_STALLS: 20.0}
+"""Longest duration of a fault; 10 s where it is not named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """at: seconds after the run began; or after event number `number`, from 1, of kind `after`."""
+
+    at: float
+    kind: Kind
+    seconds: float = 0.0
+    target: int = 0
+    after: str = ""
+    number: int = 0
+
+    def __str__(self) -> str:
+        where = f" server {self.target}" if self.kind in ON_SERVERS else ""
+        moment = f" after {self.after} {self.number}" if self.after else ""
+        return f"{self.at:.4f} s{moment}: {self.kind}{where} for {self.seconds:.3f} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What is rolled out, scored and trained on."""
+
+    seed: int
+    steps: int
+    groups_per_step: int
+    group_size: int
+    eta: int
+    places: int
+    turns: int
+    tokens: tuple[int, int]
+    """Tokens of an action that no fault breaks."""
+    token_s: float
+    """Seconds a token."""
+    servers: int
+    incremental: bool
+    """Servers stream deltas, not whole texts again and again."""
+    text_stops: bool
+    """The tool's stop is text of several tokens, and no server looks for it."""
+    interval: int
+    pause: str
+    stateful: bool
+    call_s: float
+    """Mean seconds of a call."""
+    max_sessions: int
+    suite: int
+    """Rows of the evaluation suite; 0 = no suite."""
+    dynamic: bool
+    branching: bool
+    per_group: bool
+    """The reward function takes a group."""
+    keep_history: bool
+    train_s: float
+    checkpoint_every: int
+    bad_rows: float
+    """Share of rows that are no tasks."""
+
+    @property
+    def batch(self) -> int:
+        return self.groups_per_step * self.group_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """Equal schedules give equal histories."""
+
+    seed: int
+    workload: Workload
+    faults: tuple[Fault, ...] = field(default=())
+
+    def with_faults(self, faults: tuple[Fault, ...]) -> Schedule:
+        return replace(self, faults=faults)
+
+
+def schedule_of(seed: int) -> Schedule:
+    """The schedule of a seed."""
+    dice = Random(f"schedule {seed}")
+    workload = _workload(seed, dice)
+    count = min(int(dice.expovariate(1 / 4.5)), 10)
+    faults = tuple(_fault(workload, dice) for _ in range(count))
+    return Schedule(seed=seed, workload=workload, faults=faults)
+
+
+def _workload(seed: int, dice: Random) -> Workload:
+    group_size = dice.choice((1, 2, 2, 3, 4))
+    least = dice.randint(2, 8)
+    return Workload(
+        seed=seed,
+        steps=dice.randint(2, 4),
+        groups_per_step=dice.choice((1, 1, 2, 3)) if group_size < 3 else dice.choice((1, 2)),
+        group_size=group_size,
+        eta=dice.choice((0, 0, 1, 1, 2)),
+        places=dice.choice((2, 4, 16)),
+        turns=dice.randint(1, 4),
+        tokens=(least, least + dice.randint(0, 24)),
+        token_s=dice.choice((0.005, 0.02, 0.08)),
+        servers=dice.choice((1, 2, 2, 3)),
+        incremental=dice.random() < 0.7,
+        text_stops=dice.random() < 0.3,
+        interval=dice.choice((1, 4, 8)),
+        pause=dice.choice(("retract", "retract", "in_place", "abort")),
+        stateful=dice.random() < 0.7,
+        call_s=dice.choice((0.01, 0.3, 2.0)),
+        max_sessions=dice.choice((2, 6, 64, 64)),
+        suite=dice.choice((0, 0, 1, 3)),
+        dynamic=group_size > 1 and dice.random() < 0.2,
+        branching=group_size > 1 and dice.random() < 0.2,
+        per_group=dice.random() < 0.2,
+        keep_history=dice.random() < 0.5,
+        train_s=dice.choice((0.05, 0.3, 2.0)),
+        checkpoint_every=dice.randint(1, 3),
+        bad_rows=dice.choice((0.0, 0.0, 0.15)),
+    )
+
+
+def _fault(workload: Workload, dice: Random) -> Fault:
+    kinds = [kind for kind in Kind for _ in range(WEIGHTS.get(kind, 1))]
+    kind = dice.choice(kinds)
+    longest = LONGEST_S.get(kind, 10.0)
+    after = dice.choice(list(MOMENTS)) if dice.random() < 0.75 else ""
+    if after and kind is Kind.ENGINE_KILL and dice.random() < 0.6:
+        after = dice.choice(AT_CALLS)
+    action = workload.tokens[1] * workload.token_s
+    turn = action + workload.call_s
+    horizon = 1.0 + workload.steps * (workload.train_s + workload.turns * turn)
+    return Fault(
+        at=round(_delay(dice) if after else dice.uniform(0.0, horizon), 4),
+        kind=kind,
+        seconds=round(min(longest, dice.expovariate(dice.choice((4.0, 30.0)) / longest)), 3),
+        target=dice.randrange(workload.servers) if kind in ON_SERVERS else 0,
+        after=after,
+        number=dice.randint(1, MOMENTS[after]) if after else 0,
+    )
+
+
+def _delay(dice: Random) -> float:
+    """Seconds after an event: within its own turn, a commit, or a call."""
+    mean = dice.choice((0.005, 0.02, 0.02, 0.3))
+    return dice.expovariate(1 / mean)

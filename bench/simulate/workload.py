@@ -1,0 +1,147 @@
+"""What the simulated engine is given: a policy folder, questions, rewards, a recipe.
+
+The recipe names `questions` and the rewards by their import paths, as any recipe does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from random import Random
+from zlib import crc32
+
+from bench.dispatch.workload import END, write_policy
+from bench.simulate.schedule import Workload
+from toolwright.types import Task, Trajectory
+
+STOP = "</c>"
+"""One token of the policy's vocabulary."""
+TEXT_STOP = "</k>"
+"""Four tokens of it."""
+END_ID, STOP_ID = 256, 257
+"""`write_policy` numbers the special tokens after the 256 bytes, in this order."""
+VOCABULARY = 258
+TOOLS = "tools:1"
+"""The tool service's address; nobody listens there."""
+DYNAMIC = """[task.dynamic_sampling]
+max_gen_batches = 4"""
+BRANCHING = """[task.branching]
+tokens = 4
+top_k = 3"""
+
+
+def ids_of(text: str) -> list[int]:
+    """Token ids of printable ASCII text."""
+    return [ord(letter) - 33 for letter in text]
+
+
+def text_of(token_ids: Iterable[int]) -> str:
+    """Inverse of `ids_of`; the text of special tokens is what the tokenizer says."""
+    special = {END_ID: END, STOP_ID: STOP}
+    return "".join(special.get(token) or chr(token + 33) for token in token_ids)
+
+
+def server_url(number: int) -> str:
+    return f"http://sampler-{number}:1"
+
+
+def make_policy(folder: Path) -> Path:
+    """A tokenizer with tiny weights, which every publish names again."""
+    write_policy(folder, STOP)
+    header = json.dumps({"w": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).encode()
+    data = len(header).to_bytes(8, "little") + header + bytes(4)
+    (folder / "model.safetensors").write_bytes(data)
+    return folder
+
+
+def questions(seed: int) -> Iterator[Task | str]:
+    """The task source. `seed`: the schedule's, times 100, plus the per cent of rows that are no
+    tasks."""
+    dice = Random(f"rows {seed}")
+    for number in count():
+        if number and dice.random() < (seed % 100) / 100:  # the first one is the rehearsal's
+            yield "no task"
+        else:
+            yield Task(id=str(number), prompt=f"#{number}:")
+
+
+def suite(_seed: int) -> Iterator[Task]:
+    """The evaluation's questions."""
+    return (Task(id=f"e{number}", prompt=f"?{number}:") for number in count())
+
+
+def reward(trajectory: Trajectory) -> float:
+    """0 or 1, by all ids of the trajectory."""
+    ids = [i for sequence in trajectory.sequences for i in sequence.token_ids]
+    return float(crc32(bytes(i % 251 for i in ids)) % 2)
+
+
+def group_reward(trajectories: Sequence[Trajectory]) -> list[float]:
+    return [reward(trajectory) for trajectory in trajectories]
+
+
+def recipe(workload: Workload, *, policy: Path, folder: Path) -> str:
+    """The TOML text."""
+    work = workload
+    endpoints = json.dumps([server_url(number) for number in range(work.servers)])
+    rewards = "group_reward" if work.per_group else "reward"
+    suites = ""
+    if work.suite:
+        suites = f"""
+[engine.evaluation]
+every = 1
+publish_waits_s = 20.0
+[[engine.evaluation.suites]]
+name = "suite"
+source = "bench.simulate.workload:suite"
+n = {work.suite}
+"""
+    return f"""
+[run]
+name = "simulated"
+folder = "{folder}/run"
+seed = {100 * (work.seed % 1_000_000) + round(100 * work.bad_rows)}
+steps = {work.steps}
+groups_per_step = {work.groups_per_step}
+group_size = {work.group_size}
+max_staleness = {work.eta}
+correction = "{"decoupled" if work.eta else "bypass"}"
+
+[policy]
+model = "{policy}"
+
+[task]
+source = "bench.simulate.workload:questions"
+reward = "bench.simulate.workload:{rewards}"
+reward_per_group = {str(work.per_group).lower()}
+protocol_options = {{ observation = "[{{text}}]" }}
+[task.limits]
+turns = {work.turns}
+action = {3 * work.tokens[1] + 40}
+response = {(work.turns + 1) * (4 * work.tokens[1] + 80)}
+seconds = 120.0
+{DYNAMIC if work.dynamic else ""}
+{BRANCHING if work.branching else ""}
+
+[sampler]
+endpoints = {endpoints}
+stream_interval = {work.interval}
+pause = "{work.pause}"
+timeout_s = 20.0
+patience_s = 30.0
+
+[tools.count]
+service = "{TOOLS}"
+lease_s = 12.0
+patience_s = 15.0
+queue_limit_s = 10.0
+run_limit_s = 30.0
+
+[engine]
+max_concurrent = {work.places}
+patience_s = 20.0
+drain_s = 5.0
+history = "{"all" if work.keep_history else "open"}"
+{suites}"""
