@@ -85,6 +85,10 @@ def scripted_sampler(
     fail_updates: Annotated[
         int, typer.Option(help="Answer 400 to this many weight updates first.")
     ] = 0,
+    log: Annotated[
+        Path | None,
+        typer.Option(help="Append the ids of every streamed reply to this file.", dir_okay=False),
+    ] = None,
 ) -> None:
     """Serve SGLang's native /generate wire without a model.
 
@@ -110,6 +114,7 @@ def scripted_sampler(
         bench scripted-sampler --script my_script.py:reply --tokens-per-second 50
         bench scripted-sampler --script cycle:260:20 --tokens-per-second 50
     """
+    from bench.history.sampler_log import SamplerLog
     from bench.scripted import Faults, ScriptedSampler, ScriptError, StartError, Timing
     from bench.scripted.faults import parse_break, parse_numbers
 
@@ -130,6 +135,10 @@ def scripted_sampler(
         )
     except (ScriptError, ValueError) as error:
         raise _stop(str(error), code=2) from error
+    try:
+        written = SamplerLog(log) if log is not None else None
+    except OSError as error:
+        raise _stop(f"--log {log} cannot be written: {error.strerror}", code=2) from error
     sampler = ScriptedSampler(
         script=spoken,
         timing=timing,
@@ -143,6 +152,7 @@ def scripted_sampler(
         host=host,
         port=port,
         record=0,
+        log=written,
     )
     try:
         loop.run(_serve(sampler))

@@ -1,4 +1,4 @@
-"""What a finished run left on disk, as events: positions, evaluations, and the members of groups.
+"""What a finished run left on disk, as events: positions and evaluations.
 
 Reads the journal and the evaluation files, and changes nothing. The journal does not know what the
 learner trained on, so callers give the numbers of the surviving lineage.
@@ -15,10 +15,8 @@ from bench.history.events import (
     AnyEvent,
     Evaluated,
     Fate,
-    Member,
     Position,
     Restored,
-    Segment,
     Trained,
 )
 from engine.serving.evaluation.results import rows_file
@@ -27,38 +25,10 @@ from engine.serving.journal.groups import Fate as StoredFate
 from engine.serving.journal.logs import LogState
 from engine.serving.journal.reader import JournalReader
 from engine.serving.json_lines import Lines
-from toolwright.types import Trajectory, WeightVersion
+from toolwright.types import WeightVersion
 
 STALE = "stale"
 """Reason of a dropped group: the engine drops a group for no other one."""
-
-
-def member_of(record: Trajectory, attempt: str = "") -> Member:
-    """A record as a member of an offered group. attempt: TRAJECTORY/NAME; read from the record's
-    calls if it is not given."""
-    if not attempt and record.calls:
-        attempt = record.calls[-1].call_id.rsplit("/", 2)[0]
-    branch = next((one for one in record.sequences if one.parent), None)
-    return Member(
-        trajectory=record.id,
-        attempt=attempt,
-        masked=record.masked,
-        calls=tuple(call.call_id for call in record.calls),
-        actions=tuple(call.action for call in record.calls),
-        parent=(branch.parent or "").removesuffix(".0") if branch else "",
-        shared=(branch.fork_offset or 0) if branch else 0,
-        segments=tuple(
-            Segment(
-                author=segment.author.name,
-                token_ids=segment.token_ids,
-                turn=segment.turn,
-                version=segment.weight_version,
-                trainable=segment.trainable,
-            )
-            for sequence in record.sequences
-            for segment in sequence.segments
-        ),
-    )
 
 
 def surviving(history: Collection[AnyEvent]) -> frozenset[int]:

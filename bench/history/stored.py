@@ -1,9 +1,14 @@
-"""Histories as files: JSON lines, one event a line."""
+"""Histories as files: JSON lines, one event a line.
+
+A whole history is written and read at once. A witness that may be killed appends its events one by
+one; half of a last line is left out when they are read.
+"""
 
 from __future__ import annotations
 
+import os
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +44,35 @@ def read_history(file: Path) -> History:
             except (msgspec.MsgspecError, OverflowError, RecursionError) as error:
                 raise HistoryError(f"{file}, line {number} is not an event: {error}") from error
     return found
+
+
+class Appender:
+    """A file that lines are appended to, each in one write: a kill loses no line that was
+    written."""
+
+    def __init__(self, file: Path) -> None:
+        """OSError where the file cannot be opened."""
+        self._descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
+
+    def write(self, line: msgspec.Struct) -> None:
+        """Appends an event, or another struct of JSON values and token ids."""
+        os.write(self._descriptor, _ENCODER.encode(line) + b"\n")
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def whole_lines(file: Path) -> Iterator[bytes]:
+    """Lines of an appended file, without one that was not written whole; empty if there is no
+    file."""
+    data = file.read_bytes() if file.exists() else b""
+    yield from data[: data.rfind(b"\n") + 1].splitlines()
+
+
+def read_appended(file: Path) -> History:
+    """Events that an `Appender` wrote. Raises msgspec.MsgspecError for a line that is not an
+    event."""
+    return [_DECODER.decode(line) for line in whole_lines(file)]
 
 
 def _to_list(value: Any) -> Any:

@@ -82,6 +82,15 @@ class Generation:
             start = end
         return spans
 
+    def untaken(self) -> list[tuple[str, list[int]]]:
+        """Ids that the next `take` hands out for the first time, with their weight version."""
+        found = []
+        for span in self.spans:
+            tokens = self.tokens[max(span.start, self._taken) : span.end]
+            if tokens:
+                found.append((span.version, [token.id for token in tokens]))
+        return found
+
     def grow(self, count: int, version: str) -> None:
         """Sample up to `count` tokens under the weights `version`, to the end at most."""
         for _ in range(count):

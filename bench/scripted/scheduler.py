@@ -31,7 +31,15 @@ DUE_SLACK_S = 0.0005
 class Scheduler:
     """The replies in flight of one server. Must be made inside its running event loop."""
 
-    def __init__(self, *, timing: Timing, weight_version: str) -> None:
+    def __init__(
+        self,
+        *,
+        timing: Timing,
+        weight_version: str,
+        loaded: Callable[[str], None] | None = None,
+    ) -> None:
+        """loaded: called with the version whenever the weights become another version's."""
+        self._on_loaded = loaded
         self.weight_version = weight_version
         """What the server reports."""
         self._loaded = weight_version
@@ -177,7 +185,7 @@ class Scheduler:
         from, yet not reported. None keeps the version's name.
         """
         await self.until_idle()
-        self._loaded = version or self._loaded
+        self._load(version or self._loaded)
         flushed = flush()
         if flushed:
             self.weight_version = self._loaded
@@ -186,7 +194,8 @@ class Scheduler:
 
     def rename_weights(self, version: str) -> None:
         """Report, and record from now on, another version for the weights that are loaded."""
-        self.weight_version = self._loaded = version
+        self._load(version)
+        self.weight_version = version
 
     async def until_idle(self) -> None:
         """Outside a pause, return once all replies have ended; new ones wait for that."""
@@ -219,6 +228,11 @@ class Scheduler:
             await self._moved.wait_for(lambda: not self.paused)
 
     # ---- inside ----
+
+    def _load(self, version: str) -> None:
+        self._loaded = version
+        if self._on_loaded is not None:
+            self._on_loaded(version)
 
     def _open(self) -> bool:
         return self._paused is None and not self._updates_waiting

@@ -65,6 +65,26 @@ class Watch(Protocol):
         ...
 
 
+class ReplyLog(Protocol):
+    """Records what leaves the server; versions as the server spells them."""
+
+    def began(self, rid: str, conversation: str, prompt: Sequence[int]) -> None:
+        """A reply was admitted."""
+        ...
+
+    def sends(self, rid: str, version: str, token_ids: Sequence[int]) -> None:
+        """Tokens of one version are about to be written."""
+        ...
+
+    def over(self, rid: str) -> None:
+        """The whole reply was written."""
+        ...
+
+    def loaded(self, version: str) -> None:
+        """Other weights were loaded."""
+        ...
+
+
 class ScriptedSampler:
     """A sampler that says what `script` says, at the pace of `timing`.
 
@@ -79,6 +99,7 @@ class ScriptedSampler:
         port: 0 takes a free one; `url` tells which.
         record: how many of the newest request bodies `requests` keeps.
         watch: is told of every streamed reply.
+        log: records every streamed reply as it leaves.
         tensor_parallel: the processes that it says it has.
     """
 
@@ -99,6 +120,7 @@ class ScriptedSampler:
         port: int = 0,
         record: int = MAX_RECORDED,
         watch: Watch | None = None,
+        log: ReplyLog | None = None,
         tensor_parallel: int = 1,
     ) -> None:
         self._script = script
@@ -115,6 +137,7 @@ class ScriptedSampler:
         self._port = port
         self._seen: deque[SeenRequest] = deque(maxlen=record)
         self._watch = watch
+        self._log = log
         self._tensor_parallel = tensor_parallel
         self._arrivals = itertools.count()
         self._conversations = Conversations()
@@ -150,7 +173,11 @@ class ScriptedSampler:
         Raises:
             StartError: the address cannot be taken.
         """
-        self._scheduler = Scheduler(timing=self._timing, weight_version=self._initial_version)
+        self._scheduler = Scheduler(
+            timing=self._timing,
+            weight_version=self._initial_version,
+            loaded=self._log.loaded if self._log is not None else None,
+        )
         control = self._control = Control(
             scheduler=self._scheduler,
             conversations=self._conversations,
@@ -289,6 +316,8 @@ class ScriptedSampler:
             # The real server answers with its headers at once, also while a pause holds the rest.
             writer.send_headers()
         generation = await self._start(request)
+        if self._log is not None:
+            self._log.began(request.rid, request.conversation, request.input_ids)
         sent = 0
         while True:
             if broken is not None and sent >= broken.chunks:
@@ -298,6 +327,9 @@ class ScriptedSampler:
             finished = generation.finish is not None
             if finished and self._watch is not None:
                 self._watch.replied(request, read_ns, time.monotonic_ns())
+            if self._log is not None:
+                for version, token_ids in generation.untaken():
+                    self._log.sends(request.rid, version, token_ids)
             await response.write(
                 generation.take(
                     incremental=self._incremental,
@@ -311,6 +343,8 @@ class ScriptedSampler:
                 break
         self._close(generation)
         await response.write_eof(wire.DONE)
+        if self._log is not None:
+            self._log.over(request.rid)
         return response
 
     def _close(self, generation: Generation) -> None:

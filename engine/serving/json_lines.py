@@ -20,6 +20,8 @@ import structlog
 
 FULL_SECONDS = 5.0
 """Between tries to write on a full disk."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Full disk, used quota, and a limit on the size of files. The journal waits for all three too."""
 _BLOCK = 1 << 16
 
 log = structlog.get_logger("files")
@@ -91,7 +93,7 @@ async def when_there_is_room(
         try:
             write()
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in NO_ROOM:
                 raise
             if not said:
                 log.warning("disk_full", file=str(file), fix="free space; the run goes on")

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from memory.errors import Unusable
+
 PAGE = 256
 """Changes that are read at a time."""
 
@@ -22,7 +24,8 @@ class Log(Protocol):
 
     def append(self, group: str, data: bytes, after: int) -> tuple[int, bytes] | None:
         """(version, bytes) that stand under the group: these, or those of the first time where it
-        came before. None where the log is not at version `after` any more."""
+        came before. None if the log went on after version `after`. Raises Unusable if the log ends
+        before that version, because its store lost changes."""
         ...
 
     def find(self, group: str) -> tuple[int, bytes] | None:
@@ -48,6 +51,14 @@ class Log(Protocol):
     def close(self) -> None:
         """Nothing is lost by it, nor without it."""
         ...
+
+
+def lost(where: str, held: int, known: int) -> Unusable:
+    """The error of a store that holds fewer changes than a writer knows."""
+    return Unusable(
+        f"{where} has lost changes, it holds {held} of {known}: restore its data, or end this "
+        "memory and begin another one"
+    )
 
 
 def pages(log: Log, after: int, most: int | None = None) -> Iterator[bytes]:

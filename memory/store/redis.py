@@ -13,14 +13,20 @@ from typing import cast
 import redis
 
 from memory.errors import Unusable
-from memory.store import PAGE
+from memory.store import PAGE, lost
 
+ANSWER_SECONDS = 5.0
+"""Longest time for an answer of Redis. Without it a silent Redis would hold every request."""
 _APPEND = """
 local version = redis.call('HGET', KEYS[2], ARGV[1])
 if version then
     return {tonumber(version), redis.call('LINDEX', KEYS[1], tonumber(version) - 1)}
 end
-if redis.call('LLEN', KEYS[1]) ~= tonumber(ARGV[3]) then
+local length = redis.call('LLEN', KEYS[1])
+if length < tonumber(ARGV[3]) then
+    return length
+end
+if length > tonumber(ARGV[3]) then
     return false
 end
 local last = redis.call('RPUSH', KEYS[1], ARGV[2])
@@ -77,6 +83,8 @@ class RedisLog:
     def append(self, group: str, data: bytes, after: int) -> tuple[int, bytes] | None:
         with self._trouble("took no change"):
             found = self._append(keys=[self._changes, self._groups], args=[group, data, after])
+        if isinstance(found, int):
+            raise lost(self._where, found, after)
         return None if found is None else (int(found[0]), bytes(found[1]))
 
     def find(self, group: str) -> tuple[int, bytes] | None:
@@ -136,7 +144,9 @@ def begun(url: str, name: str) -> str:
 def _client(url: str, where: str) -> redis.Redis:
     """Unusable. The message has nothing of the address, in which a password may stand."""
     try:
-        return redis.Redis.from_url(url)
+        return redis.Redis.from_url(
+            url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS
+        )
     except ValueError as error:
         raise Unusable(
             f"{where} has no address that can be read: write redis://HOST:PORT/DB#NAME, and "

@@ -10,7 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from memory.errors import Unusable
-from memory.store import PAGE
+from memory.store import PAGE, lost
 from toolwright.reading.sqlite_files import check_regular, check_tables, typed_rows
 
 BUSY_S = 30.0
@@ -57,7 +57,9 @@ class SqliteLog:
             if (found := self._find(group)) is not None:
                 return found
             (last,) = self._db.execute("SELECT coalesce(max(version), 0) FROM changes").fetchone()
-            if last != after:
+            if last < after:
+                raise lost(str(self._path), int(last), after)
+            if last > after:
                 return None
             self._db.execute("INSERT INTO changes VALUES (?, ?, ?)", (last + 1, group, data))
             return int(last) + 1, data

@@ -8,8 +8,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,21 +71,28 @@ class Run:
     """Of all processes, beside this one's."""
     patience: float = PATIENCE
 
-    def start(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """Starts one of the product's commands in a process group of its own."""
-        log = (self.folder / f"{program}.log").open("ab")
+    def start(
+        self, program: str, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        """Starts one of the product's commands in a process group of its own.
+
+        environment: variables of this process alone."""
+        log = self.folder / f"{program}.log"
         process = subprocess.Popen(
             [str(BIN / program), *arguments],
-            stdout=log,
-            stderr=log,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
             env={
                 **os.environ,
                 "OMP_NUM_THREADS": "1",
                 "TORCH_COMPILE_DISABLE": "1",
                 **self.environment,
+                **(environment or {}),
             },
         )
+        # A limit on the size of the process's files must not cut its log.
+        threading.Thread(target=_copy, args=(process, log), daemon=True).start()
         self.processes.append(process)
         return process
 
@@ -142,6 +150,13 @@ class Run:
             + "\n".join(log.read_text(errors="replace", encoding="utf-8").splitlines()[-15:])
             for log in sorted(self.folder.glob("*.log"))
         )
+
+
+def _copy(process: subprocess.Popen[bytes], log: Path) -> None:
+    assert process.stdout is not None
+    with process.stdout as said, log.open("ab", buffering=0) as file:
+        while piece := os.read(said.fileno(), 65_536):
+            file.write(piece)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

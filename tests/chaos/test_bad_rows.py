@@ -73,9 +73,8 @@ def test_thirty_broken_rows_of_a_thousand_cost_themselves(tmp_path: Path) -> Non
         crowd.close()
 
     assert len(broken) == 30
-    assert crowd.consumer.conflicts == []
     wanted = {f"g{number:07d}" for number in range(ROWS) if number not in broken}
-    assert {group.id for group in crowd.consumer.groups.values()} == wanted
+    assert {group.group for group in crowd.offered()} == wanted
     with closing(JournalReader(crowd.run_folder)) as reader:
         assert [position for position, _ in reader.skipped()] == list(broken)
         records = [

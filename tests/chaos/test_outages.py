@@ -86,7 +86,7 @@ def test_a_sampler_that_dies_for_longer_than_every_patience(tmp_path: Path) -> N
         blocks(0.5, "the crowd is at work")
         crowd.kill_sampler()
         blocks(SAMPLER_AWAY_S, "the sampler is away")
-        assert not crowd.consumer.groups, "it was killed too late"
+        assert not crowd.offered(), "it was killed too late"
         crowd.start_sampler()
         end(crowd)
         assert not crowd.logged("attempt_failed")

@@ -102,7 +102,7 @@ def killed_again_and_again(crowd: Crowd, kill: Callable[[], None], *, seed: int)
     dice = Random(seed)
     for _ in range(SCALE.kills):
         time.sleep(dice.uniform(*SCALE.between))
-        if crowd.consumer.complete:
+        if crowd.complete:
             break
         kill()
     crowd.finish()
@@ -160,6 +160,7 @@ def restart_tools(crowd: Crowd) -> None:
     crowd.start_tools()
 
 
+@pytest.mark.only_in_full
 @pytest.mark.slow
 def test_both_killed_at_once(crowd: Crowd) -> None:
     def kill() -> None:
@@ -171,6 +172,7 @@ def test_both_killed_at_once(crowd: Crowd) -> None:
     killed_again_and_again(crowd, kill, seed=3)
 
 
+@pytest.mark.only_in_full
 @pytest.mark.slow
 def test_a_full_disk_and_kills_while_it_is_full(crowd: Crowd) -> None:
     """Every other time the disk has room again before the kill, and nothing is lost."""

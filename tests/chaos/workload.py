@@ -1,4 +1,4 @@
-"""What a crowd of trajectories does: tasks, the policy's words, a tool that counts its effects.
+"""What a crowd of trajectories does: tasks, and the plan of each trajectory.
 
 Engine, tool service and sampler import this module, each in its own process; the tests compare
 records with the same plan. The environment variable `CHAOS_WORKLOAD` holds a `Workload` as JSON.
@@ -6,30 +6,20 @@ records with the same plan. The environment variable `CHAOS_WORKLOAD` holds a `W
 Invariants
 - What a trajectory says depends on its name and on all ids before, never on attempts or time. An
   engine that sends other ids than it records gets other words than planned.
-- The tool writes one line for each call that it runs, before it sleeps. Its answer holds how many
-  calls the session has run.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import count
-from pathlib import Path
 from random import Random
-from typing import Any
 from zlib import crc32
 
-from bench.makespan.plan import END_ID, STOP, STOP_ID, ids_of, text_of
-from bench.scripted.script import default_logprob
-from bench.scripted.types import ScriptRequest, Token
-from toolsvc import Call, RawFormat, SessionInfo, Tool
-from toolsvc.errors import Reason, Refused
+from bench.makespan.plan import END_ID, STOP_ID, ids_of, text_of
 from toolwright.types import Task, Trajectory
 
 VARIABLE = "CHAOS_WORKLOAD"
@@ -40,9 +30,13 @@ LAST_WORDS = "<answer>42</answer>"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Ranges of calls a trajectory, of tokens an action, and of seconds a call."""
+    """Ranges of calls a trajectory, of tokens an action, and of seconds a call.
+
+    effects: file of the tool's events. cache: URL of the cache that the tool keeps its answers in;
+    "" = no cache."""
 
     effects: str = ""
+    cache: str = ""
     calls: tuple[int, int] = (2, 5)
     tokens: tuple[int, int] = (32, 56)
     call_s: tuple[float, float] = (0.05, 0.4)
@@ -137,61 +131,3 @@ def reward(trajectory: Trajectory) -> float:
 def reward_of(ids: Sequence[int]) -> float:
     """Of all ids of a trajectory."""
     return crc32(array("i", ids).tobytes()) % 1000 / 1000
-
-
-@lru_cache(maxsize=2048)
-def _plan(trajectory: str) -> Plan:
-    return Workload.here().plan(trajectory)
-
-
-def reply(request: ScriptRequest) -> Iterable[Token]:
-    """The sampler's script. ValueError for ids that no trajectory has."""
-    plan = _plan(request.conversation.rpartition("/")[0])
-    ids = request.input_ids
-    turn = ids.count(STOP_ID)
-    begins = plan.length_before(turn)
-    action = plan.action(turn, ids[:begins])
-    said = len(ids) - begins
-    if said < 0 or list(ids[begins:]) != action[:said]:
-        raise ValueError(f"the ids of {request.conversation}, turn {turn}, are not planned")
-    return [Token(i, default_logprob(i, place)) for place, i in enumerate(action)][said:]
-
-
-@dataclass(slots=True)
-class _Session:
-    calls: list[str] = field(default_factory=list)
-
-
-class Count(Tool):
-    """Sleeps as long as its call says; tells how many calls its session has run."""
-
-    name = "sleep"
-    description = "Sleeps."
-    format = RawFormat()
-    stop_strings = (STOP,)
-    stateful = Workload.here().stateful
-    run_limit = 60.0
-
-    def open(self, session: SessionInfo) -> _Session:
-        if session.metadata.get("refuse"):
-            raise Refused(Reason.INVALID_REQUEST, "the task's metadata do not fit")
-        if session.metadata.get("fail"):
-            raise KeyError("fail")
-        return _Session()
-
-    async def call(self, state: Any, call: Call) -> str:
-        note_effect(Path(Workload.here().effects), f"{call.call_id} {call.session.session_id}")
-        state.calls.append(call.call_id)
-        turn, _, rest = call.action.partition(".")
-        await asyncio.sleep(int(rest.partition("/")[0]) / 1000)
-        calls = len(state.calls) if self.stateful else int(turn) + 1
-        return answer_to(call.action, calls)
-
-
-def note_effect(file: Path, line: str) -> None:
-    """One write to the end of the file: nothing of it is lost when this process is killed."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    try:
-        os.write(descriptor, f"{line}\n".encode())
-    finally:
-        os.close(descriptor)

@@ -112,7 +112,9 @@ class Fleet:
 
     def _over_http(self, url: str) -> SamplerClient:
         if self._session is None:
-            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+            # A connection that went silent since the last call would hold a publish for minutes.
+            connector = aiohttp.TCPConnector(limit=0, force_close=True)
+            self._session = aiohttp.ClientSession(connector=connector)
         return SamplerClient(url, self._session, silence=self._silence)
 
     @property

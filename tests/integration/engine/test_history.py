@@ -27,9 +27,9 @@ from bench.history.events import (
     SessionOpened,
     Trained,
 )
+from bench.history.members import member_of
 from bench.history.run_folder import (
     evaluations,
-    member_of,
     positions,
     stored_hashes,
     surviving,

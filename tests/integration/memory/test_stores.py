@@ -53,6 +53,13 @@ def log(request: pytest.FixtureRequest, tmp_path: Path, redis: RedisServer) -> I
     made.close()
 
 
+def test_a_store_that_lost_changes_says_so(log: Log) -> None:
+    assert log.append("a", b"1", 0) == (1, b"1")
+    assert log.append("b", b"2", 0) is None
+    with pytest.raises(Unusable, match=r"has lost changes, it holds 1 of 3: restore its data"):
+        log.append("c", b"3", 3)
+
+
 def work(group: str, *descriptions: str, **parts: Any) -> GroupWork:
     made = (tool(f"{group}_{place}", text) for place, text in enumerate(descriptions))
     return registering(group, *made, **parts)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from bench.history.events import Fate, History, Planned, Restored, Trained
+from bench.history.members import member_of
 from bench.history.run_folder import (
     evaluations,
-    member_of,
     positions,
     stored_hashes,
     surviving,
