@@ -29,13 +29,16 @@ SAMPLER_PYTHON ?=
 # Files of tests side by side: one more than a small machine's two cores, for a third of a file's
 # time is waiting.
 TEST_WORKERS ?= 3
+# Of the planted bugs: which, and against what (tests, simulator, both).
+ONLY ?=
+WITH ?= tests
 # Which eighth of the slow tests `make test` runs, 0 to 7; empty: the number of commits modulo 8.
 SLICE ?=
 PACKAGES := firejail
 TEST_PACKAGES := bubblewrap curl postgresql redis-server chromium chromium-sandbox podman runc prometheus
 VENV_PYTHON := .venv/bin/python
 
-.PHONY: help setup demo real docs docs-serve test test-all test-packages house proto proto-check breaking baseline unit clean
+.PHONY: help setup demo real docs docs-serve test test-all test-packages mutants house proto proto-check breaking baseline unit clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,6 +81,9 @@ test: setup test-packages house ## the quick tests and an eighth of the slow one
 
 test-all: setup test-packages house ## every test that can run on this machine
 	@$(VENV_PYTHON) tests/run.py --workers $(TEST_WORKERS) --all
+
+mutants: setup test-packages ## planted bugs against tests or simulator: make mutants [ONLY=name] [WITH=both]
+	@$(VENV_PYTHON) -m tests.mutants --with $(WITH) $(if $(ONLY),--only $(ONLY))
 
 test-packages: # what only the tests need of Debian
 	@deploy/setup/system.sh $(TEST_PACKAGES)

@@ -11,11 +11,13 @@ from typing import TypeVar
 
 import pytest
 
+from bench.scripted import Timing
 from learner.errors import LearnerError, MismatchError, TakenError
 from learner.intake.agree import join
 from learner.intake.client import EngineClient
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.integration.engine.test_publish import RUN, sampler_version, slowed, v
+from tests.support.evaluations import lane, suite
 from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import load_recipe
@@ -101,6 +103,27 @@ async def test_the_newest_claim_wins_and_the_older_learner_ends(world: MakeWorld
         await new.acknowledge()
         await new.take(here)  # asked twice it is one claim
         assert await run.learner.version() == v(version, 2)
+
+
+async def test_a_publish_that_waits_for_an_evaluation_ends_with_its_learner_s_claim(
+    world: MakeWorld,
+) -> None:
+    """It had its turn already: the run is another learner's before a sampler is moved."""
+    here = await world(
+        run=RUN,
+        timing=Timing(tokens_per_second=50),
+        engine=lane(suite(n=4), max_concurrent=1),
+    )
+    async with here.engine() as run, beside(here) as (old, new):
+        version = await old.take(here)
+        assert version is not None
+        publish = asyncio.create_task(old.publish(v(version, 1), here.weights("1")))
+        await until(run.engine._publisher._lock.locked, "the turn of the publish")
+        assert await new.take(here) == version
+        with pytest.raises(TakenError, match="another learner has taken the run over"):
+            await publish
+        assert sampler_version(here) == str(version)
+        assert await run.learner.version() == version
 
 
 async def test_a_claim_outlives_the_engine(world: MakeWorld) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Sequence
 
@@ -24,6 +25,7 @@ from tests.support.evaluations import (
 )
 from tests.support.recipes import write_recipe
 from tests.support.waiting import passes, until
+from toolwright.types import WeightVersion
 
 pytestmark = pytest.mark.quick
 
@@ -91,6 +93,22 @@ async def test_killed_for_real_it_runs_only_the_rows_in_flight_again(world: Make
     assert [row["index"] for row in rows(run.folder)] == list(range(16))
 
 
+async def test_a_row_that_has_two_lines_counts_once(world: MakeWorld) -> None:
+    """A copy of the file, or two engines by mistake: the first measured line counts."""
+    here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=3)))
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    asked = len(here.sampler.requests)
+    (file,) = (run.folder / "evaluations").iterdir()
+    file.write_text(2 * file.read_text(encoding="utf-8"), encoding="utf-8")
+    (run.folder / "evaluations.jsonl").unlink()
+    async with here.engine() as run:
+        await evaluated(run, 1)
+    assert len(here.sampler.requests) == asked
+    (result,) = lines(run.folder)
+    assert (result["n"], result["reward"], result["calls"]) == (3, 1.0, 1.0)
+
+
 async def test_rows_that_were_measured_in_another_way_do_not_count(world: MakeWorld) -> None:
     here = await world(run={**NONE, "steps": 0}, engine=lane(suite()))
     async with here.engine() as run:
@@ -126,17 +144,18 @@ async def test_an_evaluation_that_a_drain_cut_is_done_again(world: MakeWorld) ->
     assert [(r["step"], r["n"]) for r in lines(run.folder)] == [(0, 3)]
 
 
-async def test_a_row_that_other_weights_wrote_in_is_run_again(world: MakeWorld) -> None:
-    """The sampler came back with weights that it had before, and nobody noticed yet."""
+@pytest.mark.parametrize("fork", [False, True])
+async def test_a_row_that_other_weights_wrote_in_is_run_again(world: MakeWorld, fork: bool) -> None:
+    """The sampler came back with weights that it had before, and nobody noticed yet. fork: weights
+    of the same step, in the lineage that was left."""
     attempts: list[str] = []
+    weights: list[WeightVersion] = []
 
     def script(request: ScriptRequest) -> Sequence[int]:
-        scheduler = here.sampler.scheduler
-        lineage, _, _ = scheduler.weight_version.rpartition(".")
         new = request.conversation not in attempts
-        if request.conversation.startswith(f"e{lineage}.1.") and new:
+        if weights and request.conversation.startswith(f"e{weights[1]}.") and new:
             attempts.append(request.conversation)
-            scheduler.rename_weights(f"{lineage}.{0 if len(attempts) == 1 else 1}")
+            here.sampler.scheduler.rename_weights(str(weights[len(attempts) > 1]))
         said = here.codec.decode(request.input_ids)
         return here.codec.encode(ANSWER if "</result>" in said else CALL)
 
@@ -147,10 +166,17 @@ async def test_a_row_that_other_weights_wrote_in_is_run_again(world: MakeWorld) 
         engine=lane(suite(n=1), every=1),
     )
     async with here.engine() as run:
-        version = await run.learner.version()
+        version = before = await run.learner.version()
         await evaluated(run, 1)
-        await run.learner.publish(v(version, 1), here.weights("1"))
-        await evaluated(run, 2)
+        if fork:
+            before = v(version, 1)
+            await run.learner.publish(before, here.weights("1"))
+            await evaluated(run, 2)
+        newest = WeightVersion(lineage="fork" if fork else version.lineage, step=1)
+        weights += [before, newest]
+        parent = version if fork else None
+        await run.learner.publish(newest, here.weights("2"), parent)
+        await evaluated(run, 3 if fork else 2)
     assert len(attempts) == 2
-    (row,) = rows(run.folder, step=1)
-    assert row["versions"] == [str(v(version, 1))]
+    (file,) = (run.folder / "evaluations").glob(f"*@{newest}.jsonl")
+    assert json.loads(file.read_text(encoding="utf-8"))["versions"] == [str(newest)]

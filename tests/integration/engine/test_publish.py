@@ -307,6 +307,7 @@ async def test_a_sampler_that_refuses_weights_gets_the_old_ones_back(world: Make
         assert caught.value.reason == reasons.ERROR_REASON_PUBLISH_FAILED
         assert await run.learner.version() == version
         assert not here.sampler.scheduler.paused
+        assert str(v(version, 1)) not in run.engine._pool.known, "nothing written under it counts"
         # Once it is back up the same publish can be tried again, and is really done.
         await until(lambda: run.engine._pool.servers[0].up.is_set(), "the sampler", 5)
         assert sampler_version(here) == str(version)
@@ -503,3 +504,30 @@ async def test_a_sampler_that_hangs_holds_up_neither_the_start_nor_a_publish(
             go.set()
             await until(lambda: other.scheduler.weight_version == str(v(version, 1)), "the newest")
             await until(lambda: not other.scheduler.paused, "the end of its pause")
+
+
+async def test_a_sampler_that_comes_back_amid_a_publish_comes_back_with_the_newest(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It loads the version before, which is no longer the newest when that is done."""
+    monkeypatch.setattr("engine.core.sampler.control.GRACE_SECONDS", 0.1)
+    here = await world(run=RUN)
+    async with ScriptedSampler(script=here.sampler._script) as other:
+        here.tables["sampler"]["endpoints"].append(other.url)
+        load, go, begun = other.scheduler.load_weights, asyncio.Event(), 0
+
+        async def slow(*args: object, **kwargs: object) -> bool:
+            nonlocal begun
+            begun += 1
+            await go.wait()
+            return await load(*args, **kwargs)  # type: ignore[arg-type]
+
+        other.scheduler.load_weights = slow  # type: ignore[method-assign]
+        async with here.engine() as run:
+            version = await run.learner.version()
+            await run.learner.lease(version)
+            await until(lambda: begun == 2, "its second load, after it was set aside")
+            await run.learner.publish(v(version, 1), here.weights("1"))
+            go.set()
+            await until(lambda: run.engine._pool.statistics()[other.url]["up"], "the other")
+            assert other.scheduler.weight_version == str(v(version, 1))

@@ -11,19 +11,23 @@ from typing import Any
 
 import pytest
 
+from bench.scripted import Timing
 from engine.core.tools.calls import PendingCall
 from engine.core.tools.environment import Environment
 from engine.core.tools.services import ToolServices
 from engine.core.trajectory.events import Called
 from engine.errors import ForkRefused, SessionLost
 from engine.types import Call
+from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.net import free_port
+from tests.support.recipes import ONE
 from tests.support.tools import (
     LONG_STOP,
     PYTHON,
     STATELESS_PYTHON,
     ToolDouble,
+    broken,
     serving,
     session_lost,
 )
@@ -139,6 +143,38 @@ async def test_a_later_life_finds_the_session_and_a_call_on_its_way_runs_once(
             await third.adopt("a", TASK, refs)
 
 
+async def test_sessions_in_flight_outlive_an_engine_that_drained_for_long_enough(
+    world: MakeWorld,
+) -> None:
+    """Their trajectories go on in the next life."""
+    here = await world(timing=Timing(tokens_per_second=5), run=ONE)
+    async with here.engine("engine.drain_s=0.1") as run:
+        await run.learner.version()
+        await until(lambda: bool(here.sampler.requests), "the first action")
+        sessions = set(here.tools.live)
+    assert sessions
+    assert (here.tools.live, here.tools.closed) == (sessions, [])
+
+
+async def test_a_later_life_goes_on_inside_an_action(world: MakeWorld) -> None:
+    """It asks for what follows the tokens that the log has, and samples none of them again."""
+    here = await world(timing=Timing(tokens_per_second=8), run=ONE, tools=Told())
+    async with here.engine("engine.drain_s=0.5") as run:
+        await run.learner.version()
+        await until(lambda: bool(here.sampler.requests), "the first action")
+    asked = len(here.sampler.requests)
+    before = list(here.sampler.requests[-1].body["input_ids"])
+    here.sampler.scheduler._timing = Timing()
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+    (trajectory,) = group.members
+    assert trajectory.calls[0].call_id == f"{trajectory.id}/b1r0a0/0/0", "the same attempt"
+    again = list(here.sampler.requests[asked].body["input_ids"])
+    assert again[: len(before)] == before
+    assert len(again) > len(before)
+    assert again == list(trajectory.sequences[0].token_ids[: len(again)])
+
+
 async def test_strangers_are_closed_and_only_when_that_is_said(count: tuple[Service, Path]) -> None:
     service, _ = count
     table = Tool(service=service.address, lease_s=0.6)
@@ -161,6 +197,58 @@ async def test_strangers_are_closed_and_only_when_that_is_said(count: tuple[Serv
     keeping.cancel()
     await asyncio.gather(keeping, return_exceptions=True)
     await tools.close()
+
+
+async def test_a_session_that_is_being_opened_is_no_stranger() -> None:
+    """The service holds it before its answer is there."""
+    async with (
+        serving(ToolDouble(open_seconds=0.3)) as double,
+        life(python=double.address) as tools,
+    ):
+        opening = asyncio.create_task(tools.open_session("a", TASK))
+        await until(lambda: bool(double.live), "the session at the service")
+        await tools.close_strangers(())
+        environment = await opening
+        assert double.closed == []
+        environment.close()
+
+
+class Told(ToolDouble):
+    """Serves GetSession."""
+
+    async def GetSession(
+        self, request: pb.GetSessionRequest, context: Any
+    ) -> pb.GetSessionResponse:
+        if request.session_id not in self.owners:
+            await abort(context, session_lost())
+        return pb.GetSessionResponse(call_ids=self.ran, tools=self.tools)
+
+
+class DeafOnce(Told):
+    """The first CloseSession fails."""
+
+    async def CloseSession(
+        self, request: pb.CloseSessionRequest, context: Any
+    ) -> pb.CloseSessionResponse:
+        if not self.closed:
+            self.closed.append(request.session_id)
+            await abort(context, broken())
+        return await super().CloseSession(request, context)
+
+
+async def test_an_adopted_session_whose_close_failed_is_closed_again() -> None:
+    """It was to go on, and has; a renewal that finds it still there has it closed."""
+    async with serving(DeafOnce()) as double:
+        async with life(python=double.address) as first:
+            refs = (await first.open_session("a", TASK)).refs
+        async with life(python=double.address) as second:
+            await second.close_strangers({"a"})
+            environment, _ = await second.adopt("a", TASK, refs)
+            environment.close()
+            await until(lambda: bool(double.closed), "the close that fails")
+            await until(lambda: not second._services["python"].known, "its end")
+            await second.close_strangers({"a"})
+        assert not double.live
 
 
 async def test_a_session_that_the_service_lost_is_said_so(tmp_path: Path) -> None:
@@ -196,17 +284,6 @@ async def test_what_one_service_lost_is_closed_at_the_other() -> None:
                 await second.adopt("a", TASK, refs)
         assert not one.live
         assert one.closed == [refs[0].session_id]
-
-
-class Told(ToolDouble):
-    """Serves GetSession."""
-
-    async def GetSession(
-        self, request: pb.GetSessionRequest, context: Any
-    ) -> pb.GetSessionResponse:
-        if request.session_id not in self.owners:
-            await abort(context, session_lost())
-        return pb.GetSessionResponse(call_ids=self.ran, tools=self.tools)
 
 
 async def test_a_service_that_cannot_tell_is_not_trusted() -> None:

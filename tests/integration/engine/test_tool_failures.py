@@ -14,6 +14,8 @@ from engine.core.rollout import attempts
 from engine.core.tools.services import ToolServices
 from engine.errors import StartupError
 from engine.serving.admission import group as group_of_train
+from engine.serving.journal.logs import LogState
+from engine.serving.journal.reader import reading
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.recipes import ONE, PAIR
@@ -27,7 +29,7 @@ from tests.support.tools import (
     text,
     unavailable,
 )
-from tests.support.waiting import passes, until
+from tests.support.waiting import blocks, passes, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.process.backoff import Backoff
 from toolwright.recipe import Tool
@@ -109,6 +111,27 @@ async def test_a_lost_session_starts_the_trajectory_again_in_another(world: Make
     (call,) = trajectory.calls
     assert call.call_id == f"{trajectory.id}/b1r0a1/0/0"
     assert here.texts(trajectory)[1][1] == CALL
+
+
+async def test_an_attempt_that_was_given_up_is_gone_on_with_in_no_later_life(
+    world: MakeWorld,
+) -> None:
+    """Its sessions are closed, so its log is given up before the next attempt begins."""
+    found: list[str] = []
+
+    def losing(request: pb.CallToolRequest) -> pb.CallResult:
+        if "/b1r0a0/" in request.call_id:
+            raise session_lost()
+        blocks(0.2, "the journal commits what was appended before this call")
+        with reading(here.folder / "run") as journal:
+            found.extend(one.name for one in journal.attempts(LogState.OPEN))
+        return add_up(request)
+
+    here = await world(tools=ToolDouble(losing), run=ONE)
+    async with here.engine() as run:
+        (group,) = await run.learner.lease(await run.learner.version())
+    assert group.members[0].attempt == 1
+    assert found == ["g0000000-0/b1r0a1"]
 
 
 async def test_the_attempts_end_and_the_member_is_masked(

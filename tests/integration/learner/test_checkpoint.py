@@ -70,11 +70,13 @@ def resumes_exactly(
     train(policy, range(before))
     checkpoints = Checkpoints(folder, kept=2)
     path = checkpoints.save(policy, before, "a", {"step": before}, Ledger())
+    drawn = torch.rand(4)
     norms = train(policy, range(before, before + 3))
 
     other = load_policy(model, settings, precision)
     train(other, range(7, 9))  # some other state, to be overwritten
     checkpoints.load(other, path)
+    assert torch.equal(torch.rand(4), drawn), "the random state is the checkpoint's"
     assert train(other, range(before, before + 3)) == norms
     assert torch.equal(flat(other), flat(policy))
 

@@ -126,10 +126,15 @@ async def test_a_score_is_never_added_to_an_earlier_lifes(tmp_path: Path, per_gr
     assert [t.reward_parts for t in again] == [t.reward_parts for t in first]
 
 
-async def test_a_member_that_was_scored_is_not_scored_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hooked", [False, True])
+async def test_a_member_that_was_scored_is_not_scored_again(tmp_path: Path, hooked: bool) -> None:
+    """Whether or not the first life came as far as the group hook."""
     world = World(tmp_path, per_group=False)
     logs = {f"g0-{index}": world.log(index) for index in range(2)}
+    lane = world.lane
+    world.lane = lane if hooked else replace(lane, hook=None)
     await world.run(dict(logs))
+    world.lane = lane
     function = world.lane.rewards._function
     assert function.__globals__["calls"] == ["g0-0", "g0-1"]
     await world.run(dict(logs))

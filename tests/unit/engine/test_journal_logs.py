@@ -15,7 +15,7 @@ import pytest
 from engine.core.images.media import media_of
 from engine.core.trajectory.events import AnyEvent, Ended, Noted, Scored, Streamed
 from engine.serving.journal.journal import Journal
-from tests.support.waiting import until
+from tests.support.waiting import holds_for, until
 from toolwright.types import Event, StopReason, WeightVersion, floats, ids
 
 V0 = WeightVersion(lineage="a", step=0)
@@ -165,6 +165,20 @@ async def test_rows_behind_one_that_is_needed_stay_until_they_are_many(
     await one_more(6)
     await until(lambda: rows(file, "events") == 1, "the sweep")
     assert await reopened(journal, file) == {"g0000001-0": (A, [streamed(1)])}
+
+
+async def test_the_oldest_open_log_bounds_the_sweep(file: Path) -> None:
+    """Rows between two open logs stay: one range of rows is deleted, and the older log is in it."""
+    journal = Journal(file)
+    journal.append(A, [streamed(1)])
+    await journal.flush()
+    journal.append("g0000002-0/b1r0a0", [streamed(2)])
+    await complete(journal, "g0000002-0/b1r0a0", position=2)
+    journal.append(B, [streamed(3)])
+    await journal.flush()
+    await complete(journal, "g0000003-0/b1r0a0", position=3)
+    await holds_for(0.3, lambda: rows(file, "events") == 3, "no sweep")
+    assert set(await reopened(journal, file)) == {"g0000001-0", "g0000001-1"}
 
 
 async def test_a_life_that_keeps_nothing_takes_up_what_an_earlier_one_kept(file: Path) -> None:

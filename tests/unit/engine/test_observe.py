@@ -99,6 +99,9 @@ async def test_an_observation_is_cut_to_the_recipes_limit_or_to_a_budget_of_its_
     whole = answered({"observation": long, "token_budget": 4000})
     await observer(whole, observation=20).observe(0.0)
     assert len(whole.state.segments[2].token_ids) == 100 + 2
+    both = answered({"observation": long, "token_budget": 60}, {"observation": long})
+    await observer(both, observation=20).observe(0.0)
+    assert len(both.state.segments[2].token_ids) == 60 + 20 + 2, "budgets add up"
 
 
 async def test_nothing_is_appended_beyond_the_room() -> None:

@@ -33,6 +33,7 @@ from toolwright.types import (
     FinishReason,
     StopReason,
     Task,
+    WeightVersion,
     floats,
     ids,
 )
@@ -159,6 +160,20 @@ def test_a_placeholder_without_an_image_is_a_value_error() -> None:
 def test_a_record_before_the_end_is_a_value_error() -> None:
     with pytest.raises(ValueError, match="has not ended"):
         record(fold(example()[:5]), IDENTITY)
+
+
+def test_runs_are_joined_under_one_version_alone() -> None:
+    """Two lineages have versions of one step: what each wrote stays its own."""
+    fork = WeightVersion(lineage="b", step=V0.step)
+    log: list[AnyEvent] = [example()[0]]
+    for token, version in enumerate((V0, V0, fork)):
+        streamed = Streamed(
+            token_ids=ids([token]), logprobs=floats([0.0]), versions=((version, 1),)
+        )
+        log.append(streamed)
+    partial = fold(log).partial
+    assert partial is not None
+    assert partial.versions == ((V0, 2), (fork, 1))
 
 
 def acted(tokens: int, logprobs: int, told: int) -> Acted:

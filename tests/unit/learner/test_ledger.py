@@ -69,6 +69,17 @@ def test_a_group_that_comes_back_with_older_segments_masked_is_a_conflict() -> N
     assert ledger.judge("g", hash_of(again)) is Verdict.CONFLICT
 
 
+def test_a_copy_knows_nothing_of_what_came_after() -> None:
+    """A stop in mid-lease takes the copy back: the groups are offered again, and are new."""
+    ledger = Ledger()
+    ledger.consume(sequence_number=1, group="g", content_hash="x", version=V)
+    before = ledger.copy()
+    ledger.consume(sequence_number=2, group="h", content_hash="y", version=V)
+    assert (before.mark, len(before.entries)) == (1, 1)
+    assert before.judge("g", "x") is Verdict.DUPLICATE
+    assert before.judge("h", "y") is Verdict.NEW
+
+
 def test_the_mark_never_moves_back() -> None:
     ledger = Ledger()
     ledger.pass_over(5)

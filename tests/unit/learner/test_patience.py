@@ -18,9 +18,11 @@ from learner.errors import EngineError
 from learner.intake import client as client_module
 from learner.intake.client import EngineClient
 from tests.support.net import free_port
+from toolwright.common.v1 import trajectory_pb2
 from toolwright.policy.v1 import policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.types import WeightVersion
+from toolwright.wire import content_hash
 
 PATIENCE = 0.5
 DEADLINE = 0.2
@@ -92,3 +94,35 @@ def test_a_number_for_the_metrics_is_not_waited_for(hanging: tuple[Hanging, str]
             assert client.state_now() is None
             assert time.monotonic() - began < 10
     assert handlers.calls == 1
+
+
+class Breaking(rollout_pb2_grpc.RolloutServiceServicer):
+    """Breaks the stream after each group; leases start where they are asked to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int]] = []
+
+    def LeaseGroups(self, request: Any, context: grpc.ServicerContext) -> Any:
+        self.asked.append((request.after_sequence, request.max_groups))
+        number = request.after_sequence + 1
+        yield rollout_pb2.LeaseGroupsResponse(
+            group=trajectory_pb2.GroupInfo(
+                id=f"g{number}", sequence_number=number, content_hash=content_hash(())
+            )
+        )
+        if request.max_groups > 1:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the connection broke")
+
+
+@pytest.mark.timeout(20)
+def test_a_lease_that_breaks_goes_on_behind_the_last_group_that_came() -> None:
+    server = grpc.server(futures.ThreadPoolExecutor(max_workers=1))
+    handlers = Breaking()
+    rollout_pb2_grpc.add_RolloutServiceServicer_to_server(handlers, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    with EngineClient(f"127.0.0.1:{port}", patience=10, say=lambda _line: None) as client:
+        groups = client.lease(after=4, count=3, version=VERSION, wait=0.0)
+    server.stop(0).wait()
+    assert [one.sequence_number for one in groups] == [5, 6, 7]
+    assert handlers.asked == [(4, 3), (5, 2), (6, 1)]

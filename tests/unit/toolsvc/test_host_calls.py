@@ -94,6 +94,18 @@ async def test_the_run_limit_is_a_result(host: Host) -> None:
     assert await host.call(calling("a", 5, run_limit=0.05)) == answer
 
 
+async def test_a_call_that_names_no_run_limit_has_its_tools() -> None:
+    class Hurried(Counter):
+        run_limit = 0.05
+
+    async with Host([Hurried()]) as host:
+        await host.open(opening())
+        answer = await host.call(calling("a", 5, run_limit=0.0))
+    assert isinstance(answer, Recorded)
+    assert answer.result.error is not None
+    assert answer.result.error.kind is ToolErrorKind.TIMEOUT
+
+
 async def test_the_queue_limit_is_a_refusal_and_leaves_the_id_free(
     host: Host, counter: Counter
 ) -> None:

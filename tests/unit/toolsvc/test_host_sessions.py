@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,18 @@ async def test_a_lease_that_is_not_renewed_ends_the_session(
         assert host.renew("p", 60.0, ["other"]).lost == ("other",)
         with refused(Reason.SESSION_CLOSED):
             await host.call(calling("a", session="other"))
+
+
+async def test_a_renewal_says_which_sessions_have_lost_their_state() -> None:
+    class Forgetful(Counter):
+        def lost(self, state: list[Any]) -> str | None:
+            return "its process died" if state[0] == "gone" else None
+
+    async with Host([Forgetful()]) as host:
+        for name in ("here", "gone"):
+            await host.open(opening(name))
+        leases = host.renew("o", 60.0, ["here", "gone"])
+        assert (leases.held, leases.lost) == (("here",), ("gone",))
 
 
 async def test_a_full_service_says_when_to_come_back(counter: Counter) -> None:

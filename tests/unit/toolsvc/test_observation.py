@@ -61,6 +61,13 @@ def test_media_stay_where_they_are() -> None:
     assert short.observation == (Text(text="a" * 13 + MARKER), IMAGE, Text(text="b" * 13))
 
 
+def test_the_marker_stands_where_something_is_left_out() -> None:
+    """A text that ends at the cut is whole: the marker is behind the image that follows it."""
+    result = Result(observation=(Text(text="a" * 13), IMAGE, Text(text="b" * 50)))
+    short = tidy(result, 13 + len(MARKER), "head")
+    assert short.observation == (Text(text="a" * 13), IMAGE, Text(text=MARKER))
+
+
 def test_what_a_tool_cut_itself_stays_marked() -> None:
     assert tidy(Result(observation=(Text(text="a"),), truncated=True), 10, "head").truncated
 
