@@ -129,7 +129,11 @@ class TrainLane:
         return self.admitted == self._held * self._run.group_size and bool(self.fruitless)
 
     async def resume(self) -> set[str]:
-        """Takes up what an earlier life left; the attempts whose sessions go on."""
+        """Takes up what an earlier life left; returns the attempts whose sessions go on.
+
+        They are those of groups that are admitted at once. A later group's session would hold room
+        of its tool service until the next publish, which may itself wait for that room.
+        """
         open_logs = await self._journal.open_logs()
         logs = {found.attempt: found.events for found in open_logs.values()}
         for trajectory_id, found in open_logs.items():
@@ -141,7 +145,15 @@ class TrainLane:
                 self._journal.forget(found.attempt)
             else:
                 self._earlier[trajectory_id] = attempt
-        return {one.attempt for one in self._earlier.values() if one.state.ended is None}
+        newest = await self._journal.newest_version()
+        room = self._capacity_at(0 if newest is None else newest[0].step)
+        groups = sorted({_group_of(trajectory_id) for trajectory_id in self._earlier})
+        admitted = set(groups[: max(0, room // self._run.group_size)])
+        return {
+            one.attempt
+            for trajectory_id, one in self._earlier.items()
+            if one.state.ended is None and _group_of(trajectory_id) in admitted
+        }
 
     async def run(self) -> None:
         """Admits until drained; returns when the last admitted group is journaled."""
@@ -187,11 +199,14 @@ class TrainLane:
     def capacity(self) -> int:
         """Trajectories that the staleness bound still lets in. Nothing beyond the run's last step
         is sampled."""
+        return self._capacity_at(self.step)
+
+    def _capacity_at(self, step: int) -> int:
         run = self._run
         last = max(run.steps - 1 - run.max_staleness, -1 - run.max_staleness)
         return staleness_room(
             eta=run.max_staleness,
-            version=min(self.step, last),
+            version=min(step, last),
             batch=run.batch,
             accepted=self.counts.accepted,
             running=self.admitted,
@@ -325,3 +340,8 @@ class TrainLane:
                     self._mixture.store()
                 self._moved.set()
                 return
+
+
+def _group_of(trajectory_id: str) -> str:
+    """'g0000012' of 'g0000012-3'. Groups sort by their positions."""
+    return trajectory_id.rpartition("-")[0]

@@ -13,15 +13,25 @@ from typing import Any, cast
 import pytest
 
 from engine.core.tasks import BadRows, DrawnTask
+from engine.core.trajectory.events import Opened
 from engine.core.trajectory.log import AttemptLog
 from engine.serving.admission import train
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.train import TrainLane
 from engine.serving.journal.journal import Counts, Journal, JournalFull
+from engine.serving.journal.logs import OpenLog
 from tests.support.waiting import holds_for, until
 from toolwright.recipe import Run
-from toolwright.types import SamplingParams, Status, StopReason, Task, Trajectory
+from toolwright.types import (
+    SamplingParams,
+    Status,
+    StopReason,
+    Task,
+    Trajectory,
+    WeightVersion,
+    ids,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -372,3 +382,38 @@ def test_a_task_s_own_sampling_overlays_the_recipe_s() -> None:
     assert train.overlaid(recipe, task) == SamplingParams(
         temperature=0.0, top_p=0.9, max_new_tokens=5
     )
+
+
+@pytest.mark.parametrize(
+    ("newest", "accepted", "going_on"),
+    [
+        (None, 0, [0, 1, 2, 3]),
+        (0, 4, [0, 1]),  # two groups more fit into the batch of four
+        (0, 8, []),  # the learner went back: the bound lets nothing in before its next publish
+        (1, 8, [0, 1, 2, 3]),
+    ],
+)
+async def test_sessions_go_on_of_groups_that_are_admitted_at_once(
+    monkeypatch: pytest.MonkeyPatch, newest: int | None, accepted: int, going_on: list[int]
+) -> None:
+    """Else they hold room of a tool service for which the next publish's evaluation waits."""
+    version = newest if newest is None else (WeightVersion(lineage="a", step=newest), Path())
+    prompt = Opened(sessions=(), prompt=ids([1]), sampling=SamplingParams())
+
+    async def open_logs() -> dict[str, OpenLog]:
+        names = [f"g{position:07d}-{index}" for position in range(6) for index in range(2)]
+        return {name: OpenLog(attempt=f"{name}/b1r0a0", events=[prompt]) for name in names}
+
+    async def newest_version() -> object:
+        return version
+
+    counts = Counts(
+        accepted=accepted, waiting=0, dropped_groups=0, last_sequence=0, durable_sequence=0
+    )
+    journal = SimpleNamespace(open_logs=open_logs, newest_version=newest_version, counts=counts)
+    made = Lane(monkeypatch, journal)
+    made.lane._lane = cast("Any", SimpleNamespace(places=made.places, keeper=lambda *_: None))
+    found = await made.lane.resume()
+    assert sorted(found) == [
+        f"g{position:07d}-{index}/b1r0a0" for position in going_on for index in range(2)
+    ]
