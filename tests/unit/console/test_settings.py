@@ -18,7 +18,7 @@ from console.course.course import Ending
 from console.course.look import Missing
 from console.course.made import note_made, outdated, remake
 from console.errors import NothingStarted
-from console.record.changes import changes, differences, marked
+from console.record.changes import changes, marked
 from console.record.course import read_course
 from console.record.run import read_run
 from console.report.figures import figures
@@ -139,17 +139,6 @@ def test_remake_after_the_first_step_is_refused(file: Path) -> None:
         remake(setup, needs.makers(setup.recipe, setup.table), steps=4)
     assert (setup.run / "warm").exists()
     assert remake(asked(file), needs.makers(setup.recipe, setup.table), steps=4) == []
-
-
-def test_differences_are_said_by_key_and_file() -> None:
-    before = {"learner.optimizer.lr": "0.001", "reward.py": "sha256:a", "b.py": "sha256:b"}
-    now = {"learner.optimizer.lr": "1e-4", "reward.py": "sha256:c", "a.py": "sha256:d"}
-    assert differences(before, now) == [
-        "a.py is new",
-        "b.py is gone",
-        "learner.optimizer.lr 0.001 -> 1e-4",
-        "reward.py has changed",
-    ]
 
 
 def test_where_a_run_listens_and_how_long_it_is_are_no_settings(file: Path) -> None:
