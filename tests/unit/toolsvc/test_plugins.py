@@ -15,7 +15,7 @@ from tests.support.hosts import calling, opening, refused, said
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
-from toolsvc.types import Call, CallRequest, Recorded, Running
+from toolsvc.types import Call, CallRequest, Running
 from toolwright.tracing.ids import trace_id, trajectory_of
 from toolwright.types import ToolErrorKind
 
@@ -78,8 +78,6 @@ async def test_the_line_for_a_thread_is_no_part_of_the_run(
             late = await host.call(request("second", run_limit=0.3))
             tool.ends["second"].set()
             await first
-    assert isinstance(late, Recorded)
-    assert late.result.error is not None
     assert late.result.error.kind is ToolErrorKind.TIMEOUT
     assert late.queued > 0.09
     assert late.run > 0.29
