@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
 from tests.support.hosts import calling, opening, refused
@@ -383,3 +384,22 @@ async def test_prompts_are_options(tmp_path: Path) -> None:
     assert made.startswith(f"Make {MOST_TOOLS} tools with type, enum, ")
     assert made.endswith(" and {braces}.")
     assert played.startswith("Be a tool: {tool}. Answer with one JSON value")
+
+
+async def test_the_endpoint_may_be_told_the_schema(tmp_path: Path) -> None:
+    async with simulated(year, folder=tmp_path, constrained=True) as (host, endpoint):
+        await host.open(opening())
+        await told(host, asking("a"))
+    schema = endpoint.requests[0]["response_format"]["json_schema"]["schema"]
+    assert schema["required"] == ["year"]
+
+
+def test_a_world_may_be_kept_for_ever() -> None:
+    """In the word that its option's description has, as it is typed behind --set."""
+    told = {"endpoint": "http://127.0.0.1:1/v1", "model": "m"}
+    assert SimulatedOptions.model_validate(told).cache_days == 30
+    assert SimulatedOptions.model_validate({**told, "cache_days": "none"}).cache_days is None
+    assert SimulatedOptions.model_validate({**told, "cache_days": "0.5"}).cache_days == 0.5
+    for wrong in ("never", "0", "-1", "inf", "1e9", "nan", ""):
+        with pytest.raises(ValidationError):
+            SimulatedOptions.model_validate({**told, "cache_days": wrong})

@@ -3,9 +3,8 @@ import pytest
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.tools.web_search.action import LONGEST, find_request
 from toolsvc.tools.web_search.addresses import is_public
-from toolsvc.tools.web_search.results import (
-    same_page,
-)
+from toolsvc.tools.web_search.results import distinct, same_page
+from toolsvc.tools.web_search.types import WebHit
 
 
 @pytest.mark.parametrize(
@@ -79,3 +78,13 @@ def test_addresses_of_the_public_internet(address: str) -> None:
 )  # fmt: skip
 def test_addresses_of_the_operator_s_own_network(address: str) -> None:
     assert not is_public(address)
+
+
+def hit(url: str, snippet: str = "s") -> WebHit:
+    return WebHit(title="T", url=url, snippet=snippet)
+
+
+def test_each_page_is_shown_once_and_answers_without_a_page_stay() -> None:
+    hits = [hit(""), hit("http://a.org"), hit("https://a.org/"), hit(""), hit("http://b.org")]
+    assert distinct(hits, 10) == [hits[0], hits[1], hits[3], hits[4]]
+    assert distinct(hits, 2) == hits[:2]
