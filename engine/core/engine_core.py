@@ -19,7 +19,7 @@ from typing import Any
 from typing import Protocol as Shape
 
 from engine.config import EngineTable
-from engine.core.branching.checking import check_top_k
+from engine.core.branching.branching_checks import check_top_k
 from engine.core.build import (
     build_codec,
     build_protocol,

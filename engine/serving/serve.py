@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 
 from engine.config import EngineTable
-from engine.core.branching.checking import branching_doubts
+from engine.core.branching.branching_checks import branching_doubts
 from engine.core.build import (
     build_sampling,
     open_source,
@@ -31,9 +31,9 @@ from engine.core.sampler.pool import SamplerPool
 from engine.core.tasks import BadRows, TaskSource
 from engine.errors import PublishFailed, StartupError
 from engine.serving import gc_policy
-from engine.serving.admission.building import build_lane
 from engine.serving.admission.dynamic_sampling import Sieve
 from engine.serving.admission.group import Lane
+from engine.serving.admission.lane_builder import build_lane
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.train import TrainLane

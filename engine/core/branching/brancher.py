@@ -22,9 +22,9 @@ from engine.core.branching.entropy import entropy, verdict
 from engine.core.branching.fork import fork
 from engine.core.images.media import Media
 from engine.core.sampler.policy_sampler import PolicySampler
-from engine.core.timelimit import TimeLimit
-from engine.core.tools.environment import Environment
+from engine.core.time_limit import TimeLimit
 from engine.core.tools.services import ToolServices
+from engine.core.tools.tool_sessions import Environment
 from engine.core.trajectory.events import Noted
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import State

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.core.images.media import Media
-from engine.core.timelimit import TimeLimit
-from engine.core.tools.environment import Environment
+from engine.core.time_limit import TimeLimit
 from engine.core.tools.services import ToolServices
+from engine.core.tools.tool_sessions import Environment
 from engine.core.trajectory.events import Forked
 from engine.core.trajectory.log import AttemptLog
 from engine.errors import ForkRefused

@@ -23,6 +23,7 @@ from engine.core.branching.budget import Branch
 from engine.core.images.media import Media
 from engine.core.images.placeholders import ExpansionMismatch, check_expansion, data_uri
 from engine.core.rollout.assignment import Assignment, Surroundings
+from engine.core.rollout.attempt_start import opened, recall_images, sessions_of
 from engine.core.rollout.decide import (
     Await,
     Decided,
@@ -35,14 +36,13 @@ from engine.core.rollout.decide import (
     next_step,
 )
 from engine.core.rollout.observe import Observer
-from engine.core.rollout.opening import opened, recall_images, sessions_of
 from engine.core.sampler.policy_sampler import GenerateRequest, OnMark
 from engine.core.sampler.stops import StopTable
 from engine.core.text.thoughts import begins_inside
 from engine.core.text.turn_end import canonical_end
-from engine.core.timelimit import TimeLimit
+from engine.core.time_limit import TimeLimit
 from engine.core.tools.calls import PendingCall, Reply, refused
-from engine.core.tools.environment import Environment
+from engine.core.tools.tool_sessions import Environment
 from engine.core.trajectory.events import Acted, Answered, Called, Ended, Noted, Streamed
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import State

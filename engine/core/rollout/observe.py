@@ -19,7 +19,7 @@ from engine.core.rollout.assignment import Assignment
 from engine.core.rollout.decide import Rules, observation_room
 from engine.core.rollout.view import Observation, fitting, images_of, observation
 from engine.core.tools.blobs import fetch
-from engine.core.tools.environment import Environment
+from engine.core.tools.tool_sessions import Environment
 from engine.core.trajectory.events import Appended, Noted
 from engine.core.trajectory.log import AttemptLog
 from engine.errors import AttemptFailed

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import structlog
 
-from engine.core.sampler.action import Action
 from engine.core.sampler.fleet import Connect, Fleet
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.retry import Fault, Over, Retry
 from engine.core.sampler.server import Flight, Moved, Server
+from engine.core.sampler.token_action import Action
 from engine.core.sampler.waiting import Cause, Waiting
 from engine.core.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
 from engine.core.sampler.wire.events import WireError

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from engine.core.sampler.action import Action
 from engine.core.sampler.retry import Fault
 from engine.core.sampler.routing import PREFILL, Router
+from engine.core.sampler.token_action import Action
 from engine.core.sampler.waiting import Cause, Waiting
 from engine.core.sampler.wire.client import (
     SamplerClient,

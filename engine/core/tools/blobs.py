@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import grpc.aio
 
 from engine.core.images.media import Media
-from engine.core.tools.link.patience import Patience, asked_to_wait, kind_of, name_of
+from engine.core.tools.link.retry_policy import Patience, asked_to_wait, kind_of, name_of
 from engine.core.tools.sessions.session import ServiceSession
 from engine.errors import ToolServiceFailed
 from toolwright import wire

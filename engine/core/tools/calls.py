@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import time
 
-from engine.core.timelimit import Outage, TimeLimit
-from engine.core.tools.link.patience import (
+from engine.core.time_limit import Outage, TimeLimit
+from engine.core.tools.link.retry_policy import (
     Failure,
     Kind,
     Patience,

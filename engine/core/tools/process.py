@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 
 import structlog
 
-from engine.core.tools.printed import Printed
+from engine.core.tools.output_log import Printed
 from engine.errors import StartupError
 from toolwright.process.sockets import folder_for_sockets
 from toolwright.recipe import Tool

@@ -19,14 +19,14 @@ from google.protobuf.struct_pb2 import Struct
 from grpc import StatusCode
 
 from engine.core.images.media import Media
-from engine.core.timelimit import TimeLimit
+from engine.core.time_limit import TimeLimit
 from engine.core.tools.link.counts import Counts, ServiceStatistics
 from engine.core.tools.link.endpoint import Endpoint
-from engine.core.tools.link.patience import Patience, asked_to_wait, kind_of
+from engine.core.tools.link.retry_policy import Patience, asked_to_wait, kind_of
 from engine.core.tools.process import ToolProcess
-from engine.core.tools.sessions.closing import Closer
-from engine.core.tools.sessions.opening import OPEN_SECONDS, Opener, ServiceFull
 from engine.core.tools.sessions.session import ServiceSession
+from engine.core.tools.sessions.session_closer import Closer
+from engine.core.tools.sessions.session_opener import OPEN_SECONDS, Opener, ServiceFull
 from engine.core.tools.spec import spec
 from engine.errors import StartupError, TaskUnfit
 from engine.types import SessionRef, ToolSpec

@@ -16,15 +16,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from engine.core.images.media import Media
-from engine.core.timelimit import TimeLimit
-from engine.core.tools.environment import Environment
+from engine.core.time_limit import TimeLimit
 from engine.core.tools.link.counts import ServiceStatistics
 from engine.core.tools.process import ToolProcess
 from engine.core.tools.service import Connect, Service
-from engine.core.tools.sessions.finding import adopt_session, fork_session
 from engine.core.tools.sessions.leases import Leases
-from engine.core.tools.sessions.opening import ServiceFull
 from engine.core.tools.sessions.session import ServiceSession
+from engine.core.tools.sessions.session_opener import ServiceFull
+from engine.core.tools.sessions.session_reuse import adopt_session, fork_session
+from engine.core.tools.tool_sessions import Environment
 from engine.errors import (
     AttemptFailed,
     ForkRefused,

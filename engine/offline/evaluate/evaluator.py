@@ -32,7 +32,7 @@ from engine.offline.upkeep import upkeep
 from engine.serving.evaluation.lane import check_suites, limits_of, sampling_of
 from engine.serving.evaluation.results import Results
 from engine.serving.evaluation.suite import SuiteContext, SuiteRun
-from engine.serving.evaluation.tasks import SuiteTasks
+from engine.serving.evaluation.suite_tasks import SuiteTasks
 from engine.serving.telemetry.logs import log_to
 from toolwright.imports import recorded
 from toolwright.recipe import Recipe

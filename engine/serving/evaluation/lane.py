@@ -32,7 +32,7 @@ from engine.errors import StartupError
 from engine.serving.admission.group import Lane
 from engine.serving.evaluation.results import Results
 from engine.serving.evaluation.suite import SuiteContext, SuiteRun
-from engine.serving.evaluation.tasks import SuiteTasks
+from engine.serving.evaluation.suite_tasks import SuiteTasks
 from toolwright.recipe import Limits
 from toolwright.types import SamplingParams, WeightVersion
 

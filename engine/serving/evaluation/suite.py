@@ -38,8 +38,8 @@ from engine.serving.evaluation.results import (
     row_of,
     sample_of,
 )
+from engine.serving.evaluation.suite_tasks import SuiteTasks
 from engine.serving.evaluation.tally import ERRORED, RowState, Tally
-from engine.serving.evaluation.tasks import SuiteTasks
 from toolwright.types import Purpose, SamplingParams, Status, Task, WeightVersion
 
 PASSES = 3

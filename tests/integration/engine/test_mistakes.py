@@ -20,7 +20,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from engine.cli import app
-from engine.core.tools.files import tool_files
+from engine.core.tools.tool_file_check import tool_files
 from learner.cli import app as learner
 from tests.integration.engine.test_cli import Command, run, sentence, services
 from tests.support.recipes import merged
@@ -407,7 +407,7 @@ def test_a_tool_file_that_cannot_be_served_is_found_before_anything_starts(
 def test_a_tool_file_that_takes_its_time_is_left_to_the_start(
     run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.core.tools.files.IMPORT_SECONDS", 0.1)
+    monkeypatch.setattr("engine.core.tools.tool_file_check.IMPORT_SECONDS", 0.1)
     (run.folder / "tool.py").write_text("import time\ntime.sleep(1000)\n", encoding="utf-8")
     result = run("check", tools={"python": {"service": None, "serve": ["tool.py"]}})
     assert result.exit_code == 0, result.output

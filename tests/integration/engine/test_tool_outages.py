@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from engine.core.timelimit import TimeLimit
+from engine.core.time_limit import TimeLimit
 from engine.core.tools.calls import PendingCall
-from engine.core.tools.environment import Environment
 from engine.core.tools.link import endpoint as link
-from engine.core.tools.link import silence
 from engine.core.tools.services import ToolServices
-from engine.core.tools.sessions import opening
+from engine.core.tools.tool_sessions import Environment
 from engine.errors import AttemptFailed, SessionLost, ToolServiceFailed
 from engine.types import Call
 from tests.integration.toolsvc.conftest import start_service

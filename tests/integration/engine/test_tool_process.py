@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 from bench.scripted import ScriptRequest
-from engine.core.tools import printed
 from engine.core.tools.process import ToolProcess
 from engine.core.tools.services import ToolServices
 from engine.errors import StartupError

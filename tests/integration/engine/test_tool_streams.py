@@ -11,9 +11,9 @@ import grpc
 import pytest
 
 from engine.core.tools.calls import PendingCall
-from engine.core.tools.environment import Environment
 from engine.core.tools.link import endpoint as link
 from engine.core.tools.services import ToolServices
+from engine.core.tools.tool_sessions import Environment
 from engine.errors import ToolServiceFailed
 from engine.types import Call
 from tests.support.tools import InStream, ToolDouble, add_up, serving, text

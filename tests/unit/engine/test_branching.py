@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from engine.core.branching.branching_checks import branching_doubts, check_top_k
 from engine.core.branching.budget import Branch, BranchBudget
-from engine.core.branching.checking import branching_doubts, check_top_k
 from engine.core.branching.entropy import entropy, verdict
 from engine.core.branching.fork import fork
 from engine.core.trajectory.events import Acted, Appended, Ended, Forked, Noted, Streamed

@@ -14,12 +14,12 @@ import orjson
 import pytest
 from aiohttp import web
 
-from engine.core.sampler.action import Action
 from engine.core.sampler.control import WeightControl
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.pool import SamplerPool
 from engine.core.sampler.server import Flight
 from engine.core.sampler.stops import StopTable
+from engine.core.sampler.token_action import Action
 from engine.core.sampler.wire.stream import Stream
 from engine.errors import SamplerFailed, StartupError
 from engine.types import Generated

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from engine.core.sampler.action import Action
-from engine.core.sampler.openai.text import TextAction
+from engine.core.sampler.openai.text_action import TextAction
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.stops import StopDetector, StopTable
+from engine.core.sampler.token_action import Action
 from engine.core.sampler.wire.events import Chunk
 from engine.types import Generated, StopHit
 from tests.support.codecs import END, ToyCodec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from engine.core.sampler.waiting import Cause, Waiting
-from engine.core.timelimit import TimeLimit
+from engine.core.time_limit import TimeLimit
 from tests.support.waiting import ToldClock, passes
 
 

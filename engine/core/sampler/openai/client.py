@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import aiohttp
 import orjson
 
-from engine.core.sampler.openai.answers import (
+from engine.core.sampler.openai.refusals import (
     NotThere,
     WrongAddress,
     WrongKey,

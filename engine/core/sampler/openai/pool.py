@@ -25,7 +25,12 @@ from typing import Any
 import aiohttp
 import structlog
 
-from engine.core.sampler.openai.answers import (
+from engine.core.sampler.openai.api_endpoint import MOST_ALIKE, Endpoint
+from engine.core.sampler.openai.api_request import Request, Requests
+from engine.core.sampler.openai.body import TEMPLATE, TEMPLATE_FIX
+from engine.core.sampler.openai.client import ApiClient
+from engine.core.sampler.openai.messages import Span
+from engine.core.sampler.openai.refusals import (
     EndpointUnusable,
     Later,
     NoCredit,
@@ -33,12 +38,7 @@ from engine.core.sampler.openai.answers import (
     WrongAddress,
     WrongKey,
 )
-from engine.core.sampler.openai.body import TEMPLATE, TEMPLATE_FIX
-from engine.core.sampler.openai.client import ApiClient
-from engine.core.sampler.openai.endpoint import MOST_ALIKE, Endpoint
-from engine.core.sampler.openai.messages import Span
-from engine.core.sampler.openai.request import Request, Requests
-from engine.core.sampler.openai.text import TextAction
+from engine.core.sampler.openai.text_action import TextAction
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.retry import Fault, Over, Retry
 from engine.core.sampler.waiting import Cause, Waiting

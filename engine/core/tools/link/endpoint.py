@@ -23,8 +23,8 @@ import grpc.aio
 import structlog
 
 from engine.core.tools.link.counts import Counts
-from engine.core.tools.link.patience import Failure
-from engine.core.tools.link.silence import PROBE_SECONDS, Silence, Step
+from engine.core.tools.link.liveness import PROBE_SECONDS, Silence, Step
+from engine.core.tools.link.retry_policy import Failure
 from engine.core.tools.link.stream import CallStream
 from toolwright.rpc.channel import call
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error

@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from engine.core.tools.link.patience import Failure
+from engine.core.tools.link.retry_policy import Failure
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from engine.core.timelimit import Outage, TimeLimit
+from engine.core.time_limit import Outage, TimeLimit
 
 
 class Clock(asyncio.SelectorEventLoop):

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import grpc
 
-from engine.core.timelimit import TimeLimit
+from engine.core.time_limit import TimeLimit
 from engine.core.tools.link.endpoint import Endpoint
-from engine.core.tools.link.patience import Kind, kind_of
+from engine.core.tools.link.retry_policy import Kind, kind_of
 from engine.core.tools.service import ASK_SECONDS, Service
-from engine.core.tools.sessions.opening import OPEN_SECONDS, ServiceFull
 from engine.core.tools.sessions.session import ServiceSession
+from engine.core.tools.sessions.session_opener import OPEN_SECONDS, ServiceFull
 from engine.core.tools.spec import spec
 from engine.errors import AttemptFailed, ForkRefused, SessionLost
 from engine.types import SessionRef, without_fork

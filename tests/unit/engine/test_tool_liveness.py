@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.core.tools.link.silence import PROBE_SECONDS, QUIET_SECONDS, Silence, Step
+from engine.core.tools.link.liveness import PROBE_SECONDS, QUIET_SECONDS, Silence, Step
 
 
 def steps(silence: Silence, start: int, end: int) -> dict[int, Step]:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import grpc
 import pytest
 
-from engine.core.tools.link.patience import (
+from engine.core.tools.link.retry_policy import (
     LONGEST_PAUSE,
     SHORTEST_PAUSE,
     WHILE_AWAY,

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.core.sampler.openai.api_endpoint import Endpoint
 from engine.core.sampler.openai.body import chat_body, completions_body
-from engine.core.sampler.openai.endpoint import Endpoint
 from engine.core.sampler.openai.messages import Span, conversation, plain_text
-from engine.core.sampler.openai.text import TextAction
+from engine.core.sampler.openai.text_action import TextAction
 from engine.core.sampler.stops import StopTable
 from engine.core.text.conversation_codec import ConversationCodec
 from engine.errors import SamplerFailed

@@ -19,11 +19,11 @@ from typing import TypeVar
 import structlog
 
 from engine.core.images.media import Media
-from engine.core.timelimit import Outage, TimeLimit
+from engine.core.time_limit import Outage, TimeLimit
 from engine.core.tools.blobs import pieces
 from engine.core.tools.link.counts import Counts
 from engine.core.tools.link.endpoint import Endpoint
-from engine.core.tools.link.patience import (
+from engine.core.tools.link.retry_policy import (
     Failure,
     Kind,
     Patience,

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Literal
 
-from engine.core.timelimit import TimeLimit
+from engine.core.time_limit import TimeLimit
 from engine.core.tools.calls import PendingCall, request_of
 from engine.core.tools.replies import Reply, refused
 from engine.core.tools.sessions.session import ServiceSession

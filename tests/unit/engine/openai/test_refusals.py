@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from engine.core.sampler.openai.answers import (
+from engine.core.sampler.openai.refusals import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
     Later,
