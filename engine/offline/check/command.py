@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 
 from engine.config import EngineTable, RenderTable
-from engine.core.branching.branching_checks import branching_doubts, check_top_k
+from engine.core.branching.branching_checks import branching_warnings, check_top_k
 from engine.core.build import (
     build_codec,
     build_group_hook,
@@ -234,7 +234,7 @@ async def _connect(recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec |
         found = await services.open()
         for task in shared.each_task.values():
             every = [tool for name in task.tools or shared.tools for tool in found.get(name, ())]
-            lines += (WARNING + line for line in branching_doubts(task.branching, every))
+            lines += (WARNING + line for line in branching_warnings(task.branching, every))
         for name, tools in found.items():
             listed = ", ".join(tool.name for tool in tools)
             where = shared.tools[name].where

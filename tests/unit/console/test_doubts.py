@@ -15,7 +15,7 @@ from console.report.figures import figures
 from console.verdict import Verdict, judge
 from console.watch import doubts
 from console.watch.status import Status, fields
-from engine.serving.telemetry.progress import Progress
+from engine.serving.telemetry.progress import EngineProgress
 from tests.support import run_folders
 from toolwright.text.figures import compact, restarted
 
@@ -87,7 +87,7 @@ def test_a_large_reward_is_short_in_every_line(value: float, text: str) -> None:
     assert compact(value) == text
     shown = dict(fields(Status(newest=[read(1, reward=value)])))
     assert len(shown["reward"]) < 12
-    line = Progress(7).line(
+    line = EngineProgress(7).line(
         state="running", step=3, running=4, evaluating=0, waiting=2, tokens=1, reward=value,
         turned_away=0,
     )  # fmt: skip

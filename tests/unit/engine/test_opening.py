@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from engine.core.rollout.assignment import Assignment
-from engine.core.rollout.opening import sessions_of
+from engine.core.rollout.attempt_start import sessions_of
 from engine.core.tools.services import ToolServices
 from engine.core.trajectory.log import AttemptLog
 from engine.errors import SessionLost

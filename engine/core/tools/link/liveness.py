@@ -1,11 +1,11 @@
-"""Whether the process behind an endpoint is there, judged by what is heard of it. Pure.
+"""Liveness of the process behind an endpoint, judged by its messages. Pure.
 
-A process that is stopped keeps its connections and says nothing. What waits for it cannot tell that
-from a long call, so it is probed: with a request that a process which works answers from memory.
+A stopped process keeps its connections and sends nothing. To a waiting caller that looks like a
+long call. So the endpoint is probed with a request that a working process answers from memory.
 
 Invariants
-- Nothing is asked of an endpoint from which nothing is expected.
-- It is away from the moment at which it was last heard, and back with its first word.
+- An endpoint is probed only while an answer is due.
+- It is away since its last message, and back with its next one.
 """
 
 from __future__ import annotations
@@ -13,43 +13,43 @@ from __future__ import annotations
 from enum import Enum
 
 QUIET_SECONDS = 3.0
-"""Without a word, while one is expected, until it is probed."""
+"""Time without a message, while one is due, before a probe."""
 PROBE_SECONDS = 5.0
-"""In which a process that works answers a probe."""
+"""Time within which a working process answers a probe."""
 
 
-class Step(Enum):
-    """What is to be done now."""
+class LivenessStep(Enum):
+    """What the caller must do now."""
 
     NOTHING = 0
     PROBE = 1
     AWAY = 2
-    """The endpoint turns out to be away. It is to be probed again, too."""
+    """The endpoint turns out to be away. Probe it again, too."""
 
 
-class Silence:
-    """What is heard of one endpoint. Times are seconds of one clock."""
+class Liveness:
+    """Liveness of one endpoint. Times are seconds of one clock."""
 
     def __init__(self) -> None:
         self._heard_at = 0.0
         self._probed_at: float | None = None
         self.away_since: float | None = None
-        """None while it is there."""
+        """None while the endpoint answers."""
 
     def expect(self, now: float) -> None:
-        """The first request after an idle time is on its way: silence begins here at the
-        earliest."""
+        """Records the first request after an idle time. Silence begins here at the earliest."""
         self._heard_at = max(self._heard_at, now)
 
     def refused(self, now: float) -> bool:
-        """A request came back with nothing. True where that is news."""
+        """Records a request that failed without an answer. Returns whether that is news."""
         if self.away_since is not None:
             return False
         self.away_since = now
         return True
 
     def heard(self, now: float) -> float | None:
-        """A word came, whatever it said. Seconds that it was away; None where it was there."""
+        """Records a message of the endpoint. Returns the seconds of its outage; None if it was not
+        away."""
         self._heard_at = now
         self._probed_at = None
         if self.away_since is None:
@@ -57,15 +57,15 @@ class Silence:
         away, self.away_since = now - self.away_since, None
         return away
 
-    def tick(self, now: float) -> Step:
-        """To be called now and then while something is expected of the endpoint."""
+    def tick(self, now: float) -> LivenessStep:
+        """Returns the next step. Must be called regularly while an answer is due."""
         since = self._heard_at if self._probed_at is None else self._probed_at
         limit = QUIET_SECONDS if self._probed_at is None else PROBE_SECONDS
         if now - since < limit:
-            return Step.NOTHING
+            return LivenessStep.NOTHING
         silent = self._probed_at is not None and self.away_since is None
         self._probed_at = now
         if silent:
             self.away_since = self._heard_at
-            return Step.AWAY
-        return Step.PROBE
+            return LivenessStep.AWAY
+        return LivenessStep.PROBE

@@ -1,11 +1,11 @@
-"""When a request that failed is sent again, and when that is given up. Pure.
+"""When a failed request to a tool service is sent again, and when it is given up. Pure.
 
 Invariants
-- A service that is away is tried again for a time, never for a number of tries.
-- A service that is full is there: it is asked again for as long as it takes.
-- No pause is shorter than `SHORTEST_PAUSE` or longer than `LONGEST_PAUSE`, whatever a service says.
+- An unreachable service is retried for a time, never for a number of tries.
+- A full service is reachable: it is retried for as long as it takes.
+- No pause is shorter than `SHORTEST_PAUSE` or longer than `LONGEST_PAUSE`, whatever a service asks.
 
-It does not send, sleep, or read a clock.
+The policy does not send, sleep or read a clock.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from toolwright.rpc.errors import ServiceError, TransportError
 
 WHILE_AWAY = Backoff(0.05, 5.0)
 WHILE_FULL = Backoff(0.05, 1.0)
-"""Pauses are short while a service is full: room is made at any moment."""
+"""Pauses while a service is full. They are short, because room may come at any moment."""
 
 Failure = ServiceError | TransportError
 
 
-class Kind(Enum):
-    """What a failure says of the service."""
+class FailureKind(Enum):
+    """What a failure means for the next try."""
 
     AWAY = "away"
-    """The service is out of reach, or is out of order and says that this will pass."""
+    """The service is unreachable, or reports a fault that will pass."""
     FULL = "full"
-    """The service is there and has no room: nothing is wrong."""
+    """The service is reachable and has no room: nothing is wrong."""
     MOVED = "moved"
     """Another endpoint holds the session."""
     LOST = "lost"
     """The session is gone with its state."""
     REFUSED = "refused"
-    """The same request would be answered the same again."""
+    """The same request would get the same answer."""
 
 
-_KINDS: dict[int, Kind] = {
-    reasons.ERROR_REASON_WRONG_ENDPOINT: Kind.MOVED,
-    reasons.ERROR_REASON_SESSION_LOST: Kind.LOST,
-    reasons.ERROR_REASON_SESSION_NOT_FOUND: Kind.LOST,
-    reasons.ERROR_REASON_SESSION_CLOSED: Kind.LOST,
+_KINDS: dict[int, FailureKind] = {
+    reasons.ERROR_REASON_WRONG_ENDPOINT: FailureKind.MOVED,
+    reasons.ERROR_REASON_SESSION_LOST: FailureKind.LOST,
+    reasons.ERROR_REASON_SESSION_NOT_FOUND: FailureKind.LOST,
+    reasons.ERROR_REASON_SESSION_CLOSED: FailureKind.LOST,
 }
 _FULL = (reasons.ERROR_REASON_QUEUE_LIMIT, reasons.ERROR_REASON_TOO_MANY_SESSIONS)
 _OUT_OF_REACH = (
@@ -56,59 +56,61 @@ _OUT_OF_REACH = (
 )
 
 
-def kind_of(error: Failure) -> Kind:
-    """A service's error that neither passes (`ServiceError.passes`) nor tells of its session is a
-    refusal, whatever the code."""
+def failure_kind(error: Failure) -> FailureKind:
+    """The kind of a failure. A service's error that neither passes (`ServiceError.passes`) nor
+    concerns its session is a refusal, whatever the code."""
     if isinstance(error, TransportError):
-        return Kind.AWAY if error.code in _OUT_OF_REACH else Kind.REFUSED
+        return FailureKind.AWAY if error.code in _OUT_OF_REACH else FailureKind.REFUSED
     found = _KINDS.get(error.reason)
-    if found is Kind.MOVED and not error.endpoint:
-        return Kind.REFUSED  # it does not say where to
+    if found is FailureKind.MOVED and not error.endpoint:
+        return FailureKind.REFUSED  # without the new address
     if found is not None:
         return found
     if error.reason in _FULL and error.retry_after is not None:
-        return Kind.FULL
-    return Kind.AWAY if error.passes else Kind.REFUSED
+        return FailureKind.FULL
+    return FailureKind.AWAY if error.passes else FailureKind.REFUSED
 
 
-def name_of(error: Failure) -> str:
-    """The failure's reason in a word, to count it by: "QUEUE_LIMIT", "UNAVAILABLE"."""
+def failure_name(error: Failure) -> str:
+    """The failure's reason as a word for the counters: "QUEUE_LIMIT", "UNAVAILABLE"."""
     return error.code.name if isinstance(error, TransportError) else error.reason_name
 
 
-def asked_to_wait(error: Failure) -> float | None:
-    """Seconds after which the service invites a retry."""
+def suggested_pause(error: Failure) -> float | None:
+    """Pause that the service suggests before a retry, in seconds."""
     return error.retry_after if isinstance(error, ServiceError) else None
 
 
 @dataclass(slots=True)
-class Patience:
-    """Patience with one request, over all its tries. `seconds`: for a service that is away."""
+class RetryPolicy:
+    """Retries of one request, over all its tries. `seconds`: time limit for an unreachable
+    service."""
 
     seconds: float
     _away_since: float | None = None
     _tries: int = 0
 
-    def after(self, kind: Kind, now: float, word: float | None = None) -> float | None:
-        """Seconds to wait before the next try; None = give up. `word`: what the service asked for.
+    def after(self, kind: FailureKind, now: float, word: float | None = None) -> float | None:
+        """Seconds to wait before the next try; None = give up. word: pause that the service
+        suggested.
 
-        MOVED, LOST and REFUSED are not for waiting: they are given up.
+        MOVED, LOST and REFUSED are given up at once.
         """
-        if kind is Kind.FULL:
+        if kind is FailureKind.FULL:
             self._away_since = None
             return self._pause(WHILE_FULL, word)
-        if kind is not Kind.AWAY:
+        if kind is not FailureKind.AWAY:
             return None
         if self._away_since is None:
             self._away_since = now
         left = self._away_since + self.seconds - now
         if left <= 0:
             return None
-        # The last try comes when the time is up, not a pause before.
+        # The last try comes when the time is up, not one pause before.
         return min(self._pause(WHILE_AWAY, word), max(left, SHORTEST_PAUSE))
 
     def answered(self) -> None:
-        """The service has answered; what comes next is another failure."""
+        """Records an answer of the service; a later failure begins a new budget."""
         self._away_since = None
         self._tries = 0
 
