@@ -17,7 +17,7 @@ from engine.config import EngineTable
 from engine.serving.seams import Seams
 from engine.serving.serve import Engine
 from engine.serving.service import PolicyServicer, RolloutServicer
-from engine.serving.telemetry.progress import Progress
+from engine.serving.telemetry.progress import EngineProgress
 from toolwright.recipe import Recipe
 from toolwright.rpc.server import Server
 
@@ -29,7 +29,7 @@ class SimulatedEngine(Engine):
 
     def __init__(self, recipe: Recipe, table: EngineTable, seams: Seams) -> None:
         super().__init__(recipe, table, seams=seams)
-        self._progress = Progress(recipe.shared.run.steps, out=io.StringIO())
+        self._progress = EngineProgress(recipe.shared.run.steps, out=io.StringIO())
         self.servicers: tuple[RolloutServicer, PolicyServicer] | None = None
         """From the moment at which the engine would listen."""
         self.hung_up = asyncio.Event()

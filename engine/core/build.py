@@ -1,6 +1,6 @@
-"""The engine's parts, built as the recipe says; for `engine serve`, `check` and `render` alike.
+"""The engine's parts, built as the recipe says, for `engine serve`, `check` and `render` alike.
 
-Nothing is started here but by `tools_of`, which ends what it starts.
+Only `tools_of` starts processes, and it ends them again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from toolwright.types import SamplingParams
 
 
 def build_protocol(recipe: Recipe) -> Protocol:
-    """The recipe's protocol. StartupError names the path or the option that does not fit."""
+    """The recipe's protocol. Raises StartupError, which names the path or option that does not
+    fit."""
     table = recipe.shared.task
     try:
         kind = load_object(table.protocol, recipe.folder)
@@ -46,31 +47,32 @@ def build_protocol(recipe: Recipe) -> Protocol:
 
 
 def build_codec(recipe: Recipe, model: Path | None = None) -> HuggingFaceCodec:
-    """Tokenizer and template of the policy, or of another folder. StartupError as of the codec."""
+    """Tokenizer and template of the policy, or of another folder. Raises StartupError like the
+    codec."""
     policy = recipe.shared.policy
     folder = recipe.resolve(model or policy.model)
     return HuggingFaceCodec(folder, foreign_text=policy.foreign_text, template=policy.template)
 
 
 def task_recipes(recipe: Recipe) -> dict[str, Recipe]:
-    """The recipe of each of its tasks, as if there were no other; "" = the only one."""
+    """The recipe of each task, as if it were the only one. The name "" stands for a single task."""
     return {name: recipe.of_task(name) for name in recipe.shared.each_task}
 
 
 def one_task(recipe: Recipe, name: str, command: str) -> Recipe:
-    """The recipe of a single task, for a command that works on one. StartupError where none is
-    named and there are several, or the name is none."""
+    """The recipe of a single task, for a command that works on one. Raises StartupError if several
+    tasks exist and `name` is empty, or if no task has that name."""
     known = ", ".join(recipe.shared.tasks)
     if name and name not in recipe.shared.tasks:
         there = f"the recipe's tasks are {known}" if known else "the recipe has only [task]"
         raise StartupError(f"--task {name}: {there}")
     if known and not name:
-        raise StartupError(f"{command} works on one task: say --task with one of {known}")
+        raise StartupError(f"{command} works on one task: set --task to one of {known}")
     return recipe.of_task(name)
 
 
 def refuse_api(recipe: Recipe, command: str) -> None:
-    """StartupError where the recipe samples from an API, which nothing can be trained from."""
+    """Raises StartupError if the recipe samples from an API, which nothing can be trained from."""
     api = recipe.shared.sampler.api
     if api != "sglang":
         raise StartupError(
@@ -120,7 +122,7 @@ def build_group_hook(recipe: Recipe) -> GroupHook | None:
 
 
 async def open_source(recipe: Recipe, *, max_bad_rows: int) -> TaskSource:
-    """The training tasks. StartupError when they cannot be read."""
+    """The training tasks. Raises StartupError if they cannot be read."""
     task = recipe.shared.task
     return await TaskSource.opened(
         task.source,
@@ -139,9 +141,11 @@ def build_tools(
     patience_s: float = math.inf,
     connect: Connect | None = None,
 ) -> ToolServices:
-    """Clients for the [tools.*] tables that the tasks ask for, all of them unless they name some;
-    `but`: those that are left out; patience_s: seconds that none that is away is waited for longer
-    than; connect: as for `Service`. StartupError for a file of their TLS that cannot be used."""
+    """Clients for the [tools.*] tables that the tasks use; a task that names no tables uses all.
+
+    but: tables that are left out. patience_s: longest time to wait for an unreachable service, in
+    seconds. connect: as for `Service`. Raises StartupError if a TLS file cannot be used.
+    """
     shared = recipe.shared
     tables = {name: shared.tools[name] for name in shared.used_tools if name not in but}
     processes = {
@@ -174,8 +178,8 @@ def build_tools(
 
 
 async def tools_of(recipe: Recipe) -> list[ToolSpec]:
-    """What the recipe's tool services describe, in the recipe's order. StartupError when one
-    does not answer."""
+    """Descriptions of the tools of all services, in the recipe's order. Raises StartupError if a
+    service does not answer."""
     services = build_tools(recipe, "render")
     try:
         return [tool for tools in (await services.open()).values() for tool in tools]

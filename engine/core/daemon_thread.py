@@ -1,4 +1,4 @@
-"""A thread for code of the recipe that may block: one call after the other, in the order asked.
+"""A thread for code of the recipe that may block. It runs one call after another, in order.
 
 The thread is a daemon: a function that never returns does not keep the process from ending.
 """
@@ -13,7 +13,7 @@ from typing import Any
 from toolwright.process.daemon import start_daemon
 
 Outcome = tuple[Any, BaseException | None]
-"""What a function returned, what it raised."""
+"""(value that the function returned, exception that it raised)."""
 
 _Job = tuple[Callable[..., Any], tuple[Any, ...], asyncio.AbstractEventLoop, "asyncio.Future[Any]"]
 
@@ -26,22 +26,22 @@ class DaemonThread:
         start_daemon(self._work, name)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Outcome]:
-        """What the function gives, once it has returned or raised. To cancel the future changes
-        nothing about the call."""
+        """Outcome of the function, once it has returned or raised. Cancelling the future does not
+        stop the call."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Outcome] = loop.create_future()
         self._jobs.put((function, arguments, loop, outcome))
         return outcome
 
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the function returns, or raises what it raises."""
+        """Returns what the function returns, or raises what it raises."""
         value, error = await self.submit(function, *arguments)
         if error is not None:
             raise error
         return value
 
     def end(self) -> None:
-        """Ends the thread after the calls that were asked for."""
+        """Ends the thread after all submitted calls."""
         self._jobs.put(None)
 
     def _work(self) -> None:
@@ -50,13 +50,13 @@ class DaemonThread:
             value, error = None, None
             try:
                 value = function(*arguments)
-            except BaseException as raised:  # noqa: BLE001 (handed to the one who waits)
+            except BaseException as raised:  # noqa: BLE001 (handed to the caller)
                 error = raised
             try:
                 loop.call_soon_threadsafe(_settle, outcome, (value, error))
-            except RuntimeError:  # the loop is closed: nobody waits any more
+            except RuntimeError:  # the loop is closed: no caller waits any more
                 return
-            # Else the thread would hold what the call was about until the next one.
+            # Without this the thread would keep the call's objects alive until the next call.
             del job, function, arguments, outcome, value, error
 
 

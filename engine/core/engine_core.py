@@ -1,11 +1,11 @@
-"""What every program has that rolls out trajectories: codec, tasks, sampler and tool services.
+"""The parts of every program that rolls out trajectories: codec, tasks, sampler, tool services.
 
-`engine serve`, `engine eval` and `engine sample` assemble one `EngineCore` each and add what is
-their own: where tasks come from, and where trajectories go.
+`engine serve`, `engine eval` and `engine sample` assemble one `EngineCore` each. Each adds where
+tasks come from and where trajectories go.
 
 Invariants
-- Making a core starts nothing. `open_sampler` and `open_tools` do, in this order, and what they
-  opened is closed by the caller's stack in reverse.
+- Constructing a core starts nothing. `open_sampler` and `open_tools` do, in this order. The
+  caller's stack closes what they opened, in reverse order.
 - A core knows neither journal nor learner.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 from typing import Protocol as Shape
 
 from engine.config import EngineTable
-from engine.core.branching.checking import check_top_k
+from engine.core.branching.branching_checks import check_top_k
 from engine.core.build import (
     build_codec,
     build_protocol,
@@ -29,7 +29,7 @@ from engine.core.build import (
 )
 from engine.core.protocols import Protocol
 from engine.core.rewards.rewards import Rewards
-from engine.core.rollout.assignment import Surroundings
+from engine.core.rollout.assignment import RolloutContext
 from engine.core.rollout.decide import Rules
 from engine.core.sampler.context import check_context
 from engine.core.sampler.fleet import Connect as ConnectSampler
@@ -61,8 +61,8 @@ class TaskCore:
 
 
 def policy_codec(recipe: Recipe) -> PolicyCodec:
-    """The policy's own codec; a codec of conversations for an API that is sent messages, or whose
-    tokenizer is unknown."""
+    """The policy's own codec. An API that takes messages, or whose tokenizer is unknown, gets a
+    codec of conversations."""
     sampler = recipe.shared.sampler
     if sampler.api == "sglang" or (
         sampler.api == "openai-completions" and sampler.tokenizer == "policy"
@@ -109,8 +109,8 @@ class EngineCore:
         self._connect_tools = connect_tools
 
     async def open_pool(self) -> SamplerPool:
-        """Opens SGLang's servers, which can be published to. Raises StartupError if none answers,
-        or one takes shorter prompts than the limits allow."""
+        """Opens the SGLang servers, which accept publishes. Raises StartupError if no server
+        answers, or if a server takes shorter prompts than the limits allow."""
         table = self.recipe.shared.sampler
         pool = SamplerPool(
             table, self.codec, vocab_size=self.codec.vocab_size, connect=self._connect_sampler
@@ -119,7 +119,8 @@ class EngineCore:
         return pool
 
     async def open_sampler(self) -> PolicySampler:
-        """As `open_pool`; the endpoints of an API where the recipe names one."""
+        """Opens the sampler: SGLang servers as `open_pool` does, or the endpoints of the recipe's
+        API."""
         shared = self.recipe.shared
         if shared.sampler.api == "sglang":
             return await self.open_pool()
@@ -143,20 +144,22 @@ class EngineCore:
             check_context(f"{task_key(name)}.limits.model", task.limits.model, pool.longest_prompt)
         self.sampler = pool
 
-    async def open_tools(self, owner: str, *, patient: bool = False) -> dict[str, list[ToolSpec]]:
-        """Opens the tool services; returns the tools of each by its name.
+    async def open_tools(
+        self, owner: str, *, wait_until_up: bool = False
+    ) -> dict[str, list[ToolSpec]]:
+        """Opens the tool services. Returns the tools of each service by its name.
 
-        owner: the same in every life of the program. patient: a service that is away is waited
-        for. Raises StartupError for a service that does not answer or lacks a tool.
+        owner: the same in every life of the program. wait_until_up: whether to wait for an
+        unreachable service. Raises StartupError if a service does not answer or lacks a tool.
         """
         self.tools = build_tools(self.recipe, owner, connect=self._connect_tools)
         self._stack.push_async_callback(self.tools.close)
-        return await self.tools.open(patient=patient)
+        return await self.tools.open(wait_until_up=wait_until_up)
 
-    def surroundings(self, task: str = "") -> Surroundings:
-        """What rollouts of a task share; both are open."""
+    def rollout_context(self, task: str = "") -> RolloutContext:
+        """What the rollouts of a task share. Sampler and tools must be open."""
         own = self.tasks[task]
-        return Surroundings(
+        return RolloutContext(
             rules=Rules(
                 protocol=own.protocol,
                 codec=self.codec,
@@ -170,8 +173,8 @@ class EngineCore:
         )
 
     def upkeep(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Coroutines that run beside the rollouts until they are cancelled: servers come back,
-        leases are renewed, the engine's own tool processes are restarted."""
+        """Coroutines that run beside the rollouts until they are cancelled. They bring servers
+        back, renew leases and restart the engine's own tool processes."""
         return (
             self.sampler.keep_alive(),
             self.tools.keep_leases(),

@@ -1,4 +1,4 @@
-"""Whether a first prompt can be made of the recipe's protocol, the policy's template and a task."""
+"""Checks that protocol, chat template and task yield a first prompt."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from engine.types import Codec
 from toolwright.types import Author, Task
 
 REHEARSED = 10
-"""Tasks that are tried before protocol, template and source are said not to fit."""
+"""Number of tasks to try before the protocol, template and source count as incompatible."""
 
 
 async def first_that_fits(
     source: TaskSource, protocol: Protocol, codec: Codec
 ) -> tuple[DrawnTask, int]:
-    """The source's first task of which a prompt can be made, and the tokens of that prompt.
+    """The first task of the source that yields a prompt, and the number of tokens of that prompt.
 
-    StartupError when the first REHEARSED of them cannot: then it is not the rows.
+    Raises StartupError if the first REHEARSED tasks all fail: then the rows are not at fault.
     """
     refused: StartupError | None = None
     try:
@@ -28,14 +28,14 @@ async def first_that_fits(
                 return drawn, rehearse(protocol, codec, drawn.task)
             except StartupError as error:
                 refused = refused or error
-    except StartupError as error:  # the source has fewer
+    except StartupError as error:  # the source has fewer rows
         refused = refused or error
     raise refused or AssertionError("a task was refused, or none was found")
 
 
 def rehearse(protocol: Protocol, codec: Codec, task: Task) -> int:
-    """Tokens of the first prompt, without tools, an image as one. StartupError when the protocol
-    and the policy's chat template do not fit, or the task and its images."""
+    """Number of tokens of the first prompt, without tools, an image counted as one token. Raises
+    StartupError if the protocol, the policy's chat template, the task or its images do not fit."""
     try:
         for author in (Author.TOOL, Author.SYSTEM):
             protocol.frame(codec.end_of_turn, codec, author)

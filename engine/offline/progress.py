@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from engine.serving.evaluation.tally import Tally
-from engine.serving.telemetry.logs import tell
+from engine.serving.evaluation.tally import SuiteTally
+from engine.serving.telemetry.logs import print_line
 from toolwright.page.text import plain
 from toolwright.text.figures import compact
 
@@ -66,7 +66,7 @@ class ProgressLine:
         now, tenth = self._clock(), self._tenth_of(done)
         if tenth > self._tenth or now - self._shown >= QUIET_SECONDS:
             self._tenth, self._shown = tenth, now
-            tell(self.line(done, parts), self._out)
+            print_line(self.line(done, parts), self._out)
 
     def end(self) -> None:
         """Removes the line that stands in place."""
@@ -82,7 +82,7 @@ class ProgressLine:
         return 10 * done // max(1, self._total)
 
 
-def score_so_far(tallies: Sequence[Tally], by: str) -> str:
+def score_so_far(tallies: Sequence[SuiteTally], by: str) -> str:
     """The mean over all measured rows; "" before the first.
 
     by: part of the reward; "" = the reward, with its standard error, rows taken as independent.

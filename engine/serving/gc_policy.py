@@ -1,13 +1,13 @@
-"""When Python's garbage collector runs: seldom, and in full only where nobody waits for it.
+"""When Python's garbage collector runs: seldom, and in full only while nothing is in flight.
 
-A full collection looks at every object of every trajectory in flight, with the event loop standing
-still: 1.1 s at 4,096 trajectories. Nearly all garbage of the engine is freed by reference counts.
+A full collection visits every object of every trajectory in flight while the event loop stands
+still: 1.1 s at 4,096 trajectories. Reference counts free nearly all garbage of the engine.
 
 Invariants
-- What the start made (modules, classes, the tokenizer) is never looked at again.
-- Young objects are collected by themselves, in steps of some milliseconds.
-- Everything is collected while nothing is in flight, and else every `FULL_SECONDS`: cycles that a
-  failed attempt or a recipe's function leaves do not add up.
+- Objects from the start (modules, classes, the tokenizer) are never visited again.
+- Young objects are collected separately, in steps of some milliseconds.
+- Everything is collected while nothing is in flight, and otherwise every `FULL_SECONDS`. So cycles
+  of failed attempts or of a recipe's functions do not add up.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import time
 from collections.abc import Callable
 
 YOUNG = 20_000
-"""New objects that wait for a collection of the young ones, 700 by default."""
+"""New objects before a collection of the young ones; the default is 700."""
 MIDDLE = 20
-"""Collections of the young ones before the survivors of all of them are looked at."""
+"""Collections of young objects before the survivors of all of them are visited."""
 NEVER = 1_000_000
 FULL_SECONDS = 600.0
 LOOK_SECONDS = 5.0
 
 
 def settle() -> None:
-    """To be called once the start is done."""
+    """Must be called once the start is done."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG, MIDDLE, NEVER)

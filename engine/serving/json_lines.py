@@ -1,8 +1,8 @@
-"""Files of JSON lines that only grow: a reader sees whole lines, and a full disk costs nothing.
+"""Files of JSON lines that only grow: a reader sees whole lines, and a full disk loses nothing.
 
 Invariants
-- Rows that are appended together are in the file together, or none of them.
-- After `mend_end` the file ends with a whole line, whatever a kill cut.
+- Rows that are appended together are in the file together, or none of them is.
+- After `cut_partial_line` the file ends with a whole line, whatever a kill cut.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import orjson
 import structlog
 
 FULL_SECONDS = 5.0
-"""Between tries to write on a full disk."""
+"""Interval between tries to write on a full disk."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Full disk, used quota, and a limit on the size of files. The journal waits for all three too."""
+"""Full disk, used quota, and a limit on file sizes. The journal waits for all three too."""
 _BLOCK = 1 << 16
 
 log = structlog.get_logger("files")
 
 
-class Lines:
-    """One file of JSON lines. `full`: the disk is full, and an `append` waits for room. One writer
-    at a time in a process."""
+class JsonLines:
+    """One file of JSON lines. `full`: the disk is full, and an `append` waits for room. Only one
+    writer at a time in a process."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -37,15 +37,15 @@ class Lines:
         self._lock = asyncio.Lock()
 
     def read(self) -> Iterator[dict[str, Any]]:
-        """Rows from the first on, one in memory at a time; none where there is no file. What is no
-        JSON object is passed over: a disk that failed may have left it."""
+        """Rows from the first on, one in memory at a time; no rows without a file. Lines that are
+        not JSON objects are skipped: a failing disk may have left them."""
         for row, _ in self.read_with_ends():
             if row is not None:
                 yield row
 
     def read_with_ends(self) -> Iterator[tuple[dict[str, Any] | None, int]]:
-        """Every line, None for what is no JSON object, each with the place in the file, in bytes,
-        where it ends."""
+        """Every line with the byte offset of its end in the file. The row is None if the line is
+        not a JSON object."""
         if not self.file.exists():
             return
         end = 0
@@ -58,8 +58,8 @@ class Lines:
                     row = None
                 yield (row if isinstance(row, dict) else None), end
 
-    def mend_end(self) -> None:
-        """Takes away what a kill left of a last line, so that nothing is appended to it."""
+    def cut_partial_line(self) -> None:
+        """Removes the rest of a last line that a kill cut, so that no row is appended to it."""
         if not self.file.exists():
             return
         end = self.file.stat().st_size
@@ -75,19 +75,20 @@ class Lines:
         os.truncate(self.file, end)
 
     async def append(self, *rows: Mapping[str, object]) -> None:
-        """Writes the rows; on a full disk it waits for space. OSError for any other failure."""
+        """Writes the rows; on a full disk it waits for space. Raises OSError for any other
+        failure."""
         async with self._lock:
             data = b"".join(orjson.dumps(row) + b"\n" for row in rows)
-            await when_there_is_room(lambda: _append(self.file, data), self.file, self._set_full)
+            await retry_while_full(lambda: _append(self.file, data), self.file, self._set_full)
 
     def _set_full(self, full: bool) -> None:
         self.full = full
 
 
-async def when_there_is_room(
-    write: Callable[[], None], file: Path, tell: Callable[[bool], None]
+async def retry_while_full(
+    write: Callable[[], None], file: Path, report_full: Callable[[bool], None]
 ) -> None:
-    """Calls `write` until the disk has room for it; `tell` hears whether it is full."""
+    """Calls `write` until the disk has room for it. `report_full` gets whether the disk is full."""
     said = False
     while True:
         try:
@@ -98,15 +99,15 @@ async def when_there_is_room(
             if not said:
                 log.warning("disk_full", file=str(file), fix="free space; the run goes on")
                 said = True
-            tell(True)
+            report_full(True)
             await asyncio.sleep(FULL_SECONDS)
         else:
-            tell(False)
+            report_full(False)
             return
 
 
 def append_whole(file: Path, pieces: Iterable[bytes]) -> None:
-    """Appends all of it, or nothing where an OSError ends it."""
+    """Appends all pieces, or nothing if an OSError ends the write."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab", buffering=0) as out:
         whole = out.tell()

@@ -1,4 +1,4 @@
-"""What an engine stands on: how it reaches its neighbours, and what drives its journal.
+"""The engine's replaceable edges: how it reaches its neighbours, and what drives its journal.
 
 The simulator (`bench/simulate`) replaces each of them; a real engine has the defaults.
 """
@@ -14,8 +14,11 @@ from engine.serving.journal.writer import Drive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seams:
-    """samplers: None = HTTP. tools: None = gRPC. journal: None = a thread."""
+    """The replaceable edges of one engine."""
 
     samplers: ConnectSampler | None = None
+    """None: HTTP."""
     tools: ConnectTools | None = None
+    """None: gRPC."""
     journal: Drive | None = None
+    """None: a thread."""

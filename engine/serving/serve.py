@@ -1,8 +1,8 @@
-"""Puts the engine together and runs it until it is told to stop.
+"""Assembles the engine and runs it until it is stopped.
 
-Order at the start: journal, tokenizer, samplers, tool services, then every sampler brought to
-the newest version; only then is anything admitted. Order at the end: no admissions, what is in
-flight gets its grace, sessions are closed, the journal last.
+Order at the start: journal, tokenizer, samplers, tool services, then every sampler is brought to
+the newest version. Only then is anything admitted. Order at the end: admissions stop, trajectories
+in flight get their grace time, sessions are closed, the journal is closed last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 
 from engine.config import EngineTable
-from engine.core.branching.checking import branching_doubts
+from engine.core.branching.branching_checks import branching_warnings
 from engine.core.build import (
     build_sampling,
     open_source,
@@ -31,9 +31,9 @@ from engine.core.sampler.pool import SamplerPool
 from engine.core.tasks import BadRows, TaskSource
 from engine.errors import PublishFailed, StartupError
 from engine.serving import gc_policy
-from engine.serving.admission.building import build_lane
-from engine.serving.admission.dynamic_sampling import Sieve
+from engine.serving.admission.dynamic_sampling import GroupFilter
 from engine.serving.admission.group import Lane
+from engine.serving.admission.lane_builder import build_lane
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.train import TrainLane
@@ -49,10 +49,10 @@ from engine.serving.publish.publishing import Publisher
 from engine.serving.seams import Seams
 from engine.serving.service import PolicyServicer, RolloutServicer
 from engine.serving.status import EngineStatus
-from engine.serving.telemetry.logs import log_to, name_the_run
+from engine.serving.telemetry.logs import bind_run, log_to
 from engine.serving.telemetry.metrics import Metrics
 from engine.serving.telemetry.page import metrics_page
-from engine.serving.telemetry.progress import Progress
+from engine.serving.telemetry.progress import EngineProgress
 from engine.serving.telemetry.traces import Traces, traces_of
 from toolwright.model.beginning import first_policy, leave_fork
 from toolwright.model.fingerprint import fingerprint
@@ -89,7 +89,7 @@ class Engine:
         fork: Path | None = None,
         seams: Seams | None = None,
     ) -> None:
-        """fork: the folder of another run, from whose newest weights this one begins."""
+        """fork: folder of another run, whose newest weights this run begins with."""
         self._recipe = recipe
         self._table = table
         self._fork = fork
@@ -97,11 +97,11 @@ class Engine:
         self._stop = asyncio.Event()
         self.metrics = Metrics()
         self._traces: Traces | None = None
-        self._progress = Progress(recipe.shared.run.steps)
+        self._progress = EngineProgress(recipe.shared.run.steps)
         self._drained = asyncio.Event()
 
     async def run(self) -> None:
-        """Serves until SIGTERM or SIGINT. StartupError or ListenError before that."""
+        """Serves until SIGTERM or SIGINT. Raises StartupError or ListenError before that."""
         self._on_signals()
         async with AsyncExitStack() as stack:
             start = asyncio.create_task(self._start(stack))
@@ -113,17 +113,18 @@ class Engine:
                 stop.cancel()
                 await asyncio.gather(start, stop, return_exceptions=True)
             if start.cancelled():
-                self._progress.show("engine: told to stop before it served")
+                self._progress.show("engine: stopped before it served")
                 return
             await self._work(start.result())
 
     def stop(self) -> None:
-        """What SIGTERM does: no more admissions; `run` returns once what is in flight is done."""
+        """The action of SIGTERM: stops admissions. `run` returns once all trajectories in flight
+        are done."""
         self._stop.set()
 
     async def drain(self, seconds: float) -> int:
-        """No more admissions; leases are answered on. Returns, when nothing is in flight or after
-        `seconds`, how many trajectories still are."""
+        """Stops admissions while leases are still answered. Returns when nothing is in flight or
+        after `seconds`, with the number of trajectories still in flight."""
         self.status.draining = True
         self._lane.drain()
         await self._evaluation.stop()
@@ -171,7 +172,7 @@ class Engine:
         check_tasks(self._table.evaluation.suites, core.tasks)
         sources = {name: await self._source(name, task) for name, task in core.tasks.items()}
         await self._open_journal(stack, sources)
-        # Not before: a start that is refused must not rename what the run was made with.
+        # Not earlier: a refused start must not rename the settings of the run.
         recipe.write_resolved("engine", self._table)
         self._pool = await self._open_neighbours()
         lanes = self._lanes()
@@ -195,14 +196,16 @@ class Engine:
             sampling=sampling,
             bad_rows=BadRows(self._table.max_bad_rows),
             on_trajectory=self._finished,
-            sieve=(
-                Sieve(shared.task.dynamic_sampling, groups_per_step=shared.run.groups_per_step)
+            group_filter=(
+                GroupFilter(
+                    shared.task.dynamic_sampling, groups_per_step=shared.run.groups_per_step
+                )
                 if shared.task.dynamic_sampling is not None
                 else None
             ),
         )
-        # Sessions of trajectories that go on stay open; the others' work is over.
-        await core.tools.close_strangers(await self._lane.resume())
+        # Sessions of trajectories that go on stay open; the others are closed.
+        await core.tools.close_abandoned(await self._lane.resume())
         await self._open_learners_side(stack)
 
     async def _open_journal(self, stack: AsyncExitStack, sources: Mapping[str, TaskSource]) -> None:
@@ -217,17 +220,17 @@ class Engine:
         if self._traces is not None:
             stack.push_async_callback(asyncio.to_thread, self._traces.close)
             self.metrics.registry.register(self._traces.exporter)
-        name_the_run(self.journal.owner)
+        bind_run(self.journal.owner)
 
     async def _open_neighbours(self) -> SamplerPool:
-        """Opens samplers, then tool services. A run that goes on may be started before its services
-        are back."""
+        """Opens samplers, then tool services. A resumed run may start before its services are
+        back."""
         core, shared = self._core, self._recipe.shared
         pool = await core.open_pool()
-        tools = await core.open_tools(self.journal.owner, patient=self.journal.boot > 1)
+        tools = await core.open_tools(self.journal.owner, wait_until_up=self.journal.boot > 1)
         for task in shared.each_task.values():
             listed = [tool for name in task.tools or shared.tools for tool in tools[name]]
-            for doubt in branching_doubts(task.branching, listed):
+            for doubt in branching_warnings(task.branching, listed):
                 self._progress.show(f"warning: {doubt}")
         return pool
 
@@ -236,7 +239,7 @@ class Engine:
         return {
             name: build_lane(
                 task.recipe,
-                self._core.surroundings(name),
+                self._core.rollout_context(name),
                 task.rewards,
                 places,
                 self.journal,
@@ -284,7 +287,8 @@ class Engine:
         )
 
     async def _source(self, name: str, task: TaskCore) -> TaskSource:
-        """The training tasks of a task. StartupError where no prompt can be made of the first."""
+        """The source of a task's training tasks. Raises StartupError if the first tasks yield no
+        prompt."""
         source = await open_source(task.recipe, max_bad_rows=self._table.max_bad_rows)
         for warning in source.warnings():
             whose = f" of tasks.{name}" if name else ""
@@ -293,7 +297,7 @@ class Engine:
         return source
 
     async def _claim(self, sources: Mapping[str, TaskSource]) -> None:
-        """StartupError for a journal of another run."""
+        """Raises StartupError for a journal of another run."""
         shared = self._recipe.shared
         model = self._recipe.resolve(shared.policy.model)
         await self.journal.claim(
@@ -318,17 +322,17 @@ class Engine:
             try:
                 await asyncio.wait({lane, stop}, return_when=asyncio.FIRST_COMPLETED)
                 if lane.done():
-                    lane.result()  # what ended it, unless it was a drain
+                    lane.result()  # raises the lane's error, if it was not a drain
                     self._drained.set()
                     await stop
                 await self.drain(0)
                 await asyncio.wait({lane}, timeout=self._table.drain_s)
                 if not lane.done():
-                    # They go on in the next life, in the sessions that they have.
+                    # They go on in the next life, in their present sessions.
                     log.warning("unfinished_at_drain", trajectories=self._lane.running)
-            finally:  # also when a background task failed: no trajectory outlives its services
-                if not lane.done():  # what is in flight goes on in a later life
-                    self._core.tools.leave_open()
+            finally:  # also if a background task failed: no trajectory outlives its services
+                if not lane.done():  # trajectories in flight go on in a later life
+                    self._core.tools.keep_sessions_open()
                 for task in (lane, stop):
                     task.cancel()
                 await asyncio.gather(lane, stop, return_exceptions=True)
@@ -336,7 +340,7 @@ class Engine:
                 lane.result()
 
     def _watch(self, server: Server) -> list[Coroutine[Any, Any, None]]:
-        """What runs beside the work and has no part in it. The start is done."""
+        """Coroutines that run beside the work, once the start is done."""
         gc_policy.settle()
         return [
             self.metrics.loop_lag.run(),

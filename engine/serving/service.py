@@ -8,11 +8,11 @@ from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 
-from engine.core.sampler.update_group import Meeting, Tensor
+from engine.core.sampler.update_group import Rendezvous, TensorSpec
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
 from engine.serving.journal.journal import Journal
-from engine.serving.publish.broadcast import BroadcastAsked
+from engine.serving.publish.broadcast import BroadcastSpec
 from engine.serving.publish.broadcast_publish import BroadcastPublishes
 from engine.serving.publish.publishing import Publisher
 from toolwright import wire
@@ -28,11 +28,11 @@ from toolwright.rpc.options import PIECE_BYTES
 from toolwright.types import WeightVersion
 
 LONGEST_DRAIN_WAIT = 60.0
-"""Seconds that a Drain may wait for what is in flight; it may be asked again."""
+"""Longest wait of a Drain for trajectories in flight, in seconds; the caller may repeat it."""
 LONGEST_LEASE_WAIT = 60.0
-"""Seconds that a lease may wait for the next group; the consumer asks again."""
+"""Longest wait of a lease for the next group, in seconds; the consumer repeats it."""
 SHORTEST_LEASE, DEFAULT_LEASE, LONGEST_LEASE = 1.0, 60.0, 600.0
-"""Seconds that a publish over a group may stand still."""
+"""Lease of a publish over a group: longest time without progress, in seconds."""
 
 Context = Any
 """grpc.aio.ServicerContext; the library is untyped."""
@@ -159,7 +159,7 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     ) -> policy.PublishWeightsResponse:
         version, parent = wire.version_from_proto(request.version), _parent(request)
         self._claims.check(request.learner)
-        await self._broadcasts.give_way(version)
+        await self._broadcasts.yield_to_folder(version)
         published = await self._publisher.publish(
             version, Path(request.path), parent, learner=request.learner
         )
@@ -177,7 +177,7 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
         if request.learner:
             await self._claims.take(request.learner)
             await self._broadcasts.end_others(request.learner)
-            await self._publisher.still()  # the one before may have died amid a publish
+            await self._publisher.settled()  # the learner before may have died during a publish
         forks = await self._journal.forks()
         known = self._fingerprint
         newest, (in_folder, path) = self._publisher.newest, self._publisher.folder
@@ -207,10 +207,10 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     ) -> policy.BeginPublishResponse:
         lease = wire.seconds(request.lease) if request.HasField("lease") else DEFAULT_LEASE
         publish_id, world_size = await self._broadcasts.begin(
-            BroadcastAsked(
+            BroadcastSpec(
                 version=wire.version_from_proto(request.version),
                 parent=_parent(request),
-                meeting=Meeting(
+                meeting=Rendezvous(
                     address=request.master_address,
                     port=request.master_port,
                     backend=request.backend,
@@ -226,7 +226,7 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
         self, request: policy.PublishBucketRequest, context: Context
     ) -> policy.PublishBucketResponse:
         tensors = tuple(
-            Tensor(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape))
+            TensorSpec(name=tensor.name, dtype=tensor.dtype, shape=tuple(tensor.shape))
             for tensor in request.tensors
         )
         await self._broadcasts.receive(request.publish_id, request.index, tensors)

@@ -1,6 +1,6 @@
-"""What the engine says of itself: to GetStatus, to the line that people read, to the metrics.
+"""The engine's status: for GetStatus, for the progress line, and for the metrics.
 
-It reads the counters of the parts and owns none. Nothing here changes what the engine does.
+It reads the counters of the parts and owns no counter. Nothing here changes what the engine does.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from engine.serving.evaluation import EvaluationLane
 from engine.serving.journal.journal import Journal
 from engine.serving.publish.publishing import Publisher
 from engine.serving.telemetry.metrics import Metrics
-from engine.serving.telemetry.progress import Progress
+from engine.serving.telemetry.progress import EngineProgress
 from toolwright import wire
 from toolwright.rollout.v1 import rollout_pb2
 from toolwright.text.figures import restarted
 
 
 class EngineStatus:
-    """The status of one engine whose parts are all there. `draining` is set by the engine."""
+    """The status of one assembled engine. The engine sets `draining`."""
 
     def __init__(
         self,
@@ -40,9 +40,10 @@ class EngineStatus:
         journal: Journal,
         failures: Counter[str],
         metrics: Metrics,
-        progress: Progress,
+        progress: EngineProgress,
     ) -> None:
-        """run_folder: whole, tells whose engine this is. steps: weight versions of the run."""
+        """run_folder: absolute path, which identifies the engine. steps: weight versions of the
+        run."""
         self.draining = False
         self._run_folder = run_folder
         self._steps = steps
@@ -59,7 +60,7 @@ class EngineStatus:
 
     @property
     def state(self) -> str:
-        """One word; of several that are true the one that matters most."""
+        """The state in one word; if several apply, the most important one."""
         if not self._publisher.started:
             return "starting"
         if self.draining:
@@ -104,7 +105,8 @@ class EngineStatus:
         )
 
     def _work(self) -> dict[str, Any]:
-        """What is under way, for who watches: totals since the engine's start, and this moment."""
+        """Work in progress, for observers: totals since the engine's start, and the present
+        moment."""
         done, asked = self._evaluation.rows
         samplers = self._pool.statistics().values()
         services = self._services.statistics()
@@ -125,7 +127,7 @@ class EngineStatus:
         }
 
     def line(self) -> str:
-        """The progress line of this moment. The metrics are brought up to date with it."""
+        """The progress line of this moment. It also updates the metrics."""
         return self._progress.line(
             state=self.state,
             step=self._publisher.version.step,
@@ -138,7 +140,8 @@ class EngineStatus:
         )
 
     def _measure(self) -> int:
-        """Sets the metrics to what the parts count; returns the tokens that samplers have sent."""
+        """Updates the metrics from the parts' counters. Returns the tokens that samplers have
+        sent."""
         counts, parts = self._lane.counts, self._metrics.parts
         self._metrics.running.set(self._lane.running)
         self._metrics.version.set(self._publisher.version.step)

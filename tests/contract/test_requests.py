@@ -99,7 +99,7 @@ SEEING = generate_request(
     sampling=SamplingParams(),
     max_new_tokens=8,
     stop_token_ids=[],
-    images=Images(data=("data:image/png;base64,AA==",) * 2, tell_prompt=True),
+    images=Images(data=("data:image/png;base64,AA==",) * 2, return_prompt_ids=True),
 )
 
 

@@ -20,7 +20,7 @@ TOOL_IDS = Invariant(
 SAME_ACTION = Invariant(
     name="answers_fit_actions",
     promise="A call's answer is of the action that the record holds, not of an abandoned one.",
-    source="engine/core/rollout/opening.py: a session that ran an unknown call is given up",
+    source="engine/core/rollout/attempt_start.py: a session that ran an unknown call is given up",
 )
 
 

@@ -24,7 +24,7 @@ EFFECT_ONCE = Invariant(
 ONE_SESSION = Invariant(
     name="one_session_an_attempt",
     promise="All effects of an attempt whose tools keep state are in one session, opened once.",
-    source="engine/core/rollout/opening.py; ARCHITECTURE.md, what an attempt's events fold to",
+    source="engine/core/rollout/attempt_start.py; ARCHITECTURE.md, what events fold to",
 )
 TURNS_ORDERED = Invariant(
     name="effects_in_turn_order",
@@ -46,7 +46,7 @@ RECORDED = Invariant(
     name="effects_are_recorded",
     promise="The session of a recorded attempt ran no action that the record lacks, where tools "
     "keep state.",
-    source="engine/core/rollout/opening.py: a session that ran an unknown call is given up",
+    source="engine/core/rollout/attempt_start.py: a session that ran an unknown call is given up",
 )
 
 

@@ -1,11 +1,11 @@
-"""What one rollout does about branching: which turns it looks at, and how it parts in two.
+"""Branching of one rollout: which turns it examines, and how it forks.
 
-A turn is looked at once its first tokens are sampled and before its calls go out, so that a branch
-parts at the end of the observation and its sessions are as they were there. What was seen is noted
-in the log before anything is forked: a branch begins with the note, so neither it nor a later life
-looks at that turn again, and the entropy at the prompt is the trajectory's own.
+A turn is examined once its first tokens are sampled and before its calls are sent. So a branch
+begins at the end of the observation, and the sessions still have the state that they had there. The
+log notes the entropy before any fork. A branch begins with that note, so neither it nor a later
+life examines the turn again. The entropy at the prompt stays the trajectory's own.
 
-Invariant: whatever a fork meets, the rollout goes on as if nothing had happened.
+Invariant: however a fork fails, the rollout goes on unchanged.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any
 import structlog
 
 from engine.core.branching.budget import Branch, BranchBudget
-from engine.core.branching.entropy import entropy, verdict
+from engine.core.branching.entropy import branch_decision, entropy
 from engine.core.branching.fork import fork
 from engine.core.images.media import Media
 from engine.core.sampler.policy_sampler import PolicySampler
-from engine.core.timelimit import TimeLimit
-from engine.core.tools.environment import Environment
+from engine.core.time_limit import TimeLimit
 from engine.core.tools.services import ToolServices
+from engine.core.tools.tool_sessions import ToolSessions
 from engine.core.trajectory.events import Noted
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import State
@@ -32,14 +32,14 @@ from engine.errors import AttemptFailed
 from engine.types import Generated, without_fork
 from toolwright.types import Event, Task
 
-LOOKED = "branching"
-"""Kind of the note of a turn that was looked at."""
+EXAMINED = "branching"
+"""Kind of the note about an examined turn."""
 
 log = structlog.get_logger("branching")
 
 
 class Brancher:
-    """Of the rollout that writes `attempt`."""
+    """Branching of the rollout that writes the log `attempt`."""
 
     def __init__(
         self,
@@ -58,17 +58,17 @@ class Brancher:
 
     @property
     def tokens(self) -> int:
-        """How many tokens of a turn are looked at."""
+        """Number of tokens of a turn that are examined."""
         return self._budget.table.tokens
 
     @property
     def top_k(self) -> int:
-        """How many log-probs of each."""
+        """Number of log-probs for each of these tokens."""
         return self._budget.table.top_k
 
-    def looks(self) -> bool:
-        """Whether the turn that is about to be sampled is looked at. Tools that cannot be forked
-        end the branching of the whole group."""
+    def examines(self) -> bool:
+        """Whether the next turn is examined. Tools that cannot be forked end the branching of the
+        whole group."""
         state = self._attempt.state
         if not self._budget.open or state.partial is not None:
             return False
@@ -82,24 +82,24 @@ class Brancher:
             log.info("branching_denied", attempt=self._attempt.attempt, tools=fixed)
         return not fixed
 
-    async def look(
+    async def examine(
         self,
         head: Generated,
-        environment: Environment,
+        tool_sessions: ToolSessions,
         media: Mapping[str, Media],
         clock: TimeLimit,
     ) -> None:
-        """Notes how uncertain the policy was over the turn's first tokens, `head`, and branches
-        from the end of the last observation as the draws say. `media`: images by their hashes."""
+        """Notes the entropy of the turn's first tokens, `head`. Forks from the end of the last
+        observation as the draws say. media: images by their hashes."""
         table, state = self._budget.table, self._attempt.state
         now = entropy(head.top_logprobs, vocab=self._pool.vocab_size, agg=table.agg)
         if state.turn == 0:
-            self._note(LOOKED, entropy=now)
+            self._note(EXAMINED, entropy=now)
             return
         first = _seen(state)[0]
         draws = Random(f"{self._budget.seed}/{self._attempt.attempt}/{state.turn}")
         wanted = sum(
-            verdict(
+            branch_decision(
                 h_init=first,
                 h_now=now,
                 weight=table.weight,
@@ -108,10 +108,10 @@ class Brancher:
             ).branch
             for _ in range(table.beam - 1)
         )
-        self._note(LOOKED, entropy=now, initial=first, wanted=wanted)
+        self._note(EXAMINED, entropy=now, initial=first, wanted=wanted)
         names = dict.fromkeys(slot.blob.sha256 for slot in state.images)
         shown = [media[name] for name in names if name in media]
-        make = partial(self._fork, environment, shown, clock)
+        make = partial(self._fork, tool_sessions, shown, clock)
         for _ in range(wanted):
             try:
                 if not await self._budget.branch(make):
@@ -123,17 +123,17 @@ class Brancher:
 
     async def _fork(
         self,
-        environment: Environment,
+        tool_sessions: ToolSessions,
         media: Sequence[Media],
         clock: TimeLimit,
         attempt: str,
     ) -> Branch:
         child, forked = await fork(
-            self._tools, self._attempt, environment, attempt, self._task, media=media, clock=clock
+            self._tools, self._attempt, tool_sessions, attempt, self._task, media=media, clock=clock
         )
         self._pool.follow(attempt, self._attempt.attempt)
         log.info("branched", attempt=attempt, parent=self._attempt.attempt)
-        return Branch(log=child, environment=forked, media=media)
+        return Branch(log=child, tool_sessions=forked, media=media)
 
     def _note(self, kind: str, **data: Any) -> None:
         turn = self._attempt.state.turn
@@ -141,5 +141,7 @@ class Brancher:
 
 
 def _seen(state: State) -> dict[int, float]:
-    """The entropy of each turn that was looked at."""
-    return {note.turn: float(note.data["entropy"]) for note in state.events if note.kind == LOOKED}
+    """Entropy of each examined turn."""
+    return {
+        note.turn: float(note.data["entropy"]) for note in state.events if note.kind == EXAMINED
+    }

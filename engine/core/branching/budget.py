@@ -1,15 +1,15 @@
-"""The members of one group that may become branches, and who becomes one.
+"""The members of one group that may become branches.
 
 A group begins with some members at the prompt, the starters. Each other member waits, with a place
-in flight and without a session: for a branch of another member, or, once nobody of the group rolls
-out any more, to begin at the prompt itself.
+in flight and without a session. It becomes a branch of another member. Once no member of the group
+rolls out any more, it begins at the prompt itself.
 
 Invariants
-- Every member rolls out once, so the group has its size whatever branched and whatever failed.
-- A branch takes a member that has its place already: nobody waits for a place with a session open.
-- Nobody waits for a branch that cannot come: the last rollout to end sends all who wait to the
-  prompt, and so does `close`.
-- A branch that nobody takes is closed.
+- Every member rolls out once, so the group keeps its size whatever branched or failed.
+- A branch takes a member that already has a place: no open session waits for a place.
+- No member waits for a branch that cannot come. The last rollout to end sends all waiting members
+  to the prompt, and so does `close`.
+- A branch that no member takes is closed.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from engine.core.images.media import Media
-from engine.core.tools.environment import Environment
+from engine.core.tools.tool_sessions import ToolSessions
 from engine.core.trajectory.log import AttemptLog
 from toolwright.recipe import Branching
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """A log that begins as another one, its sessions, and the images that it has seen."""
+    """A log that begins as another one, with its sessions and the images that it has shown."""
 
     log: AttemptLog
-    environment: Environment
+    tool_sessions: ToolSessions
     media: Sequence[Media] = ()
 
 
 _Waiter = tuple[str, "asyncio.Future[Branch | None]"]
-"""(name of the attempt that the member would make, its branch)."""
+"""(name of the attempt that the member would make, future of its branch)."""
 
 
 class BranchBudget:
-    """Of a group of `size` members, `starters` of which begin at the prompt."""
+    """Branches of a group of `size` members; `starters` of them begin at the prompt."""
 
     def __init__(self, table: Branching, *, seed: int, starters: int, size: int) -> None:
         self.table = table
@@ -51,12 +51,12 @@ class BranchBudget:
 
     @property
     def open(self) -> bool:
-        """A member may still become a branch, now or as soon as it has a place."""
+        """Whether a member may still become a branch, now or as soon as it has a place."""
         return self._left > 0 and not self._closed
 
     async def wait(self, attempt: str) -> Branch | None:
-        """The branch that a member becomes, as the attempt of this name; None: it begins at the
-        prompt."""
+        """The branch that a member becomes, as the attempt of this name. None: the member begins at
+        the prompt."""
         if self._closed:
             return None
         waiter: asyncio.Future[Branch | None] = asyncio.get_running_loop().create_future()
@@ -68,13 +68,14 @@ class BranchBudget:
             if entry in self._waiting:
                 self._waiting.remove(entry)
             elif waiter.done() and not waiter.cancelled() and (branch := waiter.result()):
-                branch.environment.close()  # it came with the cancellation
+                branch.tool_sessions.close()  # it came with the cancellation
             raise
 
     async def branch(self, fork: Callable[[str], Awaitable[Branch]]) -> bool:
-        """Makes a member that waits the branch that `fork(attempt)` makes; False where none waits.
+        """Gives the branch that `fork(attempt)` makes to a waiting member. False if no member
+        waits.
 
-        Whatever `fork` raises is raised, and the member waits on.
+        An error of `fork` is raised, and the member goes on waiting.
         """
         if not self._waiting:
             return False
@@ -87,8 +88,8 @@ class BranchBudget:
             if self._closed:
                 self.close()  # it was closed meanwhile
             raise
-        if waiter.done():  # the group is given up
-            branch.environment.close()
+        if waiter.done():  # the group was given up
+            branch.tool_sessions.close()
             return False
         self._left -= 1
         self._rolling += 1
@@ -96,13 +97,13 @@ class BranchBudget:
         return True
 
     def ended(self) -> None:
-        """A member's log has ended."""
+        """Counts a member whose log has ended."""
         self._rolling -= 1
         if self._rolling <= 0:
             self.close()
 
     def close(self) -> None:
-        """No branch comes any more: all who wait begin at the prompt."""
+        """Ends the branching: all waiting members begin at the prompt."""
         self._closed = True
         while self._waiting:
             _, waiter = self._waiting.popleft()

@@ -1,1 +1,1 @@
-"""The way of one trajectory: its log of events, what they fold to, and the loop that acts on it."""
+"""One trajectory: its log of events, the state they fold to, and the loop that acts on it."""

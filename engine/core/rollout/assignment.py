@@ -1,4 +1,4 @@
-"""What a rollout needs: its `Surroundings`, which all of a run share, and an `Assignment` of its
+"""Inputs of a rollout: a `RolloutContext`, shared by the whole run, and an `Assignment` of its
 own."""
 
 from __future__ import annotations
@@ -17,21 +17,19 @@ from toolwright.types import SamplingParams, Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What all trajectories of a run share: the rules, and whom they speak to.
-
-    failures: attempts that infrastructure ended, by stop reason, also where a later one succeeded.
-    """
+class RolloutContext:
+    """What all trajectories of a run share: the rules, the sampler and the tool services."""
 
     rules: Rules
     pool: PolicySampler
     tools: ToolServices
     tokenizer_hash: str
     failures: Counter[str] = field(default_factory=Counter)
+    """Attempts that infrastructure ended, by stop reason, also if a later attempt succeeded."""
 
 
-class Prompts:
-    """Prompts of one task, by the tools that they show, so that a group renders each once."""
+class PromptCache:
+    """Prompts of one task by the tools that they show, so that a group renders each prompt once."""
 
     def __init__(self) -> None:
         self._known: list[tuple[tuple[ToolSpec, ...], Sequence[int]]] = []
@@ -43,18 +41,14 @@ class Prompts:
         self._known.append((tools, prompt))
 
 
-async def stored_nowhere(_sha256: str) -> bytes | None:
-    """For trajectories that no earlier life can have left."""
+async def nothing_stored(_sha256: str) -> bytes | None:
+    """Image reader for trajectories without an earlier life: no image is stored."""
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Which trajectory to roll out, and how to sample it.
-
-    media: what `task.media` refers to. stored: bytes of an image that an earlier life showed.
-    branches: of the group, where trajectories may part. iteration: the one that the group began in.
-    """
+    """Which trajectory to roll out, and how to sample it."""
 
     trajectory_id: str
     group_id: str
@@ -62,8 +56,12 @@ class Assignment:
     task: Task
     sampling: SamplingParams
     media: tuple[Media, ...] = ()
+    """Media that `task.media` refers to."""
     withhold_observations: bool = False
-    stored: Callable[[str], Awaitable[bytes | None]] = stored_nowhere
-    prompts: Prompts = field(default_factory=Prompts)
+    stored: Callable[[str], Awaitable[bytes | None]] = nothing_stored
+    """Reads the bytes of an image that an earlier life showed, by its hash."""
+    prompts: PromptCache = field(default_factory=PromptCache)
     branches: BranchBudget | None = None
+    """Branches of the group, if its trajectories may branch."""
     iteration: str = ""
+    """Iteration in which the group began, RUN.STEP."""

@@ -1,7 +1,7 @@
 """What a trajectory does next, given its state: the turn loop as a pure function.
 
-`next_step(state, rules)` is asked after every event. It does nothing itself; `loop.py` carries out
-what it says, and so does a later life of the engine that goes on from the same events.
+The loop calls `next_step(state, rules)` after every event and carries out the answer. A later life
+of the engine that goes on from the same events does the same.
 """
 
 from __future__ import annotations
@@ -23,15 +23,13 @@ from toolwright.types import FinishKind, StopReason, Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What decides about all trajectories of a run.
-
-    observation_keep: which end of a long observation stays.
-    """
+    """The rules for all trajectories of a run."""
 
     protocol: Protocol
     codec: Codec
     limits: Limits
     observation_keep: Keep
+    """Which end of a long observation stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ class Generate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
-    """Hand these calls on, the first as number `first` of the turn."""
+    """Send these calls; the first one is number `first` of the turn."""
 
     calls: tuple[Call, ...]
     first: int
@@ -51,32 +49,33 @@ class Dispatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Await:
-    """Wait for an answer of an open call."""
+    """Wait for the answer to an open call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observe:
-    """All calls of the turn are answered: append what they say."""
+    """All calls of the turn are answered: append their outcomes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
-    """The trajectory is over. answer: what the protocol read as the answer, None without one."""
+    """The trajectory is over."""
 
     reason: StopReason
     answer: str | None = None
+    """What the protocol read as the answer; None without one."""
 
 
-class Decided:
-    """What the protocol of one attempt decided last. It is asked once for an action, and again only
-    where tools or events came since: what it sees is then another view."""
+class DecisionCache:
+    """The last decision of an attempt's protocol. The protocol decides once for an action. It
+    decides again only if tools or events came since, because its view is then another one."""
 
     def __init__(self) -> None:
         self._seen: tuple[object, ...] = ()
         self._decision: Decision | None = None
 
     def recall(self, state: State) -> Decision | None:
-        """None where it is to be asked."""
+        """The decision; None if the protocol must decide."""
         same = self._seen and all(map(is_, self._seen, _seen(state)))
         return self._decision if same else None
 
@@ -105,18 +104,19 @@ def view(state: State, task: Task) -> View:
 
 
 def next_step(
-    state: State, rules: Rules, task: Task, decided: Decided | None = None
+    state: State, rules: Rules, task: Task, decided: DecisionCache | None = None
 ) -> Step | None:
-    """What to do now; None after the end. `decided`: of this attempt, spares asking again."""
+    """The next step; None after the end. decided: the attempt's cache, which spares a second
+    decision."""
     if state.ended is not None:
         return None
     if state.acted:
-        return _after_action(state, rules, task, decided or Decided())
+        return _after_action(state, rules, task, decided or DecisionCache())
     return _before_action(state, rules)
 
 
 def calls_at(text: str, mark: str, state: State, rules: Rules, task: Task) -> Dispatch | None:
-    """Calls that may go out while the action is still being written, `text` ending on a mark."""
+    """Calls that may be sent while the action is still being written; `text` ends on a mark."""
     if state.turn >= rules.limits.turns:
         return None
     said = spoken(text, state.token_ids, state.tools, rules.protocol, rules.codec)
@@ -141,25 +141,25 @@ def action_room(state: State, limits: Limits) -> int:
 
 
 def observation_room(state: State, limits: Limits) -> int:
-    """Tokens that the environment may still say. Under `limits.policy` the context alone bounds
+    """Tokens that the environment may still write. Under `limits.policy` only the context bounds
     them."""
     model = model_room(state, limits)
     return model if limits.policy else min(model, response_room(state, limits))
 
 
 def response_room(state: State, limits: Limits) -> int:
-    """Response tokens that may still come; below 0 where images took more than was set aside."""
+    """Response tokens that may still come; below 0 if images took more than was reserved."""
     images = (slot for slot in state.images if slot.in_response)
     return limits.response - state.response_ids - extra_tokens(images, limits)
 
 
 def model_room(state: State, limits: Limits) -> int:
-    """Tokens that the sampler's context still has."""
+    """Tokens that are left of the sampler's context."""
     return limits.model - len(state.token_ids) - extra_tokens(state.images, limits)
 
 
 def extra_tokens(images: Iterable[ImageSlot], limits: Limits) -> int:
-    """Tokens that images take beside the one placeholder of each in `token_ids`."""
+    """Tokens that images take in addition to the one placeholder of each in `token_ids`."""
     return sum((slot.tokens or limits.image_tokens) - 1 for slot in images)
 
 
@@ -167,10 +167,10 @@ def _before_action(state: State, rules: Rules) -> Step:
     limits = rules.limits
     response, model = action_room(state, limits), model_room(state, limits)
     if state.observed:
-        told = [call.outcome for call in state.calls_of(state.observed - 1)]
-        if any(outcome.session_lost for outcome in told):
+        outcomes = [call.outcome for call in state.calls_of(state.observed - 1)]
+        if any(outcome.session_lost for outcome in outcomes):
             return Finish(reason=StopReason.SESSION_LOST)
-        if any(outcome.done for outcome in told):
+        if any(outcome.done for outcome in outcomes):
             return Finish(reason=StopReason.TOOL_SIGNALED_DONE)
         if not state.fitted:
             full = StopReason.MAX_MODEL_LENGTH if limits.policy else _full(response, model)
@@ -180,11 +180,11 @@ def _before_action(state: State, rules: Rules) -> Step:
     if model <= 1:
         return Finish(reason=StopReason.MAX_MODEL_LENGTH)
     room = min(limits.action, response, model)
-    asked = state.sampling.max_new_tokens if state.sampling else None
-    return Generate(room=min(room, asked or room))
+    wanted = state.sampling.max_new_tokens if state.sampling else None
+    return Generate(room=min(room, wanted or room))
 
 
-def _after_action(state: State, rules: Rules, task: Task, decided: Decided) -> Step:
+def _after_action(state: State, rules: Rules, task: Task, decided: DecisionCache) -> Step:
     action = state.actions[-1]
     if action.stop is None:
         return Finish(reason=_unstopped(state, action, rules.limits))
@@ -220,11 +220,11 @@ def _decision(state: State, stop: str, rules: Rules, task: Task) -> Decision:
 
 
 def _dispatch(state: State, decision: Calls, rules: Rules) -> Dispatch | None:
-    """Calls of the turn that may run now: several at once only where their tools allow it."""
+    """Calls of the turn that may run now; several at once only if their tools allow it."""
     most = rules.limits.calls
     calls = decision.calls[:most]
     if len(decision.calls) > most:
-        reason = f"an action has at most {most} calls; the others were not made"
+        reason = f"an action may have at most {most} calls; the others were not made"
         calls = (*calls, replace(decision.calls[most], invalid_reason=reason))
     handed = state.dispatched(state.turn)
     tools = {tool.name: tool for tool in state.tools}
@@ -241,7 +241,7 @@ def _dispatch(state: State, decision: Calls, rules: Rules) -> Dispatch | None:
 
 
 def _unstopped(state: State, action: Action, limits: Limits) -> StopReason:
-    """No stop came: the budget of this action or of the rest is used up."""
+    """No stop came: the budget of this action, or of the rest, is used up."""
     if not action.tokens:
         return StopReason.EMPTY_OUTPUT
     if action.finish.kind is FinishKind.STOP:
@@ -253,7 +253,7 @@ def _unstopped(state: State, action: Action, limits: Limits) -> StopReason:
 
 
 def _full(response: int, model: int) -> StopReason:
-    """Which budget ended it. An image that did not fit leaves room in both."""
+    """Which budget ended the trajectory. An image that did not fit leaves room in both."""
     if model <= 0 or model < response:
         return StopReason.MAX_MODEL_LENGTH
     return StopReason.MAX_RESPONSE_LENGTH

@@ -1,12 +1,11 @@
-"""One attempt at one trajectory: carries out what `next_step` says, and logs what came of it.
+"""One attempt at one trajectory: carries out what `next_step` says, and logs the outcome.
 
 Invariants
-- All that decides is in the log: a later life that has the same events goes on the same way.
-- The call of a turn is on its way before the stream of that turn has ended, and before its event
-  is durable.
-- What the policy sees is what tools answered; a failure of infrastructure ends the attempt.
-- The sessions are closed in every case but the engine's own end, and with them every call that
-  is still in flight.
+- The log holds everything that decides: a later life with the same events goes on the same way.
+- A turn's call is sent before the stream of that turn has ended and before its event is durable.
+- The policy sees what tools answered; a failure of infrastructure ends the attempt.
+- The sessions are closed in every case but the engine's own end. Every call that is still in flight
+  is closed with them.
 """
 
 from __future__ import annotations
@@ -22,10 +21,11 @@ from engine.core.branching.brancher import Brancher
 from engine.core.branching.budget import Branch
 from engine.core.images.media import Media
 from engine.core.images.placeholders import ExpansionMismatch, check_expansion, data_uri
-from engine.core.rollout.assignment import Assignment, Surroundings
+from engine.core.rollout.assignment import Assignment, RolloutContext
+from engine.core.rollout.attempt_start import attempt_sessions, opened_event, restore_images
 from engine.core.rollout.decide import (
     Await,
-    Decided,
+    DecisionCache,
     Dispatch,
     Finish,
     Generate,
@@ -35,14 +35,13 @@ from engine.core.rollout.decide import (
     next_step,
 )
 from engine.core.rollout.observe import Observer
-from engine.core.rollout.opening import opened, recall_images, sessions_of
 from engine.core.sampler.policy_sampler import GenerateRequest, OnMark
 from engine.core.sampler.stops import StopTable
 from engine.core.text.thoughts import begins_inside
 from engine.core.text.turn_end import canonical_end
-from engine.core.timelimit import TimeLimit
+from engine.core.time_limit import TimeLimit
 from engine.core.tools.calls import PendingCall, Reply, refused
-from engine.core.tools.environment import Environment
+from engine.core.tools.tool_sessions import ToolSessions
 from engine.core.trajectory.events import Acted, Answered, Called, Ended, Noted, Streamed
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import State
@@ -51,11 +50,11 @@ from engine.types import Call, Codec, Generated, Images, Say, StopHit, ToolSpec
 from toolwright.types import Event, FinishKind, Ids, StopReason, ids
 
 LEAST_LIFE_S = 1.0
-"""A session without state that is lost sooner and brought no event is not replaced: the next one
-might be lost like it, again and again."""
+"""Shortest life of a replaceable session, in seconds. A session without state that is lost sooner
+and brought no event is not replaced: the next one might be lost like it, again and again."""
 
 SAMPLED = "sampled"
-"""Kind of the note of what a sampler told of an action beside its tokens."""
+"""Kind of the note that holds a sampler's remarks about an action."""
 
 log = structlog.get_logger("rollout")
 
@@ -65,28 +64,28 @@ class Rollout:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        rollout_context: RolloutContext,
         assignment: Assignment,
         log: AttemptLog,
         branch: Branch | None = None,
     ) -> None:
-        """`log`: empty for a new attempt; with events of an earlier life the attempt goes on.
-        `branch`: what the log begins as, with its sessions."""
-        self._around = surroundings
-        self._rules = surroundings.rules
+        """log: empty for a new attempt; with events of an earlier life the attempt goes on. branch:
+        what the log begins as, with its sessions."""
+        self._context = rollout_context
+        self._rules = rollout_context.rules
         self._assignment = assignment
         self._log = log
         known = (*assignment.media, *(branch.media if branch else ()))
         self._media: dict[str, Media] = {one.blob.sha256: one for one in known}
-        self._forked = branch.environment if branch else None
+        self._forked = branch.tool_sessions if branch else None
         self._brancher: Brancher | None = None
         if assignment.branches is not None:
             self._brancher = Brancher(
                 assignment.branches,
                 log,
                 task=assignment.task,
-                tools=surroundings.tools,
-                pool=surroundings.pool,
+                tools=rollout_context.tools,
+                pool=rollout_context.pool,
             )
         self._pending: dict[str, PendingCall] = {}
         self._answers: dict[str, asyncio.Task[Reply]] = {}
@@ -94,8 +93,8 @@ class Rollout:
         self._stops: tuple[tuple[ToolSpec, ...], StopTable] | None = None
         self._broken: Exception | None = None
         self._replaced = 0
-        """How often a lost session that held no state gave way to another one."""
-        self._decided = Decided()
+        """Number of lost sessions without state that were replaced."""
+        self._decided = DecisionCache()
         self._turn_began = self._began = time.monotonic()
         self._earlier_s = self._spent_s
         self._limit = self._limit_from_here()
@@ -113,20 +112,20 @@ class Rollout:
         return TimeLimit(max(0.001, self._rules.limits.seconds - self._spent_s))
 
     async def run(self) -> None:
-        """Until the log has ended. Cancellation closes the sessions and goes on."""
+        """Runs until the log has ended. Cancellation closes the sessions and propagates."""
         while True:
             length, began = self._log.length, time.monotonic()
-            environment, self._forked = self._forked, None
-            if environment is None:
-                environment = await sessions_of(
-                    self._around.tools, self._assignment, self._log, replaced=self._replaced
+            tool_sessions, self._forked = self._forked, None
+            if tool_sessions is None:
+                tool_sessions = await attempt_sessions(
+                    self._context.tools, self._assignment, self._log, replaced=self._replaced
                 )
             opened_at = time.monotonic()
             try:
-                await self._run_in(environment, opened_at - began)
+                await self._run_in(tool_sessions, opened_at - began)
             except SessionLost as error:
                 lived = time.monotonic() - opened_at >= LEAST_LIFE_S or self._log.length > length
-                if not (lived and environment.stateless):
+                if not (lived and tool_sessions.stateless):
                     raise
                 log.warning("session_replaced", attempt=self._log.attempt, error=str(error))
                 self._replaced += 1
@@ -134,37 +133,41 @@ class Rollout:
             else:
                 return
 
-    async def _run_in(self, environment: Environment, open_s: float) -> None:
-        """Until the log has ended. What is in flight then is dropped, the sessions are closed."""
+    async def _run_in(self, tool_sessions: ToolSessions, open_s: float) -> None:
+        """Runs until the log has ended. Then drops what is in flight and closes the sessions."""
         try:
             try:
                 if not self._state.opened:
-                    event, images = opened(environment, self._rules, self._assignment, open_s)
+                    event, images = opened_event(
+                        tool_sessions, self._rules, self._assignment, open_s
+                    )
                     self._log.append(event, images)
-                await recall_images(self._log, self._assignment, self._media)
-                self._reask(environment)
+                await restore_images(self._log, self._assignment, self._media)
+                self._resend_calls(tool_sessions)
                 self._observer = Observer(
-                    self._rules, self._assignment, self._log, self._media, environment
+                    self._rules, self._assignment, self._log, self._media, tool_sessions
                 )
-                async with self._limit, environment.until_lost():
-                    await self._turns(environment)
+                async with self._limit, tool_sessions.until_lost():
+                    await self._turns(tool_sessions)
             except TimeoutError as error:
-                if not self._around.pool.any_up:  # the policy had no chance: not its failure
-                    raise SamplerFailed("no sampler up until the trajectory's limit") from error
-                await environment.check_reach()
+                if not self._context.pool.any_up:  # no sampler was up: not the policy's failure
+                    raise SamplerFailed(
+                        "no sampler was up until the trajectory's time limit"
+                    ) from error
+                await tool_sessions.check_reach()
                 self._end(StopReason.TRAJECTORY_TIMEOUT)
         finally:
             for answer in self._answers.values():
                 answer.cancel()
             self._answers.clear()
             self._pending.clear()
-            environment.close()
-            self._around.pool.release(self._log.attempt)
+            tool_sessions.close()
+            self._context.pool.release(self._log.attempt)
 
-    def _reask(self, environment: Environment) -> None:
-        """Calls that an earlier life sent are asked for again, under their ids."""
+    def _resend_calls(self, tool_sessions: ToolSessions) -> None:
+        """Sends calls of an earlier life again, under their ids."""
         for called in self._state.open_calls:
-            self._pending[called.call_id] = environment.reask(
+            self._pending[called.call_id] = tool_sessions.resend(
                 called.call,
                 call_id=called.call_id,
                 turn=called.turn,
@@ -172,16 +175,16 @@ class Rollout:
             )
 
     def _turns_left(self, turn: int) -> int:
-        """Calls that the trajectory may still make after those of a turn."""
+        """Number of calls that the trajectory may still make after those of a turn."""
         return self._rules.limits.turns - turn - 1
 
-    async def _turns(self, environment: Environment) -> None:
+    async def _turns(self, tool_sessions: ToolSessions) -> None:
         while step := self._next_step():
             match step:
                 case Generate():
-                    await self._generate(environment, step.room)
+                    await self._generate(tool_sessions, step.room)
                 case Dispatch():
-                    self._dispatch(environment, step)
+                    self._dispatch(tool_sessions, step)
                 case Await():
                     await self._await_answer()
                 case Observe():
@@ -200,7 +203,7 @@ class Rollout:
         seconds = self._earlier_s + time.monotonic() - self._began
         self._log.append(Ended(reason=reason, seconds=seconds, answer=answer))
 
-    async def _generate(self, environment: Environment, room: int) -> None:
+    async def _generate(self, tool_sessions: ToolSessions, room: int) -> None:
         state, turn = self._state, self._state.turn
         asked_ns = time.monotonic_ns()
 
@@ -213,14 +216,14 @@ class Rollout:
                 return
             step = self._next_step()
             if isinstance(step, Dispatch):
-                self._dispatch(environment, step, generated.read_ns)
+                self._dispatch(tool_sessions, step, generated.read_ns)
 
         def on_mark(token_ids: Ids, hit: StopHit, read_ns: int) -> None:
             mark = hit.matched_text or ""
             text, _, _ = _last_cut(self._rules.codec.decode(token_ids), mark)
             dispatch = calls_at(text, mark, self._state, self._rules, self._assignment.task)
             if dispatch is not None:
-                self._dispatch(environment, dispatch, read_ns)
+                self._dispatch(tool_sessions, dispatch, read_ns)
 
         request = GenerateRequest(
             key=self._log.attempt,
@@ -233,10 +236,10 @@ class Rollout:
         )
         try:
             generated = None
-            if self._brancher is not None and self._brancher.looks():
-                generated = await self._look(self._brancher, request, environment, on_mark)
+            if self._brancher is not None and self._brancher.examines():
+                generated = await self._look(self._brancher, request, tool_sessions, on_mark)
             if generated is None:
-                generated = await self._around.pool.generate(
+                generated = await self._context.pool.generate(
                     replace(
                         request,
                         received=self._state.partial,
@@ -246,7 +249,7 @@ class Rollout:
                     )
                 )
         except SamplerFailed as error:
-            if turn:  # what it refuses may be an observation: the next attempt's is another
+            if turn:  # the refused part may be an observation, which the next attempt has anew
                 raise SamplerFailed(str(error)) from error
             raise
         if not self._state.acted and self._broken is None and self._state.turn == turn:
@@ -262,14 +265,15 @@ class Rollout:
         self,
         brancher: Brancher,
         request: GenerateRequest,
-        environment: Environment,
+        tool_sessions: ToolSessions,
         on_mark: OnMark,
     ) -> Generated | None:
-        """Samples the turn's first tokens, and lets the trajectory branch before anything comes of
-        them; they are the action if that has ended, else they are `partial` from here on."""
+        """Samples the turn's first tokens and lets the trajectory branch before they have any
+        effect. They are the whole action if it has ended; otherwise they are `partial` from here
+        on."""
         marks: list[tuple[Ids, StopHit, int]] = []
         room = request.max_new_tokens
-        head = await self._around.pool.generate(
+        head = await self._context.pool.generate(
             replace(
                 request,
                 max_new_tokens=min(room, brancher.tokens),
@@ -277,7 +281,7 @@ class Rollout:
                 top_logprobs=brancher.top_k,
             )
         )
-        await brancher.look(head, environment, self._media, self._limit)
+        await brancher.examine(head, tool_sessions, self._media, self._limit)
         for mark in marks:
             on_mark(*mark)
         if head.finish.kind is not FinishKind.LENGTH or len(head.token_ids) >= room:
@@ -286,7 +290,7 @@ class Rollout:
         return None
 
     def _stop_table(self, state: State) -> StopTable:
-        """Made anew only when calls have made tools."""
+        """The stop table, rebuilt only if calls have made tools."""
         tools, codec = state.tools, self._rules.codec
         if self._stops is None or self._stops[0] != tools:
             protocol = self._rules.protocol
@@ -310,7 +314,7 @@ class Rollout:
                 self._image_data[name] = data_uri(self._media[name])
             data.append(self._image_data[name])
         unseen = any(slot.tokens is None for slot in state.images)
-        return Images(data=tuple(data), tell_prompt=unseen)
+        return Images(data=tuple(data), return_prompt_ids=unseen)
 
     def _streamed(self, part: Generated) -> None:
         if not self._state.acted:
@@ -325,7 +329,7 @@ class Rollout:
             )
 
     def _acted(self, generated: Generated, asked_ns: int) -> None:
-        """ExpansionMismatch where the sampler made something else of the images than before."""
+        """Raises ExpansionMismatch if the sampler expanded the images differently than before."""
         state, codec, acted_ns = self._state, self._rules.codec, time.monotonic_ns()
         # The token that holds the stop's end may hold more: the ids keep it, the action does not.
         text = _up_to_stop(generated, codec)
@@ -361,11 +365,11 @@ class Rollout:
             )
         )
 
-    def _dispatch(self, environment: Environment, step: Dispatch, read_ns: int = 0) -> None:
+    def _dispatch(self, tool_sessions: ToolSessions, step: Dispatch, read_ns: int = 0) -> None:
         for index, call in enumerate(step.calls, step.first):
-            self._send(environment, call, index, read_ns)
+            self._send(tool_sessions, call, index, read_ns)
 
-    def _send(self, environment: Environment, call: Call, index: int, read_ns: int) -> None:
+    def _send(self, tool_sessions: ToolSessions, call: Call, index: int, read_ns: int) -> None:
         turn = self._state.turn
         call_id = f"{self._log.attempt}/{turn}/{index}"
         sent: PendingCall | Reply
@@ -373,7 +377,7 @@ class Rollout:
             sent = Reply(outcome=refused(call.invalid_reason))
         else:
             left = self._turns_left(turn)
-            sent = environment.dispatch(call, call_id=call_id, turn=turn, turns_left=left)
+            sent = tool_sessions.dispatch(call, call_id=call_id, turn=turn, turns_left=left)
         pending = sent if isinstance(sent, PendingCall) else None
         self._log.append(
             Called(
@@ -395,7 +399,7 @@ class Rollout:
             self._answered(call_id, sent, time.monotonic_ns())
 
     async def _await_answer(self) -> None:
-        """Until one more call has its outcome."""
+        """Waits until one more call has its outcome."""
         if len(self._pending) == 1 and not self._answers:
             ((call_id, pending),) = self._pending.items()
             reply = await pending.result(self._limit)
@@ -424,7 +428,7 @@ class Rollout:
 
 
 def _up_to_stop(generated: Generated, codec: Codec) -> str:
-    """Text up to and including the stop, which ends in the last token. An earlier place of the
+    """Text up to and including the stop, which ends in the last token. Earlier occurrences of the
     stop's text did not count."""
     text, stop = codec.decode(generated.token_ids), generated.stop
     if not stop or text.endswith(stop):

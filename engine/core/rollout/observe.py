@@ -1,9 +1,10 @@
-"""What the environment says at the end of a turn: tools' answers, or a protocol's own words.
+"""The observation at the end of a turn: tools' answers, or a protocol's own words.
 
 Invariants
-- Observations stand in call order, whoever answered first.
-- Neighbours with one author are one segment; the frame around all belongs to the outer ones.
-- Nothing is appended beyond the room that is left, and nothing is cut inside an image.
+- Observations stand in call order, whichever call was answered first.
+- Neighbouring observations of one author are one segment; the frame around them belongs to the
+  outer ones.
+- The observation stays within the remaining room, and no image is cut.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from engine.core.images.picture import UnfitImage, check_picture
 from engine.core.images.placeholders import ImagesUnplaced, check_places
 from engine.core.rollout.assignment import Assignment
 from engine.core.rollout.decide import Rules, observation_room
-from engine.core.rollout.view import Observation, fitting, images_of, observation
+from engine.core.rollout.view import Observation, fit_prefix, images_of, observation
 from engine.core.tools.blobs import fetch
-from engine.core.tools.environment import Environment
+from engine.core.tools.tool_sessions import ToolSessions
 from engine.core.trajectory.events import Appended, Noted
 from engine.core.trajectory.log import AttemptLog
 from engine.errors import AttemptFailed
@@ -29,7 +30,8 @@ from toolwright.types import Author, CallOutcome, CallRecord, Event, StopReason,
 
 
 class Observer:
-    """Appends to one attempt's log. media: bytes of all images that the trajectory may show."""
+    """Appends observations to one attempt's log. media: bytes of all images that the trajectory
+    shows."""
 
     def __init__(
         self,
@@ -37,22 +39,22 @@ class Observer:
         assignment: Assignment,
         log: AttemptLog,
         media: dict[str, Media],
-        environment: Environment,
+        tool_sessions: ToolSessions,
     ) -> None:
         self._rules = rules
         self._assignment = assignment
         self._log = log
         self._media = media
-        self._environment = environment
+        self._tool_sessions = tool_sessions
 
     async def observe(self, seconds: float) -> StopReason | None:
-        """Appends the outcomes of the turn's calls, `seconds` after its action. Returns a reason
-        where that ends the trajectory. AttemptFailed where an image cannot be fetched."""
+        """Appends the outcomes of the turn's calls, `seconds` after its action. Returns a reason if
+        that ends the trajectory. Raises AttemptFailed if an image cannot be fetched."""
         calls = self._log.state.calls_of(self._log.state.turn)
         outcomes = [call.outcome for call in calls]
         images: dict[str, Media] | None = {}
         if not self._assignment.withhold_observations:
-            # A session that is lost has no images any more, and nothing is shown of them.
+            # A lost session has no images any more, and the policy sees nothing of them.
             if not any(outcome.session_lost for outcome in outcomes):
                 images = await self._images(calls)
         else:
@@ -61,15 +63,15 @@ class Observer:
         return StopReason.MAX_IMAGE_BYTES if images is None else None
 
     def say(self, said: Say) -> None:
-        """Appends a protocol's own words, which need no tool."""
+        """Appends a protocol's own text, which needs no tool."""
         outcome = CallOutcome(
             observation=said.text, valid=True, author=said.author, token_budget=said.budget
         )
         self._append([outcome], {}, 0.0)
 
     async def _images(self, calls: Sequence[CallRecord]) -> dict[str, Media] | None:
-        """The turn's images that the policy shall see and a sampler takes, by hash. None where the
-        trajectory would show more bytes of images than it may."""
+        """The turn's images, by hash, that the policy sees and a sampler takes. None if the
+        trajectory would exceed its limit of image bytes."""
         codec = self._rules.codec
         wanted = [(call, blob) for call in calls for blob in images_of(call.outcome, codec)]
         if not wanted:
@@ -79,13 +81,14 @@ class Observer:
             return None
         for call, blob in wanted:
             if blob.sha256 not in self._media:
-                session = self._environment.session_of(call.tool)
+                session = self._tool_sessions.session_of(call.tool)
                 self._media[blob.sha256] = await fetch(session, blob)
         found = {blob.sha256: self._media[blob.sha256] for _, blob in wanted}
         return {name: image for name, image in found.items() if self._fits(image)}
 
     def _fits(self, image: Media) -> bool:
-        """Whether a sampler takes the image. One that no sampler takes is named, not shown."""
+        """Whether a sampler takes the image. An image that no sampler takes is named instead of
+        shown."""
         try:
             check_picture(image.data)
         except UnfitImage as error:
@@ -126,14 +129,15 @@ class Observer:
     def _runs(
         self, outcomes: Sequence[CallOutcome], images: dict[str, Media]
     ) -> list[tuple[Author, Observation]]:
-        """One observation, without the frame, for neighbouring outcomes of one author."""
+        """One observation for each run of neighbouring outcomes of one author, without the
+        frame."""
         return [
             (author, self._observation(list(run), images))
             for author, run in groupby(outcomes, key=lambda outcome: outcome.author)
         ]
 
     def _observation(self, outcomes: list[CallOutcome], images: dict[str, Media]) -> Observation:
-        """Outcomes cut to the sum of their budgets; those that name none share the recipe's
+        """Outcomes cut to the sum of their budgets. Outcomes without a budget share the recipe's
         limit."""
         rules = self._rules
         limit = sum(outcome.token_budget for outcome in outcomes)
@@ -149,9 +153,9 @@ class Observer:
         )
 
     def _keep_of(self, outcomes: Sequence[CallOutcome]) -> Keep:
-        """What stays of a long observation: what [tools.NAME] says, if one rule holds for all of
-        its calls, else `engine.observation_keep`."""
-        own = {self._environment.keep_of(one.tool) for one in outcomes if one.tool}
+        """Which end of a long observation stays. The rule of [tools.NAME] counts if all calls share
+        it, else `engine.observation_keep`."""
+        own = {self._tool_sessions.keep_of(one.tool) for one in outcomes if one.tool}
         rule = own.pop() if len(own) == 1 else ""
         return rule or self._rules.observation_keep
 
@@ -164,11 +168,11 @@ class Observer:
         *,
         last: bool,
     ) -> bool:
-        """True when it fitted whole."""
+        """Returns whether the whole run fitted."""
         state, limits = self._log.state, self._rules.limits
         mark = self._rules.codec.image_mark
         room = max(0, observation_room(state, limits))
-        kept = fitting(token_ids, room, mark, limits.image_tokens)
+        kept = fit_prefix(token_ids, room, mark, limits.image_tokens)
         fitted = len(kept) == len(token_ids)
         shown = images[: kept.count(mark.placeholder)] if mark else []
         self._log.append(

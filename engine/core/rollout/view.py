@@ -1,6 +1,6 @@
-"""What the policy reads: its prompt and the outcomes of its calls, as ids with their images.
+"""The policy's input: its prompt and the outcomes of its calls, as ids with their images.
 
-For a policy that reads text alone, media are named in the text and never fetched. Pure.
+For a policy that reads only text, media are named in the text and never fetched. Pure.
 """
 
 from __future__ import annotations
@@ -33,20 +33,19 @@ MARKER = " ... "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What the policy reads of one turn, without the protocol's frame.
-
-    images: one for each placeholder in `token_ids`. cut: something was left out.
-    """
+    """A turn's observation as the policy reads it, without the protocol's frame."""
 
     token_ids: list[int]
     images: list[Media]
+    """One for each placeholder in `token_ids`."""
     cut: bool
+    """Whether something was left out."""
 
 
 def prompt_ids(
     protocol: Protocol, task: Task, tools: Sequence[ToolSpec], codec: Codec
 ) -> list[int]:
-    """Ids of the first request, one placeholder for each image that the policy is shown.
+    """Ids of the first request, with one placeholder for each image that the policy is shown.
 
     Raises ValueError if protocol, chat template, task and images do not fit. A recipe's protocol
     may raise any of `_UNFIT` for a row that it does not expect.
@@ -73,7 +72,8 @@ def prompt_ids(
 
 
 def _check_texts(task: Task) -> None:
-    """ValueError for a message with parts: a template would write the list as Python prints it."""
+    """Raises ValueError for a message with parts: a template would write the list as Python prints
+    it."""
     for number, message in enumerate(task.messages, 1):
         if isinstance(parts := message.get("content"), list):
             kinds = {str(part.get("type")) for part in parts if isinstance(part, Mapping)}
@@ -84,14 +84,14 @@ def _check_texts(task: Task) -> None:
 
 
 def images_of(outcome: CallOutcome, codec: Codec) -> list[BlobRef]:
-    """What the policy shall see of an outcome besides text, in order."""
+    """Images of an outcome that the policy must see, in order."""
     if codec.image_mark is None:
         return []
     return [part for part in outcome.parts if isinstance(part, BlobRef) and _is_shown(part)]
 
 
-def named(blob: BlobRef) -> str:
-    """Media in a text."""
+def media_name(blob: BlobRef) -> str:
+    """How a text names media."""
     return f"[{blob.media_type}]"
 
 
@@ -104,11 +104,11 @@ def observation(
     limit: int,
     keep: Keep,
 ) -> Observation:
-    """The turn's outcomes as the policy reads them. `images` are by hash; an image that is not
-    among them is only named.
+    """The turn's outcomes as the policy reads them. images: by hash; an image that is missing there
+    is only named.
 
-    An observation of more than `limit` tokens is cut, never inside an image. An image counts as one
-    token here.
+    An observation of more than `limit` tokens is cut, but never inside an image. An image counts as
+    one token here.
     """
     texts = [_text(outcome, images, codec) for outcome in outcomes]
     author = outcomes[0].author if outcomes else Author.TOOL
@@ -138,11 +138,11 @@ def observation(
     return Observation(token_ids=token_ids, images=[shown[number] for number in kept], cut=cut)
 
 
-def fitting(
+def fit_prefix(
     token_ids: list[int], room: int, mark: ImageMark | None, image_tokens: int
 ) -> list[int]:
-    """The beginning of `token_ids` that fits into `room` tokens. An image takes `image_tokens`, and
-    its mark fits whole or not at all."""
+    """The beginning of `token_ids` that fits into `room` tokens. An image takes `image_tokens`; its
+    mark fits as a whole or is left out."""
     if mark is None:
         return token_ids[:room]
     units = fold(token_ids, mark)
@@ -153,11 +153,11 @@ def fitting(
     return token_ids
 
 
-def spelled(segment: Segment, codec: Codec) -> str:
-    """A segment's text for people, each image by its media type in place of its placeholders."""
+def segment_text(segment: Segment, codec: Codec) -> str:
+    """A segment's text for people, with each image's media type in place of its placeholders."""
     words, at = [], 0
     for ref in segment.media:
-        words += [codec.decode(segment.token_ids[at : ref.token_offset]), named(ref.blob)]
+        words += [codec.decode(segment.token_ids[at : ref.token_offset]), media_name(ref.blob)]
         at = ref.token_offset + ref.placeholder_tokens
     return "".join([*words, codec.decode(segment.token_ids[at:])])
 
@@ -170,7 +170,7 @@ def _text(outcome: CallOutcome, images: Mapping[str, Media], codec: Codec) -> st
     if not outcome.valid and not outcome.observation:
         return plain(outcome.invalid_reason, mark)
     words = [_words(part, images) for part in outcome.parts or (outcome.observation,)]
-    # Texts that stand side by side are one: together they may spell what none of them does.
+    # Adjacent texts are joined first: together they may spell what neither spells alone.
     return "".join(
         mark.text * len(list(run)) if of_images else plain("".join(filter(None, run)), mark)
         for of_images, run in groupby(words, key=lambda word: word is None)
@@ -181,7 +181,7 @@ def _words(part: str | BlobRef, images: Mapping[str, Media]) -> str | None:
     """None for an image that is shown."""
     if isinstance(part, str):
         return part
-    return None if _is_shown(part) and part.sha256 in images else named(part)
+    return None if _is_shown(part) and part.sha256 in images else media_name(part)
 
 
 def _is_shown(blob: BlobRef) -> bool:

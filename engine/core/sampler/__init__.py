@@ -1,1 +1,1 @@
-"""SGLang servers as the engine sees them: wire, stops, one client, the pool, weight control."""
+"""SGLang servers as the engine sees them: wire, stops, client, pool, weight control."""

@@ -1,14 +1,14 @@
-"""Weights on every sampler: pause, update, verify, continue; and order at the engine's start.
+"""Weights on every sampler: pause, update, verify, continue; and the order at the engine's start.
 
-Weights come from a folder here; over a group of processes in `update_group.py`.
+Weights come from a folder here, and over a process group in `update_group.py`.
 
 Invariants
 - After `publish` returned, every server that is up answers with the new version.
-- A server that did not make it is set aside until `bring_up` gave it the newest version. While that
-  has no folder yet, since it came over a group, the server waits for it.
+- A server that failed is set aside until `bring_up` gave it the newest version. It waits while that
+  version has no folder yet, because it came over a group.
 - No server waits for another one's weights, and none stays paused, whatever fails.
-- A server that had weights of this run in this life, and has a lineage now that is not this run's,
-  is another run's too: this one ends instead of taking it back.
+- A server can change lineage without this run's doing, after it had this run's weights in this
+  life. Then another run uses it too, and this run ends instead of taking it back.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ from toolwright.types import WeightVersion
 
 GRACE_SECONDS = 10.0
 GRACE_SHARE = 3.0
-"""A server that is still not done so long after the first one, and not in three times its time, is
-set aside: the others' trajectories and the learner wait no longer for it."""
+"""Factor on the time of the first server that is done. A server that takes longer than that and
+GRACE_SECONDS is set aside, so that the learner and the other trajectories do not wait for it."""
 RESUME_SECONDS = 5.0
-"""For the call that ends a pause, of a server that was given up: it may hang."""
+"""Timeout of the call that ends the pause of a server that was given up: it may hang."""
 LOOK_SECONDS = 0.1
-"""Between looks whether a server came back, while none is up to take a publish."""
+"""Interval between checks for a returning server while no server is up to take a publish."""
 
 log = structlog.get_logger("weights")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
-    """What a publish did: servers at the new version, seconds that they stood still."""
+class PublishResult:
+    """Result of a publish: servers at the new version, and seconds of their pause."""
 
     samplers: int
     paused_s: float
 
 
 class WeightControl:
-    """Owns which version the samplers have. One publish at a time, by its own lock."""
+    """Owns the samplers' weight version. One publish at a time, by its own lock."""
 
     def __init__(self, fleet: Fleet, *, pause_mode: str) -> None:
         self.fleet = fleet
@@ -59,29 +59,30 @@ class WeightControl:
         self._newest: WeightVersion | None = None
         self._folders: dict[WeightVersion, Path] = {}
         self._lineages: set[str] = set()
-        """All that this life of the engine had a version of."""
+        """Lineages of which this life of the engine had a version."""
         self._had: set[Server] = set()
         """Servers that had weights of this run in this life."""
         self._no_group = asyncio.Event()
-        """No publish over a group is open."""
+        """Set while no publish over a group is open."""
         self._no_group.set()
         self._may_load = asyncio.Event()
-        """The same, and the newest version has a folder."""
+        """Set while, in addition, the newest version has a folder."""
         self._left: dict[Server, str] = {}
-        """Groups that servers are still in although their publish is over."""
+        """Groups that servers have not left although their publish is over."""
         self._refusal: ServerRefused | None = None
-        """What a server that came back said to the newest version."""
+        """Refusal of the newest version by a server that came back."""
         fleet.bring_up = self.bring_up
 
-    async def put_in_order(self, version: WeightVersion, path: Path) -> None:
-        """Before any admission: old requests aborted, pauses ended, everyone at `version`.
+    async def initialise(self, version: WeightVersion, path: Path) -> None:
+        """Runs before any admission: aborts old requests, ends pauses, brings every server to
+        `version`.
 
-        A server that does not get there is set aside. PublishFailed when none gets there.
+        A server that fails is set aside. Raises PublishFailed if every server fails.
         """
         async with self._lock:
             self._set(version, path)
             there = [server for server in self.fleet.servers if server.info is not None]
-            errors = await each(there, self._start_over)
+            errors = await change_each(there, self._start_over)
             for server in there:
                 if server in errors:
                     self.fleet.mark_down(server, str(errors[server]))
@@ -95,37 +96,40 @@ class WeightControl:
                     )
                 )
 
-    async def publish(self, version: WeightVersion, path: Path) -> Published:
+    async def publish(self, version: WeightVersion, path: Path) -> PublishResult:
         """Brings every server that is up to `version`.
 
-        A server that refuses the weights, or does not answer, is set aside while another one took
-        them. While no server is up it waits for the first that comes back. PublishFailed when
-        every server that answers refuses them; then all get the previous version back.
+        A server that refuses the weights, or does not answer, is set aside if another one took
+        them. While no server is up, the call waits for the first that comes back. Raises
+        PublishFailed if every server that answers refuses the weights; then all get the previous
+        version back.
         """
         async with self._lock:
             previous = self._newest
             self._set(version, path)
             servers = [server for server in self.fleet.servers if server.up.is_set()]
             began = time.monotonic()
-            errors = await each(servers, self._update)
+            errors = await change_each(servers, self._update)
             for server, error in errors.items():
                 self.fleet.mark_down(server, str(error))
             refused = [error for error in errors.values() if isinstance(error, ServerRefused)]
             if len(errors) == len(servers):
                 await self._wait_for_one(refused, previous, path)
-                return Published(
+                return PublishResult(
                     samplers=len(self.fleet.names_up), paused_s=time.monotonic() - began
                 )
-            return Published(samplers=len(servers) - len(errors), paused_s=time.monotonic() - began)
+            return PublishResult(
+                samplers=len(servers) - len(errors), paused_s=time.monotonic() - began
+            )
 
     @property
     def has_folder(self) -> bool:
-        """The newest version can be given to servers that come back."""
+        """Whether servers that come back can get the newest version."""
         return self._newest in self._folders
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """No other publish, and no server comes up, in the body: a publish over a group."""
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Context of a publish over a group: no other publish runs, and no server comes up."""
         async with self._lock:
             self._no_group.clear()
             self._look()
@@ -135,8 +139,8 @@ class WeightControl:
                 self._no_group.set()
                 self._look()
 
-    def served(self, version: WeightVersion, servers: Iterable[Server]) -> None:
-        """Servers have `version`, which came over a group. Its folder follows: `name_folder`."""
+    def record_served(self, version: WeightVersion, servers: Iterable[Server]) -> None:
+        """Records that servers have `version`, which came over a group. `name_folder` follows."""
         for server in servers:
             server.version = version
             self._had.add(server)
@@ -145,23 +149,23 @@ class WeightControl:
         self._look()
 
     def name_folder(self, version: WeightVersion, path: Path) -> None:
-        """The weights of `version` lie in `path`: servers that come back may be given them."""
+        """Records that the weights of `version` lie in `path`, for servers that come back."""
         self._folders[version] = path
         self._look()
 
-    def left_in(self, server: Server, group: str) -> None:
-        """The server could not be told to leave `group`; it is told when it is brought up."""
+    def still_in_group(self, server: Server, group: str) -> None:
+        """Records that the server did not leave `group`. It leaves when it is brought up."""
         self._left[server] = group
 
     async def bring_up(self, server: Server) -> None:
-        """Gives a server that came back the newest version, then lets requests to it.
+        """Gives a server that came back the newest version, then admits requests to it.
 
-        Waits while that has no folder. ServerUnreachable, ServerRefused or WireError when the
-        server does not take it, SharedSampler where another run has it.
+        Waits while that version has no folder. Raises ServerUnreachable, ServerRefused or WireError
+        if the server does not take it, SharedSampler if another run has it.
         """
         while True:
             await self._may_bring_up(server)
-            if server.up.is_set():  # it was in the group whose publish ended meanwhile
+            if server.up.is_set():  # it was in the group of a publish that ended meanwhile
                 return
             tried = self._newest
             await self._refuse_to_share(server)
@@ -177,7 +181,8 @@ class WeightControl:
         log.info("sampler_up", server=server.name, version=str(self._newest))
 
     async def _refuse_to_share(self, server: Server) -> None:
-        """SharedSampler. A server that was started anew has a version that is none of a run's."""
+        """Raises SharedSampler if another run changed the server's weights. A restarted server has
+        a version that belongs to no run."""
         if server not in self._had:
             return
         found = await server.client.weight_version()
@@ -187,8 +192,8 @@ class WeightControl:
             return
         if lineage not in self._lineages:
             raise SharedSampler(
-                f"somebody else changed the weights of {server.name} (they are {found} now, and "
-                f"were this run's): another run uses this sampler; give each run its own "
+                f"another run changed the weights of {server.name} (they are {found} now, and "
+                f"were this run's): give each run its own "
                 "sampler.endpoints, then start the same command again"
             )
 
@@ -217,7 +222,7 @@ class WeightControl:
     async def _wait_for_one(
         self, refused: Sequence[ServerRefused], previous: WeightVersion | None, path: Path
     ) -> None:
-        """Until a server has come back with the new version."""
+        """Waits until a server has come back with the new version."""
         refusal = refused[0] if refused else None
         try:
             while refusal is None and not self.fleet.any_up:
@@ -228,7 +233,7 @@ class WeightControl:
             self._look()
             raise
         if refusal is not None and not self.fleet.any_up:
-            if self._newest is not None:  # nothing that was sampled under it counts
+            if self._newest is not None:  # tokens sampled under it do not count
                 del self.fleet.known[str(self._newest)]
             self._newest, self._refusal = previous, None
             self._look()
@@ -257,8 +262,9 @@ class WeightControl:
             await self._load(server, flush_cache=True)
 
     async def _end_update(self, server: Server) -> None:
-        """What a publish over a group left open, in this life of the engine or an earlier one."""
-        with suppress(ServerRefused):  # there is none
+        """Ends what a publish over a group left open, in this life of the engine or an earlier
+        one."""
+        with suppress(ServerRefused):  # no update is open
             await server.client.end_update()
         if server in self._left:
             with suppress(ServerRefused):
@@ -278,10 +284,11 @@ class WeightControl:
         self._had.add(server)
 
 
-async def each(
+async def change_each(
     servers: Sequence[Server], change: Callable[[Server], Awaitable[None]]
 ) -> dict[Server, Exception]:
-    """Changes all servers at once; what went wrong where. A straggler is given up."""
+    """Changes all servers at once. Returns the error of each server that failed. Gives up
+    stragglers."""
 
     async def one(server: Server) -> Exception | None:
         try:

@@ -1,8 +1,8 @@
-"""The samplers of a run: who is up, who is set aside and why, and how they come back.
+"""The samplers of a run: which are up, which are set aside and why, and how they come back.
 
 Invariants
 - A server that was down is up again only by `bring_up`, which gives it the newest weights.
-- No server waits for another: each is asked, brought up and given up by itself.
+- No server waits for another: each is queried, brought up and given up by itself.
 - While no server is up, the log says so every few seconds.
 """
 
@@ -24,13 +24,13 @@ from engine.errors import StartupError
 from toolwright.types import WeightVersion
 
 PROBE_SECONDS = 1.0
-"""Between looks at a server that is down."""
+"""Interval between probes of a server that is down."""
 REFUSAL_SECONDS = 15.0
-"""The same for one that answers and does not take the weights: each try aborts its requests."""
+"""The same for a server that answers and refuses the weights: each try aborts its requests."""
 START_SECONDS = 3.0
-"""How long no sampler at all is no error at the start: several processes may start together."""
+"""How long the start tolerates that no sampler answers: several processes may start together."""
 SAY_SECONDS = 10.0
-"""Between log lines while no sampler is up."""
+"""Interval between log lines while no sampler is up."""
 
 log = structlog.get_logger("sampler")
 
@@ -39,7 +39,7 @@ Connect = Callable[[str], SamplerClient]
 
 
 class Fleet:
-    """The servers by name; `bring_up` and `known` are the weight control's.
+    """The servers by name. The weight control sets `bring_up` and `known`.
 
     silence: longest seconds without an event of a stream. sees: the policy reads images.
     """
@@ -63,8 +63,8 @@ class Fleet:
         self._by_name: dict[str, Server] = {}
         self.router = Router()
         self.known: dict[str, WeightVersion] = {}
-        """The versions that samplers were given, by their spelling, in order. Tokens under others
-        are not taken."""
+        """The versions that samplers got, by their spelling, in order. Tokens under others are
+        refused."""
         self.bring_up: Callable[[Server], Awaitable[None]] | None = None
 
     @property
@@ -75,9 +75,9 @@ class Fleet:
         return self._by_name[name]
 
     async def open(self) -> None:
-        """Asks every endpoint who it is. One that does not answer is set aside while others do.
+        """Queries every endpoint. An endpoint that does not answer is set aside if others do.
 
-        StartupError when none answers, or when one reads no images and the policy does.
+        Raises StartupError if no endpoint answers, or if one reads no images and the policy does.
         """
         for url in self._endpoints:
             server = Server(self._connect(url))
@@ -91,7 +91,7 @@ class Fleet:
             if time.monotonic() > deadline:
                 raise StartupError(
                     "; ".join(
-                        f"sampler {server.name} is down or is no SGLang server ({server.why})"
+                        f"sampler {server.name} is down or is not an SGLang server ({server.why})"
                         for server in self.servers
                     )
                     + "; start it or correct sampler.endpoints"
@@ -104,7 +104,7 @@ class Fleet:
                 raise StartupError(_blind(server))
 
     async def close(self) -> None:
-        """Hangs up."""
+        """Closes the connections."""
         for server in self.servers:
             server.client.close()
         if self._session is not None:
@@ -119,9 +119,9 @@ class Fleet:
 
     @property
     def longest_prompt(self) -> int | None:
-        """Tokens that the smallest context takes; None where no server says."""
-        told = [s.info.max_input_tokens for s in self.servers if s.info is not None]
-        return min((tokens for tokens in told if tokens), default=None)
+        """Tokens of a prompt that fits the smallest context; None if no server reports it."""
+        limits = [s.info.max_input_tokens for s in self.servers if s.info is not None]
+        return min((tokens for tokens in limits if tokens), default=None)
 
     @property
     def any_up(self) -> bool:
@@ -132,7 +132,7 @@ class Fleet:
         return [server.name for server in self._by_name.values() if server.up.is_set()]
 
     async def wait_for_one(self) -> None:
-        """Returns when a server is up; `keep_alive` says meanwhile how many wait."""
+        """Returns when a server is up. `keep_alive` logs meanwhile how many callers wait."""
         self._waiting += 1
         try:
             await self._one_up.wait()
@@ -140,9 +140,12 @@ class Fleet:
             self._waiting -= 1
 
     def statistics(self) -> Mapping[str, Mapping[str, Any]]:
-        """By server: `up`, `why` not, `in_flight` requests, `queued` tokens that those are expected
-        to bring, `received` tokens, `seconds_a_token` of one stream (None before the first),
-        `failures` by kind."""
+        """Statistics by server.
+
+        `up`, `why` it is not; `in_flight` requests; `queued` tokens that those will likely bring;
+        `received` tokens; `seconds_a_token` of one stream, None before the first; `failures` by
+        kind.
+        """
         return {
             server.name: {
                 "up": server.up.is_set(),
@@ -157,21 +160,21 @@ class Fleet:
         }
 
     def can_have(self, name: str, given: WeightVersion | None) -> bool:
-        """Whether a server that was given `given` may have the weights `name`: those, or later
-        ones of this run. A server with older ones was started anew."""
+        """Whether a server that got `given` may have the weights `name`: those, or later ones of
+        this run. A server with older weights was restarted."""
         if name not in self.known or given is None or str(given) not in self.known:
             return name in self.known
         order = list(self.known)
         return name == str(given) or order.index(name) > order.index(str(given))
 
     def mark_up(self, server: Server) -> None:
-        """The server has the newest weights: requests may go to it."""
+        """Admits requests to a server that has the newest weights."""
         self.router.fresh(server.name)
         server.up.set()
         self._one_up.set()
 
     def mark_down(self, server: Server, why: str) -> None:
-        """The server gets no request until it was brought up again."""
+        """Sets a server aside: it gets no request until it was brought up again."""
         if server.up.is_set() or server.why != why:
             log.warning("sampler_set_aside", server=server.name, why=why)
         server.why = why
@@ -180,7 +183,7 @@ class Fleet:
             self._one_up.clear()
 
     async def keep_alive(self) -> None:
-        """Brings servers that went down back up once they answer; runs until cancelled."""
+        """Brings servers that went down back up once they answer. Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for server in self.servers:
                 tasks.create_task(self._keep(server))
@@ -229,7 +232,7 @@ class Fleet:
             server.why = str(error)
 
     def _can_see(self, server: Server) -> bool:
-        """The server reads images, or the run has none."""
+        """Whether the server reads images, or the run has none."""
         return not self._sees or (server.info is not None and server.info.reads_images)
 
 

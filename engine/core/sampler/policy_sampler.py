@@ -1,6 +1,6 @@
-"""The one interface of samplers to the turn loop: SGLang's pool implements it, and an API's.
+"""The one interface of samplers to the turn loop. SGLang's pool implements it, and an API's pool.
 
-A `GenerateRequest` asks for one action. It may take several HTTP requests, on several servers.
+A `GenerateRequest` stands for one action. It may take several HTTP requests, on several servers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OnMark = Callable[["array[int]", StopHit, int], None]
 
 
 def ignore(_generated: Generated) -> None:
-    """An `on_action` for callers that wait for what `generate` returns."""
+    """An `on_action` for callers that await the result of `generate`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,31 +31,32 @@ class GenerateRequest:
     key: str
     """Name of the trajectory's attempt: requests of one key share a server's prefix cache."""
     token_ids: array[int]
-    """[n] int32, the whole prompt; one placeholder an image."""
+    """[n] int32, the whole prompt; one placeholder for each image."""
     sampling: SamplingParams
     stops: StopTable
     max_new_tokens: int
-    """Longest action, in tokens, those of `received` included."""
+    """Longest action in tokens, including those of `received`."""
     images: Images | None = None
     received: Generated | None = None
-    """Tokens of this action that an earlier life of the engine has; they begin what is returned."""
+    """Tokens of this action from an earlier life of the engine; the result begins with them."""
     clock: Clock | None = None
     """The trajectory's limit, which stands still while the action waits for a sampler."""
     top_logprobs: int = 0
-    """Log-probs of the likeliest tokens with each token. Only for beginnings of actions: their
-    length is not counted by the router."""
+    """Number of log-probs of the likeliest tokens for each token. Only for beginnings of actions:
+    the router does not count their length."""
     on_action: OnAction = ignore
-    """Called once, inside the read that brought the stop and before the stream has ended, with what
-    `generate` then returns. Not called where no stop came."""
+    """Called once with the later result of `generate`, inside the read that brought the stop and
+    before the stream has ended. Not called without a stop."""
     on_mark: OnMark | None = None
     """Called when one of the stop table's marks is complete."""
     on_progress: OnAction | None = None
     """Called about once a second, and once more at cancellation, with the tokens since the last
-    call; those of `received` excluded. Versions in it may be corrected in what is returned."""
+    call, excluding `received`. The result may correct their versions."""
 
 
 class PolicySampler(Protocol):
-    """See `engine.core.sampler.pool.SamplerPool`, whose sentences hold for every implementation."""
+    """See `engine.core.sampler.pool.SamplerPool`, whose docstrings hold for every
+    implementation."""
 
     vocab_size: int
 

@@ -1,13 +1,13 @@
-"""Generation that survives a broken stream, on whichever sampler is quickest.
+"""Generation that survives a broken stream, on the quickest sampler.
 
-Who is up is `fleet.py`, which server a request goes to `routing.py`, what follows a failure
-`retry.py`, what was received `action.py`; here they meet.
+`fleet.py` knows which servers are up, `routing.py` chooses a server for a request, `retry.py`
+decides what follows a failure, `token_action.py` holds the received tokens. The pool joins them.
 
 Invariants
 - A trajectory stays on its server (prefix cache) until that server goes down or is clearly slower.
 - A generation that breaks goes on from the tokens already received, with the reduced budget.
-- A request id is never a prefix of another: they all have one length (abort matches prefixes).
-- A server's fault ends no stream but its own, and no trajectory as the policy's fault.
+- No request id is a prefix of another: they all have one length (abort matches prefixes).
+- A server's fault ends only its own stream, and no trajectory as the policy's fault.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import structlog
 
-from engine.core.sampler.action import Action
 from engine.core.sampler.fleet import Connect, Fleet
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.retry import Fault, Over, Retry
-from engine.core.sampler.server import Flight, Moved, Server
-from engine.core.sampler.waiting import Cause, Waiting
+from engine.core.sampler.server import ActionMoved, RequestInFlight, Server
+from engine.core.sampler.token_action import TokenAction
+from engine.core.sampler.waiting import WaitCause, Waiting
 from engine.core.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
 from engine.core.sampler.wire.events import WireError
 from engine.core.sampler.wire.request import generate_request, numbers
@@ -37,28 +37,28 @@ from toolwright.recipe import Sampler as SamplerTable
 from toolwright.types import FinishKind, FinishReason
 
 LOOK_SECONDS = 0.5
-"""Between looks for actions that a slow server holds."""
+"""Interval between checks for actions that a slow server holds."""
 MOST_MOVES = 32
-"""Actions moved at one look; the next look sees what they did to the queues."""
+"""Actions moved at one check; the next check sees the effect on the queues."""
 
 _LARGEST_ID = 2**31 - 1
 MOST_OF_A_CAUSE = 500
-"""Characters of what a server said that reach logs and records."""
+"""Characters of a server's answer that reach logs and records."""
 
 log = structlog.get_logger("sampler")
 
 
 @dataclass(slots=True, kw_only=True)
 class _Pending:
-    """One call of `generate`, and what became of its HTTP requests so far."""
+    """One call of `generate` and its HTTP requests so far."""
 
     request: GenerateRequest
     waiting: Waiting
     retry: Retry
     refused: set[str] = field(default_factory=set)
-    """Servers that do not take the request."""
+    """Servers that refused the request."""
     movable: bool = True
-    """It was not moved yet: an action goes from a slow server to a quick one, never on and on."""
+    """The action has not moved yet. It moves once, from a slow server to a quick one."""
 
 
 class SamplerPool(Fleet):
@@ -82,36 +82,36 @@ class SamplerPool(Fleet):
         self._codec = codec
         self.vocab_size = vocab_size
         self._server_of: dict[str, str] = {}
-        """By trajectory, the name of the server that has its prefix."""
+        """Name of the server that has the prefix, by trajectory."""
         self._aborts: set[asyncio.Task[None]] = set()
         self._boot = secrets.token_hex(8)
         self._requests = itertools.count()
 
     async def close(self) -> None:
-        """Ends what is under way and hangs up."""
+        """Ends requests in flight and closes the connections."""
         for task in list(self._aborts):
             task.cancel()
         await asyncio.gather(*self._aborts, return_exceptions=True)
         await super().close()
 
     def follow(self, key: str, other: str) -> None:
-        """A new trajectory begins as `other` does: it goes first to the server that has the
+        """Sends a new trajectory, which begins like `other`, first to the server with the
         prefix."""
         if (server := self._server_of.get(other)) is not None:
             self._server_of[key] = server
 
     def release(self, key: str) -> None:
-        """The trajectory is over: its server may be forgotten."""
+        """Forgets the server of a trajectory that is over."""
         self._server_of.pop(key, None)
 
     async def generate(self, request: GenerateRequest) -> Generated:
-        """The action; ends at a stop, the length, or a failure.
+        """The action; it ends at a stop, at the length limit, or by a failure.
 
-        Raises SamplerFailed if requests failed for `sampler.patience_s`, or no sampler takes this
-        one; permanent where all of the request came from the caller.
+        Raises SamplerFailed if requests failed for `sampler.patience_s`, or if no sampler takes
+        this one; permanent if the whole request came from the caller.
         """
         self._check_prompt(request.token_ids)
-        action = Action(request, codec=self._codec, known=self.known)
+        action = TokenAction(request, codec=self._codec, known=self.known)
         pending = _Pending(
             request=request,
             waiting=Waiting(request.clock),
@@ -120,7 +120,7 @@ class SamplerPool(Fleet):
         try:
             generated = await self._finish(action, pending)
         except asyncio.CancelledError:
-            action.tell_rest()  # an engine that is told to stop loses nothing of it
+            action.report_rest()  # an engine that stops loses nothing of it
             raise
         finally:
             pending.waiting.end()
@@ -129,8 +129,8 @@ class SamplerPool(Fleet):
         return generated
 
     async def keep_alive(self) -> None:
-        """Brings servers that went down back up, and takes actions from servers that turn out
-        slow; runs until cancelled."""
+        """Brings servers that went down back up, and moves actions from servers that turn out slow.
+        Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(super().keep_alive())
             tasks.create_task(self._move_from_slow())
@@ -146,7 +146,7 @@ class SamplerPool(Fleet):
                 for flight in list(server.flights):
                     if not flight.movable or moves >= MOST_MOVES:
                         continue
-                    # One that is longer than expected has about as much again to go.
+                    # An action that is longer than expected will likely take as long again.
                     left = max(flight.left, flight.came)
                     there = flight.prompt + flight.came
                     if self.router.better(server.name, up, tokens=left, prompt=there, now=now):
@@ -156,7 +156,7 @@ class SamplerPool(Fleet):
     def _check_prompt(self, token_ids: array[int]) -> None:
         if not token_ids:
             return
-        # Read as unsigned, a negative id is larger than any vocabulary: one look finds both.
+        # Read as unsigned, a negative id exceeds any vocabulary: one comparison finds both.
         worst = int(numbers(token_ids).view(np.uint32).max())
         if worst >= self.vocab_size:
             worst -= (worst > _LARGEST_ID) << 32
@@ -164,7 +164,7 @@ class SamplerPool(Fleet):
                 f"token id {worst} is outside the policy's vocabulary", permanent=True
             )
 
-    async def _finish(self, action: Action, pending: _Pending) -> Generated:
+    async def _finish(self, action: TokenAction, pending: _Pending) -> Generated:
         """Requests until the action is whole."""
         prompt, longest = pending.request.token_ids, pending.request.max_new_tokens
         while len(action.token_ids) < longest:
@@ -174,7 +174,7 @@ class SamplerPool(Fleet):
             server = await self._pick(pending, longest - before, len(prompt))
             try:
                 finish = await self._request(server, action, pending, prompt)
-            except Moved:
+            except ActionMoved:
                 pending.movable = False
                 self._server_of.pop(pending.request.key, None)
                 log.info("action_moved", server=server.name, tokens=len(action.token_ids))
@@ -191,13 +191,13 @@ class SamplerPool(Fleet):
                     continue
                 fault, cause = Fault.ABORTED, f"{server.name} aborts again and again"
             silent_s = (time.monotonic_ns() - action.heard_ns) / 1e9
-            pending.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time() - silent_s)
+            pending.waiting.begin(WaitCause.BROKEN, asyncio.get_running_loop().time() - silent_s)
             brought = len(action.token_ids) - before
             await asyncio.sleep(await self._after(fault, cause, server, pending, brought))
         return action.whole(FinishReason(kind=FinishKind.LENGTH))
 
     async def _request(
-        self, server: Server, action: Action, pending: _Pending, prompt: array[int]
+        self, server: Server, action: TokenAction, pending: _Pending, prompt: array[int]
     ) -> FinishReason:
         budget = pending.request.max_new_tokens - len(action.token_ids)
         rid = f"{self._boot}{next(self._requests):016x}"
@@ -213,13 +213,13 @@ class SamplerPool(Fleet):
             images=pending.request.images,
             top_logprobs=pending.request.top_logprobs,
         )
-        flight = Flight(
+        flight = RequestInFlight(
             server, self.router, action, pending.waiting,
             budget=budget, vocab_size=self.vocab_size, movable=pending.movable,
             can_have=self.can_have,
         )  # fmt: skip
         try:
-            return await flight.fly(body)
+            return await flight.run(body)
         finally:
             if not action.server_finished:
                 self._abort(server, rid)
@@ -227,24 +227,24 @@ class SamplerPool(Fleet):
     async def _after(
         self, fault: Fault, cause: str, server: Server, pending: _Pending, brought: int
     ) -> float:
-        """Seconds until the next request, after one that brought so many tokens. SamplerFailed
-        when there shall be none."""
+        """Seconds until the next request, after one that brought `brought` tokens. Raises
+        SamplerFailed if no request should follow."""
         server.faults[fault] += 1
         cause = cause[:MOST_OF_A_CAUSE]
         news = fault is Fault.REFUSED
         lives = False
         if fault in (Fault.BROKEN, Fault.SILENT) and server.up.is_set():
-            # One broken connection condemns no server that answers with weights of ours.
+            # One broken connection does not condemn a server that answers with this run's weights.
             lives = self.can_have(await server.weights(), server.version)
             if not lives:
                 self.mark_down(server, cause)
         if fault is Fault.REFUSED:
             pending.refused.add(server.name)
-        elif fault is not Fault.ABORTED:  # that may be anybody's doing
+        elif fault is not Fault.ABORTED:  # another client may have caused that
             news = self.router.failed(server.name, time.monotonic())
-        # People read the first of those that fail together, the log's file has them all.
-        tell = log.warning if news else log.info
-        tell("request_failed", server=server.name, fault=str(fault), error=cause)
+        # People see the first of several failures at once; the log's file has them all.
+        log_line = log.warning if news else log.info
+        log_line("request_failed", server=server.name, fault=str(fault), error=cause)
         decision = pending.retry.failed(
             fault,
             now=time.monotonic(),
@@ -259,9 +259,9 @@ class SamplerPool(Fleet):
     async def _pick(self, pending: _Pending, budget: int, prompt: int) -> Server:
         while not (up := self.names_up):
             began = time.monotonic()
-            pending.waiting.begin(Cause.NO_SAMPLER, asyncio.get_running_loop().time())
+            pending.waiting.begin(WaitCause.NO_SAMPLER, asyncio.get_running_loop().time())
             await self.wait_for_one()
-            pending.waiting.end(Cause.NO_SAMPLER)
+            pending.waiting.end(WaitCause.NO_SAMPLER)
             pending.retry.waited(time.monotonic() - began)
         name = self.router.choose(
             [name for name in up if name not in pending.refused] or up,
@@ -274,7 +274,7 @@ class SamplerPool(Fleet):
         return self.named(name)
 
     def _abort(self, server: Server, rid: str) -> None:
-        """Ends a request that nobody reads any more; owned by the pool until it is done."""
+        """Ends a request without a reader. The pool owns the task until it is done."""
 
         async def post() -> None:
             try:

@@ -1,12 +1,12 @@
-"""What follows when a request to a sampler fails: a state machine of one action, without I/O.
+"""What follows a failed request to a sampler: a state machine of one action, without I/O.
 
-Whoever drives it says what failed and what time it is; it says whether to ask again and when.
+The caller reports the failure and the time. The machine says whether to send again, and when.
 
 Invariants
-- The budget is time, not tries: an action is given up only after `patience` seconds in which
+- The budget is time, not tries. An action is given up only after `patience` seconds in which
   requests failed and no token came. Time in which no sampler was up does not count.
 - Every token that comes renews the budget.
-- A request that is refused is asked of every other sampler once, and then given up at once.
+- A refused request goes to every other sampler once, and is then given up at once.
 """
 
 from __future__ import annotations
@@ -17,37 +17,37 @@ from enum import StrEnum
 from toolwright.process.backoff import Backoff
 
 BACKOFF = Backoff(0.1, 5.0)
-"""A server that is back is asked again soon, one that stays away is not drowned."""
+"""Pauses: a server that is back gets a request soon, one that stays away is not flooded."""
 MOST_UNANSWERED = 2
-"""Requests with images that a living server drops unanswered: SGLang drops a request whose image
-breaks its decoder, and another try would be dropped too."""
+"""Requests with images that a living server may drop unanswered. SGLang drops a request whose image
+breaks its decoder, and would drop another try too."""
 
 
 class Fault(StrEnum):
-    """How a request ended that brought no finish."""
+    """How a request without a finish ended."""
 
     BROKEN = "broken"
     """No connection, or it ended inside the stream."""
     SILENT = "silent"
-    """The connection stands and nothing came for the longest silence."""
+    """The connection stands, and nothing came for the longest silence."""
     MALFORMED = "malformed"
-    """The server said what the wire excludes, or that something went wrong on its side."""
+    """The server sent what the wire format excludes, or reported a fault on its side."""
     REFUSED = "refused"
-    """The server does not take this request."""
+    """The server refused this request."""
     ABORTED = "aborted"
-    """The server ended the request before its first token: a pause, or somebody else's abort."""
+    """The server ended the request before its first token: a pause, or another client's abort."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """Ask again after so many seconds."""
+    """Send again after so many seconds."""
 
     after: float
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Give the action up. permanent: another attempt would be refused as well."""
+    """Give up the action. permanent: another attempt would be refused as well."""
 
     permanent: bool = False
 
@@ -66,10 +66,10 @@ class Retry:
     def failed(
         self, fault: Fault, *, now: float, brought: int, others: bool, lives: bool = False
     ) -> Again | Over:
-        """A request ended at `now`, after `brought` tokens.
+        """Decides after a request that ended at `now` with `brought` tokens.
 
-        others: a sampler is up that has not refused this request. lives: the server answered
-        after its stream broke.
+        others: a sampler is up that has not refused this request. lives: the server answered after
+        its stream broke.
         """
         self._brought += brought
         if brought:
@@ -91,6 +91,6 @@ class Retry:
         return Again(BACKOFF.pause(self._tries))
 
     def waited(self, seconds: float) -> None:
-        """No sampler was up for so long: that is no failure of this action."""
+        """Excludes time in which no sampler was up from this action's budget."""
         if self._began is not None:
             self._began += seconds

@@ -1,15 +1,14 @@
-"""Which sampler gets a request: by the measured time a token, and by what is queued. Pure.
+"""Which sampler gets a request: by the measured time per token and by the queue. Pure.
 
-The estimate for a request of `tokens` on a server: its seconds a token, as measured lately on its
-streams, times the tokens; longer in the ratio by which more is queued than when that was measured.
-It is never taken for shorter than measured: a server that was crowded may turn out quicker once it
-is empty, and one that is slow by itself will not. What a server is not measured on is hoped for: it
-counts as the quickest one until its first tokens tell.
+The estimate for a request on a server is its recent seconds per token times the tokens. It grows
+with the ratio of the present queue to the queue during the measurement. It never falls below the
+measurement: a crowded server may turn out quicker once it is empty, a slow server will not. An
+unmeasured server counts as the quickest one until its first tokens come.
 
 Invariants
 - A trajectory stays on its server (prefix cache) while no other is clearly better.
-- A server with failures of late gets a request only where all others have them too.
-- `queued` of a server is the sum of what its requests in flight are still expected to bring.
+- A server with recent failures gets a request only if all others have them too.
+- `queued` of a server is the sum of the tokens that its requests in flight will likely bring.
 """
 
 from __future__ import annotations
@@ -18,45 +17,45 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 MEMORY = 0.99
-"""Weight of what was measured before, a chunk: some hundred chunks tell a server's speed."""
+"""Weight of earlier measurements for each chunk: some hundred chunks show a server's speed."""
 FIRST_GUESS = 128.0
-"""Tokens of an action before the first one ended."""
+"""Expected tokens of an action before the first one ended."""
 LENGTH_MEMORY = 0.98
 """The same for the length of actions: the last fifty."""
 PREFILL = 50.0
-"""Tokens of a prompt that a server reads in the time of one token that it writes: a round number
-of the right size from small CPUs to large GPUs, used where a prefix is not cached yet."""
+"""Tokens of a prompt that a server reads in the time in which it writes one token. A round number
+of the right size from small CPUs to large GPUs, used if a prefix is not cached yet."""
 CLEARLY = 2.0
-"""A move must halve the time that is left: estimates are right within some ten percent, and a move
-costs the prefix cache."""
+"""Factor by which a move must shorten the remaining time. Estimates are right within some ten
+percent, and a move costs the prefix cache."""
 LEAST_GAIN = 0.25
-"""Seconds that a move must save: below that it is not worth a line in the log."""
+"""Seconds that a move must save: less is not worth a line in the log."""
 FORGET_SECONDS = 15.0
-"""An idle server's measured slowness halves in such a time, so that one that has recovered is
-found out, by a request now and then."""
+"""Half-life of an idle server's measured slowness. So an occasional request finds out whether it
+has recovered."""
 FIRST_SUSPICION = 1.0
 LONGEST_SUSPICION = 60.0
-"""Seconds for which a server that failed is passed over, doubled by every failure in a row."""
+"""Seconds for which a failed server is avoided, doubled by every failure in a row."""
 
 
 @dataclass(slots=True)
-class Load:
-    """What is known of one server."""
+class ServerLoad:
+    """Measurements of one server."""
 
     in_flight: int = 0
     queued: float = 0.0
     seconds: float = 0.0
-    """Measured lately, weighted by MEMORY, over `tokens`."""
+    """Recently measured, weighted by MEMORY, over `tokens`."""
     tokens: float = 0.0
     usual: float = 0.0
-    """What was queued while that was measured."""
+    """Queue during that measurement."""
     idle_since: float | None = None
     suspicion: float = 0.0
     suspect_until: float = 0.0
 
     @property
     def pace(self) -> float | None:
-        """Seconds a token of one stream; None before the first."""
+        """Seconds per token of one stream; None before the first."""
         return self.seconds / self.tokens if self.tokens > 0 else None
 
 
@@ -64,18 +63,18 @@ class Router:
     """The servers of a run, by name. Times are seconds of one clock that the caller reads."""
 
     def __init__(self) -> None:
-        self.loads: dict[str, Load] = {}
+        self.loads: dict[str, ServerLoad] = {}
         self._length = FIRST_GUESS
 
     def add(self, name: str) -> None:
-        self.loads[name] = Load()
+        self.loads[name] = ServerLoad()
 
     def expected(self, budget: int) -> float:
-        """Tokens that an action with such a budget will bring."""
+        """Tokens that an action with this budget will likely bring."""
         return min(self._length, float(budget))
 
     def ended(self, tokens: int) -> None:
-        """An action ended with so many tokens."""
+        """Records the length of an action that ended."""
         self._length = LENGTH_MEMORY * self._length + (1 - LENGTH_MEMORY) * max(tokens, 1)
 
     def choose(
@@ -96,40 +95,41 @@ class Router:
         return chosen != current and self._worth(current, chosen, among, tokens, prompt, now)
 
     def lags(self, name: str, among: Sequence[str]) -> bool:
-        """Whether a look at each request of this server is worth its while."""
+        """Whether checking each request of this server is worth the effort."""
         pace, best = self.loads[name].pace, self._best(among)
         return pace is not None and best is not None and pace > CLEARLY * best
 
     def begin(self, name: str, tokens: float) -> None:
-        """A request that is expected to bring `tokens` goes to `name`."""
+        """Counts a request that goes to `name` and will likely bring `tokens`."""
         load = self.loads[name]
         load.in_flight += 1
         load.queued += tokens
         load.idle_since = None
 
     def took(self, name: str, tokens: float) -> None:
-        """So many of the expected tokens came."""
+        """Counts expected tokens that came."""
         self.loads[name].queued -= tokens
 
     def end(self, name: str, left: float, now: float) -> None:
-        """A request is over; `left` of what was expected of it did not come."""
+        """Counts a request that is over; `left` of its expected tokens did not come."""
         load = self.loads[name]
         load.in_flight -= 1
         load.queued -= left
         if load.in_flight == 0:
-            load.queued = 0.0  # not a sum of rounding errors
+            load.queued = 0.0  # otherwise rounding errors would add up
             load.idle_since = now
 
     def measured(self, name: str, seconds: float, tokens: float) -> None:
-        """A stream of `name` brought `tokens` in `seconds`; none: it stands still."""
+        """Records that a stream of `name` brought `tokens` in `seconds`; no tokens: it stands
+        still."""
         load = self.loads[name]
         load.seconds = MEMORY * load.seconds + seconds
         load.tokens = MEMORY * load.tokens + tokens
         load.usual = MEMORY * load.usual + (1 - MEMORY) * load.queued if load.usual else load.queued
 
     def failed(self, name: str, now: float) -> bool:
-        """A request to `name` failed; whether that is news. Requests that fail together are one
-        failure."""
+        """Records a failed request to `name`. Returns whether that is news: requests that fail
+        together are one failure."""
         load = self.loads[name]
         if now < load.suspect_until:
             return False
@@ -138,11 +138,11 @@ class Router:
         return True
 
     def served(self, name: str) -> None:
-        """A request ended as it should."""
+        """Records a request that succeeded."""
         self.loads[name].suspicion = 0.0
 
     def fresh(self, name: str) -> None:
-        """The server was started anew: what was measured is forgotten."""
+        """Forgets the measurements of a restarted server."""
         load = self.loads[name]
         load.seconds = load.tokens = load.usual = 0.0
         load.suspicion = load.suspect_until = 0.0

@@ -1,8 +1,9 @@
 """One sampler as the pool sees it, up or set aside, and its requests in flight.
 
-A flight reports its chunks to the action, its speed to the router, its silences to the clock.
+A request in flight reports its chunks to the action, its speed to the router, and its silences to
+the clock.
 
-Invariant: whatever ends a flight, its server and the router count it no longer.
+Invariant: however a request ends, its server and the router no longer count it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from engine.core.sampler.action import Action
 from engine.core.sampler.retry import Fault
 from engine.core.sampler.routing import PREFILL, Router
-from engine.core.sampler.waiting import Cause, Waiting
+from engine.core.sampler.token_action import TokenAction
+from engine.core.sampler.waiting import WaitCause, Waiting
 from engine.core.sampler.wire.client import (
     SamplerClient,
     ServerInfo,
@@ -29,7 +30,7 @@ from toolwright.types import FinishReason, WeightVersion
 
 
 class Server:
-    """One sampler. `why` says what set it aside."""
+    """One sampler. `why` says why it is set aside."""
 
     def __init__(self, client: SamplerClient) -> None:
         self.client = client
@@ -37,12 +38,12 @@ class Server:
         self.up = asyncio.Event()
         self.why = "it has no weights of this run yet"
         self.info: ServerInfo | None = None
-        self.flights: set[Flight] = set()
+        self.flights: set[RequestInFlight] = set()
         self.faults: Counter[Fault] = Counter()
         self.received = 0
-        """Tokens of all its streams."""
+        """Tokens received over all its streams."""
         self.version: WeightVersion | None = None
-        """Version of the run that it was given last."""
+        """The run's version that it got last."""
         self.control = asyncio.Lock()
         """Held while its weights change."""
         self._paused_since: float | None = None
@@ -54,8 +55,8 @@ class Server:
 
     @property
     def reads_text(self) -> bool:
-        """The server has a tokenizer. One without refuses stop texts, and then only the engine
-        finds them."""
+        """Whether the server has a tokenizer. A server without one refuses stop texts; then only
+        the engine finds them."""
         return self.info is not None and self.info.reads_text
 
     @property
@@ -63,32 +64,32 @@ class Server:
         return self._paused_since is not None
 
     def pause(self) -> None:
-        """A publish pauses the server: the clocks of its trajectories stand still."""
+        """Marks a pause by a publish: the clocks of the server's trajectories stand still."""
         self._paused_since = asyncio.get_running_loop().time()
         for flight in self.flights:
             flight.paused = True
-            flight.waiting.begin(Cause.PAUSED, self._paused_since)
+            flight.waiting.begin(WaitCause.PAUSED, self._paused_since)
 
     def resume(self) -> None:
         self._paused_since = None
         for flight in self.flights:
-            flight.waiting.end(Cause.PAUSED)
+            flight.waiting.end(WaitCause.PAUSED)
 
-    def board(self, flight: Flight) -> None:
-        """A request goes to the server."""
+    def begin_request(self, flight: RequestInFlight) -> None:
+        """Counts a request that goes to the server."""
         self.flights.add(flight)
         if self._paused_since is not None:
             flight.paused = True
-            flight.waiting.begin(Cause.PAUSED, asyncio.get_running_loop().time())
+            flight.waiting.begin(WaitCause.PAUSED, asyncio.get_running_loop().time())
 
-    def land(self, flight: Flight) -> None:
-        """The request is over."""
+    def end_request(self, flight: RequestInFlight) -> None:
+        """Counts a request that is over."""
         self.flights.discard(flight)
-        flight.waiting.end(Cause.PAUSED, Cause.QUIET)
+        flight.waiting.end(WaitCause.PAUSED, WaitCause.QUIET)
 
     async def weights(self) -> str:
-        """The version that it says it has, "" when it does not answer. Streams that broke together
-        ask once."""
+        """The weight version that the server reports, "" if it does not answer. Streams that broke
+        together query it once."""
         if self._look is None:
             self._look = asyncio.ensure_future(self._ask())
             self._look.add_done_callback(self._forget_look)
@@ -104,23 +105,23 @@ class Server:
         self._look = None
 
 
-class Moved(Exception):
-    """The action leaves its server for a quicker one; no fault of anybody."""
+class ActionMoved(Exception):
+    """The action leaves its server for a quicker one; no error occurred."""
 
 
-class Flight:
+class RequestInFlight:
     """A request of `action` on `server`.
 
-    prompt: tokens that it was sent with. came, left: tokens that it brought, and is still expected
-    to bring. movable: it may be left for another server. paused: a publish paused the server since
-    the last chunk, so that the gap tells nothing of its speed.
+    prompt: number of tokens that were sent. came: tokens received so far. left: tokens that will
+    likely come. movable: whether another server may take over. paused: a publish paused the server
+    since the last chunk, so the gap does not measure its speed.
     """
 
     def __init__(
         self,
         server: Server,
         router: Router,
-        action: Action,
+        action: TokenAction,
         waiting: Waiting,
         *,
         budget: int,
@@ -153,12 +154,13 @@ class Flight:
             reader=reader, on_chunk=self._on_chunk, on_quiet=self._on_quiet
         )
 
-    async def fly(self, body: Mapping[str, Any]) -> FinishReason:
-        """Its finish. What broke it: see `SamplerStream.read`; Moved after `leave`."""
+    async def run(self, body: Mapping[str, Any]) -> FinishReason:
+        """Sends the request and returns its finish. Raises the errors of `SamplerStream.read`, and
+        Moved after `leave`."""
         self.prompt = len(body["input_ids"])
         self._unread = self.prompt / PREFILL
         name = self._server.name
-        self._server.board(self)
+        self._server.begin_request(self)
         self._router.begin(name, self.left)
         self._action.begin(time.monotonic_ns())
         try:
@@ -166,19 +168,19 @@ class Flight:
         finally:
             self._stream.let_go()
             self._router.end(name, self.left, time.monotonic())
-            self._server.land(self)
+            self._server.end_request(self)
         if self._action.finish is None:
             raise AssertionError("a stream ends with a finish reason or an error")
         return self._action.finish
 
     def leave(self) -> None:
-        """The action goes on elsewhere."""
+        """Ends the request, because the action goes on elsewhere."""
         self.movable = False
-        self._stream.end(Moved())
+        self._stream.end(ActionMoved())
 
     def _on_chunk(self, chunk: Chunk, read_ns: int) -> bool:
         if self.waiting:
-            self.waiting.end(Cause.BROKEN, Cause.QUIET)
+            self.waiting.end(WaitCause.BROKEN, WaitCause.QUIET)
         fresh = len(chunk.token_ids)
         if fresh:
             if chunk.weight_version != self._weights:
@@ -196,7 +198,7 @@ class Flight:
         return self._action.on_chunk(chunk, read_ns)
 
     def _check_weights(self, weights: str) -> None:
-        """Raises ServerUnreachable for older weights of this run than the server was given.
+        """Raises ServerUnreachable for older weights of this run than the server got.
 
         The action names weights of other runs.
         """
@@ -208,6 +210,6 @@ class Flight:
         self._weights = weights
 
     def _on_quiet(self, since: float) -> None:
-        self.waiting.begin(Cause.QUIET, since)
+        self.waiting.begin(WaitCause.QUIET, since)
         if not self._server.paused:
             self._router.measured(self._server.name, QUIET_SECONDS, 0)

@@ -1,19 +1,19 @@
 """Finds stops and marks in a stream of tokens the moment they are complete: by id and by text.
 
-A stop ends the action. A mark is a text at which one of several calls of an action is complete
-while the action goes on. After either, the token that holds the text's last character counts whole.
+A stop ends the action. A mark is a text that completes one of several calls while the action goes
+on. After either, the token that holds the text's last character counts whole.
 
 `toolwright.reading.action_ends` says which of them count: not those inside a string of a call's
 JSON or inside a thought. A stop in a string waits for the string's end. If the JSON breaks instead,
-the stop was the end: tokens that came behind it are dropped.
+the stop was the end: tokens after it are dropped.
 
-Text is decoded only where a new token can hold a last character, and then a window of it. So the
-work a token is one look-up, and the work at such a token is bounded by the longest text, not by the
+Text is decoded only if a new token can hold a last character, and then only a window of it. So the
+work for a token is one look-up. The work at such a token is bounded by the longest text, not by the
 action's length.
 
-Why that is exact: the text of tokens is the decoding of their joined bytes. An ASCII character is
-one byte, so whether a token holds it is seen in the token's own text. A token whose own text holds
-a replacement character has part of another character, and may hold the last byte of any of them.
+This is exact because the text of tokens is the decoding of their joined bytes. An ASCII character
+is one byte, so the token's own text shows whether it holds that character. A token whose own text
+holds a replacement character has part of another character, and may hold the last byte of any.
 """
 
 from __future__ import annotations
@@ -26,17 +26,16 @@ from engine.types import Codec, StopHit
 from toolwright.reading.action_ends import Ends, Grammar, Tags
 
 REPLACEMENT = "\ufffd"
-"""What bytes that are no character, or not yet, decode to."""
+"""Decoding of bytes that are not, or not yet, a character."""
 
 _Hit = Callable[[StopHit], None]
 
 
 class StopTable:
-    """The stops and marks of one session.
+    """The stops and marks of one session. A text that is both is a stop.
 
-    A text that is both is a stop. `by_token`: stops that are one token, by its id; `longer`: the
-    other stops; `texts`: all stops, which may be spelled in other tokens too. `inner`: tags that
-    end nothing, and that say which stops and marks count.
+    by_token: stops of one token, by its id. longer: the other stops. texts: all stops, which other
+    tokens may spell too. inner: tags that end nothing, and that decide which stops and marks count.
     """
 
     def __init__(
@@ -65,7 +64,7 @@ class StopTable:
         self.inner = tuple(text for text in self.grammar.inner if text and text not in ends)
         every = (*self.texts, *self.marks, *self.inner)
         self.window = max((len(text.encode()) for text in every), default=0)
-        self.may_end = MayEnd.shared(frozenset(text[-1] for text in every), codec)
+        self.may_end = EndingTokens.shared(frozenset(text[-1] for text in every), codec)
 
     def inside_thought(self) -> StopTable:
         """The table of an action that begins inside a thought."""
@@ -74,21 +73,21 @@ class StopTable:
         return table
 
 
-class MayEnd(dict[int, bool]):
-    """Whether a token can hold one of `characters`, learned token by token. At most as large as
-    the vocabulary."""
+class EndingTokens(dict[int, bool]):
+    """Whether a token can hold one of `characters`, learned token by token. Never larger than the
+    vocabulary."""
 
     def __init__(self, characters: frozenset[str], codec: Codec) -> None:
         super().__init__()
         self._characters = characters
-        self._codec = ref(codec)  # the codec's life ends this one's, not the other way round
+        self._codec = ref(codec)  # this table must not keep the codec alive
         self._split = not all(character.isascii() for character in characters)
-        # Some decoders drop a blank at the edge of a text: then one token alone tells nothing.
+        # Some decoders drop a blank at the edge of a text, so one token alone shows nothing.
         self._always = any(character.isspace() for character in characters)
 
     @classmethod
-    def shared(cls, characters: frozenset[str], codec: Codec) -> MayEnd:
-        """One for all sessions whose stops end alike."""
+    def shared(cls, characters: frozenset[str], codec: Codec) -> EndingTokens:
+        """The table shared by all sessions whose stops end alike."""
         known = _KNOWN.setdefault(codec, {})
         if characters not in known:
             known[characters] = cls(characters, codec)
@@ -107,7 +106,7 @@ class MayEnd(dict[int, bool]):
         return found
 
 
-_KNOWN: WeakKeyDictionary[Codec, dict[frozenset[str], MayEnd]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Codec, dict[frozenset[str], EndingTokens]] = WeakKeyDictionary()
 
 
 class StopDetector:
@@ -119,7 +118,7 @@ class StopDetector:
         decode: Callable[[Sequence[int]], str],
         on_mark: _Hit | None = None,
     ) -> None:
-        """`on_mark` is called for each mark that counts, in order."""
+        """on_mark: called for each mark that counts, in order."""
         self._table = table
         self._decode = decode
         self._on_mark = on_mark
@@ -133,20 +132,20 @@ class StopDetector:
         self._ends: Ends[StopHit] = Ends(table.grammar, thinking=table.thinking)
         self._follow = not table.grammar.plain
         self._waits = self._reads = False
-        """As of `_ends`, whose state changes at tags alone; looked up at every chunk."""
+        """State of `_ends`, which changes only at tags; read at every chunk."""
         self._unread: list[int] = []
-        """Tokens of a call's JSON that `_ends` has not seen."""
+        """Tokens of a call's JSON that `_ends` has not read."""
         self._rest = ""
-        """Text behind the last tag in that tag's last token; `_ends` has not seen it."""
+        """Text after the last tag within that tag's last token; `_ends` has not read it."""
 
     @property
     def sure(self) -> int:
-        """Tokens that no later stop takes back."""
+        """Number of tokens that no later stop can take back."""
         held = self._ends.held
         return held[0].keep if held else self._seen
 
     def skip(self, token_ids: Sequence[int]) -> None:
-        """Takes tokens in which stops and marks were found before."""
+        """Takes tokens that were searched before."""
         on_mark, self._on_mark = self._on_mark, None
         self.feed(token_ids)
         self._on_mark = on_mark
@@ -173,9 +172,9 @@ class StopDetector:
                 found = StopHit(keep=self._seen + 1, matched_token=token, matched_text=text)
                 self._unread.append(token)
                 before = self._decode(self._tail[-2:]) if self._reads else ""
-                hit = self._told(self._tag(text, found, before + text, len(before + text)))
+                hit = self._report_marks(self._tag(text, found, before + text, len(before + text)))
                 if self._waits and hit is None:
-                    hit = self._told(self._read_on())
+                    hit = self._report_marks(self._read_on())
                 self._pass((token,), read=True)
             if hit is not None:
                 return hit
@@ -202,7 +201,7 @@ class StopDetector:
                 if hit is not None:
                     return hit
             if self._waits:
-                hit = self._told(self._read_on())
+                hit = self._report_marks(self._read_on())
                 if hit is not None:
                     return hit
             self._pass((token,), read=True)
@@ -217,7 +216,9 @@ class StopDetector:
             return None
         old = len(self._decode(window[:-1]).rstrip(REPLACEMENT))
         for end, tag in tags_in(text, old, self._passing, self._table.texts):
-            hit = self._told(self._tag(tag, StopHit(keep=keep, matched_text=tag), text, end))
+            hit = self._report_marks(
+                self._tag(tag, StopHit(keep=keep, matched_text=tag), text, end)
+            )
             if hit is not None:
                 return hit
         return None
@@ -246,13 +247,13 @@ class StopDetector:
         return found
 
     def _text_up_to(self, rest: int) -> str:
-        """Text of a call's JSON that was not read yet, without its last `rest` characters."""
+        """Unread text of a call's JSON, without its last `rest` characters."""
         text = self._rest + self._decode(self._unread)
         self._unread.clear()
         self._rest = ""
         return text[: max(0, len(text) - rest)]
 
-    def _told(self, hits: Sequence[StopHit]) -> StopHit | None:
+    def _report_marks(self, hits: Sequence[StopHit]) -> StopHit | None:
         """Reports the marks among the hits. Returns the first stop."""
         for hit in hits:
             if hit.matched_text not in self._marks:
@@ -262,7 +263,7 @@ class StopDetector:
         return None
 
     def _pass(self, token_ids: Sequence[int], *, read: bool = False) -> None:
-        """Counts tokens as seen. `read`: they are in `_unread` if they are needed."""
+        """Counts tokens as seen. read: they are in `_unread` if they are needed."""
         if self._reads and not read:
             self._unread += token_ids
         elif not self._reads:

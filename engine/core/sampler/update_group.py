@@ -1,16 +1,15 @@
-"""New weights over a distributed group: the servers join, receive, and go on; or are set aside.
+"""New weights over a distributed group. Servers join, receive and go on, or are set aside.
 
-A process outside (rank 0) broadcasts, the ranks of each server receive. SGLang works on one control
-call at a time and samples nothing meanwhile, so a server that waits for other members of the group
-stands still until they come, or until their side of the connection is closed; it answers no other
-control call either. Nobody can call such a server back: it is set aside, and brought up once it
-answers.
+An outside process (rank 0) broadcasts, and the ranks of each server receive. SGLang runs one
+control call at a time and samples nothing meanwhile. A server that waits for other members stands
+still until they come or until their side of the connection closes. It answers no other control call
+either, so nothing can interrupt it. It is set aside, and brought up once it answers.
 
 Invariants
-- Whatever ends a publish, no server of it stays paused that answers, and none is up with a part of
-  the new weights. From its first tensor until its last, a server calls its weights by a name that
-  the engine does not know, so that nothing that it writes under them is taken.
-- A server that was started anew amid the publish does not pass for one that received.
+- However a publish ends, none of its servers that answers stays paused, and none is up with a part
+  of the new weights. From its first to its last tensor, a server names its weights with a name that
+  the engine does not know, so no token under them is accepted.
+- A server that restarted during the publish does not count as one that received.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from engine.core.sampler.control import RESUME_SECONDS, Published, WeightControl, each
+from engine.core.sampler.control import RESUME_SECONDS, PublishResult, WeightControl, change_each
 from engine.core.sampler.server import Server
 from engine.core.sampler.wire.client import ServerRefused, ServerUnreachable
 from engine.core.sampler.wire.events import WireError
@@ -33,27 +32,30 @@ from toolwright.types import WeightVersion
 log = structlog.get_logger("weights")
 
 REACH_SECONDS = 1.0
-"""In which servers have found the store that they were told of at one instant. A learner that hears
-that one did not join closes it, and a server that comes later looks for it for half an hour."""
+"""Time in which all servers find the store. A learner closes the store if one server does not join,
+and a server that comes later would look for it for half an hour."""
 
 _FAILURES = (ServerUnreachable, ServerRefused, WireError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
-    """Where a group meets: rank 0's store. backend: torch's word, gloo or nccl."""
+class Rendezvous:
+    """Address at which a group meets: rank 0's store."""
 
     address: str
     port: int
     backend: str
+    """Torch's name of the backend, gloo or nccl."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tensor:
-    """What is broadcast: its name in the policy's folder, torch's word for its type, its shape."""
+class TensorSpec:
+    """One tensor of a broadcast."""
 
     name: str
+    """Name in the policy's folder."""
     dtype: str
+    """Torch's name of the type."""
     shape: tuple[int, ...]
 
 
@@ -61,16 +63,16 @@ class UpdateGroup:
     """The servers that were up when a publish began, as members of its group."""
 
     def __init__(
-        self, control: WeightControl, *, name: str, version: WeightVersion, meeting: Meeting
+        self, control: WeightControl, *, name: str, version: WeightVersion, meeting: Rendezvous
     ) -> None:
-        """PublishFailed where no server is up, or one cannot be in a group."""
+        """Raises PublishFailed if no server is up, or one cannot be in a group."""
         self._control = control
         self._fleet = control.fleet
         self._name = name
         self._version = version
         self._meeting = meeting
         self._ranks: dict[Server, int] = {}
-        """The first rank of each server."""
+        """First rank of each server."""
         self.world_size = 1
         for server in map(self._fleet.named, self._fleet.names_up):
             ranks = server.info.ranks if server.info is not None else None
@@ -87,10 +89,10 @@ class UpdateGroup:
         self._handed = False
         self._paused_since: float | None = None
         self._stopped: set[Server] = set()
-        """Servers that were told to pause, and not to go on."""
+        """Servers that were paused and have not gone on."""
         self._errors: dict[Server, str] = {}
         self._over: set[Server] = set()
-        """Servers for which nothing is left to do: they serve the version, or are set aside."""
+        """Servers that are finished: they serve the version, or are set aside."""
 
     async def join(self) -> None:
         """Returns when the group stands. PublishFailed at the first server that does not join."""
@@ -100,10 +102,10 @@ class UpdateGroup:
             await asyncio.sleep(REACH_SECONDS)
             raise
 
-    async def receive(self, tensors: Sequence[Tensor]) -> None:
-        """Returns when every server has the tensors, for which rank 0 broadcasts them meanwhile.
+    async def receive(self, tensors: Sequence[TensorSpec]) -> None:
+        """Returns when every server has the tensors that rank 0 broadcasts meanwhile.
 
-        The first time it pauses the servers. PublishFailed at the first one that fails.
+        The first call pauses the servers. Raises PublishFailed at the first server that fails.
         """
         if self._paused_since is None:
             self._paused_since = time.monotonic()
@@ -121,31 +123,32 @@ class UpdateGroup:
 
         await self._together(receive)
 
-    async def finish(self) -> Published:
-        """Servers go on as the version, each by itself. One that fails is set aside.
+    async def finish(self) -> PublishResult:
+        """Lets the servers go on with the version, each by itself. A server that fails is set
+        aside.
 
-        PublishFailed when all fail.
+        Raises PublishFailed if all fail.
         """
         began = self._paused_since or time.monotonic()
         self._fleet.known[str(self._version)] = self._version
-        errors = await each(list(self._ranks), self._finish)
+        errors = await change_each(list(self._ranks), self._finish)
         for server, error in errors.items():
             self._errors[server] = str(error)
         if len(errors) == len(self._ranks):
-            del self._fleet.known[str(self._version)]  # nothing that was sampled under it counts
+            del self._fleet.known[str(self._version)]  # tokens sampled under it do not count
             raise PublishFailed("; ".join(self._errors.values()))
         paused = time.monotonic() - began
         for server in self._ranks.keys() - errors.keys():
             self._over.add(server)
             if not server.up.is_set():  # a stream that broke in the pause
                 self._fleet.mark_up(server)
-        self._control.served(self._version, self._over)
-        return Published(samplers=len(self._over), paused_s=paused)
+        self._control.record_served(self._version, self._over)
+        return PublishResult(samplers=len(self._over), paused_s=paused)
 
     async def end(self) -> None:
-        """Sets aside what failed or has a part of the weights; has the others go on as they were.
+        """Sets aside servers that failed or have a part of the weights. The others go on as before.
 
-        Returns within seconds: a server that does not answer is left to be brought up later.
+        Returns within seconds: a server that does not answer is brought up later.
         """
         for server in self._ranks.keys() - self._over:
             why = self._errors.get(server)
@@ -191,7 +194,9 @@ class UpdateGroup:
     async def _finish(self, server: Server) -> None:
         found = await server.client.weight_version()
         if found != self._in_part:
-            raise ServerRefused(f"{server.name} serves {found!r} amid a publish: it began anew")
+            raise ServerRefused(
+                f"{server.name} serves {found!r} during a publish: it was restarted"
+            )
         await server.client.end_update()
         await server.client.name_weights(str(self._version))
         found = await server.client.weight_version()
@@ -207,20 +212,20 @@ class UpdateGroup:
         server.resume()
 
     def _set_aside(self, server: Server, why: str) -> None:
-        """Its requests go elsewhere: what they would bring is sampled under no version."""
+        """Sends its requests elsewhere: their tokens would be sampled under no version."""
         self._over.add(server)
         self._fleet.mark_down(server, why)
         for flight in list(server.flights):
             flight.leave()
 
     async def _release(self, server: Server) -> None:
-        """Out of the group, out of the update and out of the pause."""
+        """Takes a server out of the group, the update and the pause."""
         try:
             async with asyncio.timeout(RESUME_SECONDS):
                 await self._leave(server)
         except (*_FAILURES, TimeoutError) as error:
             log.info("group_not_left", server=server.name, error=str(error) or "no answer in time")
-            self._control.left_in(server, self._name)
+            self._control.still_in_group(server, self._name)
             if server not in self._over:
                 self._set_aside(server, f"it does not leave the group of a publish: {error}")
         finally:
@@ -230,8 +235,8 @@ class UpdateGroup:
     async def _leave(self, server: Server) -> None:
         amid = server in self._stopped
         if amid and self._handed:
-            # Nobody reads its requests any more. One that hangs in a broadcast takes the end of its
-            # pause all the same, for when it hangs no longer.
+            # Its requests have no reader any more. A server that hangs in a broadcast still takes
+            # the end of its pause, for the time when it hangs no longer.
             await server.client.abort_all()
             await self._continue(server)
         with suppress(ServerRefused):  # it did not join
@@ -245,15 +250,15 @@ class UpdateGroup:
 
 @asynccontextmanager
 async def update_group(
-    control: WeightControl, *, name: str, version: WeightVersion, meeting: Meeting
+    control: WeightControl, *, name: str, version: WeightVersion, meeting: Rendezvous
 ) -> AsyncIterator[UpdateGroup]:
-    """A group of all servers that are up. Whatever the body does, its end is in order.
+    """A group of all servers that are up. It is cleaned up however the body ends.
 
-    Waits for the first server where none is up. PublishFailed where there can be no group.
+    Waits for the first server if none is up. Raises PublishFailed if no group is possible.
     """
     if control.has_folder:
         await control.fleet.wait_for_one()
-    async with control.alone():
+    async with control.exclusive():
         group = UpdateGroup(control, name=name, version=version, meeting=meeting)
         try:
             yield group

@@ -1,4 +1,5 @@
-"""Blobs between the engine and tool services: a task's go there, an observation's come back."""
+"""Blobs between the engine and tool services: a task's blobs go there, an observation's come
+back."""
 
 from __future__ import annotations
 
@@ -9,7 +10,12 @@ from collections.abc import Iterator
 import grpc.aio
 
 from engine.core.images.media import Media
-from engine.core.tools.link.patience import Patience, asked_to_wait, kind_of, name_of
+from engine.core.tools.link.retry_policy import (
+    RetryPolicy,
+    failure_kind,
+    failure_name,
+    suggested_pause,
+)
 from engine.core.tools.sessions.session import ServiceSession
 from engine.errors import ToolServiceFailed
 from toolwright import wire
@@ -31,34 +37,34 @@ def pieces(media: Media) -> Iterator[pb.PutBlobRequest]:
 async def fetch(session: ServiceSession, blob: BlobRef) -> Media:
     """Media of an observation that were too large to come with it.
 
-    ToolServiceFailed when the session's service does not have them any more, or sends other bytes:
-    then the policy must not see the observation. No more than `blob.size` bytes are kept.
+    Raises ToolServiceFailed if the session's service no longer has them or sends other bytes: then
+    the policy must not see the observation. Keeps at most `blob.size` bytes.
     """
-    data = await _read_with_patience(session, blob)
-    # In a thread: a hash of so many bytes would hold up every other trajectory.
+    data = await _read_with_retries(session, blob)
+    # In a thread: hashing so many bytes would delay every other trajectory.
     digest = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
     if digest != blob.sha256:
         raise ToolServiceFailed(f"tools.{session.name}: blob {blob.sha256} came with other bytes")
     return Media(blob=blob, data=data)
 
 
-async def _read_with_patience(session: ServiceSession, blob: BlobRef) -> bytes:
-    patience, counts = Patience(session.table.patience_s), session.service.counts
+async def _read_with_retries(session: ServiceSession, blob: BlobRef) -> bytes:
+    retry_policy, counts = RetryPolicy(session.table.patience_s), session.service.counts
     while True:
         try:
             return await _read(session, blob)
         except (ServiceError, TransportError) as error:
             now = asyncio.get_running_loop().time()
-            pause = patience.after(kind_of(error), now, asked_to_wait(error))
+            pause = retry_policy.after(failure_kind(error), now, suggested_pause(error))
             if pause is None:
-                counts.failures[name_of(error)] += 1
+                counts.failures[failure_name(error)] += 1
                 raise ToolServiceFailed(f"tools.{session.name}: {error}") from error
-            counts.retries[name_of(error)] += 1
+            counts.retries[failure_name(error)] += 1
             await asyncio.sleep(pause)
 
 
 async def _read(session: ServiceSession, blob: BlobRef) -> bytes:
-    """One byte too many tells of more."""
+    """Reads one byte more than expected, to detect a longer blob."""
     data = bytearray()
     request = pb.GetBlobRequest(sha256=blob.sha256)
     try:

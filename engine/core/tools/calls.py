@@ -2,9 +2,9 @@
 
 Invariants
 - The request of a call is on its way when its constructor returns.
-- A call is sent again with the same call_id, and only where nothing ran or the answer was lost.
-- What the policy may see is an OK answer; everything else raises AttemptFailed.
-- It goes on by itself: a reply is there when `done` ends, whoever waits for it or does not.
+- A call is sent again with the same call_id, and only if nothing ran or the answer was lost.
+- The policy may see only an OK answer; everything else raises AttemptFailed.
+- A call goes on by itself: its reply is there when `done` ends, whether a caller awaits it or not.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from __future__ import annotations
 import asyncio
 import time
 
-from engine.core.timelimit import Outage, TimeLimit
-from engine.core.tools.link.patience import (
+from engine.core.time_limit import Outage, TimeLimit
+from engine.core.tools.link.retry_policy import (
     Failure,
-    Kind,
-    Patience,
-    asked_to_wait,
-    kind_of,
-    name_of,
+    FailureKind,
+    RetryPolicy,
+    failure_kind,
+    failure_name,
+    suggested_pause,
 )
 from engine.core.tools.replies import Reply as Reply
 from engine.core.tools.replies import refused as refused
@@ -35,9 +35,9 @@ from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
 
 GRACE = 5.0
-"""Seconds that a request's deadline is above the limits inside it."""
+"""Seconds by which a request's deadline exceeds the limits inside it."""
 SOON = 1.0
-"""Seconds. A service that answers `running` sooner is asked again after a pause of `AFTER_SOON`."""
+"""Seconds. If a service answers `running` sooner, the next request follows after `AFTER_SOON`."""
 AFTER_SOON = Backoff(0.05, SOON, jitter=False)
 
 
@@ -46,7 +46,7 @@ def request_of(
 ) -> pb.CallToolRequest:
     """The message of a call; equal for equal arguments, in every life of the engine.
 
-    Raises TypeError, ValueError or OverflowError for arguments that no message can hold, among them
+    Raises TypeError, ValueError or OverflowError for arguments that no message can hold, including
     those nested deeper than any reader follows (`wire.struct`).
     """
     message = pb.CallToolRequest(
@@ -58,7 +58,7 @@ def request_of(
         turns_left=turns_left,
         last_step=turns_left == 0,
         queue_limit=wire.duration(table.queue_limit_s),
-        # Without one, the service applies the limit of the tool itself.
+        # Without a limit here, the service applies the tool's own.
         run_limit=None if table.run_limit_s is None else wire.duration(table.run_limit_s),
         wait=wire.duration(wait_of(table)),
     )
@@ -69,7 +69,7 @@ def request_of(
 
 
 def wait_of(table: ToolTable) -> float:
-    """Seconds that a service may keep one request waiting."""
+    """Longest time, in seconds, that a service may hold one request."""
     if table.run_limit_s is None:
         return LONGEST_WAIT
     return min(table.run_limit_s + table.queue_limit_s, LONGEST_WAIT)
@@ -84,39 +84,41 @@ class PendingCall:
         message: pb.CallToolRequest,
         clock: TimeLimit | None = None,
     ) -> None:
-        """Sends it. `clock` stands still while the service is away or full."""
+        """Sends the call. `clock` stands still while the service is unreachable or full."""
         self.session = session
         self.service = session.name
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Ends when the reply is there, or will not come; never with an error of its own."""
+        """Ends when the reply has come or will not come; never with an error of its own."""
         self.result_ns = 0
-        """The moment at which `done` ended, on the monotonic clock."""
+        """Time at which `done` ended, on the monotonic clock."""
         self._message = message
         self._outage = Outage(clock)
-        self._patience = Patience(session.table.patience_s)
+        self._retry_policy = RetryPolicy(session.table.patience_s)
         self._moved = False
         self._soon = 0
         self._reply: Reply | None = None
         self._failure: AttemptFailed | None = None
         self._open_at_service = True
-        """Nothing was heard by which the call has ended there."""
+        """No answer has shown that the call has ended there."""
         self._retry: asyncio.TimerHandle | None = None
-        self._ask()
+        self._send()
         self.dispatched_ns = time.monotonic_ns()
 
     @property
     def settled(self) -> bool:
-        """It has an outcome, or none will come."""
+        """Whether the call has an outcome, or will never have one."""
         return self._reply is not None or self._failure is not None
 
     async def result(self, clock: TimeLimit | None = None) -> Reply:
-        """SessionLost or ToolServiceFailed when the policy must not see what came of it.
+        """The reply. Raises SessionLost or ToolServiceFailed if the policy must not see the
+        outcome.
 
-        `clock`: where none was known when the call was sent. Cancellation ends the waiting alone.
+        clock: needed if there was no clock when the call was sent. Cancellation ends only the
+        waiting.
         """
-        self._outage.tell(clock)
+        self._outage.attach(clock)
         while not self.settled:
-            if self.done.cancelled():  # by somebody who waited for it directly
+            if self.done.cancelled():  # by another task that awaited it directly
                 self.done = asyncio.get_running_loop().create_future()
             await asyncio.shield(self.done)
         if self._failure is not None:
@@ -126,9 +128,9 @@ class PendingCall:
         return self._reply
 
     def drop(self) -> pb.CancelCallRequest | None:
-        """Nobody waits for it any more. Returns what stops it at the service; None where nothing
-        runs there any more, or cannot be stopped."""
-        self._endpoint.withdraw(self._asked)
+        """Gives up the call. Returns the request that stops it at the service; None if nothing runs
+        there any more, or it cannot be stopped."""
+        self._endpoint.withdraw(self._request)
         if self._retry is not None:
             self._retry.cancel()
         if not self.settled:
@@ -141,66 +143,67 @@ class PendingCall:
         )
 
     def answered(self, answer: pb.CallToolResponse) -> None:
-        """The endpoint's word: a result, or that the call still runs."""
+        """Called by the endpoint: a result, or the news that the call still runs."""
         self._outage.over()
-        self._patience.answered()
+        self._retry_policy.answered()
         if not answer.HasField("result"):
-            waited = _now() - self._asked.sent_at
+            waited = _now() - self._request.sent_at
             self._soon = 0 if waited >= SOON else self._soon + 1
-            self._ask_after(AFTER_SOON.pause(self._soon) if self._soon else 0.0)
+            self._send_after(AFTER_SOON.pause(self._soon) if self._soon else 0.0)
             return
         self._open_at_service = False
         try:
             reply = reply_of(answer.result, self.service)
         except (TypeError, ValueError, RecursionError) as error:
             self._settle(
-                failure=ToolServiceFailed(f"tools.{self.service}: its result is none ({error})")
+                failure=ToolServiceFailed(f"tools.{self.service}: its result is invalid ({error})")
             )
             return
-        self.session.gain(reply.new_tools)
+        self.session.add_tools(reply.new_tools)
         self._settle(reply=reply)
 
     def failed(self, error: Failure) -> None:
-        """The endpoint's word: the same request again, later or elsewhere, or the end."""
-        kind = kind_of(error)
+        """Called by the endpoint after a failure: sends the request again, later or elsewhere, or
+        ends the call."""
+        kind = failure_kind(error)
         counts = self.session.service.counts
-        if isinstance(error, ServiceError) and kind is Kind.MOVED and not self._moved:
+        if isinstance(error, ServiceError) and kind is FailureKind.MOVED and not self._moved:
             self._moved = True
-            counts.retries[name_of(error)] += 1
+            counts.retries[failure_name(error)] += 1
             self.session.move(error.endpoint)
-            self._ask()
+            self._send()
             return
-        pause = self._patience.after(kind, _now(), asked_to_wait(error))
+        pause = self._retry_policy.after(kind, _now(), suggested_pause(error))
         if pause is None:
-            counts.failures[name_of(error)] += 1
-            # Who answers with an error has nothing running under this id.
+            counts.failures[failure_name(error)] += 1
+            # A service that answers with an error runs nothing under this id.
             self._open_at_service = isinstance(error, TransportError)
-            kind_of_end = SessionLost if kind is Kind.LOST else ToolServiceFailed
+            kind_of_end = SessionLost if kind is FailureKind.LOST else ToolServiceFailed
             self._settle(failure=kind_of_end(f"tools.{self.service}: {error}"))
             return
-        counts.retries[name_of(error)] += 1
-        self._outage.noticed(self._asked.sent_at)
-        self._ask_after(pause)
+        counts.retries[failure_name(error)] += 1
+        self._outage.noticed(self._request.sent_at)
+        self._send_after(pause)
 
     def away(self, since: float) -> None:
-        """The endpoint says nothing since then."""
+        """Called by the endpoint: it has been silent since then."""
         self._outage.noticed(since)
 
     def back(self) -> None:
-        """It is there again."""
+        """Called by the endpoint: it answers again."""
         self._outage.over()
 
-    def _ask_after(self, pause: float) -> None:
+    def _send_after(self, pause: float) -> None:
         if pause > 0:
-            self._retry = asyncio.get_running_loop().call_later(pause, self._ask)
+            self._retry = asyncio.get_running_loop().call_later(pause, self._send)
         else:
-            self._ask()
+            self._send()
 
-    def _ask(self) -> None:
+    def _send(self) -> None:
         self._retry = None
         seconds = wait_of(self.session.table) + GRACE
         self._endpoint = self.session.endpoint
-        self._asked = self._endpoint.ask(self._message, seconds, self)
+        self._request = self._endpoint.send_call(self._message, seconds, self)
 
     def _settle(self, reply: Reply | None = None, failure: AttemptFailed | None = None) -> None:
         self._outage.over()

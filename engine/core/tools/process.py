@@ -1,14 +1,14 @@
 """A tool service that the engine starts itself: a recipe's `[tools.NAME] serve = [...]`.
 
 Invariants
-- It is a process of its own, and is spoken to as any other service is: over gRPC, on a Unix socket
+- It is a process of its own, and clients use it like any other service: over gRPC, on a Unix socket
   in a folder that no other account can enter.
-- It does not outlive the engine, however that ends: its standard input is a pipe that the engine
+- It does not outlive the engine, however that ends. Its standard input is a pipe that the engine
   holds, and it drains when that pipe ends.
-- One that ends by itself is started again at the same address; its sessions are lost. Where it does
-  not start again the engine ends.
+- If it ends by itself, it is started again at the same address; its sessions are lost. If it does
+  not start again, the engine ends.
 
-What the words mean is for `toolsvc serve` to say.
+`toolsvc serve` defines the meaning of the words.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 
 import structlog
 
-from engine.core.tools.printed import Printed
+from engine.core.tools.output_log import OutputLog
 from engine.errors import StartupError
 from toolwright.process.sockets import folder_for_sockets
 from toolwright.recipe import Tool
@@ -35,14 +35,13 @@ from toolwright.tracing.settings import ENDPOINT
 
 SERVE = (sys.executable, "-P", "-m", "toolsvc.cli", "serve")
 START_SECONDS = 600.0
-"""Until it serves: a large search index takes minutes to load."""
+"""Longest start: a large search index takes minutes to load."""
 END_SECONDS = 20.0
-"""Until a service that is stopped is killed: it gives its calls ten seconds, then closes
-sessions."""
+"""Time before a stopped service is killed. It gives its calls ten seconds, then closes sessions."""
 LAST_WORDS_SECONDS = 1.0
-"""For what is in the pipe when it has ended."""
+"""Time to read the rest of the pipe after the process has ended."""
 STEADY_SECONDS = 60.0
-"""What lived that long and ends is started again at once."""
+"""A process that lived that long is restarted at once."""
 _PIECE = 1 << 16
 """Bytes of its standard output that are read at once."""
 
@@ -50,19 +49,18 @@ log = structlog.get_logger("tools")
 
 
 class ToolProcess:
-    """`start`, then `keep_running` for as long as it is wanted, and `stop` in any case."""
+    """One process. Call `start`, then `keep_running` while it is needed, and `stop` in any case."""
 
     def __init__(
         self, name: str, table: Tool, *, folder: Path, output: Path, traces: str = ""
     ) -> None:
-        """`name`: of the table; paths in its words are relative to `folder`; what the process
-        prints is added to the file `output`. `traces`: its collector, "" = what the environment
-        says."""
+        """name: of the table. folder: base of relative paths in its words. output: file to which
+        its output is appended. traces: its collector; "" = the one that the environment names."""
         self._environment = {**os.environ, ENDPOINT: traces} if traces else None
         self._name = name
         self._table = table
         self._folder = folder
-        self._printed = Printed(output)
+        self._output_log = OutputLog(output)
         self._private = TemporaryDirectory(prefix="toolwright-", dir=folder_for_sockets())
         self._process: Process | None = None
         self._serving = asyncio.Event()
@@ -71,10 +69,10 @@ class ToolProcess:
         self.address = f"unix:{self._private.name}/tools.sock"
 
     async def start(self) -> None:
-        """Returns when it serves. StartupError with the sentence in which it says why it does
+        """Returns when it serves. Raises StartupError with the process's own reason if it does
         not."""
-        with self._printed.open() as output:
-            self._printed.begin()
+        with self._output_log.open() as output:
+            self._output_log.begin()
             self._process = process = await asyncio.create_subprocess_exec(
                 *SERVE,
                 *self._table.serve,
@@ -84,10 +82,10 @@ class ToolProcess:
                 stderr=output,
                 cwd=self._folder,
                 env=self._environment,
-                start_new_session=True,  # Ctrl-C is for the engine, which closes its sessions first
+                start_new_session=True,  # Ctrl-C must reach only the engine
             )
             try:
-                async with self._printed.bounded(), asyncio.timeout(START_SECONDS):
+                async with self._output_log.bounded(), asyncio.timeout(START_SECONDS):
                     if not await self._serves(_stdout(process), output):
                         code = await process.wait()
                         raise self._refused(self._last_words() or f"it ended with exit code {code}")
@@ -97,13 +95,13 @@ class ToolProcess:
         log.info("tool_service_started", service=self._name, pid=process.pid)
 
     async def serving(self) -> None:
-        """Returns when it serves: at once, or when `keep_running` has started it again. The wait is
-        bounded: a service that does not serve in `START_SECONDS` ends the engine."""
+        """Returns when it serves: at once, or after `keep_running` has restarted it. The wait is
+        bounded: a service that does not serve within `START_SECONDS` ends the engine."""
         await self._serving.wait()
 
     async def keep_running(self) -> None:
-        """Starts it again whenever it has ended; runs until cancelled. StartupError where it does
-        not start."""
+        """Restarts the process whenever it has ended. Runs until cancelled. Raises StartupError if
+        it does not start."""
         failures = 0
         while True:
             began = time.monotonic()
@@ -115,7 +113,7 @@ class ToolProcess:
             self.restarts += 1
 
     async def stop(self) -> None:
-        """Lets it drain, and kills it where that takes too long."""
+        """Lets the process drain, and kills it if that takes too long."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.terminate()
@@ -130,28 +128,28 @@ class ToolProcess:
         self._private.cleanup()
 
     async def _ended(self) -> int:
-        """Its exit code, when it has ended. What it prints until then goes to the file, so that a
-        tool that prints is never kept waiting."""
+        """Exit code of the process, when it has ended. Its output until then goes to the file, so a
+        tool that prints never blocks."""
         process = self._process
         if process is None:
-            raise AssertionError("it was not started")
-        async with self._printed.bounded(), asyncio.TaskGroup() as group:
+            raise AssertionError("the process was not started")
+        async with self._output_log.bounded(), asyncio.TaskGroup() as group:
             copying = group.create_task(self._copy(_stdout(process)))
             code = await process.wait()
             self._serving.clear()
-            # The pipe may have other holders, and they may live longer.
+            # The pipe may have other holders, which may live longer.
             await asyncio.wait({copying}, timeout=LAST_WORDS_SECONDS)
             copying.cancel()
         return code
 
     async def _copy(self, stdout: asyncio.StreamReader) -> None:
-        with self._printed.open() as output:
+        with self._output_log.open() as output:
             while said := await stdout.read(_PIECE):
                 output.write(said)
 
     async def _serves(self, stdout: asyncio.StreamReader, output: RawIOBase) -> bool:
-        """True when it says so, False at its end. Files with tools may print before, too, and
-        lines of any length."""
+        """Returns True when the process reports that it serves, False at its end. Files with tools
+        may print before that, and lines of any length."""
         word = self.address.encode()
         seen = b""
         while said := await stdout.read(_PIECE):
@@ -162,16 +160,16 @@ class ToolProcess:
         return False
 
     def _last_words(self) -> str:
-        """The last line that it wrote, or the end of a long one; "" without any."""
-        return self._printed.last_words().removeprefix("toolsvc: ")
+        """The last line of its output, or the end of a long one; "" without a line."""
+        return self._output_log.last_words().removeprefix("toolsvc: ")
 
     def _refused(self, why: str) -> StartupError:
         return StartupError(
-            f"tools.{self._name}: {self._table.where}: {why} (see {self._printed.path})"
+            f"tools.{self._name}: {self._table.where}: {why} (see {self._output_log.path})"
         )
 
 
 def _stdout(process: Process) -> asyncio.StreamReader:
     if process.stdout is None:
-        raise AssertionError("a pipe was asked for")
+        raise AssertionError("the process has no output pipe")
     return process.stdout

@@ -1,7 +1,7 @@
-"""What a tool service recorded of a call, in the engine's words. Pure.
+"""A tool service's record of a call, in the engine's types. Pure.
 
-A service may be anybody's: numbers that the contract does not know, authors that no tool may be and
-budgets that no context has are read as their harmless neighbours.
+Any stranger may run a service. Unknown numbers, authors that no tool may be, and budgets that no
+context has are read as their harmless neighbours.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Author, BlobRef, CallOutcome, ToolErrorKind
 
 LARGEST_BUDGET = 1 << 20
-"""Tokens of one observation, as the contract has it. Who asks for more gets the recipe's limit."""
+"""Largest budget of one observation in tokens, as in the contract. A larger request gets the
+recipe's limit."""
 
 _AUTHORS = (Author.TOOL, Author.MEMORY, Author.SYSTEM)
 _ERRORS = frozenset(ToolErrorKind)
@@ -25,26 +26,25 @@ _ERRORS = frozenset(ToolErrorKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The outcome of a call, and what came along.
-
-    new_tools: that its session has from here on. media: those of the observation that came with the
-    reply; `outcome.parts` name them, and larger ones that their service holds.
-    """
+    """The outcome of a call, with new tools and media."""
 
     outcome: CallOutcome
     new_tools: tuple[ToolSpec, ...] = ()
+    """Tools that its session has from here on."""
     media: tuple[Media, ...] = ()
+    """Media of the observation that came with the reply. `outcome.parts` name them, and larger ones
+    that their service holds."""
 
 
 def refused(reason: str, kind: ToolErrorKind = ToolErrorKind.INVALID_ACTION) -> CallOutcome:
-    """What the policy gets for an action that went to no service."""
+    """The policy's answer to an action that went to no service."""
     return CallOutcome(observation="", valid=False, invalid_reason=reason, error=kind)
 
 
 def reply_of(result: pb.CallResult, service: str) -> Reply:
     """The engine's view of a result of `service`.
 
-    A failure that shows nothing is shown by its message.
+    A failure without an observation is shown by its message.
     """
     read = [_part(part) for part in result.observation]
     parts = tuple(part.blob if isinstance(part, Media) else part for part in read)

@@ -1,9 +1,9 @@
-"""One tool service of the recipe: its tools and its sessions, at whatever endpoints.
+"""One tool service of the recipe: its tools and its sessions, at any endpoints.
 
 Invariants
-- A session is spoken to at the endpoint that holds it, which may be another than the service's
+- A session's requests go to the endpoint that holds it, which may differ from the service's
   address.
-- A session whose opening failed or was cancelled on the way is closed all the same.
+- A session is closed even if its opening failed or was cancelled.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from google.protobuf.struct_pb2 import Struct
 from grpc import StatusCode
 
 from engine.core.images.media import Media
-from engine.core.timelimit import TimeLimit
-from engine.core.tools.link.counts import Counts, ServiceStatistics
+from engine.core.time_limit import TimeLimit
+from engine.core.tools.link.counts import ServiceCounts, ServiceStatistics
 from engine.core.tools.link.endpoint import Endpoint
-from engine.core.tools.link.patience import Patience, asked_to_wait, kind_of
+from engine.core.tools.link.retry_policy import RetryPolicy, failure_kind, suggested_pause
 from engine.core.tools.process import ToolProcess
-from engine.core.tools.sessions.closing import Closer
-from engine.core.tools.sessions.opening import OPEN_SECONDS, Opener, ServiceFull
 from engine.core.tools.sessions.session import ServiceSession
+from engine.core.tools.sessions.session_closer import SessionCloser
+from engine.core.tools.sessions.session_opener import OPEN_SECONDS, ServiceFull, SessionOpener
 from engine.core.tools.spec import spec
 from engine.errors import StartupError, TaskUnfit
 from engine.types import SessionRef, ToolSpec
@@ -41,7 +41,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task
 
 ASK_SECONDS = 10.0
-"""For what a service answers from memory."""
+"""Timeout of requests that a service answers from memory."""
 CLOSE_SECONDS = 10.0
 CANCEL_SECONDS = 5.0
 
@@ -63,15 +63,15 @@ class Service:
         *,
         connect: Connect | None = None,
     ) -> None:
-        """`process`: of a service that the engine starts itself; it is not started here. `connect`:
-        None = gRPC, with the table's certificates and the environment's token.
-        StartupError for a file of its TLS that cannot be used."""
+        """process: of a service that the engine starts itself; it is not started here. connect:
+        None = gRPC, with the table's certificates and the environment's token. Raises StartupError
+        if a TLS file cannot be used."""
         self.name = name
         self.table = table
         self.owner = owner
-        self.counts = Counts()
+        self.counts = ServiceCounts()
         self.sessions: dict[str, ServiceSession] = {}
-        """The sessions that are open, by id."""
+        """Open sessions by id."""
         self.known: set[str] = set()
         """Ids of sessions that are open, being opened, or being closed."""
         self._process = process
@@ -86,8 +86,8 @@ class Service:
         self._token = os.environ.get(TOKEN_VARIABLE, "")
         self._connect = connect or self._over_grpc
         self._endpoints: dict[str, Endpoint] = {}
-        self.opener = Opener(name, table, self.counts, process)
-        self._closer = Closer()
+        self.opener = SessionOpener(name, table, self.counts, process)
+        self._closer = SessionCloser()
         self._takes_media = False
 
     @property
@@ -109,27 +109,29 @@ class Service:
         )
 
     async def start(self) -> None:
-        """Starts the service if that is the engine's task. StartupError where it does not start."""
+        """Starts the service if it is the engine's. Raises StartupError if it does not start."""
         if self._process:
             await self._process.start()
 
     async def keep_running(self) -> None:
-        """Starts it again whenever it has ended, if it is the engine's."""
+        """Restarts the service whenever it has ended, if it is the engine's."""
         if self._process:
             await self._process.keep_running()
 
     async def close(self) -> None:
-        """Closes the sessions, then the channels, then the process if it is the engine's."""
+        """Closes the sessions, then the channels, then the engine's own process."""
         await self._closer.drain()
         for endpoint in self._endpoints.values():
             await endpoint.close()
         if self._process:
             await self._process.stop()
 
-    async def describe(self, *, patient: bool = False) -> list[ToolSpec]:
-        """Its tools that the recipe takes, in the recipe's order; `patient`: one that is away is
-        waited for. StartupError when it does not answer or lacks one."""
-        answer = await self._list_tools(Patience(self.table.patience_s if patient else 0.0))
+    async def describe(self, *, wait_until_up: bool = False) -> list[ToolSpec]:
+        """Tools that the recipe uses, in the recipe's order. wait_until_up: whether to wait for an
+        unreachable service. Raises StartupError if the service does not answer or lacks a tool."""
+        answer = await self._list_tools(
+            RetryPolicy(self.table.patience_s if wait_until_up else 0.0)
+        )
         self._takes_media = any(tool.capabilities.media for tool in answer.tools)
         tools = [spec(tool, self.name) for tool in answer.tools]
         missing = set(self.table.names) - {tool.name for tool in tools}
@@ -141,7 +143,7 @@ class Service:
         wanted = self.table.names or [tool.name for tool in tools]
         return [tool for name in dict.fromkeys(wanted) for tool in tools if tool.name == name]
 
-    async def _list_tools(self, patience: Patience) -> pb.ListToolsResponse:
+    async def _list_tools(self, retry_policy: RetryPolicy) -> pb.ListToolsResponse:
         endpoint = self.endpoint_at(self.address)
         while True:
             began = asyncio.get_running_loop().time()
@@ -150,16 +152,16 @@ class Service:
                     endpoint.stub.ListTools, pb.ListToolsRequest(), timeout=ASK_SECONDS
                 )
             except (ServiceError, TransportError) as error:
-                pause = patience.after(kind_of(error), began, asked_to_wait(error))
+                pause = retry_policy.after(failure_kind(error), began, suggested_pause(error))
                 if isinstance(error, TransportError) and error.code is StatusCode.UNAUTHENTICATED:
                     raise StartupError(
-                        f"tools.{self.name}: the service at {self.address} answers and lets "
-                        f"this engine not in ({error})"
+                        f"tools.{self.name}: the service at {self.address} answers and refuses "
+                        f"this engine ({error})"
                     ) from error
                 if pause is None:
                     raise StartupError(
                         f"tools.{self.name}: no tool service answers at {self.address} ({error}); "
-                        f"start one with `toolsvc serve TOOL --listen {self.address}`, or mend "
+                        f"start one with `toolsvc serve TOOL --listen {self.address}`, or correct "
                         f"tools.{self.name}.service"
                     ) from error
                 await asyncio.sleep(pause)
@@ -175,11 +177,11 @@ class Service:
         clock: TimeLimit | None = None,
         queue: bool = True,
     ) -> ServiceSession:
-        """The task's media go along if a tool of the service takes any; their bytes only where
-        the service misses them.
+        """Opens a session. The task's media go along if a tool of the service takes any. Their
+        bytes are sent only if the service misses them.
 
-        ServiceFull: as the opener says. ToolServiceFailed or SessionLost when it does not open,
-        TaskUnfit for a task that cannot be sent.
+        Raises ServiceFull like the opener. Raises ToolServiceFailed or SessionLost if the session
+        does not open, TaskUnfit for a task that cannot be sent.
         """
         request = await self.request(session_id, task, media)
 
@@ -198,23 +200,24 @@ class Service:
             media,
         )
 
-    def close_soon(
+    def close_in_background(
         self, session: ServiceSession, cancels: Sequence[pb.CancelCallRequest] = ()
     ) -> None:
-        """Stops the calls, then closes the session; nobody waits for it."""
+        """Stops the calls, then closes the session, in the background."""
         self.sessions.pop(session.session_id, None)
         self._closer.add(partial(self._close, session.session_id, session.address, cancels))
 
-    def close_unknown(self, session_id: str, address: str = "") -> None:
-        """Closes a session that may be at `address`, at any endpoint if there is none, or
+    def close_if_open(self, session_id: str, address: str = "") -> None:
+        """Closes a session that may be at `address`, at any endpoint if that is empty, or
         nowhere."""
         self.known.add(session_id)
         for endpoint in [self.recorded_address(address)] if address else list(self._endpoints):
             self._closer.add(partial(self._close, session_id, endpoint, ()))
 
     def recorded_address(self, address: str) -> str:
-        """Where a session of an earlier life is looked for. A journal may come from a stranger, so
-        an address on another machine is replaced by the service's own, which knows its workers."""
+        """Address at which to look for a session of an earlier life. A stranger may have written
+        the journal, so the service's own address replaces one on another machine; the service knows
+        its workers."""
         return address if may_have_token(address, self.address) else self.address
 
     def endpoint_at(self, address: str) -> Endpoint:
@@ -231,7 +234,7 @@ class Service:
 
     @property
     def idle_endpoints(self) -> set[str]:
-        """Addresses where no session is and no call is in flight, the service's own apart."""
+        """Addresses without a session or a call in flight, except the service's own."""
         used = {session.address for session in self.sessions.values()} | {self.address}
         return {
             address
@@ -251,8 +254,8 @@ class Service:
     async def request(
         self, session_id: str, task: Task, media: Sequence[Media]
     ) -> pb.OpenSessionRequest:
-        """What opens a session. TaskUnfit for a task that cannot be sent. Large metadata are
-        converted in a thread, so that other trajectories go on meanwhile."""
+        """The request that opens a session. Raises TaskUnfit for a task that cannot be sent. Large
+        metadata are converted in a thread, so that other trajectories go on meanwhile."""
         try:
             if is_large(task.metadata):
                 metadata, exact = await asyncio.to_thread(_metadata, task)
@@ -283,8 +286,8 @@ class Service:
         except ServiceFull:
             self.known.discard(session_id)
             raise
-        except BaseException:  # it may be open there all the same: also after a cancellation
-            self.close_unknown(session_id, self.address)
+        except BaseException:  # it may be open there anyway, also after a cancellation
+            self.close_if_open(session_id, self.address)
             raise
         ref = SessionRef(
             service=self.name,
@@ -313,7 +316,7 @@ class Service:
             self.known.discard(session_id)
 
     async def _cancel(self, endpoint: Endpoint, request: pb.CancelCallRequest) -> None:
-        """Never raises: a session's end stops its calls too."""
+        """Never raises, because a session's end stops its calls too."""
         try:
             await endpoint.unary(endpoint.stub.CancelCall, request, timeout=CANCEL_SECONDS)
         except (ServiceError, TransportError) as error:

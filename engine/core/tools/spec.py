@@ -1,4 +1,4 @@
-"""The contract's tool descriptors in the engine's words."""
+"""The contract's tool descriptors in the engine's types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from toolwright.text.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
 
 KEPT = 1024
-"""Descriptors; sessions whose tools are made for them alone do not fill the memory."""
+"""Descriptors that are cached. The bound keeps sessions with tools of their own from filling the
+memory."""
 
 
 def spec(tool: pb.ToolDescriptor, service: str) -> ToolSpec:

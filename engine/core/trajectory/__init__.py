@@ -1,1 +1,1 @@
-"""What happened on a trajectory: events, the state they fold to, the record they become."""
+"""A trajectory's history: events, the state they fold to, the record they become."""

@@ -1,12 +1,12 @@
-"""A chain of tokens and who wrote them: what a sampler is sent, and the segments of a record. Pure.
+"""A chain of tokens with their authors: the input of a sampler and the segments of a record. Pure.
 
 Invariants
 - `token_ids` only grows: the ids of turn j+1 begin with all ids of turn j.
-- `token_ids` holds one placeholder for each image, as it is sent; how many tokens a sampler made of
-  it is `ImageSlot.tokens`.
-- A run of policy tokens becomes one segment a weight version.
+- `token_ids` holds one placeholder for each image, as it is sent. `ImageSlot.tokens` is the number
+  of tokens that a sampler made of it.
+- A run of policy tokens becomes one segment for each weight version.
 
-It knows neither events nor calls: our own turn loop has one chain a trajectory.
+The chain knows neither events nor calls: our own turn loop has one chain per trajectory.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from toolwright.types import (
 )
 
 CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
-"""Finish of a run of policy tokens that another version goes on with."""
+"""Finish of a run of policy tokens that another version continues."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageSlot:
-    """An image that the policy is shown; `tokens` None until a sampler has counted them."""
+    """An image that the policy is shown; `tokens` is None until a sampler has counted them."""
 
     blob: BlobRef
     in_response: bool
@@ -45,11 +45,12 @@ class ImageSlot:
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True):
-    """token_ids: [n] int32, what the next request begins with. response_ids: how many of them came
-    after the prompt. (A Struct: replacing it costs 0.3 us.)"""
+    """Tokens with their segments. (A Struct: replacing it costs 0.3 us.)"""
 
     token_ids: Ids = ids()
+    """[n] int32, the beginning of the next request."""
     response_ids: int = 0
+    """Number of `token_ids` after the prompt."""
     segments: tuple[Segment, ...] = ()
     images: tuple[ImageSlot, ...] = ()
 
@@ -75,8 +76,8 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Chain:
         """The chain after the policy wrote `token_ids`, [n] int32, with `logprobs`, [n] float32.
 
-        image_tokens: tokens of each image so far; empty if nothing new was learnt. Raises
-        ValueError if the versions or image tokens do not cover what they count.
+        image_tokens: tokens of each image so far; empty if the request counted nothing new. Raises
+        ValueError if the versions or image tokens do not add up to what they count.
         """
         runs = list(versions)
         if sum(count for _version, count in runs) != len(token_ids):
@@ -115,7 +116,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         return self._grown(token_ids, new, (*self.images, *shown))
 
     def before_action(self, turn: int) -> Ids:
-        """Ids that the action of a turn follows; all ids if that turn has no action yet."""
+        """Ids before the action of a turn; all ids if that turn has no action yet."""
         count = 0
         for segment in self.segments:
             if segment.author is Author.MODEL and segment.turn == turn:

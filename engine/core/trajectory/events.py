@@ -1,12 +1,12 @@
-"""What an attempt at a trajectory is: an append-only list of these events.
+"""An attempt at a trajectory is an append-only list of these events.
 
 `state.py` folds them, `record.py` views them as the record, `loop.py` appends them. An event is a
-fact: it is never changed, and what can be derived from earlier events is not in it.
+fact: it never changes, and it holds nothing that earlier events imply.
 
 Invariants
-- An attempt begins with `Opened` or `Forked` and ends with `Ended`; after that only `Scored` may
-  come: the reward function's and then the group hook's. Of each the last one counts.
-- `decode(encode(events)) == events`, byte for byte the same however often.
+- An attempt begins with `Opened` or `Forked` and ends with `Ended`. Only `Scored` may follow: from
+  the reward function, then from the group hook. The last one of each counts.
+- `decode(encode(events)) == events`, and repeated encoding gives the same bytes.
 """
 
 from __future__ import annotations
@@ -34,40 +34,38 @@ from toolwright.types import Event as Note
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag=str.lower, omit_defaults=True):
-    """Base of all of them; the tag is the class's name in lower case."""
+    """Base class of events; the tag is the class's name in lower case."""
 
 
 class Opened(Event, frozen=True, kw_only=True):
-    """The sessions are open and the prompt is rendered.
-
-    prompt: ids of the first request; images: one for each placeholder in it, in order. clock_s:
-    unix time at which the monotonic clock stood at zero. iteration: the one that the group began
-    in, RUN.STEP; "" where none is known, and in logs of older engines.
-    """
+    """The sessions are open and the prompt is rendered."""
 
     sessions: tuple[SessionRef, ...]
     prompt: Ids
+    """Ids of the first request."""
     sampling: SamplingParams
     images: tuple[BlobRef, ...] = ()
+    """One for each placeholder in `prompt`, in order."""
     seconds: float = 0.0
     clock_s: float = 0.0
+    """Unix time at which the monotonic clock stood at zero."""
     iteration: str = ""
+    """Iteration in which the group began, RUN.STEP; "" if unknown, and in logs of older engines."""
 
 
 class Forked(Event, frozen=True, kw_only=True):
-    """The log begins with the first `events` events of attempt `parent`.
-
-    sessions: forks of the parent's. offset: tokens of the parent's sequence that both share.
-    """
+    """The log begins with the first `events` events of attempt `parent`."""
 
     parent: str
     events: int
     offset: int
+    """Tokens of the parent's sequence that both share."""
     sessions: tuple[SessionRef, ...]
+    """Forks of the parent's sessions."""
 
 
 class Streamed(Event, frozen=True, kw_only=True):
-    """Tokens of an action that is not finished yet, so that a crash does not lose a long one."""
+    """Tokens of an unfinished action, so that a crash does not lose a long one."""
 
     token_ids: Ids
     logprobs: Floats
@@ -77,22 +75,20 @@ class Streamed(Event, frozen=True, kw_only=True):
 
 
 class Acted(Event, frozen=True, kw_only=True):
-    """The policy wrote one action.
-
-    text: decoded, up to and including `stop`; a turn that ended by another of `Codec.turn_ends` has
-    `end_of_turn` in its place, as `stop` has. ends_turn: `stop` is the end of a turn.
-    image_tokens: tokens that each image of the request took, empty where nothing new was learnt.
-    asked_ns, first_ns, acted_ns: see `ActionTimings`.
-    """
+    """The policy wrote one action. For asked_ns, first_ns and acted_ns see `ActionTimings`."""
 
     token_ids: Ids
     logprobs: Floats
     versions: tuple[VersionRun, ...]
     finish: FinishReason
     text: str
+    """Decoded, up to and including `stop`. A turn that ended by another of `Codec.turn_ends` has
+    `end_of_turn` in its place, as `stop` has."""
     stop: str | None = None
     ends_turn: bool = False
+    """Whether `stop` is the end of a turn."""
     image_tokens: tuple[int, ...] = ()
+    """Tokens of each image of the request; empty if the request counted nothing new."""
     seconds: float = 0.0
     asked_ns: int = 0
     first_ns: int = 0
@@ -100,10 +96,9 @@ class Acted(Event, frozen=True, kw_only=True):
 
 
 class Called(Event, frozen=True, kw_only=True):
-    """A call was handed to its service's channel, or refused here (`refused`).
+    """A call was sent to its service, or refused here (`refused`).
 
-    With several calls in an action the first may come before the action has ended. arguments: JSON,
-    "" where the parser knew none; text, because its integers may be of any size.
+    If an action has several calls, the first may come before the action has ended.
     """
 
     call_id: str
@@ -112,6 +107,7 @@ class Called(Event, frozen=True, kw_only=True):
     action: str
     tool: str = ""
     arguments: str = ""
+    """JSON text, because its integers may be of any size; "" if the parser found no arguments."""
     service: str = ""
     refused: bool = False
     stop_read_ns: int = 0
@@ -119,7 +115,7 @@ class Called(Event, frozen=True, kw_only=True):
 
     @property
     def call(self) -> Call:
-        """The call as it was handed on."""
+        """The call as it was sent."""
         return Call(
             action=self.action,
             tool=self.tool,
@@ -129,47 +125,49 @@ class Called(Event, frozen=True, kw_only=True):
 
 
 class Answered(Event, frozen=True, kw_only=True):
-    """A call has its outcome. new_tools: those that its session has by this call."""
+    """A call has its outcome."""
 
     call_id: str
     outcome: CallOutcome
     new_tools: tuple[ToolSpec, ...] = ()
+    """Tools that the call added to its session."""
     result_ns: int = 0
 
 
 class Appended(Event, frozen=True, kw_only=True):
-    """The environment spoke: what tools answered, or what the protocol said.
-
-    images: one for each placeholder in `token_ids`. fitted: all of it found room. last: the turn's
-    observation is complete. seconds: spent on the turn's calls.
-    """
+    """The environment wrote: tools' answers, or a protocol's own text."""
 
     token_ids: Ids
     author: Author
     images: tuple[BlobRef, ...] = ()
+    """One for each placeholder in `token_ids`."""
     fitted: bool = True
+    """Whether all of it found room."""
     last: bool = True
+    """Whether the turn's observation is complete."""
     seconds: float = 0.0
+    """Time spent on the turn's calls."""
 
 
 class Noted(Event, frozen=True, kw_only=True):
-    """Something that the record shall tell; it changes nothing."""
+    """A note for the record; it changes nothing."""
 
     note: Note
 
 
 class Ended(Event, frozen=True, kw_only=True):
-    """Nothing more will be generated. error: why infrastructure ended it. answer: what the protocol
-    read as the answer, None without one."""
+    """The attempt generates nothing more."""
 
     reason: StopReason
     error: str = ""
+    """Why infrastructure ended the attempt; "" if it did not."""
     seconds: float = 0.0
     answer: str | None = None
+    """What the protocol read as the answer; None without one."""
 
 
 class Scored(Event, frozen=True, kw_only=True):
-    """What reward functions and stop rules made of it, or the group hook (`hooked`) on top."""
+    """The score by reward functions and stop rules, or by the group hook (`hooked`) on top."""
 
     reward: float
     hooked: bool = False
@@ -187,12 +185,12 @@ AnyEvent = (
 
 
 def encode(events: Sequence[AnyEvent]) -> bytes:
-    """MessagePack of some events, in order. TypeError for a value that no event may hold."""
+    """MessagePack of some events, in order. Raises TypeError for a value that no event may hold."""
     return _ENCODER.encode(events)
 
 
 def decode(data: bytes) -> list[AnyEvent]:
-    """Inverse of `encode`. ValueError for anything else."""
+    """Inverse of `encode`. Raises ValueError for anything else."""
     try:
         return _DECODER.decode(data)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -207,7 +205,7 @@ def _to_bytes(value: Any) -> bytes:
 
 def _to_array(_kind: type, data: Any) -> Any:
     if not isinstance(data, bytes) or data[:1] not in (b"i", b"f"):
-        raise ValueError("no array of tokens")
+        raise ValueError("not an array of tokens")
     found: Any = array(chr(data[0]))
     found.frombytes(data[1:])
     return found

@@ -1,4 +1,4 @@
-"""The record of a trajectory: a view of what its events fold to. Pure.
+"""The record of a trajectory: a view of the folded state. Pure.
 
 The same state gives the same record, byte for byte, in every life of the engine.
 """
@@ -25,7 +25,7 @@ from toolwright.types import (
 )
 
 UNSEEN = 1
-"""Placeholder tokens of an image that no sampler was shown."""
+"""Placeholder tokens of an image that was never sent to a sampler."""
 
 _STATUS = {
     StopReason.MAX_TURNS: Status.TRUNCATED,
@@ -39,25 +39,24 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Which trajectory it is.
-
-    attempt: its number, from 0. placeholder: id that stands for an image, None for a policy that
-    reads text alone. orphan: the attempt that it is a branch of was given up, so that its first
-    tokens are no other member's; its sequence then names that attempt as its parent.
-    """
+    """Identity of a trajectory."""
 
     trajectory_id: str
     group_id: str
     index: int
     attempt: int
+    """Number of the attempt, from 0."""
     task: Task
     tokenizer_hash: str
     placeholder: int | None = None
+    """Id that stands for an image; None for a policy that reads only text."""
     orphan: bool = False
+    """The attempt that it branched from was given up, so its first tokens are no other member's.
+    Its sequence then names that attempt as its parent."""
 
 
 def record(state: State, identity: Identity) -> Trajectory:
-    """The trajectory that the state of a finished attempt stands for. ValueError before its end."""
+    """The trajectory of a finished attempt's state. Raises ValueError before its end."""
     ended, score = state.ended, state.score
     if ended is None:
         raise ValueError(f"{identity.trajectory_id} has not ended")
@@ -98,19 +97,20 @@ def record(state: State, identity: Identity) -> Trajectory:
 
 
 def is_orphan(state: State, attempts: Collection[str]) -> bool:
-    """A branch of an attempt that is none of `attempts`, those of which its group has records."""
+    """Whether this is a branch of an attempt that is not among `attempts`, those with records in
+    the group."""
     return state.fork is not None and state.fork.parent not in attempts
 
 
 def with_texts(trajectory: Trajectory, state: State) -> Trajectory:
-    """The trajectory as reward functions and group hooks see it: its metadata hold the texts of
-    all actions as well, `texts`."""
+    """The trajectory as reward functions and group hooks see it. Its metadata also hold the texts
+    of all actions, `texts`."""
     texts = [action.text for action in state.actions]
     return replace(trajectory, metadata={**trajectory.metadata, "texts": texts})
 
 
 def sequence(state: State, identity: Identity) -> Sequence:
-    """All tokens, images expanded, each with its place."""
+    """All tokens, with images expanded, in order."""
     name = f"{identity.trajectory_id}.0"
     segments = state.segments
     if identity.placeholder is not None and state.images:

@@ -1,11 +1,11 @@
-"""What the events of an attempt fold to: the state of its turn loop. Pure.
+"""The state of the turn loop that an attempt's events fold to. Pure.
 
 `fold(events)` is `apply` from left to right, so folding a prefix and going on gives the same as
 folding the whole.
 
 Invariants
 - Its tokens are one `Chain`, which only grows.
-- After `Ended` nothing but `Scored` is taken.
+- After `Ended` only `Scored` is accepted.
 """
 
 from __future__ import annotations
@@ -48,36 +48,33 @@ from toolwright.types import Event as Note
 
 
 class LogError(ValueError):
-    """Events that no attempt can have in this order."""
+    """Events in an order that no attempt can have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What the policy wrote in one turn. tokens: how many they were. ends_turn: `stop` is the end
-    of a turn."""
+    """What the policy wrote in one turn."""
 
     text: str
     stop: str | None
     finish: FinishReason
     tokens: int
+    """Number of tokens."""
     ends_turn: bool = False
+    """Whether `stop` is the end of a turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkPoint:
-    """Where a log begins by reference to another."""
+    """The point at which a log begins by reference to another."""
 
     parent: str
     offset: int
 
 
 class State(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one attempt. A protocol reads it, nobody changes it. (A Struct, because every
-    event replaces it: that costs 0.3 us, a frozen dataclass of so many fields 8 us.)
-
-    calls: those that have their outcome, in the order of their answers. open_calls: those that
-    wait for it. partial: what there is of an action in progress.
-    """
+    """The state of one attempt. A protocol reads it and must not change it. (A Struct, because
+    every event replaces it: that costs 0.3 us, a frozen dataclass of so many fields 8 us.)"""
 
     sessions: tuple[SessionRef, ...] = ()
     sampling: SamplingParams | None = None
@@ -85,19 +82,22 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSpec, ...] = ()
     actions: tuple[Action, ...] = ()
     calls: tuple[CallRecord, ...] = ()
+    """Calls with an outcome, in the order of their answers."""
     open_calls: tuple[Called, ...] = ()
+    """Calls that wait for their outcome."""
     partial: Generated | None = None
+    """Tokens of an action in progress."""
     observed: int = 0
-    """Turns whose observation is complete."""
+    """Number of turns whose observation is complete."""
     fitted: bool = True
-    """The last observation found room as a whole."""
+    """Whether the whole last observation found room."""
     events: tuple[Note, ...] = ()
     fork: ForkPoint | None = None
     ended: Ended | None = None
     rewarded: Scored | None = None
-    """By the reward function and the rules of stops."""
+    """Score by the reward function and the stop rules."""
     hooked: Scored | None = None
-    """By the group hook, on top of `rewarded`."""
+    """Score by the group hook, on top of `rewarded`."""
     action_timings: tuple[ActionTimings, ...] = ()
     iteration: str = ""
     """The iteration that the group began in, RUN.STEP."""
@@ -108,7 +108,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def score(self) -> Scored | None:
-        """What counts of the scores."""
+        """The score that counts."""
         return self.hooked or self.rewarded
 
     @property
@@ -118,7 +118,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def response_ids(self) -> int:
-        """How many of `token_ids` came after the prompt."""
+        """Number of `token_ids` after the prompt."""
         return self.chain.response_ids
 
     @property
@@ -133,7 +133,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def opened(self) -> bool:
-        """The attempt has its sessions and its prompt."""
+        """Whether the attempt has its sessions and its prompt."""
         return bool(self.chain.segments)
 
     @property
@@ -143,7 +143,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def acted(self) -> bool:
-        """The action of the turn in progress is written."""
+        """Whether the action of the turn in progress is written."""
         return len(self.actions) > self.observed
 
     @property
@@ -155,7 +155,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return last.text.removesuffix(last.stop or "") if last.ends_turn else last.text
 
     def before_action(self, turn: int) -> Ids:
-        """Ids that the action of a turn follows; all ids if that turn has no action yet."""
+        """Ids before the action of a turn; all ids if that turn has no action yet."""
         return self.chain.before_action(turn)
 
     def calls_of(self, turn: int) -> tuple[CallRecord, ...]:
@@ -164,7 +164,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(found, key=lambda call: call.index))
 
     def dispatched(self, turn: int) -> int:
-        """How many calls of a turn were handed on, answered ones included."""
+        """Number of calls of a turn that were sent, answered ones included."""
         answered = sum(call.turn == turn for call in self.calls)
         return answered + sum(call.turn == turn for call in self.open_calls)
 
@@ -173,12 +173,12 @@ EMPTY = State()
 
 
 def fold(events: Iterable[AnyEvent], state: State = EMPTY) -> State:
-    """The state after all events. LogError for an order that no attempt has."""
+    """The state after all events. Raises LogError for an order that no attempt has."""
     return reduce(apply, events, state)
 
 
 def apply(state: State, event: AnyEvent) -> State:
-    """The state after one more event. LogError where it cannot follow."""
+    """The state after one more event. Raises LogError if it cannot follow."""
     if state.ended is not None and not isinstance(event, Scored):
         raise LogError(f"{type(event).__name__} after the end")
     if not state.opened and not isinstance(event, Opened | Ended | Scored):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 
 from engine.config import EngineTable, RenderTable
-from engine.core.branching.checking import branching_doubts, check_top_k
+from engine.core.branching.branching_checks import branching_warnings, check_top_k
 from engine.core.build import (
     build_codec,
     build_group_hook,
@@ -26,8 +26,8 @@ from engine.core.sampler.server import Server
 from engine.core.tasks import TaskSource
 from engine.core.tasks.training_questions import TrainingQuestions
 from engine.core.text.codec import HuggingFaceCodec, read_config
-from engine.core.tools.files import check_tool_files
 from engine.core.tools.services import ToolServices
+from engine.core.tools.tool_file_check import check_tool_files
 from engine.errors import AttemptFailed, StartupError, TaskUnfit
 from engine.offline.check.budgets import budget_lines
 from engine.offline.check.recipe_warnings import (
@@ -42,7 +42,7 @@ from engine.offline.check.template_report import template_report
 from engine.offline.check.warm_up import warm_up_warnings
 from engine.offline.missing_inputs import producer_of, producer_of_source, stand_in_for_policy
 from engine.serving.evaluation.lane import check_suites, check_tasks, limits_of
-from engine.serving.evaluation.tasks import SuiteTasks
+from engine.serving.evaluation.suite_tasks import SuiteTasks
 from engine.serving.journal.identity import policy_identity
 from toolwright.model.beginning import first_policy
 from toolwright.process.run_folder import folder_fault
@@ -234,7 +234,7 @@ async def _connect(recipe: Recipe, table: EngineTable, codec: HuggingFaceCodec |
         found = await services.open()
         for task in shared.each_task.values():
             every = [tool for name in task.tools or shared.tools for tool in found.get(name, ())]
-            lines += (WARNING + line for line in branching_doubts(task.branching, every))
+            lines += (WARNING + line for line in branching_warnings(task.branching, every))
         for name, tools in found.items():
             listed = ", ".join(tool.name for tool in tools)
             where = shared.tools[name].where

@@ -40,7 +40,7 @@ from engine.offline.collect.selection import Candidate, SelectionOutcome, mark_o
 from engine.offline.collect.store import DecidedTask, Store
 from engine.offline.enums import Dedupe, ExportLayout
 from engine.serving.admission.group import GroupRun, Lane, Member
-from engine.serving.admission.train import overlaid
+from engine.serving.admission.train import merged_sampling
 from engine.serving.evaluation.results import tokens_of
 from toolwright.types import Author, SamplingParams, Status, Trajectory, WeightVersion
 
@@ -183,7 +183,7 @@ class Collector:
                 self._lane,
                 group_id=f"s{position:07d}",
                 drawn=drawn,
-                sampling=overlaid(self._plan.sampling, drawn.task.sampling),
+                sampling=merged_sampling(self._plan.sampling, drawn.task.sampling),
                 size=self._plan.per_task,
                 earlier={},
                 drained=asyncio.Event(),
@@ -266,7 +266,7 @@ class Collector:
     def _mark(self, member: Member) -> str:
         state, task = member.log.state, member.identity.task
         if self._plan.dedupe is Dedupe.CALLS:
-            rules = self._lane.surroundings.rules
+            rules = self._lane.rollout_context.rules
             return mark_of_calls(task, canonical_calls(state, task, rules.protocol, rules.codec))
         prompt = next((s.token_ids for s in state.segments if s.author is Author.PROMPT), None)
         return "" if prompt is None else mark_of(prompt, (one.text for one in state.actions))
@@ -280,7 +280,7 @@ class Collector:
         reasons: dict[ExportLayout, list[str]] = {layout: [] for layout in layouts}
         if not layouts:
             return rows, reasons
-        rules = self._lane.surroundings.rules
+        rules = self._lane.rollout_context.rules
         protocol = rules.protocol
         assert isinstance(protocol, Chat | Tagged)  # the command has refused all others
         for member in kept:

@@ -18,7 +18,7 @@ from engine.core.build import (
     refuse_api,
 )
 from engine.core.engine_core import EngineCore
-from engine.core.rollout.assignment import stored_nowhere
+from engine.core.rollout.assignment import nothing_stored
 from engine.core.tasks import TaskSource
 from engine.core.trajectory.log import keep_nothing
 from engine.errors import EngineError, StartupError
@@ -97,9 +97,9 @@ async def _collect(
         paths = criteria.paths if criteria else {}
         await store.open(_settings(recipe, options, paths, core.codec.hash, source, served.name))
         await core.open_tools(_owner(options.output))
-        await core.tools.close_strangers(())  # of a killed process
+        await core.tools.close_abandoned(())  # of a killed process
         lane = Lane(
-            surroundings=core.surroundings(),
+            rollout_context=core.rollout_context(),
             rewards=rewards,
             hook=hook,
             places=Places(table.max_concurrent),
@@ -107,7 +107,7 @@ async def _collect(
             patience=table.patience_s,
             keeper=keep_nothing,
             forget=lambda _attempt: None,
-            stored=stored_nowhere,
+            stored=nothing_stored,
             metadata=shared.task.metadata,
         )
         plan = Plan(

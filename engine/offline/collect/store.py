@@ -36,7 +36,7 @@ from engine.offline.collect.shards import Shards, unfinished_of
 from engine.offline.enums import ExportLayout
 from engine.offline.output_files import take_lock
 from engine.offline.resume_settings import check_same_settings
-from engine.serving.json_lines import Lines, append_whole, when_there_is_room
+from engine.serving.json_lines import JsonLines, append_whole, retry_while_full
 from toolwright.types import Trajectory
 from toolwright.wire import trajectory_to_proto
 
@@ -84,7 +84,7 @@ class Store:
         """Marks of kept trajectories."""
         self.shards = Shards(output, layouts, shard_size)
         self.yield_file = output.with_name(output.name + ".yield.json")
-        self._lines = Lines(output.with_name(output.name + ".progress.jsonl"))
+        self._lines = JsonLines(output.with_name(output.name + ".progress.jsonl"))
         self._shard = 0
         self._held = 0
         """Number of trajectories in the shard."""
@@ -116,7 +116,7 @@ class Store:
         if not self._lines.file.exists():
             self.shards.refuse_existing()
         self._lock = take_lock(self._lines.file, self.output, "engine sample")
-        self._lines.mend_end()
+        self._lines.cut_partial_line()
         rows = self._rows()
         head, good = next(rows, ({}, 0))
         first = next(rows, None)
@@ -187,7 +187,7 @@ class Store:
         def set_full(full: bool) -> None:
             self._lines.full = full
 
-        await when_there_is_room(lambda: append_whole(file, (data,)), file, set_full)
+        await retry_while_full(lambda: append_whole(file, (data,)), file, set_full)
 
     def _rows(self) -> Iterator[tuple[dict[str, Any], int]]:
         """The lines, each with the byte at which it ends.

@@ -18,7 +18,7 @@ from engine.core.build import build_sampling
 from engine.core.engine_core import EngineCore, PolicyCodec
 from engine.core.rehearsal import REHEARSED, rehearse
 from engine.core.rewards.rewards import Rewards
-from engine.core.rollout.assignment import Surroundings
+from engine.core.rollout.assignment import RolloutContext
 from engine.core.rollout.decide import Rules
 from engine.core.tasks import BadRow
 from engine.errors import StartupError
@@ -32,7 +32,7 @@ from engine.offline.upkeep import upkeep
 from engine.serving.evaluation.lane import check_suites, limits_of, sampling_of
 from engine.serving.evaluation.results import Results
 from engine.serving.evaluation.suite import SuiteContext, SuiteRun
-from engine.serving.evaluation.tasks import SuiteTasks
+from engine.serving.evaluation.suite_tasks import SuiteTasks
 from engine.serving.telemetry.logs import log_to
 from toolwright.imports import recorded
 from toolwright.recipe import Recipe
@@ -79,17 +79,17 @@ class Evaluator:
                 log_to(self._folder.path / LOG)  # the previous log was set aside
                 show(f"the earlier evaluation is in {aside} now")
             await core.open_tools(self._folder.owner())
-            await core.tools.close_strangers(())  # of a killed process
-            surroundings = core.surroundings()
+            await core.tools.close_abandoned(())  # of a killed process
+            rollout_context = core.rollout_context()
             for one in selected:
-                await _rehearse(tasks[one.suite.name], surroundings.rules, served.version)
-            context = self._context(surroundings, core.tasks[""].rewards)
+                await _rehearse(tasks[one.suite.name], rollout_context.rules, served.version)
+            context = self._context(rollout_context, core.tasks[""].rewards)
             runs = [
                 self._suite_run(context, one, tasks[one.suite.name], served, settings)
                 for one in selected
             ]
             for run in runs:
-                await run.take_up()
+                await run.read_earlier_rows()
             total, done = sum(run.suite.n for run in runs), sum(run.done for run in runs)
             greedy = [one.suite.name for one in selected if one.suite.temperature == 0.0]
             if greedy and options.samples > 1:
@@ -182,12 +182,12 @@ class Evaluator:
             "withheld observations": suite.withhold_observations,
         }
 
-    def _context(self, surroundings: Surroundings, rewards: Rewards) -> SuiteContext:
+    def _context(self, rollout_context: RolloutContext, rewards: Rewards) -> SuiteContext:
         table = self._table
         results = Results(self._folder.path)
         results.begin()
         return SuiteContext(
-            surroundings=surroundings,
+            rollout_context=rollout_context,
             rewards=rewards,
             results=results,
             slots=asyncio.Semaphore(self._options.concurrency or table.evaluation.max_concurrent),
@@ -204,10 +204,10 @@ class Evaluator:
         served: ServedPolicy,
         settings: EvaluationSettings,
     ) -> SuiteRun:
-        around, suite = context.surroundings, one.suite
+        around, suite = context.rollout_context, one.suite
         rules = replace(around.rules, limits=limits_of(suite, around.rules.limits))
         return SuiteRun(
-            replace(context, surroundings=replace(around, rules=rules)),
+            replace(context, rollout_context=replace(around, rules=rules)),
             suite,
             served.version,
             tasks,

@@ -1,1 +1,1 @@
-"""Who may start: the training lane, the evaluation lane, and the arithmetic of places."""
+"""Admission of trajectories: the training lane, its groups, and the arithmetic of places."""

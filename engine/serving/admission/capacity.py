@@ -1,7 +1,7 @@
-"""How many trajectories the staleness bound lets in, and how stale one is: pure arithmetic.
+"""The number of trajectories that the staleness bound admits, and the staleness of one. Pure.
 
-Spec 6.8: capacity = min(max_concurrent - running, (eta + v + 1) * B - (accepted + running)). Its
-first term is for places, which belong to members (`places.py`); the second is for groups.
+Spec 6.8: capacity = min(max_concurrent - running, (eta + v + 1) * B - (accepted + running)). The
+first term is about places, which belong to members (`places.py`); the second is about groups.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from toolwright.types import WeightVersion
 
 
 def staleness_room(*, eta: int, version: int, batch: int, accepted: int, running: int) -> int:
-    """Trajectories that the staleness bound still lets in; below 0 means wait. This is the second
+    """Trajectories that the staleness bound still admits; below 0 means wait. This is the second
     term of the formula above."""
     return (eta + version + 1) * batch - (accepted + running)
 
@@ -22,9 +22,9 @@ def staleness(
 ) -> int:
     """Optimizer steps between the weights that sampled and those that will train.
 
-    forks: lineage -> the version of the parent lineage that it left. Along one lineage it is the
-    difference of steps; across a fork, the steps down to the fork and up again. ValueError when
-    the two have no common ancestor.
+    forks: lineage -> the version of the parent lineage that it left. Along one lineage the result
+    is the difference of steps. Across a fork it is the steps down to the fork and up again. Raises
+    ValueError if the two have no common ancestor.
     """
     ancestors = {current.lineage: current.step}
     at = current

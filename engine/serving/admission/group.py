@@ -1,12 +1,12 @@
-"""One group: its members roll out side by side, are scored as they end, and become one whole.
+"""One group: its members roll out side by side, are scored as they end, and complete the group.
 
 Invariants
-- A member's place is free as soon as its log has ended; scoring holds none.
-- What an earlier life finished or scored is not done again; what it began goes on.
+- A member's place is free as soon as its log has ended; scoring holds no place.
+- Members that an earlier life finished or scored are not done again; members that it began go on.
 - The group is whole when all members are scored and the group hook has run.
-- All members, in all lives of the engine, belong to the iteration that the group began in.
-- Where trajectories branch, members that are no starters wait for a branch (`branching/budget.py`),
-  and a group has its size all the same.
+- All members, in all lives of the engine, belong to the iteration in which the group began.
+- If trajectories branch, members that are not starters wait for a branch (`branching/budget.py`).
+  The group keeps its size.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from engine.core.rewards.hook import GroupHook
 from engine.core.rewards.rewards import Rewards
 from engine.core.rewards.score import Score
 from engine.core.rewards.settle import scored, settled
-from engine.core.rollout.assignment import Assignment, Prompts, Surroundings
+from engine.core.rollout.assignment import Assignment, PromptCache, RolloutContext
 from engine.core.rollout.attempts import roll_out
 from engine.core.tasks import DrawnTask
 from engine.core.trajectory.events import Scored
@@ -41,32 +41,31 @@ from toolwright.text.filling import filled_texts
 from toolwright.types import SamplingParams, Trajectory
 
 BACKOFF = Backoff(1.0, 30.0, jitter=False)
-"""Before a group is rolled out again whose members infrastructure failed, all of them."""
+"""Pauses before a group is rolled out again after infrastructure failed all its members."""
 
 log = structlog.get_logger("group")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lane:
-    """What all groups of a lane share.
+    """The parts that all groups of a lane share."""
 
-    life: begins the names of attempts, another in each life of the engine. patience: seconds.
-    branching: where trajectories may part on the way, by draws of `seed`. metadata: laid over the
-    metadata of each task.
-    """
-
-    surroundings: Surroundings
+    rollout_context: RolloutContext
     rewards: Rewards
     hook: GroupHook | None
     places: Places
     life: str
+    """Begins the names of attempts; differs in each life of the engine."""
     patience: float
+    """Longest time to retry an attempt, in seconds."""
     keeper: Keeper
     forget: Callable[[str], None]
     stored: Callable[[str], Awaitable[bytes | None]]
     branching: Branching | None = None
+    """Set if trajectories may branch, by draws of `seed`."""
     seed: int = 0
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Replaces keys of each task's metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +86,12 @@ class Member:
 
     @property
     def rewarded(self) -> Trajectory:
-        """The record before the group hook scored it, also where an earlier life's hook has."""
+        """The record before the group hook scored it, even if an earlier life's hook has."""
         return record(structs.replace(self.log.state, hooked=None), self.identity)
 
     @property
     def failure(self) -> str:
-        """Why infrastructure ended it; "" where it did not."""
+        """Why infrastructure ended it; "" if it did not."""
         ended = self.log.state.ended
         return ended.error if ended else ""
 
@@ -113,12 +112,12 @@ class GroupRun:
         drained: asyncio.Event,
         iteration: str = "",
     ) -> None:
-        """iteration: RUN.STEP of the weights at admission. A log of an earlier life that names
-        another iteration wins, because that is the one that the group began in."""
+        """iteration: RUN.STEP of the weights at admission. If a log of an earlier life names
+        another iteration, that one wins, because the group began in it."""
         self._lane = lane
         self._group_id = group_id
         self.queued = asyncio.Event()
-        """All members are done, have a place or wait for one."""
+        """Set when all members are done, have a place or wait for one."""
         self._sampling = sampling
         self._size = size
         self._earlier = earlier
@@ -127,11 +126,11 @@ class GroupRun:
         self._iteration = next(filter(None, begun), iteration)
         self.drawn = _laid_over(drawn, lane.metadata, self._iteration)
         self._drained = drained
-        self._prompts = Prompts()
+        self._prompts = PromptCache()
 
     async def run(self) -> list[Member]:
         """The scored members in order. While infrastructure fails all of them they are rolled out
-        again, after growing pauses; the list is empty where the engine drains meanwhile.
+        again, after growing pauses. The list is empty if the engine drains meanwhile. Raises
         TaskUnfit."""
         try:
             return await self._rounds()
@@ -164,7 +163,7 @@ class GroupRun:
         branches = self._branches(len(starters))
         with first_of_group(TaskUnfit):
             async with asyncio.TaskGroup() as group:
-                # Starters find their places first: the others wait for what comes of them.
+                # Starters find their places first: the others wait for their branches.
                 order = sorted(range(self._size), key=lambda index: index not in starters)
                 tasks = {
                     index: group.create_task(
@@ -174,10 +173,10 @@ class GroupRun:
                 }
                 await asyncio.sleep(0)  # each of them takes its first step
                 self.queued.set()
-        return with_parents([tasks[index].result() for index in range(self._size)])
+        return mark_orphans([tasks[index].result() for index in range(self._size)])
 
     def _starters(self) -> set[int]:
-        """Members that begin at the prompt, or go on with what an earlier life began."""
+        """Members that begin at the prompt, or continue an earlier life's rollout."""
         branching, size = self._lane.branching, self._size
         first = size if branching is None else branching.starters(size)
         begun = {index for index in range(size) if self._id_of(index) in self._earlier}
@@ -219,7 +218,7 @@ class GroupRun:
                 if waits and branches is not None:
                     branch = await branches.wait(f"{trajectory_id}/{name}0")
                 attempt, number = await roll_out(
-                    lane.surroundings,
+                    lane.rollout_context,
                     assignment,
                     name=name,
                     patience=lane.patience,
@@ -230,7 +229,7 @@ class GroupRun:
                 )
         if branches is not None:
             branches.ended()
-        rules = lane.surroundings.rules
+        rules = lane.rollout_context.rules
         mark = rules.codec.image_mark
         member = Member(
             log=attempt,
@@ -240,7 +239,7 @@ class GroupRun:
                 index=index,
                 attempt=number,
                 task=self.drawn.task,
-                tokenizer_hash=lane.surroundings.tokenizer_hash,
+                tokenizer_hash=lane.rollout_context.tokenizer_hash,
                 placeholder=mark.placeholder if mark else None,
             ),
         )
@@ -249,8 +248,8 @@ class GroupRun:
         return member
 
     async def _finish(self, members: Sequence[Member]) -> None:
-        """Scores what only the whole group can be scored by, then runs the hook. An earlier life
-        may have come as far: both are done anew, not on top of what it did."""
+        """Scores that need the whole group, then the hook. An earlier life may have come as far:
+        both run anew, not on top of its results."""
         lane = self._lane
         if lane.rewards.per_group:
             living = [member for member in members if not member.failure]
@@ -260,7 +259,7 @@ class GroupRun:
             seconds = time.monotonic() - began
             given = dict(zip((m.identity.trajectory_id for m in living), scores, strict=True))
             for member in members:
-                enter(member, given.get(member.identity.trajectory_id), lane.rewards, seconds)
+                log_score(member, given.get(member.identity.trajectory_id), lane.rewards, seconds)
         if lane.hook is not None:
             began = time.monotonic()
             seen = [with_texts(member.rewarded, member.log.state) for member in members]
@@ -280,8 +279,8 @@ def _laid_over(drawn: DrawnTask, metadata: Mapping[str, Any], iteration: str) ->
     return replace(drawn, task=replace(drawn.task, metadata={**drawn.task.metadata, **laid}))
 
 
-def with_parents(members: list[Member]) -> list[Member]:
-    """The members, those marked whose parent's attempt was given up after they had branched."""
+def mark_orphans(members: list[Member]) -> list[Member]:
+    """The members. Those whose parent's attempt was given up after they had branched are marked."""
     attempts = [member.log.attempt for member in members]
     return [
         replace(member, identity=replace(member.identity, orphan=True))
@@ -292,19 +291,19 @@ def with_parents(members: list[Member]) -> list[Member]:
 
 
 async def score_member(member: Member, rewards: Rewards) -> None:
-    """Scores a trajectory that its reward function sees alone, unless it has its score."""
+    """Scores a trajectory whose reward function sees it alone, unless it has its score."""
     if member.log.state.rewarded is not None:
         return
     if member.failure:
-        enter(member, None, rewards, 0.0)
+        log_score(member, None, rewards, 0.0)
         return
     began = time.monotonic()
     score = await rewards.score_one(with_texts(member.unscored, member.log.state))
-    enter(member, score, rewards, time.monotonic() - began)
+    log_score(member, score, rewards, time.monotonic() - began)
 
 
-def enter(member: Member, score: Score | None, rewards: Rewards, seconds: float) -> None:
-    """Logs the score, and what the recipe's rules make of how the trajectory ended."""
+def log_score(member: Member, score: Score | None, rewards: Rewards, seconds: float) -> None:
+    """Logs the score, and the effect of the recipe's rules on how the trajectory ended."""
     before = member.unscored
     _append(member, before, settled(before, score, rewards.rules), seconds, hooked=False)
 
@@ -312,7 +311,7 @@ def enter(member: Member, score: Score | None, rewards: Rewards, seconds: float)
 def _append(
     member: Member, before: Trajectory, after: Trajectory, seconds: float, *, hooked: bool
 ) -> None:
-    """What scoring changed, as an event. Notes of the reward stay in front of the hook's."""
+    """Logs the change by scoring as an event. Notes of the reward stay before the hook's."""
     rewarded = member.log.state.rewarded if hooked else None
     earlier = len(before.events) - (len(rewarded.notes) if rewarded else 0)
     member.log.append(

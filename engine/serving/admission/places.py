@@ -1,4 +1,4 @@
-"""Places: how many trajectories of a lane are in flight at once, first come, first served."""
+"""Places: the number of trajectories of a lane in flight at once, first come, first served."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Self
 
 
 class Places:
-    """`async with` takes one place for a trajectory in flight. `used` of `limit` are taken. A place
-    that is given back goes, within the same call, to whoever has waited longest.
+    """`async with` takes one place for a trajectory in flight. `used` of `limit` are taken. A
+    returned place goes, within the same call, to the caller that has waited longest.
 
-    on_free: called when a place comes free that nobody waits for.
+    on_free: called when a place comes free that no caller waits for.
     """
 
     def __init__(self, limit: int) -> None:
@@ -24,7 +24,7 @@ class Places:
 
     @property
     def free(self) -> int:
-        """Places that nobody has and nobody waits for."""
+        """Places that are neither taken nor awaited."""
         return self.limit - self.used - len(self._waiting)
 
     async def __aenter__(self) -> Self:

@@ -1,17 +1,18 @@
-"""The train lane: admits groups while the capacity formula allows, and journals them whole.
+"""The train lane: admits groups while the capacity formula allows, and journals whole groups.
 
 Invariants
-- Every admitted group is journaled exactly once, is passed over aloud, or goes on after a restart.
-- Trajectories of groups that are not whole plus accepted ones never exceed (eta + v + 1) * B;
-  evaluation counts in neither.
-- At most `max_concurrent` members are in flight; a group is admitted when one of its members finds
+- Every admitted group is journaled exactly once, is skipped with a log line, or goes on after a
+  restart.
+- Trajectories of incomplete groups plus accepted ones never exceed (eta + v + 1) * B; evaluation
+  counts in neither.
+- At most `max_concurrent` members are in flight. A group is admitted when one of its members finds
   a place at once.
-- Position i of the task source is group i, in this life and the next; where the recipe has several
-  tasks each has its source, and `mixing` says which group is whose.
-- A group that waits for its place in a batch holds none of the places in flight, and goes on after
-  a restart: its log is journaled.
-- A group that dynamic sampling turns away is journaled and not accepted: its place in the bound is
-  free for another, so that as many groups are sampled as a batch lacks, and never a surplus.
+- Position i of the task source is group i, in this life and the next. With several tasks each has
+  its source, and `mixing` assigns groups to tasks.
+- A group that waits for its place in a batch holds no place in flight. It goes on after a restart,
+  because its log is journaled.
+- A group that dynamic sampling turns away is journaled and not accepted. Its place in the bound is
+  free, so as many groups are sampled as a batch lacks, and never a surplus.
 """
 
 from __future__ import annotations
@@ -29,29 +30,29 @@ from engine.core.tasks import BadRow, BadRows, TaskSource
 from engine.core.trajectory.log import AttemptLog, before
 from engine.errors import StartupError, TaskUnfit
 from engine.serving.admission.capacity import staleness_room
-from engine.serving.admission.dynamic_sampling import Sieve
+from engine.serving.admission.dynamic_sampling import GroupFilter
 from engine.serving.admission.group import GroupRun, Lane, Member
 from engine.serving.admission.mixing import Mixture
-from engine.serving.journal.journal import Counts, Journal, JournalFull
+from engine.serving.journal.journal import GroupCounts, Journal, JournalFull
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, Trajectory
 from toolwright.wire import serialize, trajectory_to_proto
 
 FULL_SECONDS = 5.0
-"""Between looks at a disk that was full."""
+"""Interval between checks of a full disk."""
 
 ADMITTED_AT_ONCE = 32
 ADMISSION_PAUSE_S = 0.01
-"""After so many trajectories in a row: what is in flight goes on between them. On a loop that is
-late the pause is longer by itself."""
+"""Pause after so many admissions in a row, so that trajectories in flight go on between them. On a
+busy loop the pause is longer by itself."""
 
 log = structlog.get_logger("scheduler")
 
 OnTrajectory = Callable[[Trajectory], None]
 
 
-def overlaid(recipe: SamplingParams, task: SamplingParams | None) -> SamplingParams:
-    """The recipe's parameters, those that the task names replaced."""
+def merged_sampling(recipe: SamplingParams, task: SamplingParams | None) -> SamplingParams:
+    """The recipe's parameters, replaced by those that the task names."""
     if task is None:
         return recipe
     named = {k: v for k, v in asdict(task).items() if v is not None}
@@ -59,7 +60,8 @@ def overlaid(recipe: SamplingParams, task: SamplingParams | None) -> SamplingPar
 
 
 class TrainLane:
-    """Owns every training trajectory in flight. Wake it with `changed` after a publish or ack."""
+    """Owns every training trajectory in flight. Call `changed` after a publish or
+    acknowledgement."""
 
     def __init__(
         self,
@@ -72,10 +74,10 @@ class TrainLane:
         sampling: SamplingParams,
         bad_rows: BadRows,
         on_trajectory: OnTrajectory,
-        sieve: Sieve | None = None,
+        group_filter: GroupFilter | None = None,
     ) -> None:
-        """lanes, sources: of each task by its name, "" for the only one; the lanes share places and
-        journal. sieve: dynamic sampling, where the recipe asks for it."""
+        """lanes, sources: by the task's name, "" for a single task; the lanes share places and
+        journal. group_filter: dynamic sampling, if the recipe has it."""
         self._run = run
         self._lanes = lanes
         self._lane = next(iter(lanes.values()))
@@ -85,7 +87,7 @@ class TrainLane:
         self._sampling = sampling
         self._bad_rows = bad_rows
         self._on_trajectory = on_trajectory
-        self._sieve = sieve
+        self._group_filter = group_filter
         self._told_fruitless = False
         self._drained = asyncio.Event()
         self._wake = asyncio.Event()
@@ -93,11 +95,11 @@ class TrainLane:
         self._earlier: dict[str, AttemptLog] = {}
         self.arrived = asyncio.Condition()
         self.admitted = 0
-        """Trajectories of groups that are not whole yet."""
+        """Trajectories of incomplete groups."""
         self._passed_over: Counter[str] = Counter()
-        """Positions in a row of each task that had no question that can be used."""
+        """Number of unusable positions in a row, by task."""
         self._held = 0
-        """Groups that wait for their place in a batch."""
+        """Number of groups that wait for their place in a batch."""
         self._moved = asyncio.Event()
         self._run_name = ""
         """The run's first lineage."""
@@ -105,7 +107,7 @@ class TrainLane:
         self._lane.places.on_free = self._wake.set
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> GroupCounts:
         return self._journal.counts
 
     @property
@@ -115,24 +117,25 @@ class TrainLane:
 
     @property
     def full(self) -> bool:
-        """The disk is: nothing is admitted."""
+        """Whether the disk is full: nothing is admitted."""
         return self._waiting_for_disk or self._journal.full
 
     @property
     def fruitless(self) -> str:
-        """Why nothing is admitted although there is room, a sentence; "" where it is not so."""
-        return self._sieve.fruitless if self._sieve is not None else ""
+        """Why nothing is admitted although there is room, as a sentence; "" otherwise."""
+        return self._group_filter.fruitless if self._group_filter is not None else ""
 
     @property
     def ends_fruitless(self) -> bool:
-        """And nothing is in flight that could change that: no group will come."""
+        """Whether sampling has stopped and nothing in flight could change that: no group will
+        come."""
         return self.admitted == self._held * self._run.group_size and bool(self.fruitless)
 
     async def resume(self) -> set[str]:
-        """Takes up what an earlier life left; returns the attempts whose sessions go on.
+        """Continues from what an earlier life left. Returns the attempts whose sessions go on.
 
-        They are those of groups that are admitted at once. A later group's session would hold room
-        of its tool service until the next publish, which may itself wait for that room.
+        They belong to groups that are admitted at once. A later group's session would hold room of
+        its tool service until the next publish, which may itself wait for that room.
         """
         open_logs = await self._journal.open_logs()
         logs = {found.attempt: found.events for found in open_logs.values()}
@@ -159,9 +162,9 @@ class TrainLane:
         """Admits until drained; returns when the last admitted group is journaled."""
         positions = await self._open_positions()
         self._run_name = await self._journal.first_lineage()
-        if self._sieve is not None:
-            kept, turned_away = await self._journal.filling(self._run.groups_per_step)
-            self._sieve.resume(kept=kept, turned_away=turned_away)
+        if self._group_filter is not None:
+            kept, turned_away = await self._journal.batch_progress(self._run.groups_per_step)
+            self._group_filter.resume(kept=kept, turned_away=turned_away)
         burst = 0
         async with asyncio.TaskGroup() as groups:
             while not self._draining:
@@ -186,7 +189,8 @@ class TrainLane:
             log.warning("bad_rows", summary=self._bad_rows.summary())
 
     async def _change(self) -> None:
-        """Something that admissions depend on. Nobody tells when a full disk has room again."""
+        """Waits for a change that admissions depend on. A full disk sends no signal when it has
+        room again."""
         self._wake.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FULL_SECONDS if self.full else None):
@@ -197,8 +201,8 @@ class TrainLane:
         return self._drained.is_set()
 
     def capacity(self) -> int:
-        """Trajectories that the staleness bound still lets in. Nothing beyond the run's last step
-        is sampled."""
+        """Trajectories that the staleness bound still admits. The lane samples nothing beyond the
+        run's last step."""
         return self._capacity_at(self.step)
 
     def _capacity_at(self, step: int) -> int:
@@ -216,19 +220,19 @@ class TrainLane:
         return self.capacity() >= self._run.group_size and not self.fruitless
 
     def drain(self) -> None:
-        """No more admissions; `run` returns once what is in flight is done."""
+        """Stops admissions; `run` returns once all trajectories in flight are done."""
         self._drained.set()
         self._wake.set()
         self._moved.set()
 
     def changed(self, step: int | None = None) -> None:
-        """A publish, an acknowledgement or a drop: look again what may start."""
+        """Checks admissions again after a publish, an acknowledgement or a drop."""
         if step is not None:
             self.step = step
         self._wake.set()
 
     async def _open_positions(self) -> dict[str, Iterator[int]]:
-        """Of each task the positions that are not finished, in order."""
+        """Unfinished positions of each task, in order."""
         finished = await self._journal.finished_positions()
         self._mixture.resume(await self._journal.kept_positions())
 
@@ -239,8 +243,8 @@ class TrainLane:
         return {name: unfinished(name) for name in self._sources}
 
     async def _drawn(self, position: int) -> GroupRun | None:
-        """The group of a position; None where its task cannot be used. Called in each task's order:
-        a function as a source is walked forward only."""
+        """The group of a position; None if its task cannot be used. Called in each task's order,
+        because a function as a source is only walked forward."""
         name, own = self._mixture.task_of(position)
         try:
             found = await self._sources[name].at(own)
@@ -252,7 +256,7 @@ class TrainLane:
             self._lanes[name],
             group_id=f"g{position:07d}",
             drawn=drawn,
-            sampling=overlaid(self._sampling, drawn.task.sampling),
+            sampling=merged_sampling(self._sampling, drawn.task.sampling),
             size=self._run.group_size,
             earlier=self._earlier,
             drained=self._drained,
@@ -276,8 +280,8 @@ class TrainLane:
             self.arrived.notify_all()
 
     async def _has_place(self, name: str) -> bool:
-        """Once a group of the task has its place in the batch that is being filled; False where the
-        engine drains before that."""
+        """Waits until a group of the task has its place in the batch that is being filled. False if
+        the engine drains before that."""
         self._held += 1
         try:
             while not self._mixture.reserve(name):
@@ -290,7 +294,8 @@ class TrainLane:
             self._held -= 1
 
     async def _pass_over(self, position: int, error: BadRow) -> None:
-        """StartupError where that is one too many, or a whole pass over the source found none."""
+        """Skips a position. Raises StartupError if that exceeds the limit of bad rows, or if a
+        whole pass over the source found no usable row."""
         await self._journal.skip(position, str(error))
         if self._bad_rows.add(error):
             log.warning("bad_row", **error.fields)
@@ -310,7 +315,7 @@ class TrainLane:
         errored = sum(t.status is Status.ERRORED for t in trajectories)
         if errored:
             log.warning("group_lost_members", group=trajectories[0].group_id, members=errored)
-        turned_away = self._sieve is not None and self._sieve.turns_away(trajectories)
+        turned_away = self._group_filter is not None and self._group_filter.turns_away(trajectories)
         if turned_away:
             self._mixture.release(trajectories[0].task.name)
             log.info("group_turned_away", group=trajectories[0].group_id, why="no signal")

@@ -1,10 +1,9 @@
 """Groups to the learner: in order, identical when offered again, never too stale.
 
-At-least-once: the consumer says up to where it has used groups, gets what comes after, and
-acknowledges what its checkpoint holds. The staleness check here is what
-docs/understand/staleness.md guarantees: segments that fail it carry no loss, and a group of which
-nothing is left to train on is dropped, counted, and frees its places. What the journal holds stays
-as it is.
+Delivery is at-least-once. The consumer names the last group that it used, gets later groups, and
+acknowledges the groups that its checkpoint holds. This staleness check gives the guarantee of
+docs/understand/staleness.md: segments that fail it carry no loss. A group without anything left to
+train on is dropped, counted, and frees its places. The journal's content stays unchanged.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 import structlog
 
 from engine.serving.admission.train import TrainLane
-from engine.serving.delivery.freshness import FreshPart, old_versions, without_old
+from engine.serving.delivery.freshness import FreshGroup, stale_versions, without_stale
 from engine.serving.journal.journal import Journal, StoredGroup
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
@@ -35,22 +34,22 @@ class Delivery:
         max_staleness: int,
         delivered: Callable[[StoredGroup], None] = lambda _group: None,
     ) -> None:
-        """delivered: is told of each group when the consumer gets it, every time."""
+        """delivered: called with each group when the consumer gets it, every time."""
         self._delivered = delivered
         self._journal = journal
         self._lane = lane
         self._max_staleness = max_staleness
         self._counted = 0
         self.old_tokens = 0
-        """The policy's tokens that were sent without loss because they were too old."""
+        """Tokens of the policy that were sent without loss because they were too old."""
 
     async def lease(
         self, *, after: int, limit: int, version: WeightVersion, wait: float
     ) -> AsyncIterator[StoredGroup]:
-        """Up to `limit` groups after number `after`, until `wait` seconds bring none, or until none
-        can come.
+        """Up to `limit` groups after number `after`. Ends when `wait` seconds brought no group, or
+        when no group can come.
 
-        ServiceError when groups after that number are gone, or for a version that nobody
+        Raises ServiceError if groups after that number are gone, or for a version that was never
         published.
         """
         forks = await self._forks(version)
@@ -73,7 +72,7 @@ class Delivery:
                 continue
             for group in groups:
                 after = group.sequence
-                fresh = await self._fresh_part(group, version, forks)
+                fresh = await self._fresh_group(group, version, forks)
                 if fresh is None:
                     log.info("group_dropped", group=group.id, sequence=group.sequence, why="stale")
                     await self._journal.drop([group.sequence])
@@ -85,7 +84,8 @@ class Delivery:
                 sent += 1
 
     async def acknowledge(self, sequence: int) -> int:
-        """Raises the durable mark; returns it. ServiceError for a number that no group has."""
+        """Raises the durable mark; returns it. Raises ServiceError for a number that no group
+        has."""
         counts = self._journal.counts
         if sequence > counts.last_sequence:
             raise ServiceError(
@@ -99,7 +99,8 @@ class Delivery:
         return mark
 
     async def _forks(self, version: WeightVersion) -> Mapping[str, WeightVersion]:
-        """Where each lineage left its parent. ServiceError when `version` is of none of them."""
+        """Versions at which lineages left their parents. Raises ServiceError if `version` belongs
+        to no known lineage."""
         forks = await self._journal.forks()
         newest = await self._journal.newest_version()
         known = {*forks, *(parent.lineage for parent in forks.values())}
@@ -114,17 +115,17 @@ class Delivery:
             )
         return forks
 
-    async def _fresh_part(
+    async def _fresh_group(
         self, group: StoredGroup, version: WeightVersion, forks: Mapping[str, WeightVersion]
-    ) -> FreshPart | None:
-        old = old_versions(group.versions, version, forks, self._max_staleness)
+    ) -> FreshGroup | None:
+        old = stale_versions(group.versions, version, forks, self._max_staleness)
         if not old:
-            return without_old(group, old)
-        # In a thread: all members are parsed, megabytes a group.
-        return await asyncio.to_thread(without_old, group, old)
+            return without_stale(group, old)
+        # In a thread: all members are parsed, megabytes for each group.
+        return await asyncio.to_thread(without_stale, group, old)
 
-    def _count_old(self, sent: FreshPart) -> None:
-        """Once a group, however often it is offered."""
+    def _count_old(self, sent: FreshGroup) -> None:
+        """Counts the old tokens of a group once, however often it is offered."""
         if sent.old_tokens and sent.group.sequence > self._counted:
             self._counted = sent.group.sequence
             self.old_tokens += sent.old_tokens
@@ -136,8 +137,8 @@ class Delivery:
             )
 
     async def _arrival(self, seen: int, wait: float) -> bool:
-        """True when a group was journaled to be offered, above `seen` of them, within `wait`
-        seconds. False at once where the lane has ended fruitless."""
+        """Returns True when more than `seen` groups were journaled within `wait` seconds. False at
+        once if the lane has stopped sampling."""
         lane = self._lane
         try:
             async with asyncio.timeout(wait), lane.arrived:

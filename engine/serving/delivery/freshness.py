@@ -1,11 +1,11 @@
-"""Which part of a group is still fresh enough to be trained on at a version; pure.
+"""The part of a group that is still fresh enough to train a version. Pure.
 
 Invariants
-- Bytes that are sent depend on the stored group, the version, the forks and the bound alone: the
-  same lease request gives the same bytes.
-- A group without old segments is the stored one, and no member of it is parsed.
-- Only `trainable` changes, and only from true to false: tokens, log-probs, versions, rewards and
-  the reason of the stop stay as they were recorded.
+- The sent bytes depend only on the stored group, the version, the forks and the bound: the same
+  lease request gives the same bytes.
+- A group without old segments is the stored one, and its members are not parsed.
+- Only `trainable` changes, and only from true to false. Tokens, log-probs, versions, rewards and
+  the stop reason stay as recorded.
 """
 
 from __future__ import annotations
@@ -21,25 +21,23 @@ from toolwright.wire import content_hash, serialize, version_from_proto
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreshPart:
-    """A group as it may be trained on.
-
-    old_segments, old_tokens: how many left the loss because they are too old.
-    """
+class FreshGroup:
+    """A group as it may be trained on."""
 
     group: StoredGroup
     old_segments: int = 0
+    """Segments that left the loss because they are too old."""
     old_tokens: int = 0
+    """Tokens of these segments."""
 
 
-def without_old(group: StoredGroup, old: frozenset[WeightVersion]) -> FreshPart | None:
-    """The group with segments of the versions in `old` out of the loss.
+def without_stale(group: StoredGroup, old: frozenset[WeightVersion]) -> FreshGroup | None:
+    """The group with the segments of the versions in `old` excluded from the loss.
 
-    None where no member has a token left that carries loss. Parses all members unless `old` is
-    empty.
+    None if no member keeps a token that carries loss. Parses all members unless `old` is empty.
     """
     if not old:
-        return FreshPart(group=group)
+        return FreshGroup(group=group)
     members: list[bytes] = []
     segments, tokens, trained = 0, 0, 0
     for raw in group.members:
@@ -58,10 +56,10 @@ def without_old(group: StoredGroup, old: frozenset[WeightVersion]) -> FreshPart 
     if not trained:
         return None
     sent = replace(group, members=tuple(members), hash=content_hash(members))
-    return FreshPart(group=sent, old_segments=segments, old_tokens=tokens)
+    return FreshGroup(group=sent, old_segments=segments, old_tokens=tokens)
 
 
-def old_versions(
+def stale_versions(
     wrote: Iterable[WeightVersion],
     version: WeightVersion,
     forks: Mapping[str, WeightVersion],
@@ -69,17 +67,17 @@ def old_versions(
 ) -> frozenset[WeightVersion]:
     """The versions that are more than `bound` optimizer steps away from `version`.
 
-    A version without a common ancestor counts as old: some samplers took it and another refused,
-    so that it was never published.
+    A version without a common ancestor counts as old: some samplers took it and another refused, so
+    it was never published.
     """
 
-    def is_old(sampled: WeightVersion) -> bool:
+    def is_stale(sampled: WeightVersion) -> bool:
         try:
             return staleness(version, sampled, forks) > bound
         except ValueError:
             return True
 
-    return frozenset(one for one in wrote if is_old(one))
+    return frozenset(one for one in wrote if is_stale(one))
 
 
 def _trainable(member: pb.Trajectory) -> Iterable[pb.Segment]:

@@ -1,5 +1,5 @@
-"""The evaluation lane: `lane` says when, `suite` runs one suite under one version, `tasks` draws
-its rows, `tally` sums them up, `results` is what stays on disk."""
+"""The evaluation lane. `lane` schedules, `suite` runs one suite under one version, `suite_tasks`
+draws its rows, `tally` sums them up, `results` writes the files."""
 
 from engine.serving.evaluation.lane import EvaluationLane, check_tasks
 

@@ -1,18 +1,20 @@
-"""When which suite is evaluated, and how long new weights wait for it.
+"""When each suite is evaluated, and how long new weights wait for it.
 
 Invariants
 - One evaluation of a suite is whole under one weight version.
-- A suite is evaluated once a version; what evaluations.jsonl holds is not done again, and what a
-  kill cut goes on after its finished rows when the engine is back at that version.
+- A suite is evaluated once per version. What evaluations.jsonl holds is not done again. An
+  evaluation that a kill cut goes on after its finished rows when the engine is back at that
+  version.
 - It counts neither as running nor as accepted in the capacity formula, and is never leased.
 
-A publish waits for the tokens of an evaluation and for nothing else: rewards are computed, and
-lines are written, under the next weights. It waits no longer than `publish_waits_s`: then no
-further row is begun, those in flight end, and the suite's line tells how many rows it is made of
-(`n` of `asked`; the first ones, so that long rows count like short ones). Holding some samplers
-back at the old weights would let a publish through at once, but only where there are several, at
-the price of their tokens for training, and a single sampler could not do it at all; one rule that
-holds everywhere was preferred.
+A publish waits only for the tokens of an evaluation: rewards and lines may follow under the next
+weights. It waits at most `publish_waits_s`. Then no further row begins, and those in flight end.
+The suite's line says how many rows it has (`n` of `asked`; the first ones, so that long rows count
+like short ones).
+
+An alternative would hold some samplers back at the old weights. It would let a publish through at
+once, but it needs several samplers and costs their tokens for training. One rule that holds
+everywhere was preferred.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from engine.errors import StartupError
 from engine.serving.admission.group import Lane
 from engine.serving.evaluation.results import Results
 from engine.serving.evaluation.suite import SuiteContext, SuiteRun
-from engine.serving.evaluation.tasks import SuiteTasks
+from engine.serving.evaluation.suite_tasks import SuiteTasks
 from toolwright.recipe import Limits
 from toolwright.types import SamplingParams, WeightVersion
 
@@ -40,8 +42,8 @@ log = structlog.get_logger("evaluation")
 
 
 def check_tasks(suites: Sequence[Suite], tasks: Collection[str]) -> None:
-    """StartupError for a suite that does not say which of the recipe's tasks it belongs to, or
-    names one that is none. tasks: their names, "" for the only one."""
+    """Raises StartupError for a suite that names no task of the recipe, or an unknown one. tasks:
+    their names, "" for a single task."""
     known = ", ".join(tasks)
     for suite in suites:
         if suite.task in tasks:
@@ -51,7 +53,7 @@ def check_tasks(suites: Sequence[Suite], tasks: Collection[str]) -> None:
                 f"suite {suite.name!r}: task = {suite.task!r}, and the recipe has only [task]: "
                 f"leave it out, or write [tasks.{suite.task}]"
             )
-        given = f"task = {suite.task!r} is none" if suite.task else "it names no task"
+        given = f"task = {suite.task!r} is not one" if suite.task else "its task is not set to one"
         raise StartupError(
             f"suite {suite.name!r}: {given} of the recipe's: set its task to one of {known}"
         )
@@ -60,7 +62,7 @@ def check_tasks(suites: Sequence[Suite], tasks: Collection[str]) -> None:
 def check_suites(
     suites: Sequence[Suite], limits: Mapping[str, Limits], longest: int | None
 ) -> None:
-    """StartupError where a sampler takes shorter prompts than a suite's own limit. limits: of each
+    """Raises StartupError if a sampler takes shorter prompts than a suite's own limit. limits: by
     task."""
     for suite in suites:
         if suite.limits is not None:
@@ -69,7 +71,7 @@ def check_suites(
 
 
 class EvaluationLane:
-    """Runs the suites that are due. `open` it before anything else."""
+    """Runs the suites that are due. `open` must come first."""
 
     def __init__(
         self,
@@ -80,8 +82,8 @@ class EvaluationLane:
         sampling: SamplingParams,
         run_folder: Path,
     ) -> None:
-        """lanes: of training, by task; a suite is rolled out and scored as its task is. sampling:
-        of training, in which a suite replaces what it names."""
+        """lanes: of training, by task; a suite is rolled out and scored like its task. sampling: of
+        training; a suite replaces the parameters that it names."""
         self._table = table
         self._steps = steps
         self._sampling = sampling
@@ -89,7 +91,7 @@ class EvaluationLane:
         slots = asyncio.Semaphore(table.max_concurrent)
         self._contexts = {
             name: SuiteContext(
-                surroundings=lane.surroundings,
+                rollout_context=lane.rollout_context,
                 rewards=lane.rewards,
                 results=self._results,
                 slots=slots,
@@ -109,10 +111,10 @@ class EvaluationLane:
         self._stopped = False
 
     async def open(self, folder: Path, *, max_bad_rows: int) -> None:
-        """Opens the sources and reads what earlier lives left. StartupError when a source cannot be
-        used or is too short, or a sampler's context is too small for a suite's limits."""
+        """Opens the sources and reads what earlier lives left. Raises StartupError if a source
+        cannot be used or is too short, or a sampler's context is too small for a suite's limits."""
         self._done = self._results.begin()
-        around = {name: context.surroundings for name, context in self._contexts.items()}
+        around = {name: context.rollout_context for name, context in self._contexts.items()}
         limits = {name: its.rules.limits for name, its in around.items()}
         pool = next(iter(around.values())).pool
         check_suites(self._table.suites, limits, pool.longest_prompt)
@@ -120,8 +122,8 @@ class EvaluationLane:
             tasks = self._sources[suite.name] = SuiteTasks(suite, folder, max_bad_rows=max_bad_rows)
             self._settings[suite.name] = self._digest(suite, await tasks.open())
 
-    def of_run(self, name: str) -> None:
-        """Names the run, by its first lineage, to what the suites' metadata say."""
+    def set_run(self, name: str) -> None:
+        """Sets the run's name, its first lineage, for the suites' metadata."""
         for tasks in self._sources.values():
             tasks.run = name
 
@@ -140,7 +142,7 @@ class EvaluationLane:
 
     @property
     def rows(self) -> tuple[int, int]:
-        """(rows that are over, all rows) of the evaluation that goes on; (0, 0) without one."""
+        """(finished rows, all rows) of the evaluation in progress; (0, 0) without one."""
         runs = self._runs if self.busy else []
         return sum(run.done for run in runs), sum(run.suite.n for run in runs)
 
@@ -150,7 +152,7 @@ class EvaluationLane:
         return self._results.full
 
     def due(self, version: WeightVersion) -> list[Suite]:
-        """Suites to run at this version that were not run at it before."""
+        """Suites to run at this version that have not run at it."""
         now = {"every"} if self._table.every and version.step % self._table.every == 0 else set()
         if version.step == 0:
             now |= {"every", "ends"}
@@ -163,7 +165,8 @@ class EvaluationLane:
         ]
 
     def start(self, version: WeightVersion) -> None:
-        """Begins what is due at the version that the samplers have now, unless it was stopped."""
+        """Begins the evaluations that are due at the samplers' present version, unless the lane was
+        stopped."""
         suites = [] if self._stopped else self.due(version)
         if not suites:
             return
@@ -173,10 +176,10 @@ class EvaluationLane:
         self._current.add_done_callback(self._ended)
 
     async def idle(self) -> bool:
-        """Returns when no evaluation needs the samplers' weights any more, which it may bring about
-        after `publish_waits_s`. False when the last one was stopped before its end.
+        """Returns when no evaluation needs the samplers' weights any more; after `publish_waits_s`
+        it cuts the evaluations. False if the last one was stopped before its end.
 
-        Raises what it raised.
+        Raises the evaluation's error.
         """
         current, runs = self._current, self._runs
         if current is None:
@@ -202,11 +205,11 @@ class EvaluationLane:
         return True
 
     async def watch(self) -> None:
-        """Runs until cancelled; raises what an evaluation raised, at once."""
+        """Runs until cancelled. Raises an evaluation's error at once."""
         raise await self._failures.get()
 
     async def stop(self) -> None:
-        """For good. Rows that were in flight are run again at the engine's next start."""
+        """Stops for good. Rows in flight are run again at the engine's next start."""
         self._stopped = True
         for task in self._evaluations:
             task.cancel()
@@ -214,10 +217,10 @@ class EvaluationLane:
 
     def _run_of(self, suite: Suite, version: WeightVersion) -> SuiteRun:
         context = self._contexts[suite.task]
-        around = context.surroundings
+        around = context.rollout_context
         rules = replace(around.rules, limits=limits_of(suite, around.rules.limits))
         return SuiteRun(
-            replace(context, surroundings=replace(around, rules=rules)),
+            replace(context, rollout_context=replace(around, rules=rules)),
             suite,
             version,
             self._sources[suite.name],
@@ -226,14 +229,14 @@ class EvaluationLane:
         )
 
     async def _run(self, runs: Sequence[SuiteRun]) -> None:
-        """All of them share the slots, so that no suite's last rows run alone."""
+        """Runs all suites. They share the slots, so that no suite's last rows run alone."""
         async with asyncio.TaskGroup() as group:
             for run in runs:
                 group.create_task(self._evaluate(run))
 
     async def _evaluate(self, run: SuiteRun) -> None:
         await run.run()
-        # Also where nothing could be measured: only the next life tries again.
+        # Also if nothing could be measured: only the next life tries again.
         self._done.add((run.suite.name, run.version.lineage, run.version.step))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -242,22 +245,22 @@ class EvaluationLane:
             self._failures.put_nowait(error)
 
     def _digest(self, suite: Suite, source: str) -> str:
-        """Tells rows that were measured in another way from those of this suite."""
-        rules = self._contexts[suite.task].surroundings.rules
+        """Digest that separates rows measured with other settings from those of this suite."""
+        rules = self._contexts[suite.task].rollout_context.rules
         unread = {"n", "when"} if suite.task else {"n", "when", "task"}
-        told = {
+        settings = {
             "suite": suite.model_dump(mode="json", exclude=unread),
             "limits": limits_of(suite, rules.limits).model_dump(),
             "sampling": asdict(sampling_of(suite, self._sampling)),
             "source": source,
         }
-        data = orjson.dumps(told, option=orjson.OPT_SORT_KEYS)
+        data = orjson.dumps(settings, option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(data).hexdigest()[:12]
 
 
 def limits_of(suite: Suite, limits: Limits) -> Limits:
-    """The task's limits, those that the suite names replaced. A suite that names `response` counts
-    by it, whatever the task's `policy`."""
+    """The task's limits, replaced by those that the suite names. A suite that names `response`
+    counts by it, whatever the task's `policy`."""
     if suite.limits is None:
         return limits
     named = {name: getattr(suite.limits, name) for name in suite.limits.model_fields_set}
@@ -267,8 +270,8 @@ def limits_of(suite: Suite, limits: Limits) -> Limits:
 
 
 def sampling_of(suite: Suite, training: SamplingParams) -> SamplingParams:
-    """How a suite is sampled: as in training, but for what it names. A task's own parameters come
-    on top, row by row."""
+    """Sampling of a suite: as in training, except for what the suite names. A task's own parameters
+    come on top, row by row."""
     named = {
         "temperature": suite.temperature,
         "top_p": suite.top_p,

@@ -1,8 +1,8 @@
-"""Rates of an evaluation, each over what it is a share of; pure.
+"""Rates of an evaluation, each with its own denominator. Pure.
 
-A reward function says what one trajectory adds with an event of kind `rates`, whose data are
-{name: [numerator, denominator]}: 2 of 5 calls refused, say. A rate is the sum of numerators over
-the sum of denominators, so that a trajectory without a call counts for no rate of calls.
+A reward function reports one trajectory's part with an event of kind `rates`, whose data are {name:
+[numerator, denominator]}: 2 of 5 calls refused, for example. A rate is the sum of numerators over
+the sum of denominators, so a trajectory without a call does not count for a rate of calls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from toolwright.types import Event
 
 RATES = "rates"
 MOST_RATES = 32
-"""Rates of one trajectory, the first by name."""
+"""Most rates of one trajectory, the first ones by name."""
 
 
 class Rates:
@@ -31,7 +31,7 @@ class Rates:
             self._sums[name] = (before[0] + float(part), before[1] + float(whole))
 
     def shown(self) -> dict[str, dict[str, float]]:
-        """{name: {"rate", "of"}}; `of` is the denominator. A rate of nothing is left out."""
+        """{name: {"rate", "of"}}; `of` is the denominator. A rate over nothing is left out."""
         return {
             name: {"rate": part / whole, "of": whole}
             for name, (part, whole) in self._sums.items()
@@ -40,7 +40,7 @@ class Rates:
 
 
 def rates_of(events: Iterable[Event]) -> dict[str, list[float]]:
-    """What the events of one trajectory add. Entries that are not two finite numbers, the second
+    """Rates in the events of one trajectory. Entries that are not two finite numbers, the second
     from 0 on, are left out."""
     found: dict[str, list[float]] = {}
     for event in events:

@@ -1,12 +1,12 @@
-"""What an evaluation leaves on disk, and what a later life finds there.
+"""The files of an evaluation, and their reading by a later life.
 
-evaluations.jsonl has one line a suite and version, samples.jsonl a few trajectories as text, and
-evaluations/SUITE@VERSION.jsonl one line a row, written as soon as the row is done.
+evaluations.jsonl has one line per suite and version, and samples.jsonl a few trajectories as text.
+evaluations/SUITE@VERSION.jsonl has one line per row, written as soon as the row is done.
 
 Invariants
-- A row's line names what it was measured with (`settings`); lines of other settings do not count.
-- Of several lines of one row the first that is measured counts, or that cannot be asked; an errored
-  one counts while there is no other.
+- A row's line names its settings (`settings`); lines of other settings do not count.
+- Of several lines of one row the first one that is measured or bad counts. An errored line counts
+  while there is no other.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import Any
 from urllib.parse import quote
 
 from engine.core.rollout.loop import SAMPLED
-from engine.core.rollout.view import spelled
+from engine.core.rollout.view import segment_text
 from engine.serving.evaluation.rates import RATES, rates_of
 from engine.serving.evaluation.tally import BAD, ERRORED, RowState, state_of
-from engine.serving.json_lines import Lines
+from engine.serving.json_lines import JsonLines
 from engine.types import Codec
 from toolwright.types import Trajectory, WeightVersion
 
 COUNTED = ("stop_put_back", "end_dropped")
-"""Remarks of an API's actions that a row counts."""
+"""Remarks about an API's actions that a row counts."""
 UNMEASURED = ("stream_options",)
-"""Keys without which a request brings the same text."""
-TOLD = ("prompt_tokens", "completion_tokens")
-"""What an API says of an action's tokens."""
+"""Keys that do not change the text of a request's answer."""
+REPORTED = ("prompt_tokens", "completion_tokens")
+"""Token counts of an action that an API reports."""
 LONGEST_NAME = 200
-"""Bytes of a file's name before its ending; of a longer one the version is hashed."""
+"""Bytes of a file's name before its ending; in a longer name the version is hashed."""
 MOST_TEXT = 32_000
 """Characters of a trajectory that its row keeps."""
 MOST_REASON = 500
@@ -44,46 +44,47 @@ class Results:
     """The evaluation files of one run folder."""
 
     def __init__(self, run_folder: Path) -> None:
-        self.summaries = Lines(run_folder / "evaluations.jsonl")
-        self.samples = Lines(run_folder / "samples.jsonl")
+        self.summaries = JsonLines(run_folder / "evaluations.jsonl")
+        self.samples = JsonLines(run_folder / "samples.jsonl")
         self._run_folder = run_folder
-        self._open: dict[str, Lines] = {}
+        self._open: dict[str, JsonLines] = {}
 
     @property
     def full(self) -> bool:
-        """The disk is full: an evaluation waits with its results."""
+        """Whether the disk is full: an evaluation waits with its results."""
         return any(file.full for file in (self.summaries, self.samples, *self._open.values()))
 
     def begin(self) -> set[tuple[str, str, int]]:
-        """Mends what a kill cut; (suite, lineage, step) of every evaluation that is done."""
+        """Removes lines that a kill cut. Returns (suite, lineage, step) of every finished
+        evaluation."""
         for file in (self.summaries, self.samples):
-            file.mend_end()
+            file.cut_partial_line()
         return {
             (row["suite"], row["lineage"], row["step"])
             for row in self.summaries.read()
             if {"suite", "lineage", "step"} <= row.keys()
         }
 
-    def rows(self, suite: str, version: WeightVersion) -> Lines:
-        """The lines of one evaluation, mended; `close` them when it is over."""
-        file = Lines(rows_file(self._run_folder, suite, str(version)))
-        file.mend_end()
+    def rows(self, suite: str, version: WeightVersion) -> JsonLines:
+        """The lines of one evaluation, without a cut one; `close` them when it is over."""
+        file = JsonLines(rows_file(self._run_folder, suite, str(version)))
+        file.cut_partial_line()
         self._open[file.file.name] = file
         return file
 
-    def close(self, rows: Lines) -> None:
+    def close(self, rows: JsonLines) -> None:
         self._open.pop(rows.file.name, None)
 
 
 def rows_file(run_folder: Path, suite: str, version: str) -> Path:
-    """Where the lines of one evaluation are."""
+    """The file with the lines of one evaluation."""
     name = f"{suite}@{quote(version, safe='')}"
     if len(name.encode()) > LONGEST_NAME:  # a file system takes 255 bytes
         name = f"{suite}@{hashlib.sha256(version.encode()).hexdigest()[:32]}"
     return run_folder / "evaluations" / f"{name}.jsonl"
 
 
-def earlier_rows(rows: Lines, settings: str, n: int) -> Iterator[dict[str, Any]]:
+def earlier_rows(rows: JsonLines, settings: str, n: int) -> Iterator[dict[str, Any]]:
     """Lines that an earlier life wrote with the same settings, in order."""
     for row in rows.read():
         index = row.get("index")
@@ -152,9 +153,9 @@ def row_of(
 
 
 def texts_of(trajectory: Trajectory, codec: Codec) -> list[dict[str, str]]:
-    """Who wrote what, in order."""
+    """The trajectory's texts with their authors, in order."""
     return [
-        {"author": segment.author.name.lower(), "text": spelled(segment, codec)}
+        {"author": segment.author.name.lower(), "text": segment_text(segment, codec)}
         for sequence in trajectory.sequences
         for segment in sequence.segments
     ]
@@ -162,7 +163,7 @@ def texts_of(trajectory: Trajectory, codec: Codec) -> list[dict[str, str]]:
 
 def cut_texts(segments: list[dict[str, str]], most: int = MOST_TEXT) -> list[dict[str, str]]:
     """The first half of `most` characters and the last: the question and the answer stay. Between
-    them stands how many characters are left out."""
+    them stands the number of omitted characters."""
     length = sum(len(one["text"]) for one in segments)
     if length <= most:
         return segments
@@ -181,13 +182,17 @@ def cut_texts(segments: list[dict[str, str]], most: int = MOST_TEXT) -> list[dic
 
 
 def tokens_of(trajectory: Trajectory) -> dict[str, int]:
-    """What the policy read, the prompt of every action, and what it wrote: as an API counted them
-    where one said so of every action, else of the record's own tokens."""
+    """Tokens that the policy read, the prompt of every action included, and tokens that it wrote.
+    They are the API's counts if every action has them, else counts of the record's own tokens."""
     spans = [span for sequence in trajectory.sequences for span in sequence.action_spans]
-    told = [event.data for event in trajectory.events if event.kind == SAMPLED]
-    if told and len(told) >= len(spans) and all(name in one for one in told for name in TOLD):
-        asked, written = (sum(int(one[name]) for one in told) for name in TOLD)
-        return {"input_tokens": asked, "output_tokens": written}
+    reported = [event.data for event in trajectory.events if event.kind == SAMPLED]
+    if (
+        reported
+        and len(reported) >= len(spans)
+        and all(name in one for one in reported for name in REPORTED)
+    ):
+        read, written = (sum(int(one[name]) for one in reported) for name in REPORTED)
+        return {"input_tokens": read, "output_tokens": written}
     return {
         "input_tokens": sum(start for _turn, start, _end in spans),
         "output_tokens": trajectory.response_tokens,
@@ -195,8 +200,8 @@ def tokens_of(trajectory: Trajectory) -> dict[str, int]:
 
 
 def remarks_of(trajectory: Trajectory) -> dict[str, int]:
-    """Actions of a model behind an API by remark: `actions` has all of them, `left_out/KEY` those
-    whose request went out without the key. Empty for SGLang's weights."""
+    """Actions of a model behind an API by remark. `actions` counts all of them, `left_out/KEY`
+    those whose request went out without the key. Empty for SGLang's weights."""
     noted = [event.data for event in trajectory.events if event.kind == SAMPLED]
     found = Counter({"actions": len(noted)} if noted else {})
     for one in noted:

@@ -1,12 +1,12 @@
 """One suite under one weight version: every row once, its reward, and a line on disk for each.
 
 Invariants
-- What is in memory does not grow with the suite: a byte a row, and at most as many trajectories as
-  there are slots. A row's line is on disk before its slot is free.
-- Every measured row was written by the suite's version and no other; a row that other weights had a
-  share in is rolled out again.
-- A row that infrastructure failed is rolled out again when all others are done. What fails to the
-  end is `errored`: no wrong answer, and not in the mean.
+- Memory does not grow with the suite: a byte per row, and at most as many trajectories as there are
+  slots. A row's line is on disk before its slot is free.
+- Every measured row was written by the suite's version alone. A row in which other weights wrote is
+  rolled out again.
+- A row that infrastructure failed is rolled out again when all others are done. A row that fails to
+  the end is `errored`: not a wrong answer, and not in the mean.
 - A row that an earlier life finished is not run again.
 """
 
@@ -22,14 +22,14 @@ import structlog
 
 from engine.config import Suite
 from engine.core.rewards.rewards import Rewards
-from engine.core.rollout.assignment import Assignment, Surroundings
+from engine.core.rollout.assignment import Assignment, RolloutContext
 from engine.core.rollout.attempts import roll_out
 from engine.core.tasks import BadRow, DrawnTask, for_purpose
 from engine.core.trajectory.log import keep_nothing
 from engine.core.trajectory.record import Identity, with_texts
 from engine.errors import TaskUnfit
-from engine.serving.admission.group import Member, enter
-from engine.serving.admission.train import overlaid
+from engine.serving.admission.group import Member, log_score
+from engine.serving.admission.train import merged_sampling
 from engine.serving.evaluation.results import (
     Results,
     RowStates,
@@ -38,40 +38,42 @@ from engine.serving.evaluation.results import (
     row_of,
     sample_of,
 )
-from engine.serving.evaluation.tally import ERRORED, RowState, Tally
-from engine.serving.evaluation.tasks import SuiteTasks
+from engine.serving.evaluation.suite_tasks import SuiteTasks
+from engine.serving.evaluation.tally import ERRORED, RowState, SuiteTally
 from toolwright.types import Purpose, SamplingParams, Status, Task, WeightVersion
 
 PASSES = 3
-"""Over the rows that infrastructure failed, the first pass included. Each has all the patience of
-its attempts, so an outage has to outlast several of them to cost a row."""
+"""Passes over the rows that infrastructure failed, the first pass included. Each pass has the full
+time budget of its attempts, so an outage must outlast several passes to cost a row."""
 PASS_PAUSE_S = 10.0
 MOST_TRIES = 3
-"""How often a row is tried that other weights wrote in: a server with old weights is noticed
-soon."""
+"""Tries of a row in which other weights wrote: a server with old weights is noticed soon."""
 SCORE_PAUSES = (1.0, 5.0)
-"""Seconds before a reward function that failed is asked again: it may ask a service."""
+"""Seconds before a failed reward function is called again: it may depend on a service."""
 
 log = structlog.get_logger("evaluation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteContext:
-    """What all suites of a run share. slots: one for each trajectory that is held, until its line
-    is on disk. life: begins the names of attempts. patience: seconds. samples: rows as text."""
+    """The parts that all suites of a run share."""
 
-    surroundings: Surroundings
+    rollout_context: RolloutContext
     rewards: Rewards
     results: Results
     slots: asyncio.Semaphore
+    """One for each trajectory that is held until its line is on disk."""
     life: str
+    """Begins the names of attempts."""
     patience: float
+    """Longest time to retry an attempt, in seconds."""
     samples: int
+    """Number of rows that are kept as text."""
 
 
 class SuiteRun:
-    """Run it once. `sampled` is set when it needs the suite's weights no more: what is left is to
-    be scored and written."""
+    """One evaluation; run it once. `sampled` is set when it no longer needs the suite's weights:
+    only scoring and writing are left."""
 
     def __init__(
         self,
@@ -83,7 +85,8 @@ class SuiteRun:
         sampling: SamplingParams,
         settings: str,
     ) -> None:
-        """context.surroundings has the suite's limits. settings: tells rows of this kind apart."""
+        """context.rollout_context has the suite's limits. settings: separates rows of other
+        settings."""
         self.suite = suite
         self.version = version
         self.sampled = asyncio.Event()
@@ -94,7 +97,7 @@ class SuiteRun:
         self._sampling = sampling
         self._settings = settings
         self._states = RowStates(suite.n)
-        self._tally = Tally()
+        self._tally = SuiteTally()
         self._cut = False
         self._still = asyncio.Event()
         self._still.set()
@@ -102,37 +105,38 @@ class SuiteRun:
 
     @property
     def done(self) -> int:
-        """Rows of the suite that are over."""
+        """Number of finished rows."""
         return self.suite.n - self._states.count(RowState.OPEN)
 
     @property
-    def tally(self) -> Tally:
-        """What its rows come to so far."""
+    def tally(self) -> SuiteTally:
+        """The tally of the finished rows."""
         return self._tally
 
     def cut(self) -> None:
-        """No further row is begun. Rows are begun in order, so what is measured by then is the
-        suite's beginning, and no choice of its quick ones."""
+        """Begins no further row. Rows begin in order, so the measured rows are the suite's
+        beginning, not a choice of its quick rows."""
         if not self.sampled.is_set():
             self._cut = True
 
     async def run(self) -> bool:
-        """True when its line is in evaluations.jsonl; False where nothing could be measured."""
+        """Returns True when its line is in evaluations.jsonl; False if nothing could be
+        measured."""
         began = time.monotonic()
         try:
-            await self.take_up()
+            await self.read_earlier_rows()
             await self.measure()
         finally:
             self.sampled.set()
         return await self._summarise(time.monotonic() - began)
 
-    async def take_up(self) -> None:
+    async def read_earlier_rows(self) -> None:
         """Reads the rows that an earlier life finished."""
         self._rows = self._context.results.rows(self.suite.name, self.version)
-        await asyncio.to_thread(self._take_up)
+        await asyncio.to_thread(self._read_earlier_rows)
 
     async def measure(self) -> None:
-        """Until every row is over, or it was cut; after `take_up`. It leaves no line in
+        """Runs until every row is over, or it was cut; after `read_earlier_rows`. Leaves no line in
         evaluations.jsonl."""
         try:
             async with asyncio.TaskGroup() as group:
@@ -142,8 +146,8 @@ class SuiteRun:
             self.sampled.set()
             self._context.results.close(self._rows)
 
-    def _take_up(self) -> None:
-        """What an earlier life of the engine has; it may be a large file."""
+    def _read_earlier_rows(self) -> None:
+        """Reads an earlier life's rows, which may be a large file."""
         for row in earlier_rows(self._rows, self._settings, self.suite.n):
             self._enter(row, int(row["index"]))
         if found := self._states.count(RowState.MEASURED) + self._states.count(RowState.BAD):
@@ -176,8 +180,8 @@ class SuiteRun:
                 group.create_task(self._row(index, drawn))
 
     def _begin(self, index: int) -> None:
-        """An errored row that is run again is open: a pass must not take it for errored, and begin
-        it once more, while it is scored."""
+        """Opens a row. An errored row that is run again must count as open. Otherwise a pass would
+        begin it once more while it is scored."""
         self.rolling += 1
         self._still.clear()
         if self._states[index] is RowState.ERRORED:
@@ -198,8 +202,8 @@ class SuiteRun:
             self._context.slots.release()
 
     async def _member(self, index: int, drawn: DrawnTask | BadRow) -> Member | None:
-        """A whole trajectory under the suite's version; None where there is none, which then is in
-        the row's line."""
+        """A whole trajectory under the suite's version. None without one; then the row's line says
+        why."""
         if isinstance(drawn, BadRow):
             await self._write_bad(index, drawn.task_id, str(drawn))
             return None
@@ -236,14 +240,14 @@ class SuiteRun:
             withhold_observations=suite.withhold_observations,
         )
         attempt_log, number = await roll_out(
-            context.surroundings,
+            context.rollout_context,
             assignment,
             name=f"{context.life}p{self._pass}t{attempt}a",
             patience=context.patience,
             keeper=keep_nothing,
             forget=_forget_nothing,
         )
-        mark = context.surroundings.rules.codec.image_mark
+        mark = context.rollout_context.rules.codec.image_mark
         return Member(
             log=attempt_log,
             identity=Identity(
@@ -252,7 +256,7 @@ class SuiteRun:
                 index=index,
                 attempt=number,
                 task=task,
-                tokenizer_hash=context.surroundings.tokenizer_hash,
+                tokenizer_hash=context.rollout_context.tokenizer_hash,
                 placeholder=mark.placeholder if mark else None,
             ),
         )
@@ -261,7 +265,7 @@ class SuiteRun:
         sampling = self._sampling
         if sampling.seed is not None:
             sampling = replace(sampling, seed=sampling.seed + index)
-        return overlaid(sampling, task.sampling)
+        return merged_sampling(sampling, task.sampling)
 
     async def _score(self, member: Member) -> None:
         rewards, began = self._context.rewards, time.monotonic()
@@ -274,16 +278,16 @@ class SuiteRun:
             if not score.failed or pause is None:
                 break
             await asyncio.sleep(pause)
-        enter(member, score, rewards, time.monotonic() - began)
+        log_score(member, score, rewards, time.monotonic() - began)
         if score.failed:
             await self._write(member, f"the reward function {score.events[0].data['error']}")
         else:
             await self._write(member)
 
     async def _write(self, member: Member, errored: str = "") -> None:
-        """The trajectory's line, and its text where it is one of the samples."""
+        """Writes the trajectory's line, and its text if it is one of the samples."""
         trajectory, context = member.trajectory, self._context
-        codec = context.surroundings.rules.codec
+        codec = context.rollout_context.rules.codec
         if not errored and trajectory.index < context.samples:
             sample = sample_of(trajectory, self.suite.name, self.version, codec)
             await context.results.samples.append(sample)
@@ -335,4 +339,4 @@ class SuiteRun:
 
 
 def _forget_nothing(_attempt: str) -> None:
-    """Nobody keeps the attempts of an evaluation."""
+    """The attempts of an evaluation are not kept."""

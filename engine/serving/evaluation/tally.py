@@ -1,7 +1,7 @@
-"""What an evaluation comes to, from one row after the other: sums, and no list of rows; pure.
+"""The result of an evaluation, from one row after another: sums, and no list of rows. Pure.
 
-A row is errored where infrastructure or the reward function failed, and bad where its task cannot
-be rolled out at all. Neither says anything about the policy: they are counted apart and enter
+A row is errored if infrastructure or the reward function failed, and bad if its task cannot be
+rolled out at all. Neither says anything about the policy: they are counted separately and enter
 neither the mean nor `n`.
 """
 
@@ -40,9 +40,9 @@ def state_of(row: Mapping[str, Any]) -> RowState:
 
 
 @dataclass(slots=True)
-class Tally:
-    """Sums over rows. The mean and the squares around it follow Welford (1962): the squares of
-    large rewards do not cancel each other."""
+class SuiteTally:
+    """Sums over rows. Mean and squares follow Welford (1962): the squares of large rewards do not
+    cancel each other."""
 
     n: int = 0
     mean: float = 0.0
@@ -69,7 +69,7 @@ class Tally:
                 self._measure(row)
 
     def again(self) -> None:
-        """An errored row is run again: what it was counted as is taken back."""
+        """Removes the count of an errored row that is run again."""
         self.errored -= 1
 
     def _measure(self, row: Mapping[str, Any]) -> None:
@@ -94,13 +94,13 @@ class Tally:
 
     @property
     def all_wrong(self) -> bool:
-        """Several rows, each with an answer and each worth 0: then it is seldom the policy."""
+        """Whether several rows all have an answer worth 0: then the policy is seldom the cause."""
         answered = self.stops[StopReason.ANSWERED.name.lower()] == self.n > 1
         return answered and self.mean == 0 and self.squares == 0
 
     def summary(self) -> dict[str, object]:
-        """The measured part of a line of evaluations.jsonl. ZeroDivisionError without a measured
-        row."""
+        """The measured part of a line of evaluations.jsonl. Raises ZeroDivisionError without a
+        measured row."""
         return {
             "n": self.n,
             "reward": self.mean,

@@ -1,1 +1,1 @@
-"""What the engine must not forget, in one SQLite file."""
+"""The engine's durable state, in one SQLite file."""

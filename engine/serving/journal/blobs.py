@@ -1,11 +1,11 @@
 """The journal's blobs: bytes under their hash, written once, for as long as something needs them.
 
-Statements on the tables blobs, needs (of groups) and log_needs (of attempts in flight);
-transactions are the writer's.
+Statements on the tables blobs, needs (of groups) and log_needs (of attempts in flight). The writer
+owns the transactions.
 
 Invariants
-- A blob is there while a group refers to it that was neither dropped nor acknowledged, or an
-  attempt whose group is not complete, however often the engine is started anew.
+- A blob stays while it is needed, across restarts. A group needs it until the group is dropped or
+  acknowledged, an attempt until its group is complete.
 - The same bytes are stored once.
 """
 
@@ -35,8 +35,8 @@ def add_to_log(db: sqlite3.Connection, log: int, blobs: Sequence[Media]) -> None
     )
 
 
-def hand_over(db: sqlite3.Connection, logs: Iterable[int], sequence: int) -> None:
-    """From now on the group needs the blobs that these attempts needed."""
+def transfer(db: sqlite3.Connection, logs: Iterable[int], sequence: int) -> None:
+    """Transfers the needs of these attempts to the group."""
     these = list(logs)
     db.execute(
         "INSERT INTO needs SELECT DISTINCT ?, sha256 FROM log_needs"
@@ -46,18 +46,18 @@ def hand_over(db: sqlite3.Connection, logs: Iterable[int], sequence: int) -> Non
 
 
 def read(db: sqlite3.Connection, sha256: str) -> bytes | None:
-    """The bytes of a blob; None where nothing needs it any more."""
+    """The bytes of a blob; None if nothing needs it any more."""
     row = db.execute("SELECT data FROM blobs WHERE sha256 = ?", (sha256,)).fetchone()
     return None if row is None else bytes(row[0])
 
 
 def release(db: sqlite3.Connection, sequences: Iterable[int]) -> None:
-    """These groups need their blobs no more."""
+    """Ends the needs of these groups."""
     _release(db, "needs", "sequence", sequences)
 
 
 def release_log(db: sqlite3.Connection, logs: Iterable[int]) -> None:
-    """These attempts need their blobs no more."""
+    """Ends the needs of these attempts."""
     _release(db, "log_needs", "log", logs)
 
 

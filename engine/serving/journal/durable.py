@@ -1,7 +1,7 @@
-"""Files that the journal names are on the disk before it names them.
+"""Flushes files to the disk before the journal names them.
 
-A learner on the same machine may have written them seconds ago, so that a power cut would leave the
-journal with the name of a folder whose files are empty.
+A learner on the same machine may have written them seconds ago. After a power cut the journal would
+name a folder with empty files.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from engine.errors import PublishFailed
 def flush_folder(folder: Path) -> None:
     """Flushes all files and folders below, the folder, and its own entry in the folder above.
 
-    Whoever wrote them: a flush is of the file, not of the writer. What is not there is left to
-    those who read it. PublishFailed where the disk refuses.
+    A flush works on files of any writer. Missing files are left to their readers. Raises
+    PublishFailed if the disk refuses.
     """
     try:
         for where, _folders, files in os.walk(folder, topdown=False):

@@ -10,7 +10,7 @@ from toolwright.types import WeightVersion
 
 
 def fact(db: sqlite3.Connection, name: str) -> str | None:
-    """None where nobody has set it."""
+    """Value of a fact; None if it is not set."""
     row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
     return None if row is None else str(row[0])
 
@@ -33,7 +33,7 @@ def set_fact(db: sqlite3.Connection, name: str, value: str) -> str:
 def add_version(
     db: sqlite3.Connection, version: WeightVersion, path: Path, parent: WeightVersion | None
 ) -> None:
-    """A publish, and the fork when it opens a lineage."""
+    """Adds a publish, and the fork if it opens a lineage."""
     db.execute(
         "INSERT INTO versions (lineage, step, path) VALUES (?, ?, ?)",
         (version.lineage, version.step, str(path)),
@@ -46,7 +46,7 @@ def add_version(
 
 
 def newest_version(db: sqlite3.Connection) -> tuple[WeightVersion, Path] | None:
-    """What was published last; None in a new journal."""
+    """The version published last, and its folder; None in a new journal."""
     found = db.execute("SELECT lineage, step, path FROM versions ORDER BY published DESC LIMIT 1")
     for lineage, step, path in typed_rows(found, str, int, str):
         return WeightVersion(lineage=lineage, step=step), Path(path)
@@ -54,13 +54,13 @@ def newest_version(db: sqlite3.Connection) -> tuple[WeightVersion, Path] | None:
 
 
 def first_lineage(db: sqlite3.Connection) -> str:
-    """The lineage that the run began with, whatever resumes followed; "" in a new journal."""
+    """The lineage that the run began with, before any resume; "" in a new journal."""
     row = db.execute("SELECT lineage FROM versions ORDER BY published LIMIT 1").fetchone()
     return "" if row is None else str(row[0])
 
 
 def forks(db: sqlite3.Connection) -> dict[str, WeightVersion]:
-    """Lineage to the version that it left."""
+    """By lineage, the version of the parent that it left."""
     found = db.execute("SELECT lineage, parent_lineage, parent_step FROM forks")
     return {
         lineage: WeightVersion(lineage=parent, step=step)

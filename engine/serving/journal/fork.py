@@ -16,7 +16,7 @@ def fork_from(old_run_folder: Path, run_folder: Path) -> tuple[WeightVersion, Pa
     """The newest weights of another run, which may be in progress, for a new run in `run_folder`.
 
     The new run begins at step 0 of a lineage of its own. Journals of older engines are read too.
-    StartupError where the new run has a journal already, or the old one no weights.
+    Raises StartupError if the new run has a journal already, or the old one has no weights.
     """
     old, new = old_run_folder / FILE_NAME, run_folder / FILE_NAME
     if new.exists():

@@ -1,11 +1,11 @@
 """The journal's groups: complete, numbered, offered until they are acknowledged.
 
-Statements on the tables groups, members and skipped; transactions are the writer's.
+Statements on the tables groups, members and skipped; the writer owns the transactions.
 
 Invariants
-- A group is there whole or not at all; its bytes never change, so it is offered again identical.
+- A group is stored whole or not at all. Its bytes never change, so a second offer is identical.
 - Sequence numbers grow and are never reused.
-- Id, hash and position of a group stay for good, also of one that was turned away.
+- Id, hash and position of a group stay for good, even if the group was turned away.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Fate(IntEnum):
 
     OFFERED = 0
     STALE = 1
-    """It was, until nothing in it was fresh enough."""
+    """Offered until nothing in it was fresh enough."""
     TURNED_AWAY = 2
-    """Never: there is nothing to be learnt of it."""
+    """Never offered: it has nothing to teach."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredGroup:
-    """A group as it is offered; `versions` are all that wrote in it."""
+    """A group as it is offered; `versions` are all versions that wrote in it."""
 
     sequence: int
     id: str
@@ -43,22 +43,25 @@ class StoredGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """accepted: trajectories of groups that are offered; waiting: such groups above the durable
-    mark; dropped_groups: too old; turned_away: groups that were never offered; skipped: positions
-    whose task cannot be run. Sequence 0 = none yet."""
+class GroupCounts:
+    """Counts of groups and trajectories. Sequence 0: no group yet."""
 
     accepted: int
+    """Trajectories of groups that are offered."""
     waiting: int
+    """Offered groups above the durable mark."""
     dropped_groups: int
+    """Groups that became too old."""
     last_sequence: int
     durable_sequence: int
     skipped: int = 0
+    """Positions whose task cannot be run."""
     turned_away: int = 0
+    """Groups that were never offered."""
 
     @property
     def arrived(self) -> int:
-        """Grows with every group that is offered, and with no other."""
+        """Grows with every offered group, and with no other."""
         return self.last_sequence - self.turned_away
 
 
@@ -73,7 +76,7 @@ def add(
     fate: Fate = Fate.OFFERED,
     keep_members: bool = True,
 ) -> int:
-    """Stores a group, its members' bytes unless `keep_members` is false; returns its number."""
+    """Stores a group, and its members' bytes unless `keep_members` is false. Returns its number."""
     texts = json.dumps([str(version) for version in versions])
     cursor = db.execute(
         "INSERT INTO groups (position, id, hash, members, versions, dropped)"
@@ -116,7 +119,8 @@ def after(db: sqlite3.Connection, sequence: int, limit: int) -> list[StoredGroup
 
 
 def drop(db: sqlite3.Connection, sequences: Sequence[int]) -> tuple[int, int]:
-    """Marks groups; returns how many were not marked before, and their members."""
+    """Marks groups as dropped. Returns how many were not marked before, and the number of their
+    members."""
     marks = ", ".join("?" * len(sequences))
     groups, members = db.execute(
         "SELECT count(*), coalesce(sum(members), 0) FROM groups"
@@ -132,7 +136,7 @@ def drop(db: sqlite3.Connection, sequences: Sequence[int]) -> tuple[int, int]:
 
 
 def waiting(db: sqlite3.Connection, *, above: int, up_to: int) -> int:
-    """Groups in a range of numbers that were not dropped."""
+    """Number of groups in a range of numbers that were not dropped."""
     (count,) = db.execute(
         "SELECT count(*) FROM groups WHERE NOT dropped AND sequence > ? AND sequence <= ?",
         (above, up_to),
@@ -155,8 +159,8 @@ def forget(db: sqlite3.Connection, sequences: Sequence[int]) -> None:
     db.execute(f"DELETE FROM members WHERE sequence IN ({marks})", sequences)
 
 
-def count(db: sqlite3.Connection, durable: int) -> Counts:
-    """The one scan at the start."""
+def count(db: sqlite3.Connection, durable: int) -> GroupCounts:
+    """Counts all groups: the one scan at the start."""
     counted = db.execute(
         "SELECT coalesce(sum(members) FILTER (WHERE NOT dropped), 0),"
         " count(*) FILTER (WHERE NOT dropped AND sequence > ?),"
@@ -167,7 +171,7 @@ def count(db: sqlite3.Connection, durable: int) -> Counts:
     )
     ((accepted, left, stale, turned_away, last),) = typed_rows(counted, int, int, int, int, int)
     (skipped,) = db.execute("SELECT count(*) FROM skipped").fetchone()
-    return Counts(
+    return GroupCounts(
         accepted=accepted,
         waiting=left,
         dropped_groups=stale,
@@ -178,9 +182,9 @@ def count(db: sqlite3.Connection, durable: int) -> Counts:
     )
 
 
-def filling(db: sqlite3.Connection, batch: int) -> tuple[int, int]:
-    """Of the batch of `batch` groups that is being filled: groups that it has, and those that were
-    turned away since the batch before was full. A group that went stale has filled its batch."""
+def batch_progress(db: sqlite3.Connection, batch: int) -> tuple[int, int]:
+    """Groups that the batch in progress has, and groups turned away since the batch before was
+    full. A stale group has filled its batch. batch: groups of a whole batch."""
     (kept,) = db.execute(
         "SELECT count(*) FROM groups WHERE dropped <> ?", (Fate.TURNED_AWAY,)
     ).fetchone()
@@ -201,6 +205,6 @@ def positions(db: sqlite3.Connection) -> set[int]:
 
 
 def kept_positions(db: sqlite3.Connection) -> list[int]:
-    """Source positions of the groups that fill batches, those that went stale among them."""
+    """Source positions of the groups that fill batches, including stale ones."""
     found = db.execute("SELECT position FROM groups WHERE dropped <> ?", (Fate.TURNED_AWAY,))
     return [position for (position,) in typed_rows(found, int)]

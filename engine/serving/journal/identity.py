@@ -1,7 +1,7 @@
-"""Which run a journal belongs to: what must not change between two lives of an engine.
+"""The identity of a journal's run: what must not change between two lives of an engine.
 
 Position *i* of another task source is another question, and ids mean the same only under the same
-tokenizer: groups of two such runs must not meet in one journal.
+tokenizer. So groups of two such runs must not meet in one journal.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from toolwright.model.weights import check_weights
 from toolwright.recipe import Shared
 
 SHOWN = 60
-"""Characters of a value in the sentence."""
+"""Characters of a value in the message."""
 _NOTHING = "nothing"
 
 
 def difference(stored: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, str, str] | None:
-    """Name, stored value and value now of the first difference, in the order of `now`; None where
-    all is the same."""
+    """Name, stored value and present value of the first difference, in the order of `now`. None if
+    all are equal."""
     for name in dict.fromkeys((*now, *stored)):
         before, after = stored.get(name, _NOTHING), now.get(name, _NOTHING)
         if before != after:
@@ -33,7 +33,7 @@ def difference(stored: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, 
 
 
 def sentence(file: Path, stored: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Why a run with the identity `now` may not use the journal; None where it may."""
+    """Why a run with the identity `now` may not use the journal; None if it may."""
     found = difference(stored, now)
     if found is None:
         return None
@@ -58,7 +58,7 @@ def policy_identity(folder: Path) -> str:
 
 
 def tasks_identity(shared: Shared, sources: Mapping[str, SourceIdentity]) -> dict[str, str]:
-    """What the questions are, and whose turn it is: of every task, by its name."""
+    """Identity of every task's questions and of their order, by the task's name."""
     found: dict[str, str] = {}
     for name, task in shared.each_task.items():
         whose, drawn = f" of tasks.{name}" if name else "", sources[name]
@@ -73,7 +73,7 @@ def tasks_identity(shared: Shared, sources: Mapping[str, SourceIdentity]) -> dic
 
 
 def to_json(identity: Mapping[str, str]) -> str:
-    """As a fact of the journal."""
+    """The identity as a fact of the journal."""
     return json.dumps(dict(identity))
 
 

@@ -1,4 +1,4 @@
-"""What the journal's thread is asked to do, and the ways in which SQLite says no."""
+"""Jobs of the journal's thread, and the ways in which SQLite refuses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolwright.rpc.errors import ServiceError
 
 
 class JournalFull(ServiceError):
-    """The disk is full: nothing was stored. Who asked over gRPC may ask again."""
+    """The disk is full: nothing was stored. A gRPC caller may retry."""
 
     def __init__(self, file: Path) -> None:
         super().__init__(
@@ -32,22 +32,20 @@ class JournalDamaged(EngineError):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Work for the writer's thread.
-
-    writes: in a transaction with what is staged; else it only reads. frees: it makes room, so on a
-    full disk it runs without what is staged.
-    """
+    """Work for the writer's thread."""
 
     work: Callable[[], Any]
     committed: Callable[[Any], None]
     future: Future[Any]
     writes: bool
+    """Whether it runs in a transaction with the staged rows; otherwise it only reads."""
     frees: bool
+    """Whether it makes room; on a full disk it then runs without the staged rows."""
 
 
 def no_room(error: BaseException) -> bool:
-    """No page, no log, or no index of the log could be written. Other trouble with the disk
-    (a quota, a network folder that is away) is waited for likewise."""
+    """Whether no page, log or log index could be written. Other trouble with the disk (a quota, an
+    unreachable network folder) is awaited in the same way."""
     return code_of(error) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 
 

@@ -1,13 +1,14 @@
-"""What the engine must not forget: events of attempts, complete groups, weight versions.
+"""The engine's durable state: events of attempts, complete groups, weight versions.
 
-SQLite in WAL mode, `synchronous=FULL`: a sequence number that a learner's ledger holds must
-never be given to another group, so it must survive a power cut too. One connection, used in one
-thread (`writer.py`); callers await, but for `append`, which never waits.
+SQLite in WAL mode, `synchronous=FULL`. A sequence number in a learner's ledger must never be given
+to another group, so it must survive a power cut too. One connection, used in one thread
+(`writer.py`). Callers await, except for `append`, which never waits.
 
 Invariants
-- What was appended is durable `GROUP_COMMIT_S` later, and no later than the next call that writes.
-- A group, the blobs that it refers to, and the end of its members' logs come in one transaction.
-- Which source positions are finished is derived from groups and skipped tasks, stored nowhere.
+- Appended events are durable `GROUP_COMMIT_S` later, and at the latest with the next call that
+  writes.
+- A group, its blobs and the end of its members' logs come in one transaction.
+- Finished source positions are derived from groups and skipped tasks, and stored nowhere.
 - Bytes below the durable mark go step by step (`TIDIED_GROUPS`), never all in one transaction.
 """
 
@@ -28,43 +29,43 @@ from engine.errors import StartupError
 from engine.serving.journal import blobs as journal_blobs
 from engine.serving.journal import facts, groups, identity
 from engine.serving.journal.durable import flush_folder
-from engine.serving.journal.groups import Counts, Fate, StoredGroup
+from engine.serving.journal.groups import Fate, GroupCounts, StoredGroup
 from engine.serving.journal.jobs import JournalDamaged, JournalFull
-from engine.serving.journal.logs import Appended, Logs, OpenLog
-from engine.serving.journal.schema import Lock, open_database, unusable
+from engine.serving.journal.logs import LogEntry, Logs, OpenLog
+from engine.serving.journal.schema import JournalLock, open_database, unusable
 from engine.serving.journal.writer import GROUP_COMMIT_S, Drive, Writer
 from toolwright.types import WeightVersion
 
 __all__ = [
-    "GROUP_COMMIT_S", "Counts", "History", "Journal", "JournalDamaged", "JournalFull", "OpenLog",
-    "StoredGroup",
+    "GROUP_COMMIT_S", "GroupCounts", "History", "Journal", "JournalDamaged", "JournalFull",
+    "OpenLog", "StoredGroup",
 ]  # fmt: skip
 
 History = Literal["open", "all"]
-"""What is kept of finished trajectories: nothing but what the learner has not acknowledged, or all
-logs and records, for `engine replay` and a viewer."""
+"""What is kept of finished trajectories. "open": only what the learner has not acknowledged. "all":
+all logs and records, for `engine replay` and a viewer."""
 
 TIDIED_GROUPS = 8
-"""Groups whose bytes go in one transaction."""
+"""Groups whose bytes are deleted in one transaction."""
 SPARE_PAGES = 16_384
-"""Free pages (64 MiB) that the file keeps for what comes next; more than these it gives back."""
+"""Free pages (64 MiB) that the file keeps for later writes; it gives back more than these."""
 VACUUMED_PAGES = 1_024
 """Pages that it gives back in one transaction."""
 KEPT_LEARNERS = 256
-"""Starts of a learner that are remembered."""
+"""Claims of learners that are remembered."""
 
 
 class Journal:
-    """Opened once a process; every method is safe to call from many tasks."""
+    """The journal, opened once per process. Every method is safe to call from many tasks."""
 
     def __init__(
         self, file: Path, *, history: History = "open", drive: Drive | None = None
     ) -> None:
-        """drive: as for `Writer`. StartupError when the file cannot be used or is another
-        process's."""
+        """drive: as for `Writer`. Raises StartupError if the file cannot be used, or if another
+        process uses it."""
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
-            self._lock = Lock(file)
+            self._lock = JournalLock(file)
         except OSError as error:
             raise StartupError(f"the journal {file} cannot be used ({error})") from error
         try:
@@ -95,8 +96,8 @@ class Journal:
         self._logs = Logs(self._db, keep_all=self._keeps_all)
 
     @property
-    def counts(self) -> Counts:
-        """As of the last commit."""
+    def counts(self) -> GroupCounts:
+        """Counts as of the last commit."""
         return self._counts
 
     @property
@@ -106,28 +107,28 @@ class Journal:
 
     @property
     def full(self) -> bool:
-        """The last transaction found no room; what was appended is tried again."""
+        """Whether the last transaction found no room; appended events are tried again."""
         return self._writer.full
 
     @property
     def backlog(self) -> int:
-        """Appends that are not durable yet."""
+        """Number of appends that are not durable yet."""
         return self._writer.backlog
 
     @property
     def commit_s(self) -> float:
-        """Seconds that the last transaction took; events are durable that much after
-        `GROUP_COMMIT_S` at the latest, while there is room."""
+        """Duration of the last transaction, in seconds. Events become durable within this time
+        after `GROUP_COMMIT_S`, while there is room."""
         return self._writer.commit_s
 
     async def close(self) -> None:
-        """Commits what was appended, then lets another process have the journal."""
+        """Commits all appended events, then lets another process have the journal."""
         await self._writer.close()
         self._lock.release()
 
     async def claim(self, now: Mapping[str, str]) -> None:
-        """Makes a new journal that of this run. StartupError for a journal of another run, with
-        the first difference and the mend."""
+        """Claims a new journal for this run. Raises StartupError for a journal of another run, with
+        the first difference and the fix."""
 
         def work() -> str | None:
             stored = facts.fact(self._db, "identity")
@@ -141,22 +142,22 @@ class Journal:
             raise StartupError(wrong)
 
     def append(self, attempt: str, events: Sequence[AnyEvent], blobs: Sequence[Media] = ()) -> None:
-        """Events of an attempt ("g0000012-3/b1r0a0"), with the blobs that they refer to.
+        """Appends events of an attempt ("g0000012-3/b1r0a0"), with the blobs that they refer to.
 
-        Returns at once. After a crash all events of one call are there, or none.
+        Returns at once. After a crash either all events of one call are there, or none of them.
         """
-        self._writer.append(Appended(attempt, events, blobs))
+        self._writer.append(LogEntry(attempt, events, blobs))
 
     def forget(self, attempt: str) -> None:
-        """An attempt is given up: it is never gone on with, and its events may go."""
-        self._writer.append(Appended(attempt, None))
+        """Gives up an attempt: it never goes on, and its events may be deleted."""
+        self._writer.append(LogEntry(attempt, None))
 
     async def flush(self) -> None:
-        """Returns when all that was appended is durable. JournalFull when there is no room."""
+        """Returns when all appended events are durable. Raises JournalFull if there is no room."""
         await self._writer.write(lambda: None)
 
     async def open_logs(self) -> dict[str, OpenLog]:
-        """By trajectory, the newest attempt of members of groups that are not complete."""
+        """The newest attempt of each trajectory whose group is not complete."""
         return await self._writer.write(self._logs.read_open)
 
     async def add_group(
@@ -170,14 +171,14 @@ class Journal:
         blobs: Sequence[Media] = (),
         turned_away: bool = False,
     ) -> int:
-        """Stores a complete group with the next group commit; returns its sequence number.
-        JournalFull, nothing stored.
+        """Stores a complete group with the next group commit. Returns its sequence number. Raises
+        JournalFull, and then nothing is stored.
 
-        turned_away: it is never offered, its position is finished, and its bytes are held with
-        history "all" alone.
+        turned_away: the group is never offered, its position is finished, and its bytes are kept
+        only with history "all".
 
-        attempts: those that the members are records of, in the same order. Blobs that their events
-        refer to become the group's, beside `blobs`.
+        attempts: those that the members are records of, in the same order. Blobs of their events
+        become the group's, in addition to `blobs`.
         """
 
         def work() -> tuple[int, list[str]]:
@@ -213,7 +214,7 @@ class Journal:
         return sequence
 
     async def skip(self, position: int, reason: str) -> None:
-        """The task at a position cannot be run: the position counts as finished."""
+        """Records that the task at a position cannot be run: the position counts as finished."""
 
         def work() -> int:
             cursor = self._db.execute(
@@ -229,16 +230,16 @@ class Journal:
     async def groups_after(self, sequence: int, limit: int) -> list[StoredGroup]:
         """Groups with a higher number that were not dropped, in order, at most `limit`.
 
-        Acknowledged ones are gone: ask `counts` before, their numbers are not answered with less.
+        Acknowledged groups are gone. Check `counts` first, because their numbers give no error.
         """
         return await self._writer.read(lambda: groups.after(self._db, sequence, limit))
 
-    async def filling(self, batch: int) -> tuple[int, int]:
-        """Groups that the batch which is being filled has, and those turned away for it."""
-        return await self._writer.read(lambda: groups.filling(self._db, batch))
+    async def batch_progress(self, batch: int) -> tuple[int, int]:
+        """Groups that the batch in progress has, and groups turned away for it."""
+        return await self._writer.read(lambda: groups.batch_progress(self._db, batch))
 
     async def drop(self, sequences: Sequence[int]) -> None:
-        """Marks groups as never to be offered again."""
+        """Marks groups that are never offered again."""
 
         def work() -> tuple[int, int, int]:
             waiting = sum(
@@ -263,7 +264,7 @@ class Journal:
         await self._writer.write(work, committed, frees=True)
 
     async def acknowledge(self, sequence: int) -> int:
-        """Raises the durable mark, never lowers it; returns the mark."""
+        """Raises the durable mark and never lowers it. Returns the mark."""
 
         def work() -> tuple[int, int]:
             before = self._counts.durable_sequence
@@ -284,11 +285,11 @@ class Journal:
         return mark
 
     async def blob(self, sha256: str) -> bytes | None:
-        """What a group or an open attempt refers to; None once nothing needs it."""
+        """Bytes of a blob of a group or open attempt; None once nothing needs it."""
         return await self._writer.read(lambda: journal_blobs.read(self._db, sha256))
 
     async def finished_positions(self) -> set[int]:
-        """Source positions whose group is complete, whatever became of it, or was skipped."""
+        """Source positions whose group is complete, with any fate, or was skipped."""
         return await self._writer.read(lambda: groups.positions(self._db))
 
     async def kept_positions(self) -> list[int]:
@@ -296,7 +297,7 @@ class Journal:
         return await self._writer.read(lambda: groups.kept_positions(self._db))
 
     async def add_learner(self, learner: str) -> None:
-        """Records a claim; it is durable, and among `learners`, when this returns."""
+        """Records a claim. It is durable, and among `learners`, when this returns."""
 
         def work() -> tuple[str, ...]:
             learners = (*self._learners, learner)[-KEPT_LEARNERS:]
@@ -311,22 +312,22 @@ class Journal:
     async def set_version(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
     ) -> None:
-        """Records a publish, and the fork when it opens a lineage; `path` is flushed before.
-        PublishFailed where its disk refuses that."""
+        """Records a publish, and the fork if it opens a lineage. Flushes `path` before. Raises
+        PublishFailed if its disk refuses that."""
         await asyncio.to_thread(flush_folder, path)
         await self._writer.write(lambda: facts.add_version(self._db, version, path, parent))
 
     async def set_given(self, version: WeightVersion) -> None:
-        """Records that samplers may be given `version`, before it has a folder."""
+        """Records that samplers may get `version` before it has a folder."""
         await self._writer.write(lambda: facts.set_fact(self._db, "given", str(version)))
 
     async def given(self) -> WeightVersion | None:
-        """What `set_given` recorded last."""
+        """The version that `set_given` recorded last."""
         found = await self._writer.read(lambda: facts.fact(self._db, "given"))
         return None if found is None else WeightVersion.parse(found)
 
     async def newest_version(self) -> tuple[WeightVersion, Path] | None:
-        """What was published last, None in a new journal."""
+        """The version published last, and its folder; None in a new journal."""
         return await self._writer.read(lambda: facts.newest_version(self._db))
 
     async def first_lineage(self) -> str:
@@ -334,7 +335,7 @@ class Journal:
         return await self._writer.read(lambda: facts.first_lineage(self._db))
 
     async def forks(self) -> dict[str, WeightVersion]:
-        """Lineage to the version that it left."""
+        """By lineage, the version of the parent that it left."""
         return await self._writer.read(lambda: facts.forks(self._db))
 
     def _forget_acknowledged(self, mark: int) -> bool:
@@ -347,12 +348,13 @@ class Journal:
         return len(some) == TIDIED_GROUPS
 
     def _tidy(self) -> bool:
-        """Bytes of acknowledged groups, and events that nobody needs."""
+        """Deletes bytes of acknowledged groups, and events that are no longer needed."""
         more = self._forget_acknowledged(self._counts.durable_sequence)
         return self._logs.sweep() or more
 
     def _shrink(self) -> bool:
-        """Gives free pages back. Not in a transaction: only a script steps through all of them."""
+        """Gives free pages back. Not in a transaction, since only a script steps through all of
+        them."""
         (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
         if free <= SPARE_PAGES:
             return False

@@ -1,8 +1,8 @@
-"""The journal's logs: the events of attempts, one row an attempt and commit.
+"""The journal's logs: the events of attempts, one row per attempt and commit.
 
-Events are staged (encoded), then written in whatever transaction comes next, and are staged until
-that transaction has committed. Statements handle many rows at once: between two statements the
-writer's thread gives the interpreter up and waits until the event loop lets it have it again.
+Events are staged (encoded), then written in the next transaction. They stay staged until that
+transaction has committed. One statement handles many rows: between two statements the writer's
+thread releases the interpreter and waits until the event loop returns it.
 
 Invariants
 - Events of one `append` are in one row: a crash leaves all of them or none.
@@ -39,11 +39,10 @@ ROWS_A_STATEMENT = 256
 SWEPT_ROWS = 4_096
 """Rows that are deleted in one transaction."""
 SCATTERED_ROWS = 65_536
-"""Rows that nobody needs and that stay because an older one is needed: some 30 MB. Deleting whole
-pages at the front of the table costs nearly nothing, deleting rows between others writes their
-pages anew."""
+"""Most unneeded rows that stay because an older row is needed: some 30 MB. Deleting whole pages at
+the front of the table costs nearly nothing; deleting rows between others rewrites their pages."""
 LOGS_A_STEP = 64
-"""Logs that go in one step of tidying."""
+"""Logs that are deleted in one step of tidying."""
 ENCODED_AT_ONCE = 64
 """Attempts that are encoded before the event loop gets the interpreter: about 0.3 ms."""
 _UNLOGGED = 0
@@ -51,24 +50,24 @@ _UNLOGGED = 0
 
 
 class LogState(IntEnum):
-    """What became of an attempt."""
+    """State of an attempt's log."""
 
     OPEN = 0
     GIVEN_UP = 1
     COMPLETE = 2
-    """Its group is complete, and the attempt's record is in it."""
+    """Its group is complete and holds the attempt's record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLog:
-    """What is durable of an attempt whose group is not complete."""
+    """The durable part of an attempt whose group is not complete."""
 
     attempt: str
     events: list[AnyEvent]
 
 
-class Appended(msgspec.Struct, frozen=True):
-    """What was handed to the journal at once; `events` None = the attempt is given up."""
+class LogEntry(msgspec.Struct, frozen=True):
+    """One append to the journal; `events` None = the attempt is given up."""
 
     attempt: str
     events: Sequence[AnyEvent] | None
@@ -76,10 +75,10 @@ class Appended(msgspec.Struct, frozen=True):
 
 
 class Logs:
-    """The logs of one journal; used by the writer's thread alone.
+    """The logs of one journal. Only the writer's thread uses them.
 
-    No index leads from a log to its rows, because keeping one would touch as many pages in every
-    commit as there are attempts in flight. The numbers of the rows are in memory instead.
+    No index leads from a log to its rows: keeping one would touch as many pages in every commit as
+    there are attempts in flight. Instead the numbers of the rows are in memory.
     """
 
     def __init__(self, db: sqlite3.Connection, *, keep_all: bool) -> None:
@@ -89,7 +88,7 @@ class Logs:
         self._batches: dict[int, array[int]] = {}
         self._dead: list[int] = []
         self._any_kept = not keep_all
-        """An earlier life may have kept logs that this one does not keep."""
+        """Whether an earlier life may have kept logs that this one does not keep."""
         self._last_log, self._last_batch = self._scan()
         self._new: dict[int, tuple[object, ...]] = {}
         self._rows: list[tuple[int, int, bytes]] = []
@@ -97,7 +96,7 @@ class Logs:
         self._given_up: list[int] = []
 
     def _scan(self) -> tuple[int, int]:
-        """Finds the rows of open logs, and those that a crash kept from being swept."""
+        """Finds the rows of open logs, and rows that a crash left unswept."""
         db = self._db
         rows = db.execute("SELECT attempt, log, first FROM logs WHERE state = ?", (LogState.OPEN,))
         first = 0 if not self._keep_all else None
@@ -123,11 +122,11 @@ class Logs:
 
     @property
     def staged(self) -> int:
-        """How many rows and marks wait for a transaction."""
+        """Number of rows and marks that wait for a transaction."""
         return len(self._rows) + len(self._blobs) + len(self._given_up)
 
-    def stage(self, appended: Iterable[Appended]) -> None:
-        """Encodes events; those of one attempt become one row."""
+    def stage(self, appended: Iterable[LogEntry]) -> None:
+        """Encodes events; the events of one attempt become one row."""
         together: dict[str, list[AnyEvent]] = {}
         for one in appended:
             if one.events is None:
@@ -150,15 +149,15 @@ class Logs:
             self._drop(self._given_up)
 
     def written(self) -> None:
-        """The transaction has committed."""
+        """Drops staged rows after their transaction has committed."""
         for number in self._given_up:
             self._bury(number)
         for staged in (self._new, self._rows, self._blobs, self._given_up):
             staged.clear()
 
     def complete(self, sequence: int, attempts: Sequence[str]) -> list[str]:
-        """Inside the transaction of the group: its members' logs go, or are marked. Returns the
-        attempts to hand to `completed` after the commit."""
+        """Inside the group's transaction: deletes or marks its members' logs. Returns the attempts
+        to pass to `completed` after the commit."""
         trajectories = [trajectory_of(attempt) for attempt in attempts]
         found = self._db.execute(
             "SELECT log, attempt FROM logs"
@@ -167,21 +166,21 @@ class Logs:
         ).fetchall()
         numbers = [number for number, _ in found]
         if numbers:
-            journal_blobs.hand_over(self._db, numbers, sequence)
+            journal_blobs.transfer(self._db, numbers, sequence)
             last = {number for number, attempt in found if attempt in attempts}
             self._drop([number for number in numbers if number not in last])
             self._drop(sorted(last), LogState.COMPLETE)
         return [*attempts, *(attempt for _, attempt in found)]
 
     def completed(self, attempts: Iterable[str]) -> None:
-        """The transaction that `complete` was in has committed."""
+        """Called after the commit of `complete`'s transaction."""
         for attempt in attempts:
             self._bury(self._numbers.pop(attempt, _UNLOGGED))
 
     def read_open(self) -> dict[str, OpenLog]:
-        """By trajectory, the newest attempt whose group is not complete.
+        """The newest attempt of each trajectory whose group is not complete.
 
-        An attempt with a row that cannot be read is given up: its trajectory is not in the answer.
+        An attempt with an unreadable row is given up: its trajectory is not in the answer.
         """
         newest: dict[str, tuple[int, str]] = {
             trajectory: (number, attempt)
@@ -215,8 +214,8 @@ class Logs:
         return found
 
     def sweep(self) -> bool:
-        """Inside a transaction: deletes some rows that nobody needs; returns whether there are more
-        to delete now. Those that a crash or a full disk leaves are found again by `_scan`."""
+        """Inside a transaction: deletes some unneeded rows. Returns whether more can be deleted
+        now. `_scan` finds rows that a crash or a full disk leaves."""
         if self._keep_all:
             return False
         self._any_kept = self._any_kept and self._forget_kept()
@@ -238,7 +237,7 @@ class Logs:
         return len(self._dead) > SCATTERED_ROWS
 
     def _forget_kept(self) -> bool:
-        """Takes up some logs that an earlier life kept; False where there was none."""
+        """Deletes some logs that an earlier life kept. False if there were no such logs."""
         kept = self._db.execute(
             "SELECT log, batches FROM logs WHERE state != ? LIMIT ?", (LogState.OPEN, LOGS_A_STEP)
         ).fetchall()
@@ -290,7 +289,7 @@ class Logs:
         self._given_up.append(number)
 
     def _drop(self, numbers: Sequence[int], state: LogState = LogState.GIVEN_UP) -> None:
-        """Inside a transaction: logs go, or are marked where they are kept."""
+        """Inside a transaction: deletes logs, or marks them if they are kept."""
         if not numbers:
             return
         journal_blobs.release_log(self._db, numbers)
@@ -303,7 +302,7 @@ class Logs:
             self._db.execute(f"DELETE FROM logs WHERE log IN ({_marks(numbers)})", numbers)
 
     def _bury(self, number: int) -> None:
-        """After the commit: rows of a log that is gone are swept in time."""
+        """After the commit: marks the rows of a deleted log for the sweep."""
         batches = self._batches.pop(number, None)
         if batches and not self._keep_all:
             self._dead.extend(batches)
@@ -315,8 +314,7 @@ def trajectory_of(attempt: str) -> str:
 
 
 def read_log(db: sqlite3.Connection, attempt: str) -> list[AnyEvent]:
-    """All events of one attempt, empty for one that has no log. ValueError for one that cannot be
-    read."""
+    """All events of one attempt; empty without a log. Raises ValueError for an unreadable log."""
     found = db.execute(
         # By its trajectory, which has an index: a run's logs are read one after the other.
         "SELECT log, first, batches FROM logs WHERE trajectory = ? AND attempt = ?",

@@ -15,7 +15,7 @@ from engine.core.trajectory.events import AnyEvent, Forked
 from engine.core.trajectory.log import whole_log
 from engine.errors import StartupError
 from engine.serving.journal import facts, groups
-from engine.serving.journal.groups import Counts, Fate
+from engine.serving.journal.groups import Fate, GroupCounts
 from engine.serving.journal.logs import LogState, read_log, trajectory_of
 from engine.serving.journal.schema import (
     FILE_NAME,
@@ -29,21 +29,22 @@ from toolwright.types import Trajectory, WeightVersion
 from toolwright.wire import trajectory_from_proto
 
 NAMES = 100_000
-"""How many names are compared with a name that is unknown, to suggest one like it."""
+"""Most names that are compared with an unknown name, to suggest a similar one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedAttempt:
-    """A log: `name` is trajectory id / attempt. age_s: since its first commit."""
+    """A log: `name` is trajectory id / attempt."""
 
     name: str
     state: LogState
     age_s: float
+    """Seconds since its first commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRecord:
-    """A member of a complete group, as it is offered, or would be."""
+    """A member of a complete group, as it is offered or would be."""
 
     attempt: str
     group: str
@@ -63,18 +64,19 @@ class StoredRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberedGroup:
-    """A complete group without its records; hash: of its members' bytes as stored."""
+    """A complete group without its records."""
 
     position: int
     id: str
     sequence: int
     fate: Fate
     hash: str
+    """Hash of its members' bytes as stored."""
 
 
 @contextmanager
 def reading(run_folder: Path) -> Iterator[JournalReader]:
-    """A reader for one command. StartupError also where the file turns out to be damaged."""
+    """A reader for one command. Raises StartupError also if the file turns out to be damaged."""
     reader = JournalReader(run_folder)
     try:
         yield reader
@@ -85,10 +87,10 @@ def reading(run_folder: Path) -> Iterator[JournalReader]:
 
 
 class JournalReader:
-    """Each method reads what is durable at that moment."""
+    """Reader of a journal. Each method reads what is durable at that moment."""
 
     def __init__(self, run_folder: Path) -> None:
-        """StartupError where there is no journal that this engine can read."""
+        """Raises StartupError if there is no journal that this engine can read."""
         self._file = run_folder / FILE_NAME
         if not self._file.exists():
             raise StartupError(f"no run in {run_folder}: there is no {FILE_NAME}")
@@ -102,23 +104,23 @@ class JournalReader:
 
     @property
     def engine_lives(self) -> bool:
-        """An engine serves this run now."""
+        """Whether an engine serves this run now."""
         return engine_lives(self._file)
 
     @property
     def owner(self) -> str:
-        """The word by which the run's traces and tool sessions are its own."""
+        """The word that marks the run's traces and tool sessions."""
         return facts.fact(self._db, "owner") or ""
 
-    def counts(self) -> Counts:
+    def counts(self) -> GroupCounts:
         return groups.count(self._db, facts.number(self._db, "durable"))
 
     def version(self) -> tuple[WeightVersion, Path] | None:
-        """What was published last."""
+        """The version published last, and its folder."""
         return facts.newest_version(self._db)
 
     def numbered(self) -> list[NumberedGroup]:
-        """All groups that were ever stored, in order, those whose records are gone too."""
+        """All groups that were ever stored, in order, including groups without records."""
         found = self._db.execute(
             "SELECT position, id, sequence, dropped, hash FROM groups ORDER BY sequence"
         )
@@ -164,8 +166,8 @@ class JournalReader:
         return [(one, logged[one.name]) for one in attempts]
 
     def log(self, attempt: str) -> list[AnyEvent]:
-        """All events of an attempt, for a branch those of its parents before the fork too.
-        ValueError for a log that cannot be read."""
+        """All events of an attempt. For a branch they include its parents' events before the fork.
+        Raises ValueError for an unreadable log."""
         events = read_log(self._db, attempt)
         parents: dict[str, list[AnyEvent]] = {}
         newest = events
@@ -175,13 +177,13 @@ class JournalReader:
         return whole_log(events, parents)
 
     def groups(self) -> Iterator[list[StoredRecord]]:
-        """Groups whose records are held, in order."""
+        """Groups with records, in order."""
         numbers = "SELECT DISTINCT sequence FROM members ORDER BY sequence"
         for (sequence,) in typed_rows(self._db.execute(numbers).fetchall(), int):
             yield self._records("sequence = ?", sequence)
 
     def record(self, trajectory: str) -> StoredRecord | None:
-        """The record of one trajectory; None where it is not held."""
+        """The record of one trajectory; None if it is not held."""
         group = trajectory.rpartition("-")[0]
         found = [
             one
@@ -191,7 +193,7 @@ class JournalReader:
         return found[-1] if found else None
 
     def was_delivered(self, trajectory: str) -> bool:
-        """Its group was acknowledged: the journal may have forgotten it."""
+        """Whether its group was acknowledged: the journal may have deleted it."""
         durable = facts.number(self._db, "durable")
         row = self._db.execute(
             "SELECT 1 FROM groups WHERE id = ? AND sequence <= ?",
@@ -200,7 +202,7 @@ class JournalReader:
         return row is not None
 
     def was_turned_away(self, trajectory: str) -> bool:
-        """Its group was never offered."""
+        """Whether its group was turned away."""
         row = self._db.execute(
             "SELECT 1 FROM groups WHERE id = ? AND dropped = ?",
             (trajectory.rpartition("-")[0], Fate.TURNED_AWAY),
@@ -208,7 +210,7 @@ class JournalReader:
         return row is not None
 
     def trajectories(self) -> list[str]:
-        """Names of the newest trajectories of which something is held."""
+        """Names of the newest trajectories with a log or record."""
         logged = self._db.execute(
             "SELECT DISTINCT trajectory FROM logs ORDER BY log DESC LIMIT ?", (NAMES,)
         ).fetchall()

@@ -1,11 +1,11 @@
-"""The journal's file: its tables, its lock, and which files are no journal.
+"""The journal's file: its tables, its lock, and the check of foreign files.
 
-A lock file beside the journal, not a lock of SQLite, keeps a second engine out: a lock of SQLite
-for the whole of an engine's life would keep readers out too.
+A lock file beside the journal keeps a second engine out. A lock of SQLite for an engine's whole
+life would keep readers out too.
 
 Invariants
-- One process at a time holds the lock. The kernel frees it when that process ends, however it ends.
-- The tables are all there or none: they are made in one transaction.
+- One process at a time holds the lock. The kernel frees it however that process ends.
+- Either all tables exist or none: they are made in one transaction.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ FILE_NAME = "journal.sqlite"
 """The journal's name in a run folder."""
 SCHEMA_VERSION = 2
 LOCK_SECONDS = 1.0
-"""How long the lock is waited for: one who only looks whether an engine lives holds it briefly."""
+"""Longest wait for the lock: a process that only checks for a live engine holds it briefly."""
 WAL_BYTES = 64 << 20
-"""What the write-ahead log keeps of its size after a large commit."""
+"""Size to which the write-ahead log shrinks after a large commit."""
 CACHE_KIB = 8_192
-"""Pages in memory: those of the attempts in flight, so that none of them is read again."""
+"""Page cache. It holds the pages of the attempts in flight, so that no page is read again."""
 WAL_PAGES = 4_096
-"""The write-ahead log is copied into the file from this length on: rarely, because a page that
-changed in many commits is then copied once."""
+"""Length at which the write-ahead log is copied into the file: rarely, because a page that changed
+in many commits is then copied once."""
 
 NEW_FOLDER = "choose a new run.folder"
 _FORK = "`engine serve RECIPE --fork RUN` opens a new run from its newest weights"
@@ -102,11 +102,12 @@ CREATE INDEX log_needs_of_blobs ON log_needs (sha256);
 _VERSIONS = "CREATE TABLE versions (lineage TEXT, step INTEGER, path TEXT, published INTEGER);"
 
 
-class Lock:
-    """Held from its making until `release`."""
+class JournalLock:
+    """The journal's lock, held from construction until `release`."""
 
     def __init__(self, journal: Path) -> None:
-        """StartupError while another process holds it. OSError where no file can be made."""
+        """Raises StartupError while another process holds it, OSError if the file cannot be
+        made."""
         self._descriptor = os.open(lock_file(journal), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         deadline = time.monotonic() + LOCK_SECONDS
         while not _locked(self._descriptor, fcntl.LOCK_EX):
@@ -122,7 +123,7 @@ class Lock:
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Lets another process have the journal; does nothing the second time."""
+        """Lets another process have the journal. A second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -146,8 +147,8 @@ def engine_lives(journal: Path) -> bool:
 
 
 def open_database(file: Path) -> sqlite3.Connection:
-    """The journal's connection, its tables made where the file is new. StartupError for a file
-    that this engine cannot use."""
+    """The journal's connection; a new file gets its tables. Raises StartupError for a file that
+    this engine cannot use."""
     try:
         check_regular(file)
         db = sqlite3.connect(file, check_same_thread=False, isolation_level=None, timeout=10.0)
@@ -162,7 +163,7 @@ def open_database(file: Path) -> sqlite3.Connection:
             check_tables(db, _TABLES)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=FULL")
-        # Debian's SQLite overwrites what it deletes, and undoes statements from a file.
+        # Debian's SQLite overwrites deleted data, and undoes statements from a file.
         db.execute("PRAGMA secure_delete=OFF")
         db.execute("PRAGMA temp_store=MEMORY")
         db.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
@@ -181,7 +182,7 @@ def open_database(file: Path) -> sqlite3.Connection:
 
 
 def refuse_other_schemas(db: sqlite3.Connection, file: Path) -> None:
-    """StartupError for the tables of another engine's version."""
+    """Raises StartupError for the tables of another engine's version."""
     (found,) = db.execute("PRAGMA user_version").fetchone()
     if found != SCHEMA_VERSION:
         age = "an older" if found < SCHEMA_VERSION else "a newer"
@@ -192,9 +193,9 @@ def refuse_other_schemas(db: sqlite3.Connection, file: Path) -> None:
 
 
 def open_read_only(file: Path, *, versions_only: bool = False) -> sqlite3.Connection:
-    """A connection for a reader, also while an engine writes. Raises StartupError for tables of
-    another version, sqlite3.Error if the file is not a journal. versions_only: the tables of the
-    weights are read and no others, also of an older engine's journal."""
+    """A connection for a reader, also while an engine writes. versions_only: read only the tables
+    of the weights, also in an older engine's journal. Raises StartupError for tables of another
+    version, sqlite3.Error if the file is not a journal."""
 
     def check(db: sqlite3.Connection) -> None:
         if not versions_only:
@@ -213,9 +214,9 @@ def _locked(descriptor: int, kind: int) -> bool:
 
 
 def unusable(file: Path, error: Exception) -> StartupError:
-    """The sentence for a file that SQLite cannot work with."""
+    """The error for a file that SQLite cannot work with."""
     code = getattr(error, "sqlite_errorcode", 0)
-    mend = f"restore the file, {NEW_FOLDER}, or, if it can still be read, {_FORK}"
+    fix = f"restore the file, {NEW_FOLDER}, or, if it can still be read, {_FORK}"
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
-        mend = f"make room or rights for it, or {NEW_FOLDER}"
-    return StartupError(f"the journal {file} cannot be used ({error}): {mend}")
+        fix = f"make room or rights for it, or {NEW_FOLDER}"
+    return StartupError(f"the journal {file} cannot be used ({error}): {fix}")

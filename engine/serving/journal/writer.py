@@ -1,21 +1,21 @@
 """The journal's one writer: it commits appended events together, and runs jobs.
 
-`append` puts into a buffer and returns. The first entry of an empty buffer wakes the driver, which
-collects what else comes and commits all of it at most `GROUP_COMMIT_S` after that first entry.
-The writer's core has no thread: a driver calls `step` when `due` says so. The engine's driver is a
+`append` puts into a buffer and returns. The first entry of an empty buffer wakes the driver. The
+driver collects later entries and commits all of them within `GROUP_COMMIT_S` after the first. The
+writer's core has no thread: a driver calls `step` when `due` says so. The engine's driver is a
 thread (`WriterThread`).
 
-A job is done at once, unless it can wait: then it goes with the next group commit, and many of them
-cost one. Most of what a commit costs is the commit itself.
+A job runs at once, unless it can wait. Then it goes with the next group commit, so that many jobs
+share one commit. The commit itself is most of the cost.
 
 Invariants
 - A job that writes commits in one transaction with everything that was appended before it.
-- Of jobs that share a transaction, one that fails takes nothing back but its own work.
-- What was appended stays in the buffer until a transaction with it has committed. Where the disk
-  has no room, `full` says so and the same is tried again every `RETRY_S` until it fits.
-- One caller at a time calls `step`; everything else may be called beside it.
-- The buffer holds at most the events of attempts in flight: whoever gives one up or completes its
-  group takes its events out, and the limits of a trajectory bound each.
+- If one of the jobs in a transaction fails, only its own work is undone.
+- Appended events stay in the buffer until a transaction with them has committed. If the disk has no
+  room, `full` says so and the transaction is tried again every `RETRY_S` until it fits.
+- Only one caller at a time calls `step`; everything else may run beside it.
+- The buffer holds at most the events of attempts in flight. Giving up an attempt or completing its
+  group removes its events, and the limits of a trajectory bound each of them.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from typing import Any, Protocol, TypeVar
 import structlog
 
 from engine.serving.journal.jobs import Job, JournalDamaged, JournalFull, code_of, no_room
-from engine.serving.journal.logs import Appended, Logs
+from engine.serving.journal.logs import LogEntry, Logs
 from toolwright.process.daemon import start_daemon
 
 log = structlog.get_logger("journal")
 
 GROUP_COMMIT_S = 0.05
-"""An appended event is durable after this time, unless one commit alone takes longer."""
+"""Time after which an appended event is durable, unless one commit alone takes longer."""
 SHORTEST_WAIT_S = 0.01
 RETRY_S = 0.5
-"""Between two tries on a full disk."""
+"""Interval between two tries on a full disk."""
 TIDY_S = 0.5
-"""Between two steps of tidying; each is one bounded transaction."""
+"""Interval between two steps of tidying; each step is one bounded transaction."""
 
 Result = TypeVar("Result")
 
@@ -57,7 +57,7 @@ class Driver(Protocol):
     def start(self) -> None: ...
 
     def wake(self) -> None:
-        """`Writer.due` may have become less. Called with the writer's lock."""
+        """Called when `Writer.due` may have become less, with the writer's lock held."""
         ...
 
     async def ended(self) -> None:
@@ -112,19 +112,19 @@ class Writer:
         shrink: Callable[[], bool],
         drive: Drive | None = None,
     ) -> None:
-        """tidy, shrink: one bounded step of work that can wait, the first inside a transaction;
-        return whether there is more. drive: makes the driver; None = a thread."""
+        """tidy, shrink: one bounded step of work that can wait, the first inside a transaction.
+        They return whether there is more. drive: makes the driver; None = a thread."""
         self.db = db
-        """The connection; the driver's alone after `start`."""
+        """The connection, which only the driver uses after `start`."""
         self._file = file
         self._logs = logs
         self._tidy = tidy
         self._shrink = shrink
         self.lock = threading.Lock()
-        self._buffer: list[Appended] = []
+        self._buffer: list[LogEntry] = []
         self._jobs: deque[Job] = deque()
         self._waiting: list[Job] = []
-        """Jobs for the next transaction, whoever begins it."""
+        """Jobs for the next transaction, however it begins."""
         self._commit_at = math.inf
         self._tidy_at = math.inf
         self._closing = False
@@ -133,21 +133,22 @@ class Writer:
         self._driver = (drive or WriterThread)(self)
 
     def start(self) -> None:
-        """From now on the database belongs to the driver."""
+        """Hands the database to the driver."""
         self._driver.start()
 
     @property
     def backlog(self) -> int:
-        """Appends and rows that no transaction has made durable yet."""
+        """Number of appends and rows that are not durable yet."""
         return len(self._buffer) + self._logs.staged
 
     @property
     def commit_s(self) -> float:
-        """Seconds that the last transaction took."""
+        """Duration of the last transaction, in seconds."""
         return self._commit_s
 
-    def append(self, entry: Appended) -> None:
-        """Returns at once; durable within `GROUP_COMMIT_S`. Nothing after the end."""
+    def append(self, entry: LogEntry) -> None:
+        """Adds an entry and returns at once; it is durable within `GROUP_COMMIT_S`. Must not be
+        called after the end."""
         with self.lock:
             if self._closing:
                 return
@@ -155,7 +156,7 @@ class Writer:
             self._commit_soon()
 
     def tidy_soon(self) -> None:
-        """There is work for `tidy`. Called by the driver, or before it starts."""
+        """Announces work for `tidy`. Called by the driver, or before it starts."""
         self._tidy_at = min(self._tidy_at, time.monotonic() + TIDY_S)
 
     async def write(
@@ -165,10 +166,10 @@ class Writer:
         *,
         frees: bool = False,
     ) -> Result:
-        """Runs `work` in a transaction with what was appended before, then `committed`.
-        JournalFull, and nothing of `work` is stored.
+        """Runs `work` in a transaction with all earlier appends, then `committed`. Raises
+        JournalFull, and then nothing of `work` is stored.
 
-        frees: where there is no room for both, `work` alone, which makes room.
+        frees: if there is no room for both, run `work` alone, because it makes room.
         """
         return await self._submit(work, committed, writes=True, frees=frees)
 
@@ -184,11 +185,11 @@ class Writer:
         return await asyncio.wrap_future(future)
 
     async def read(self, work: Callable[[], Result]) -> Result:
-        """Runs `work`, which only reads what is durable."""
+        """Runs `work`, which only reads durable data."""
         return await self._submit(work, lambda _: None, writes=False, frees=False)
 
     async def close(self) -> None:
-        """Commits what is left, as far as there is room, and ends the driver."""
+        """Commits the remaining events, as far as there is room, and ends the driver."""
         with self.lock:
             self._closing = True
             self._driver.wake()
@@ -226,9 +227,9 @@ class Writer:
         return max(0.0, min(self._commit_at, self._tidy_at) - time.monotonic())
 
     def step(self, most: int | None = None, *, early: bool = False) -> bool:
-        """Runs one job, or whatever is due without a job. False after the last step of a closed
-        writer: the driver calls `end` then. most: appends that a transaction without a job takes at
-        most; the rest waits for the next one. early: what was appended is due now."""
+        """Runs one job, or the due work without a job. Returns False after the last step of a
+        closed writer; then the driver calls `end`. most: most appends in a transaction without a
+        job; later ones wait for the next. early: appended events are due now."""
         with self.lock:
             job = self._jobs.popleft() if self._jobs else None
         if job is not None:
@@ -243,7 +244,7 @@ class Writer:
         return False
 
     def end(self) -> None:
-        """Refuses the jobs that are left and closes the database."""
+        """Refuses the remaining jobs and closes the database."""
         with self.lock:
             self._closing = True
             left = [*self._jobs, *self._waiting]
@@ -258,10 +259,10 @@ class Writer:
             return
         try:
             result = self._result(job)
-        except Exception as error:  # noqa: BLE001 (handed to the one who waits)
-            self._tell(job, None, error)
+        except Exception as error:  # noqa: BLE001 (handed to the caller)
+            self._settle(job, None, error)
         else:
-            self._tell(job, result, None)
+            self._settle(job, result, None)
 
     def _result(self, job: Job) -> Any:
         if not job.writes:
@@ -274,7 +275,7 @@ class Writer:
             return self._transact(job.work, staged=False)
 
     def _round(self, most: int | None, *, early: bool) -> None:
-        """What is due without a job: the buffer, a look whether there is room again, tidying."""
+        """Runs the due work without a job: the buffer, a check for room, tidying."""
         now = time.monotonic()
         try:
             if early or now >= self._commit_at:
@@ -283,7 +284,7 @@ class Writer:
                 self._tidy_at = math.inf
                 more = True
                 try:
-                    # On a full disk tidying goes first: it makes room for what is staged.
+                    # On a full disk tidying goes first: it makes room for the staged rows.
                     more = self._transact(self._tidy, staged=not self.full) | self._shrink()
                 finally:
                     if more:
@@ -302,7 +303,7 @@ class Writer:
         if staged:
             with self.lock:
                 waiting, self._waiting = self._waiting, []
-                # A job commits with all that was appended before it.
+                # A job commits with everything that was appended before it.
                 end = len(self._buffer) if most is None or waiting else most
                 taken, self._buffer = self._buffer[:end], self._buffer[end:]
                 self._commit_at = math.inf
@@ -314,8 +315,8 @@ class Writer:
             self.db.execute("BEGIN IMMEDIATE")
             if staged:
                 self._logs.write()
-            results = [self._apart(job.work) for job in jobs]
-            result, refused = self._apart(work)
+            results = [self._in_savepoint(job.work) for job in jobs]
+            result, refused = self._in_savepoint(work)
             self.db.execute("COMMIT")
         except BaseException as error:
             self._rolled_back(error)
@@ -332,13 +333,14 @@ class Writer:
             self.full = False
             self._commit_s = time.monotonic() - began
         for job, (value, failed) in zip(jobs, results, strict=True):
-            self._tell(job, value, failed)
+            self._settle(job, value, failed)
         if refused is not None:
             raise refused
         return result
 
-    def _apart(self, work: Callable[[], Any]) -> tuple[Any, Exception | None]:
-        """Inside a transaction: what the work returned, or raised. A full disk ends all of it."""
+    def _in_savepoint(self, work: Callable[[], Any]) -> tuple[Any, Exception | None]:
+        """Runs work inside a transaction. Returns its value, or its error. A full disk ends the
+        transaction."""
         self.db.execute("SAVEPOINT job")
         try:
             value, failed = work(), None
@@ -350,12 +352,12 @@ class Writer:
         self.db.execute("RELEASE job")
         return value, failed
 
-    def _tell(self, job: Job, value: Any, failed: Exception | None) -> None:
-        """After the commit."""
+    def _settle(self, job: Job, value: Any, failed: Exception | None) -> None:
+        """Finishes a job after the commit."""
         try:
             if failed is None:
                 job.committed(value)
-        except Exception as error:  # noqa: BLE001 (handed to the one who waits)
+        except Exception as error:  # noqa: BLE001 (handed to the caller)
             failed = error
         if failed is None:
             job.future.set_result(value)

@@ -1,1 +1,1 @@
-"""What the learner speaks to: groups out, weights in."""
+"""New weights from the learner: by a folder or over a process group."""

@@ -1,7 +1,8 @@
-"""One publish over a group, from BeginPublish to its end: what came, what is due, who waits.
+"""One publish over a group, from BeginPublish to its end: received buckets, due buckets, waiting
+calls.
 
-Knows neither the run nor its other publishes: that is `broadcast_publish.py`, which also says how
-the learner meets it.
+It knows neither the run nor other publishes: `broadcast_publish.py` does, and documents the
+protocol.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from engine.core.sampler.control import Published
-from engine.core.sampler.update_group import Meeting, Tensor, UpdateGroup
+from engine.core.sampler.control import PublishResult
+from engine.core.sampler.update_group import Rendezvous, TensorSpec, UpdateGroup
 from engine.serving.publish.policy_shape import PolicyShape, misfit, missing
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
@@ -20,47 +21,49 @@ from toolwright.types import WeightVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BroadcastAsked:
-    """What BeginPublish asks for: two that are equal are the same publish. lease: seconds."""
+class BroadcastSpec:
+    """Parameters of BeginPublish. Equal parameters mean the same publish."""
 
     version: WeightVersion
     parent: WeightVersion | None
-    meeting: Meeting
+    meeting: Rendezvous
     lease: float
+    """Longest time without progress, in seconds."""
     learner: str
 
 
 class Broadcast:
     """One publish, from BeginPublish to its end."""
 
-    def __init__(self, asked: BroadcastAsked) -> None:
+    def __init__(self, spec: BroadcastSpec) -> None:
         self.id = uuid.uuid4().hex
-        self.asked = asked
+        self.spec = spec
         self.began = _future()
-        """Gets the world size."""
-        self.bucket: tuple[int, tuple[Tensor, ...]] | None = None
-        """The last one."""
+        """Future of the world size."""
+        self.bucket: tuple[int, tuple[TensorSpec, ...]] | None = None
+        """The last bucket with its index."""
         self.received = _future()
-        """The servers have that one."""
+        """Done when the servers have that bucket."""
         self.came: set[str] = set()
         self.committed = _future()
-        """Gets what the publish did."""
+        """Future of the publish's result."""
         self.finishing = False
         self.why: ServiceError | None = None
-        """What ended it."""
-        self._work: asyncio.Queue[tuple[Tensor, ...] | None] = asyncio.Queue()
+        """The error that ended it."""
+        self._work: asyncio.Queue[tuple[TensorSpec, ...] | None] = asyncio.Queue()
         """The next bucket for the servers; None is the commit. At most one waits."""
 
     def fail(self, why: ServiceError) -> None:
-        """Whoever waits, or asks later, hears of it."""
+        """Gives the error to all waiting and later calls."""
         self.why = self.why or why
         for waiting in (self.began, self.received, self.committed):
             if not waiting.done():
                 waiting.set_exception(self.why)
-                waiting.exception()  # nobody needs to wait
+                waiting.exception()  # no call need be waiting
 
-    def take(self, index: int, tensors: tuple[Tensor, ...], shape: PolicyShape) -> None:
-        """Takes a bucket in, for `serve`. ServiceError for one that the servers shall not hear of.
+    def accept(self, index: int, tensors: tuple[TensorSpec, ...], shape: PolicyShape) -> None:
+        """Accepts a bucket for `serve`. Raises ServiceError for a bucket that must not reach the
+        servers.
 
         shape: the policy that they serve.
         """
@@ -87,7 +90,7 @@ class Broadcast:
         self._work.put_nowait(tensors)
 
     def finish(self, shape: PolicyShape) -> None:
-        """The commit, for `serve`. ServiceError where the policy is not whole."""
+        """Accepts the commit for `serve`. Raises ServiceError if the policy is not whole."""
         if self.bucket is not None and not self.received.done():
             raise refused(f"bucket {self.bucket[0]} is still under way")
         if lacking := missing(shape, self.came):
@@ -97,13 +100,13 @@ class Broadcast:
         self.finishing = True
         self._work.put_nowait(None)
 
-    async def serve(self, group: UpdateGroup) -> Published:
-        """Buckets until the commit. TimeoutError where the lease ends."""
+    async def serve(self, group: UpdateGroup) -> PublishResult:
+        """Passes buckets to the group until the commit. Raises TimeoutError if the lease ends."""
         joining = asyncio.ensure_future(group.join())
         try:
             self.began.set_result(group.world_size)
             while True:
-                async with asyncio.timeout(self.asked.lease):
+                async with asyncio.timeout(self.spec.lease):
                     tensors = await self._next(joining)
                     if tensors is None:
                         break
@@ -115,23 +118,24 @@ class Broadcast:
             joining.cancel()
             await asyncio.gather(joining, return_exceptions=True)
 
-    async def _next(self, joining: asyncio.Future[None]) -> tuple[Tensor, ...] | None:
-        """What the learner asks for next. Raises at once what the servers' joining raises."""
-        asked = asyncio.ensure_future(self._work.get())
+    async def _next(self, joining: asyncio.Future[None]) -> tuple[TensorSpec, ...] | None:
+        """The learner's next bucket, or None for the commit. Raises an error of the servers'
+        joining at once."""
+        bucket = asyncio.ensure_future(self._work.get())
         try:
-            waiting: set[asyncio.Future[Any]] = {asked}
+            waiting: set[asyncio.Future[Any]] = {bucket}
             if not joining.done():
                 waiting.add(joining)
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             if joining.done():
                 joining.result()
-            return await asked
+            return await bucket
         finally:
-            asked.cancel()
+            bucket.cancel()
 
 
 def refused(message: str) -> ServiceError:
-    """A request that leaves the publish as it was."""
+    """The error of a request that leaves the publish unchanged."""
     return ServiceError(reasons.ERROR_REASON_INVALID_REQUEST, message)
 
 

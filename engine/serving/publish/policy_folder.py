@@ -1,8 +1,8 @@
-"""Whether a published folder is whole, as far as its headers tell: configuration and safetensors.
+"""Checks that a published folder is whole by its headers: configuration and safetensors.
 
-A publisher that is killed, or a power cut, leaves files that are missing, short, or full of zeros.
-Samplers would find out one after the other, each at its own pause. This looks at sizes and headers
-alone, never at weights: milliseconds a folder, whatever the model's size.
+A killed publisher or a power cut leaves files that are missing, short, or full of zeros. Samplers
+would find that one after another, each at its own pause. The check reads only sizes and headers,
+never weights: milliseconds for each folder, whatever the model's size.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ INDEX_BYTES = 256 << 20
 
 
 class BrokenFolder(EngineError):
-    """Samplers cannot load the folder; the message names the file and what is wrong with it."""
+    """Samplers cannot load the folder. The message names the file and its fault."""
 
 
 def check_policy_folder(folder: Path) -> PolicyShape:
-    """What configuration and headers say; BrokenFolder unless there is a configuration and the
-    safetensors files are whole.
+    """The content of configuration and headers. Raises BrokenFolder unless the folder has a
+    configuration and whole safetensors files.
 
     Reads the disk; call it from a thread.
     """
@@ -61,7 +61,7 @@ def _json_object(file: Path, limit: int) -> dict[str, Any]:
     except OSError as error:
         raise BrokenFolder(f"{file} cannot be read ({error.strerror})") from error
     except orjson.JSONDecodeError as error:
-        raise BrokenFolder(f"{file} is no JSON: the file is damaged") from error
+        raise BrokenFolder(f"{file} is not JSON: the file is damaged") from error
     if not isinstance(found, dict):
         raise BrokenFolder(f"{file} holds no JSON object")
     return found

@@ -1,9 +1,9 @@
-"""Whether published weights are the policy that the samplers serve, trained further. Pure.
+"""Checks that published weights are the served policy, trained further. Pure.
 
-A server takes no other one: a tensor of another shape fails in the middle of a load, and one of
-another name is passed over without a word, so that the old weights stay. Numbers are converted as
-they are copied, so the floating types are one. config.json is not read again either: where it says
-something else, the learner computes something else than the samplers do.
+A server takes no other policy. A tensor of another shape fails in the middle of a load. A tensor of
+another name is skipped silently, so that the old weights stay. Numbers are converted as they are
+copied, so the floating types are equivalent. A server does not read config.json again: if it
+differs, the learner computes something else than the samplers do.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ INERT = frozenset(
         "initializer_range",
         "max_window_layers",
         "pad_token_id",
-        "sliding_window",  # libraries write it as nothing where `use_sliding_window` is off
+        "sliding_window",  # libraries write it as null if `use_sliding_window` is off
         "torch_dtype",
         "transformers_version",
         "use_cache",
     }
 )
-"""Keys of config.json that change nothing of what a server computes from ids."""
+"""Keys of config.json that do not change what a server computes from ids."""
 BUFFERS = (".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached")
 """Tensors of older files that servers compute themselves."""
 HEAD = "lm_head.weight"
@@ -47,20 +47,21 @@ TORCH_WORDS = {
     "int8": "I8",
     "uint8": "U8",
 }
-"""What torch calls a type, to what a safetensors header calls it."""
+"""Torch's name of a type to its name in a safetensors header."""
 _NOTHING = object()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyShape:
-    """What the headers of a policy folder say. tensors: dtype and shape by name."""
+    """The content of a policy folder's headers."""
 
     config: Mapping[str, Any]
     tensors: Mapping[str, tuple[str, tuple[int, ...]]]
+    """dtype and shape by name."""
 
 
 def difference(served: PolicyShape, offered: PolicyShape) -> str | None:
-    """The first thing in which `offered` is another policy than `served`; None where none is."""
+    """The first difference that makes `offered` another policy than `served`; None without one."""
     for key, before, after in _changed(served.config, offered.config, ""):
         return f"its config.json says {key} = {after!r}, the samplers serve {before!r}"
     optional = _optional(served)
@@ -72,7 +73,7 @@ def difference(served: PolicyShape, offered: PolicyShape) -> str | None:
             if name.endswith(optional):
                 continue
             return (
-                f"it has a tensor {name}, which the samplers' policy has not"
+                f"it has a tensor {name}, which the samplers' policy lacks"
                 if after
                 else (f"it has no tensor {name}, which the samplers serve")
             )
@@ -87,9 +88,9 @@ def difference(served: PolicyShape, offered: PolicyShape) -> str | None:
 
 
 def misfit(served: PolicyShape, name: str, dtype: str, shape: Sequence[int]) -> str | None:
-    """Why a tensor is none that servers of `served` can be given; None where it is one.
+    """Why servers of `served` cannot take a tensor; None if they can.
 
-    dtype: torch's word.
+    dtype: torch's name.
     """
     there = served.tensors.get(name)
     if there is None:
@@ -115,7 +116,7 @@ def missing(served: PolicyShape, came: Collection[str]) -> list[str]:
 def _changed(
     before: Mapping[str, Any], after: Mapping[str, Any], path: str
 ) -> Iterator[tuple[str, Any, Any]]:
-    """(key, value before, value after) of keys that both have: libraries of two versions leave out
+    """(key, value before, value after) of keys that both have: two versions of a library leave out
     different defaults."""
     for key in before:
         one, other = before[key], after.get(key, _NOTHING)
@@ -128,7 +129,7 @@ def _changed(
 
 
 def _optional(served: PolicyShape) -> tuple[str, ...]:
-    """Where the output layer is the embedding, a folder may hold it twice."""
+    """Tensors that a folder may hold twice, because the output layer is the embedding."""
     config = served.config
     nested = config.get("text_config")
     tied = config.get("tie_word_embeddings")

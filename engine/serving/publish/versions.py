@@ -1,7 +1,7 @@
-"""Which version may follow which: along a lineage steps only grow, and lineages form a tree.
+"""Which version may follow which: steps only grow along a lineage, and lineages form a tree.
 
-A new lineage says where it left its parent, or begins at step 0, which leaves the run's first
-version. A lineage that was left is over.
+A new lineage names the version at which it left its parent, or begins at step 0, which leaves the
+run's first version. A lineage that was left is over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ async def check_next(
     version: WeightVersion,
     parent: WeightVersion | None,
 ) -> WeightVersion | None:
-    """The parent of a new lineage, None when the lineage goes on. ServiceError for a version
+    """The parent of a new lineage; None if the lineage goes on. Raises ServiceError for a version
     that is not next."""
     if version.lineage == current.lineage:
         if version.step <= current.step:

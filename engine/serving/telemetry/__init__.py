@@ -1,2 +1,2 @@
-"""What the engine tells about itself: `metrics` of trajectories and `parts`, `progress` lines for
+"""The engine's reports about itself: `metrics` of trajectories and `parts`, `progress` lines for
 people, `logs`."""

@@ -1,8 +1,8 @@
-"""How late the event loop is: a task that sleeps 25 ms and sees how much later it woke.
+"""Lag of the event loop: a task sleeps 25 ms and measures how much later it woke.
 
-Whatever is ready waits as long as this task does, so its lag is what a chunk, a result of a tool
-or an RPC waits before the engine looks at it. Invariant: a figure covers only what came after the
-last `reset`, which whoever measures calls after the ramp-up; the Prometheus histogram covers all.
+Everything that is ready waits as long as this task does. So its lag is the delay of a chunk, a
+tool's result or an RPC. Invariant: a figure covers only the time since the last `reset`, which a
+measurement calls after the ramp-up. The Prometheus histogram covers all.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from prometheus_client.utils import floatToGoString
 
 PERIOD_S = 0.025
 BOUNDS = tuple(round(0.0005 * 1.25**power, 6) for power in range(44))
-"""Seconds, upper ends of the buckets: 0.5 ms to 7 s, each a quarter wider than the last."""
+"""Upper ends of the buckets in seconds: 0.5 ms to 7 s, each a quarter wider than the last."""
 
 
 class LoopLag(Collector):
-    """The lag of the loop that `run` runs in. (It counts itself and tells Prometheus when asked: a
-    Histogram takes a lock for each observation.)"""
+    """The lag of the loop in which `run` runs. (It counts itself and reports to Prometheus on
+    demand: a Histogram takes a lock for each observation.)"""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._all = [0] * (len(BOUNDS) + 1)
@@ -49,7 +49,7 @@ class LoopLag(Collector):
         self.worst = max(self.worst, seconds)
 
     def reset(self) -> None:
-        """Forgets what was measured so far; the Prometheus histogram keeps it."""
+        """Forgets all measurements; the Prometheus histogram keeps them."""
         self._before = list(self._all)
         self.worst = 0.0
 
@@ -58,7 +58,7 @@ class LoopLag(Collector):
         names = [*map(floatToGoString, BOUNDS), "+Inf"]
         yield HistogramMetricFamily(
             "toolwright_engine_loop_lag_seconds",
-            "how much later than asked a task of the event loop woke",
+            "how much later than due a task of the event loop woke",
             buckets=list(zip(names, map(float, accumulate(self._all)), strict=True)),
             sum_value=self._seconds,
         )
@@ -80,9 +80,9 @@ class LoopLag(Collector):
 
 def quantile(counts: Sequence[int], share: float, bounds: Sequence[float] = BOUNDS) -> float:
     """The value below which `share` of the observations are, by linear interpolation inside its
-    bucket; 0 without observations, the last bound for what lies beyond it.
+    bucket. 0 without observations, the last bound for values beyond it.
 
-    counts: [len(bounds) + 1], how many fell into each bucket.
+    counts: [len(bounds) + 1], observations in each bucket.
     """
     wanted = share * sum(counts)
     below = 0

@@ -14,13 +14,13 @@ import structlog
 from toolwright.tracing.ids import trace_id, trajectory_of
 
 LONGEST_VALUE = 300
-"""Characters of one value in a sentence; the JSON line has all of it."""
+"""Characters of one value in a sentence; the JSON line has the whole value."""
 
 
 def log_to(file: Path) -> None:
     """Structured logs as JSON lines to `file`, warnings also to stderr as text."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    stream = _Patient(file.open("a", buffering=1, encoding="utf-8"))
+    stream = _LossyStream(file.open("a", buffering=1, encoding="utf-8"))
     structlog.configure(
         processors=[
             _name_the_trace,
@@ -36,27 +36,27 @@ def log_to(file: Path) -> None:
     )
 
 
-def name_the_run(run: str) -> None:
-    """From here on a line that names an attempt has its trajectory's trace id too, in what is
-    started from here."""
+def bind_run(run: str) -> None:
+    """From here on a log line that names an attempt also has its trajectory's trace id, in all
+    tasks that start from here."""
     _RUN.set(run)
 
 
 def sentence(level: str, event: structlog.typing.EventDict) -> str:
-    """One line: "warning: sampler set aside: server http://..., why ..."; what happened, then what
-    is known of it. Of a traceback its last line."""
+    """One line: "warning: sampler set aside: server http://..., why ...". It begins with the event
+    and goes on with its facts. A traceback is cut to its last line."""
     facts = {key: value for key, value in event.items() if key not in _FRAME}
     if "exception" in facts:
         facts["exception"] = str(facts["exception"]).strip().rpartition("\n")[2]
-    told = ", ".join(f"{key} {_short(value)}" for key, value in facts.items())
+    said = ", ".join(f"{key} {_short(value)}" for key, value in facts.items())
     happened = str(event.get("event")).replace("_", " ")
-    return f"{level}: {happened}: {told}" if told else f"{level}: {happened}"
+    return f"{level}: {happened}: {said}" if said else f"{level}: {happened}"
 
 
 _FRAME = ("event", "level", "timestamp", "trace")
-"""What people are not told again: the sentence has the attempt that the trace is of."""
+"""Keys that the sentence leaves out, because it names the attempt of the trace."""
 _RUN: ContextVar[str] = ContextVar("run", default="")
-"""The journal's owner, by which traces are named."""
+"""The journal's owner, which names the traces."""
 
 
 def _short(value: object) -> str:
@@ -64,14 +64,15 @@ def _short(value: object) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]} ..."
 
 
-def tell(line: str, out: TextIO) -> None:
-    """A line for people, dropped where it finds no room: `out` may be a file on a full disk."""
+def print_line(line: str, out: TextIO) -> None:
+    """Prints a line for people. It is dropped if there is no room: `out` may be a file on a full
+    disk."""
     with contextlib.suppress(OSError):
         print(line, file=out, flush=True)
 
 
-class _Patient:
-    """A text stream that drops what a full disk does not take: a log line ends no run."""
+class _LossyStream:
+    """A text stream that drops text on a full disk: a log line must not end a run."""
 
     def __init__(self, inner: TextIO) -> None:
         self._inner = inner
@@ -98,5 +99,5 @@ def _warn_people(
     _logger: object, method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     if method in ("warning", "error", "critical"):
-        tell(sentence(method, event), sys.stderr)
+        print_line(sentence(method, event), sys.stderr)
     return event

@@ -1,6 +1,6 @@
-"""The engine's Prometheus metrics: what finished trajectories were, one registry an engine.
+"""The engine's Prometheus metrics about finished trajectories, one registry per engine.
 
-What the engine's parts count themselves (samplers, tool services, journal) is `parts.py`.
+`parts.py` has the counters of the engine's parts (samplers, tool services, journal).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from toolwright.recipe.models.stop_rules import mask_reasons
 from toolwright.types import Status, ToolErrorKind, Trajectory
 
 WINDOW = 256
-"""Trajectories behind the mean reward."""
+"""Number of trajectories in the mean reward."""
 _SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300)
 _DISPATCH = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05)
 
@@ -98,7 +98,7 @@ class Metrics:
             for segment in sequence.segments:
                 self.tokens.labels(segment.author.name.lower()).inc(len(segment.token_ids))
         for call in trajectory.calls:
-            # What the policy made up would be a new series for every name that it invents.
+            # A name that the policy invented would be a new series each time.
             known = call.tool and call.outcome.error is not ToolErrorKind.UNKNOWN_TOOL
             self.calls.labels(
                 call.tool if known else "unknown", call.outcome.error.name.lower()

@@ -1,5 +1,5 @@
-"""The page for Prometheus: on loopback, on the engine's own event loop, so that a connection that
-says nothing costs no thread. Other sites' pages get no answer (`toolwright.rpc.http_rule`)."""
+"""The page for Prometheus: on loopback, on the engine's own event loop, so an idle connection costs
+no thread. Requests from other sites are refused (`toolwright.rpc.http_rule`)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from toolwright.rpc.http_middleware import ruled
 from toolwright.rpc.http_rule import HttpRule
 
 _IDLE_SECONDS = 60.0
-"""After which a connection is closed on which no request begins."""
+"""Time after which a connection without a request is closed."""
 
 
 @asynccontextmanager
 async def metrics_page(registry: CollectorRegistry, port: int) -> AsyncIterator[None]:
-    """`/metrics` within the block. OSError when the port is taken."""
+    """Serves `/metrics` within the block. Raises OSError if the port is taken."""
 
     async def show(request: web.Request) -> web.Response:
         return web.Response(

@@ -1,7 +1,7 @@
-"""What the engine's parts count themselves, brought to Prometheus every few seconds.
+"""Counters of the engine's parts, exported to Prometheus every few seconds.
 
-The parts keep plain numbers and know no Prometheus; this knows the numbers' names and not the
-parts. Called on the event loop: a scrape reads what was brought last, from a thread of its own.
+The parts keep plain numbers and know no Prometheus. This module knows the numbers' names and not
+the parts. It is called on the event loop; a scrape reads the last export from a thread of its own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class ToolStatistics(Protocol):
-    """What is counted of one tool service. open_sessions, calls_in_flight, opens_waiting: now. The
-    rest since the start: retries and failures by reason, seconds in which it did not answer."""
+    """Statistics of one tool service; see `engine.core.tools.link.counts.ServiceStatistics`."""
 
     @property
     def open_sessions(self) -> int: ...
@@ -30,8 +29,8 @@ class ToolStatistics(Protocol):
     def seconds_away(self) -> float: ...
 
 
-class Total:
-    """A Prometheus counter that follows a total which somebody else keeps."""
+class FollowedCounter:
+    """A Prometheus counter that follows a total of another owner."""
 
     def __init__(
         self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry
@@ -41,7 +40,8 @@ class Total:
         self._seen: dict[tuple[str, ...], float] = {}
 
     def follow(self, total: float, *labels: str) -> None:
-        """A total never falls; one that did, as its keeper is new, counts from there on."""
+        """Sets the total. A total never falls, unless its owner is new: then counting goes on from
+        there."""
         before = self._seen.get(labels, 0.0)
         self._seen[labels] = total
         counter = self._counter.labels(*labels) if self._labelled else self._counter
@@ -55,8 +55,8 @@ class PartMetrics:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(name, text, labels, registry=registry)
 
-        def total(name: str, text: str, *labels: str) -> Total:
-            return Total(name, text, labels, registry)
+        def total(name: str, text: str, *labels: str) -> FollowedCounter:
+            return FollowedCounter(name, text, labels, registry)
 
         self._sampler_up = gauge("toolwright_engine_sampler_up", "0: set aside", "sampler")
         self._sampler_in_flight = gauge(
@@ -114,8 +114,7 @@ class PartMetrics:
         )
 
     def samplers(self, statistics: Mapping[str, Mapping[str, Any]]) -> int:
-        """Takes what `SamplerPool.statistics` counts, by server. Returns the tokens of all
-        servers."""
+        """Exports `SamplerPool.statistics`, by server. Returns the tokens of all servers."""
         for name, one in statistics.items():
             self._sampler_up.labels(name).set(one["up"])
             self._sampler_in_flight.labels(name).set(one["in_flight"])
@@ -128,7 +127,7 @@ class PartMetrics:
         return sum(one["received"] for one in statistics.values())
 
     def tools(self, statistics: Mapping[str, ToolStatistics]) -> None:
-        """Takes what is counted of each tool service, by its name."""
+        """Exports the statistics of each tool service, by its name."""
         for name, one in statistics.items():
             self._tool_sessions.labels(name).set(one.open_sessions)
             self._tool_calls.labels(name).set(one.calls_in_flight)
@@ -140,20 +139,21 @@ class PartMetrics:
                 self._tool_failures.follow(count, name, reason)
 
     def attempts(self, failures: Mapping[str, int]) -> None:
-        """Attempts that infrastructure ended, by stop reason."""
+        """Exports attempts that infrastructure ended, by stop reason."""
         for reason, count in failures.items():
             self._attempts.follow(count, reason)
 
     def groups(self, *, passed_over: int, dropped: int, turned_away: int, old_tokens: int) -> None:
-        """Tasks that cannot be run; groups too old for the learner, and those without a signal;
-        tokens too old in others."""
+        """Exports skipped tasks, groups that are too old or without a signal, and old tokens in
+        other groups."""
         self._passed_over.set(passed_over)
         self._dropped.set(dropped)
         self._turned_away.set(turned_away)
         self._old_tokens.follow(old_tokens)
 
     def journal(self, *, full: bool, backlog: int, commit_s: float, free: int) -> None:
-        """commit_s: seconds that the last transaction took. free: bytes of the disk."""
+        """Exports the journal's state. commit_s: duration of the last transaction, in seconds.
+        free: bytes of the disk."""
         self._free.set(free)
         self._full.set(full)
         self._commit.set(commit_s)

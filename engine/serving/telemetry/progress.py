@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from engine.serving.telemetry.logs import tell
+from engine.serving.telemetry.logs import print_line
 from toolwright.text.figures import compact
 
 
-class Progress:
-    """Knows when it began and how many tokens it told of last."""
+class EngineProgress:
+    """The progress line. It knows its start and the tokens of the last line."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class Progress:
         tokens: int,
         reward: float,
     ) -> str:
-        """tokens: all that samplers have sent since the start, unfinished trajectories included.
-        waiting, turned_away: groups."""
+        """tokens: all tokens that samplers have sent since the start, including unfinished
+        trajectories. waiting, turned_away: groups."""
         now = self._clock()
         then, before = self._last
         rate = max(tokens - before, 0) / max(now - then, 1e-9)
@@ -58,5 +58,5 @@ class Progress:
         return ", ".join(parts)
 
     def show(self, line: str) -> None:
-        """A full disk under the output ends no run."""
-        tell(line, self._out)
+        """Prints a line. A full disk does not end the run."""
+        print_line(line, self._out)

@@ -1,7 +1,7 @@
-"""Traces of training trajectories to a collector: spans of the record when a group is whole, and
-how long the group then waited for the learner.
+"""Traces of training trajectories for a collector. They hold spans of the record when a group is
+whole, and how long the group then waited for the learner.
 
-Off the way of every token and call: what is told is read from records that are there anyway.
+Traces add nothing to the path of tokens and calls: they read existing records.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from toolwright.tracing.spans import Span
 from toolwright.types import Trajectory
 
 MOST_WHOLE = 4096
-"""Groups of which it is remembered when they were whole; the oldest are forgotten first."""
+"""Groups whose completion time is remembered; the oldest are forgotten first."""
 
 
 class Traces:
-    """Of one run. `close` may wait for seconds: call it in a thread."""
+    """Traces of one run. `close` may take seconds: call it in a thread."""
 
     def __init__(self, run: str, exporter: Exporter) -> None:
         self._run = run
@@ -32,16 +32,16 @@ class Traces:
         """Unix time in ns at which a group was whole, by its id."""
 
     def finished(self, trajectory: Trajectory) -> None:
-        """A scored trajectory of a whole group."""
+        """Records a scored trajectory of a whole group."""
         self._whole.setdefault(trajectory.group_id, time.time_ns())
         if len(self._whole) > MOST_WHOLE:
             del self._whole[next(iter(self._whole))]
         self.exporter.offer(spans_of(self._run, trajectory))
 
     def delivered(self, group: StoredGroup) -> None:
-        """The learner gets the group. Once: what it asks for again is the same group."""
+        """Records once that the learner gets the group: a repeated request gets the same group."""
         whole = self._whole.pop(group.id, None)
-        if whole is None:  # of an earlier life, or told before
+        if whole is None:  # of an earlier life, or already recorded
             return
         now = max(whole, time.time_ns())
         names = [f"{group.id}-{index}" for index in range(len(group.members))]
@@ -65,10 +65,11 @@ class Traces:
         self.exporter.close()
 
 
-def traces_of(run: str, told: str) -> Traces | None:
-    """told: `run.traces`. None where nobody wants them. StartupError."""
+def traces_of(run: str, setting: str) -> Traces | None:
+    """Traces of a run; None if they are off. setting: `run.traces`. Raises StartupError if it
+    cannot be used."""
     try:
-        collector = collector_of(told, os.environ)
+        collector = collector_of(setting, os.environ)
     except CollectorUnclear as error:
         raise StartupError(str(error)) from error
     return None if collector is None else Traces(run, Exporter(collector, process=PROCESS))

@@ -131,7 +131,7 @@ def test_a_tool_service_that_is_down(run: Command) -> None:
     for command, *options in (["serve"], ["check", "--connect"]):
         line = sentence(run(command, *options, **changes))
         assert f"tools.python: no tool service answers at {address}" in line
-        assert f"toolsvc serve TOOL --listen {address}`, or mend tools.python.service" in line
+        assert f"toolsvc serve TOOL --listen {address}`" in line and "tools.python.service" in line
 
 
 def test_a_port_in_use(run: Command, taken: int) -> None:

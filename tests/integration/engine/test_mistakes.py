@@ -20,7 +20,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from engine.cli import app
-from engine.core.tools.files import tool_files
+from engine.core.tools.tool_file_check import tool_files
 from learner.cli import app as learner
 from tests.integration.engine.test_cli import Command, run, sentence, services
 from tests.support.recipes import merged
@@ -338,8 +338,8 @@ def test_another_server_where_a_sampler_is_meant(
     with page(strict=strict) as port:
         url = f"http://127.0.0.1:{port}"
         line = sentence(run("check", "--connect", sampler={"endpoints": [url]}))
-    assert f"sampler {url} is down or is no SGLang server" in line
-    assert ("answers, and not as SGLang does" in line) != strict
+    assert f"sampler {url} is down or is not an SGLang server" in line
+    assert ("answers, but not as SGLang does" in line) != strict
     assert "start it or correct sampler.endpoints" in line
 
 
@@ -355,7 +355,7 @@ def test_another_server_where_a_tool_service_is_meant(run: Command) -> None:
         address = f"127.0.0.1:{port}"
         line = sentence(run("check", "--connect", tools={"python": {"service": address}}))
         assert f"what answers at {address} does not speak gRPC" in line
-        assert "or mend tools.python.service" in line
+        assert "tools.python.service" in line
         result = CliRunner().invoke(toolsvc, ["call", address, "python", "{}"])
     assert_one_line(result, f"what answers at {address} does not speak gRPC")
 
@@ -407,11 +407,11 @@ def test_a_tool_file_that_cannot_be_served_is_found_before_anything_starts(
 def test_a_tool_file_that_takes_its_time_is_left_to_the_start(
     run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.core.tools.files.IMPORT_SECONDS", 0.1)
+    monkeypatch.setattr("engine.core.tools.tool_file_check.IMPORT_SECONDS", 0.1)
     (run.folder / "tool.py").write_text("import time\ntime.sleep(1000)\n", encoding="utf-8")
     result = run("check", tools={"python": {"service": None, "serve": ["tool.py"]}})
     assert result.exit_code == 0, result.output
-    assert "warning: tools.python: tool.py is imported for 0.1 s already" in result.output
+    assert "warning: tools.python: tool.py takes more than 0.1 s" in result.output
 
 
 def test_files_among_the_words_of_a_service() -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from engine.core.tools.calls import PendingCall
-from engine.core.tools.environment import Environment
 from engine.core.tools.services import ToolServices
 from engine.core.tools.sessions import session as toolsession
+from engine.core.tools.tool_sessions import ToolSessions
 from engine.errors import SessionLost, StartupError, ToolServiceFailed
 from engine.types import Call
 from tests.integration.engine.conftest import MakeWorld
@@ -45,7 +45,7 @@ def services(double: ToolDouble, **fields: object) -> ToolServices:
     return ToolServices({"python": Tool(service=double.address, **fields)}, "an owner")
 
 
-def dispatch(session: Environment, turn: int = 0) -> PendingCall:
+def dispatch(session: ToolSessions, turn: int = 0) -> PendingCall:
     """The call of one turn."""
     sent = session.dispatch(ONE_PLUS_ONE, call_id=f"c/{turn}/0", turn=turn, turns_left=3 - turn)
     assert isinstance(sent, PendingCall)

@@ -11,9 +11,9 @@ import grpc
 import pytest
 
 from engine.core.tools.calls import PendingCall
-from engine.core.tools.environment import Environment
 from engine.core.tools.link import endpoint as link
 from engine.core.tools.services import ToolServices
+from engine.core.tools.tool_sessions import ToolSessions
 from engine.errors import ToolServiceFailed
 from engine.types import Call
 from tests.support.tools import InStream, ToolDouble, add_up, serving, text
@@ -30,7 +30,7 @@ def services(double: ToolDouble, **fields: object) -> ToolServices:
     return ToolServices({"python": Tool(service=double.address, **fields)}, "an owner")
 
 
-def send(environment: Environment, code: str, turn: int = 0) -> PendingCall:
+def send(environment: ToolSessions, code: str, turn: int = 0) -> PendingCall:
     call = Call(action=f"<python>{code}</python>", tool="python", arguments={"code": code})
     call_id = f"{environment.refs[0].session_id}/{turn}/0"
     sent = environment.dispatch(call, call_id=call_id, turn=turn, turns_left=9)

@@ -10,7 +10,7 @@ from engine.core.protocols.chat import Chat
 from engine.core.protocols.tagged import Tagged
 from engine.core.rollout.decide import (
     Await,
-    Decided,
+    DecisionCache,
     Dispatch,
     Finish,
     Generate,
@@ -213,7 +213,7 @@ def test_a_protocol_is_asked_once_a_turn_and_again_where_it_would_see_more() -> 
             asked.append(text)
             return super().decide(text, stop, view, codec)
 
-    log, told, decided = opened(tools=[PYTHON]), rules(Counts()), Decided()
+    log, told, decided = opened(tools=[PYTHON]), rules(Counts()), DecisionCache()
     act(log, CALL, "</python>")
     assert isinstance(next_step(log.state, told, TASK, decided), Dispatch)
     call_id = call(log)

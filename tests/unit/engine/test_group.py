@@ -55,7 +55,7 @@ class World:
         self.kept: list[AnyEvent] = []
         codec = ToyCodec()
         self.lane = Lane(
-            surroundings=cast(
+            rollout_context=cast(
                 "Any",
                 SimpleNamespace(
                     rules=Rules(

@@ -37,7 +37,7 @@ def test_a_recipe_with_one_task_needs_no_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "asked", "words"),
     [
-        (("sums", "finds"), "", "`x` works on one task: say --task with one of sums, finds"),
+        (("sums", "finds"), "", "`x` works on one task: set --task to one of sums, finds"),
         (("sums", "finds"), "sql", "--task sql: the recipe's tasks are sums, finds"),
         ((), "sums", r"--task sums: the recipe has only \[task\]"),
     ],

@@ -14,12 +14,12 @@ import orjson
 import pytest
 from aiohttp import web
 
-from engine.core.sampler.action import Action
 from engine.core.sampler.control import WeightControl
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.pool import SamplerPool
-from engine.core.sampler.server import Flight
+from engine.core.sampler.server import RequestInFlight
 from engine.core.sampler.stops import StopTable
+from engine.core.sampler.token_action import TokenAction
 from engine.core.sampler.wire.stream import Stream
 from engine.errors import SamplerFailed, StartupError
 from engine.types import Generated
@@ -134,7 +134,7 @@ async def pool_of(
         )
         stack.push_async_callback(made.close)
         await made.open()
-        await WeightControl(made, pause_mode="retract").put_in_order(VERSION, Path("/w"))
+        await WeightControl(made, pause_mode="retract").initialise(VERSION, Path("/w"))
         yield made
 
 
@@ -172,7 +172,7 @@ async def test_a_server_with_older_weights_of_the_run_was_started_anew() -> None
     server = Server(answer)
     async with pool_of(server, patience_s=5.0) as pool:
         control = WeightControl(pool, pause_mode="retract")
-        await control.put_in_order(VERSION, Path("/w"))
+        await control.initialise(VERSION, Path("/w"))
         await control.publish(later, Path("/w"))
         server.version = str(VERSION)  # another process, started with these weights
         keeping = asyncio.create_task(pool.keep_alive())
@@ -345,7 +345,7 @@ async def test_no_server_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("engine.core.sampler.fleet.START_SECONDS", 0.1)
     table = Sampler(endpoints=(f"http://127.0.0.1:{free_port()}",))
     pool = SamplerPool(table, CODEC, vocab_size=300)
-    with pytest.raises(StartupError, match="is down or is no SGLang server"):
+    with pytest.raises(StartupError, match="is not an SGLang server"):
         await pool.open()
     await pool.close()
 
@@ -391,7 +391,9 @@ async def test_an_action_leaves_nothing_to_the_garbage_collector() -> None:
             for _ in range(10):
                 await ask(pool, on_mark=lambda _ids, _hit, _ns: None)
             left = [
-                kind for kind in map(type, gc.get_objects()) if kind in (Flight, Action, Stream)
+                kind
+                for kind in map(type, gc.get_objects())
+                if kind in (RequestInFlight, TokenAction, Stream)
             ]
         finally:
             gc.enable()

@@ -19,7 +19,7 @@ from engine.serving.admission import train
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.train import TrainLane
-from engine.serving.journal.journal import Counts, Journal, JournalFull
+from engine.serving.journal.journal import GroupCounts, Journal, JournalFull
 from engine.serving.journal.logs import OpenLog
 from tests.support.waiting import holds_for, until
 from toolwright.recipe import Run
@@ -240,8 +240,8 @@ class SlowJournal:
         self.storing = 0
 
     @property
-    def counts(self) -> Counts:
-        return Counts(
+    def counts(self) -> GroupCounts:
+        return GroupCounts(
             accepted=self.accepted, waiting=self.accepted, dropped_groups=0, last_sequence=0,
             durable_sequence=0, skipped=0,
         )  # fmt: skip
@@ -377,9 +377,9 @@ async def test_a_file_without_a_single_good_row_ends_the_run(
 
 def test_a_task_s_own_sampling_overlays_the_recipe_s() -> None:
     recipe = SamplingParams(temperature=1.0, top_p=0.9)
-    assert train.overlaid(recipe, None) == recipe
+    assert train.merged_sampling(recipe, None) == recipe
     task = SamplingParams(temperature=0.0, max_new_tokens=5)
-    assert train.overlaid(recipe, task) == SamplingParams(
+    assert train.merged_sampling(recipe, task) == SamplingParams(
         temperature=0.0, top_p=0.9, max_new_tokens=5
     )
 
@@ -407,7 +407,7 @@ async def test_sessions_go_on_of_groups_that_are_admitted_at_once(
     async def newest_version() -> object:
         return version
 
-    counts = Counts(
+    counts = GroupCounts(
         accepted=accepted, waiting=0, dropped_groups=0, last_sequence=0, durable_sequence=0
     )
     journal = SimpleNamespace(open_logs=open_logs, newest_version=newest_version, counts=counts)

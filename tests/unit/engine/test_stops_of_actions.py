@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from engine.core.sampler.action import Action
-from engine.core.sampler.openai.text import TextAction
+from engine.core.sampler.openai.text_action import TextAction
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.stops import StopDetector, StopTable
+from engine.core.sampler.token_action import TokenAction
 from engine.core.sampler.wire.events import Chunk
 from engine.types import Generated, StopHit
 from tests.support.codecs import END, ToyCodec
@@ -151,7 +151,7 @@ class Heard:
             on_progress=lambda part: self.progress.extend(part.token_ids),
             received=received,
         )
-        self.action = Action(request, codec=codec, known={str(V): V})
+        self.action = TokenAction(request, codec=codec, known={str(V): V})
         self.action.begin(1)
 
     def take(self, text: str, finish: FinishReason | None = None, read_ns: int = 1) -> bool:

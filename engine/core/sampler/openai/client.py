@@ -1,11 +1,11 @@
 """One endpoint over HTTP: its list of models, and one streamed request.
 
 Invariants
-- The key stands in a header and nowhere else: the finished sentence of every error is cleaned of
-  it, and no redirect is followed.
+- The key is in a header and nowhere else. It is removed from the finished sentence of every error,
+  and no redirect is followed.
 - A stream is complete only when an event carried a finish reason. After that, and after the reader
-  has said stop, the usage is waited for a moment and no longer.
-- Connecting has a deadline, a stream has a longest silence. Only a whole event breaks the silence.
+  stopped, the client waits for the usage for a moment and no longer.
+- Connecting has a deadline, and a stream has a longest silence. Only a whole event breaks it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 import aiohttp
 import orjson
 
-from engine.core.sampler.openai.answers import (
-    NotThere,
+from engine.core.sampler.openai.refusals import (
+    NotFound,
     WrongAddress,
     WrongKey,
     not_the_api,
@@ -40,13 +40,13 @@ from toolwright.rpc.proxies import proxy_for, shown
 CONNECT_SECONDS = 10.0
 MODELS_SECONDS = 20.0
 USAGE_SECONDS = 2.0
-"""For the usage, which comes after the finish."""
+"""Longest wait for the usage, which comes after the finish."""
 MAX_ANSWER_BYTES = 4 * 2**20
 MAX_ERROR_BYTES = 64 * 2**10
 MAX_EMPTY_EVENTS = 20_000
 """Events in a row without text; a server that queues sends comments, not events."""
 _FIRST_BYTES = 4096
-"""Of a response that is no stream: enough to say what it is."""
+"""Bytes that are read of a response that is not a stream: enough to describe it."""
 
 _STREAM_HEADS = (b"data:", b"event:", b"error:", b"id:", b"retry:", b":")
 
@@ -57,16 +57,17 @@ OnQuiet = Callable[[float], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """One that an endpoint lists. longest: tokens of its context, None where it does not say."""
+class ListedModel:
+    """A model that an endpoint lists."""
 
     name: str
     owned_by: str
     longest: int | None
+    """Tokens of its context; None if the server does not report it."""
 
 
 class ApiClient:
-    """HTTP to one endpoint. `session` is shared and closed by its owner; it must not decompress."""
+    """HTTP to one endpoint. The owner of the shared `session` closes it; it must not decompress."""
 
     def __init__(
         self,
@@ -91,19 +92,20 @@ class ApiClient:
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
 
-    async def models(self) -> list[Model] | None:
-        """What it serves; None where it does not list that. The errors of `stream` otherwise."""
+    async def models(self) -> list[ListedModel] | None:
+        """Models that the endpoint serves; None if it has no such list. Raises the errors of
+        `stream`."""
         first, *others = self._address.urls("/models")
         found = await self._models_at(first)
         for where in others if found is None else ():
-            # What answers at a guessed address may be anything.
+            # A guessed address may answer anything.
             with suppress(ServerUnreachable, ServerRefused, WireError):
                 found = await self._models_at(where)
         return found
 
-    async def _models_at(self, where: str) -> list[Model] | None:
+    async def _models_at(self, where: str) -> list[ListedModel] | None:
         limit = aiohttp.ClientTimeout(total=MODELS_SECONDS, sock_connect=CONNECT_SECONDS)
-        async with self._told(where):
+        async with self._engine_errors(where):
             async with self._session.get(
                 where,
                 headers=self._headers,
@@ -126,25 +128,25 @@ class ApiClient:
         *,
         linger: bool = False,
     ) -> None:
-        """Hands every delta on as its bytes are read, until the finish and the usage came or
-        `on_delta` said stop. linger: after that, too, wait a moment for the usage: the server knows
+        """Passes on every delta as its bytes are read, until finish and usage came or `on_delta`
+        returned False. linger: then also wait a moment for the usage, because the server knows
         where to end.
 
-        ServerUnreachable when the stream breaks, ServerSilent when it falls silent, Later where the
-        server is busy, WireError when it is malformed or an error, ServerRefused for a request that
-        it does not take.
+        Raises ServerUnreachable if the stream breaks, ServerSilent if it falls silent, RetryLater
+        if the server is busy. Raises WireError if the stream is malformed or holds an error,
+        ServerRefused if the server does not take the request.
         """
-        first: NotThere | WrongAddress | WrongKey | None = None
+        first: NotFound | WrongAddress | WrongKey | None = None
         for where in self._address.urls(path):
             try:
                 await self._stream_at(where, path, body, on_delta, on_quiet, linger=linger)
-            except (NotThere, WrongAddress) as error:
+            except (NotFound, WrongAddress) as error:
                 first = first or error
             except WrongKey as error:
-                raise first or error from None  # a guessed address may be anybody's
+                raise first or error from None  # a guessed address may belong to anyone
             else:
                 return
-        assert first is not None  # an address has a URL at least
+        assert first is not None  # an address has at least one URL
         raise first
 
     async def _stream_at(
@@ -162,7 +164,7 @@ class ApiClient:
         headers = {
             **self._headers, "Accept": "text/event-stream", "Content-Type": "application/json",
         }  # fmt: skip
-        async with self._told(where):
+        async with self._engine_errors(where):
             try:
                 async with (
                     reading.deadline(),
@@ -181,9 +183,11 @@ class ApiClient:
                         self._check(where, response, await _start(response, MAX_ERROR_BYTES))
                     await reading.read(where, response)
             except TimeoutError as error:
-                if isinstance(error, aiohttp.ServerTimeoutError):  # of connecting, not of silence
+                if isinstance(
+                    error, aiohttp.ServerTimeoutError
+                ):  # the connection, not a silent stream
                     raise
-                if reading.over:  # it was only waited for its usage
+                if reading.over:  # only its usage was missing
                     return
                 raise ServerSilent(f"{where}: silent for {self._silence:g} s") from error
             if not reading.over:
@@ -202,8 +206,8 @@ class ApiClient:
             )
 
     @asynccontextmanager
-    async def _told(self, where: str) -> AsyncIterator[None]:
-        """What breaks, in the words of the engine and without the key."""
+    async def _engine_errors(self, where: str) -> AsyncIterator[None]:
+        """Turns failures into the engine's errors, without the key."""
         try:
             yield
         except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
@@ -211,12 +215,12 @@ class ApiClient:
         except TimeoutError:
             raise ServerUnreachable(f"{where}: no answer in time{self._through()}") from None
         except (ServerUnreachable, ServerRefused, WireError) as error:
-            told = str(error)
-            named = told if told.startswith(where) else f"{where}: {told}"
-            # The type tells what follows, so it stays; a cause would show the bytes uncleaned.
+            message = str(error)
+            named = message if message.startswith(where) else f"{where}: {message}"
+            # The type decides what follows, so it stays. A cause would show the bytes with the key.
             error.args = (self._clean(named),)
             raise error from None
-        except ValueError as error:  # what aiohttp says of a URL or header that cannot be sent
+        except ValueError as error:  # aiohttp's error for a URL or header that cannot be sent
             raise ServerRefused(self._clean(f"{where}: {error}")) from None
 
     def _plainly(self, error: Exception) -> str:
@@ -243,7 +247,7 @@ class _Reading:
         self, on_delta: OnDelta, on_quiet: OnQuiet | None, silence: float, *, linger: bool
     ) -> None:
         self.over = False
-        """The finish came, or the reader wants no more."""
+        """The finish came, or the reader stopped."""
         self._on_delta = on_delta
         self._on_quiet = on_quiet
         self._silence = silence
@@ -260,7 +264,7 @@ class _Reading:
 
     @asynccontextmanager
     async def deadline(self) -> AsyncIterator[None]:
-        """TimeoutError after the longest silence; `on_quiet` is called on the way."""
+        """Raises TimeoutError after the longest silence. Calls `on_quiet` before that."""
         self._heard = self._loop.time()
         self._look_at = self._loop.call_later(QUIET_SECONDS, self._look)
         try:
@@ -278,8 +282,9 @@ class _Reading:
         self._look_at = self._loop.call_later(QUIET_SECONDS, self._look)
 
     async def read(self, where: str, response: aiohttp.ClientResponse) -> None:
-        """A stream of events, or one JSON object of a server that does not stream; the body decides
-        which, since some servers name another type. WrongAddress for anything else."""
+        """Reads a stream of events, or one JSON object of a server that does not stream. The
+        body decides which, since some servers name another type. Raises WrongAddress for
+        anything else."""
         events = EventReader()
         whole = response.content_type in ("application/json", "text/html")
         begun = False
@@ -303,7 +308,7 @@ class _Reading:
         self._take([StreamEvent(body), StreamEvent(DONE)])
 
     def _take(self, events: list[StreamEvent]) -> bool:
-        """True when nothing more is waited for."""
+        """Returns True if nothing more is expected."""
         read_ns = time.monotonic_ns()
         for event in events:
             if event.data == DONE:
@@ -338,7 +343,7 @@ class _Reading:
             self._limit.reschedule(self._heard + self._silence)
 
 
-def _listed(where: str, response: aiohttp.ClientResponse, body: bytes) -> list[Model]:
+def _listed(where: str, response: aiohttp.ClientResponse, body: bytes) -> list[ListedModel]:
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -347,7 +352,7 @@ def _listed(where: str, response: aiohttp.ClientResponse, body: bytes) -> list[M
     if not isinstance(rows, list):
         raise not_the_api(where, response.headers, body[:_FIRST_BYTES])
     return [
-        Model(
+        ListedModel(
             name=str(row["id"]),
             owned_by=str(row.get("owned_by", "")),
             longest=longest if isinstance(longest := row.get("max_model_len"), int) else None,
@@ -381,7 +386,7 @@ def _plainly(error: Exception) -> str:
     if isinstance(error, aiohttp.ServerTimeoutError):
         return f"no connection within {CONNECT_SECONDS:g} s"
     if isinstance(error, aiohttp.ClientResponseError):
-        return "it answers, and not in HTTP"
+        return "it answers, but not in HTTP"
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         return f"no connection: {os.strerror(error.os_error.errno).lower()}"
     return f"the connection ended inside the response ({type(error).__name__})"

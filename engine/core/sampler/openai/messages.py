@@ -1,12 +1,12 @@
 """Ids of a `ConversationCodec` to the messages of a chat request. Pure.
 
-Where a turn goes on after a tool's answer, as tags in plain text do, there are two ways to say so:
-one assistant's message that the server continues, or the answer as a user's message after an
-assistant's that has ended. Not every server can do the first.
+A turn may go on after a tool's answer, as with tags in plain text. There are two ways to express
+that. One is an assistant's message that the server continues. The other is the answer as a user's
+message after an assistant's message that has ended. Not every server can do the first.
 
 Invariants
 - Every text of the ids is in one message, once, in order.
-- A message of role `tool` stands only after an assistant's with as many `tool_calls`; any other is
+- A message of role `tool` stands only after an assistant's with as many `tool_calls`. Any other is
   sent as a user's, since servers refuse it.
 """
 
@@ -26,15 +26,16 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
-    """continues: the last message is an assistant's that the server shall go on with."""
+class ChatConversation:
+    """Messages and tools of a chat request."""
 
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...]
     continues: bool
+    """Whether the server must continue the last message, an assistant's."""
 
 
-def conversation(
+def chat_conversation(
     token_ids: Sequence[int],
     codec: ConversationCodec,
     *,
@@ -42,15 +43,16 @@ def conversation(
     as_user: bool,
     call_tags: tuple[str, str],
     received: str = "",
-) -> Conversation:
-    """What a chat API is asked. written: by the policy. as_user: observations inside an assistant's
-    turn are a user's messages. received: text of the action in progress; only where not `as_user`.
+) -> ChatConversation:
+    """The messages of a chat request.
 
-    ValueError for ids that end in no open turn.
+    written: spans that the policy wrote. as_user: observations inside an assistant's turn are a
+    user's messages. received: text of the action in progress; only without `as_user`. Raises
+    ValueError for ids that do not end in an open turn.
     """
     spans = codec.message_spans(token_ids)
     if not spans.messages or spans.messages[-1].closed:
-        raise ValueError("the request ends in no open turn: there is nothing to be written")
+        raise ValueError("the request does not end in an open turn: there is nothing to write")
     *before, last_turn = spans.messages
     if last_turn.role != "assistant":
         before.append(last_turn)
@@ -66,7 +68,7 @@ def conversation(
         last = _open_turn(token_ids, last_turn, codec, written, as_user, received)
     elif received and not as_user:
         last = [{"role": "assistant", "content": received}]
-    return Conversation(
+    return ChatConversation(
         messages=(*messages, *last),
         tools=spans.tools,
         continues=bool(last) and last[-1]["role"] == "assistant",
@@ -74,8 +76,8 @@ def conversation(
 
 
 def plain_text(token_ids: Sequence[int], codec: ConversationCodec) -> str:
-    """The same for an API of completions whose model has no template here: texts of all messages,
-    a blank line between two. The open turn follows at once: a raw prompt is sent as it is."""
+    """The prompt for a completions API whose model has no template here: texts of all messages with
+    blank lines between them. The open turn follows at once: a raw prompt is sent unchanged."""
     turns = codec.message_spans(token_ids).messages
     *before, last = [codec.decode(token_ids[turn.start : turn.end]) for turn in turns] or [""]
     return "\n\n".join(before) + last
@@ -108,7 +110,7 @@ def _open_turn(
 
 
 def _with_calls(messages: Sequence[Message], tags: tuple[str, str]) -> list[Message]:
-    """Calls that an assistant wrote as text become `tool_calls`, where the answers follow."""
+    """Turns calls that an assistant wrote as text into `tool_calls`, if the answers follow."""
     found: list[Message] = []
     waiting: list[str] = []
     for number, message in enumerate(messages):
@@ -136,7 +138,7 @@ def _answers_after(messages: Sequence[Message], number: int) -> int:
 
 
 def _split_calls(text: str, tags: tuple[str, str], name: str) -> tuple[str, list[Message]]:
-    """(text before the first call, the calls); no calls where one of them cannot be read."""
+    """(text before the first call, the calls). Returns no calls if one of them cannot be read."""
     found = calls_in(text, Tags(*tags))
     calls: list[Message] = []
     for one in found:

@@ -1,15 +1,15 @@
 """Generation by OpenAI-compatible endpoints, for an evaluation: text in, text out.
 
-It stands where `SamplerPool` stands, and is asked as that one is. What differs: there are no token
-ids and no log-probs (ids are the engine's own encoding of the text, log-probs NaN, and the record
-says so), nobody updates weights, and one version named after the model wrote everything.
+It has the interface of `SamplerPool`, with three differences. The endpoints give no token ids and
+no log-probs: ids are the engine's own encoding of the text, log-probs are NaN, and the record says
+so. No publish updates the weights. One version, named after the model, wrote everything.
 
 Invariants
-- The engine finds every stop itself, in the text. Stops are sent only to a server that leaves their
-  text in place or names the one that ended it, or where the recipe says so (`sampler.send_stops`).
-- A generation that breaks goes on from the text received where the server can do that, else anew;
-  never anew once a call of it is on its way.
-- What no request could succeed with (address, key, model) ends the evaluation, with its mend.
+- The engine finds every stop itself, in the text. Stops are sent only if the server leaves their
+  text in place or names the stop, or if the recipe says so (`sampler.send_stops`).
+- A generation that breaks goes on from the received text if the server can do that. Otherwise it
+  begins anew, but never once a call of it is on its way.
+- A fault that no request can overcome (address, key, model) ends the evaluation and names its fix.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from typing import Any
 import aiohttp
 import structlog
 
-from engine.core.sampler.openai.answers import (
+from engine.core.sampler.openai.api_endpoint import MOST_ALIKE, ApiEndpoint
+from engine.core.sampler.openai.api_request import ApiRequest, ApiRequests
+from engine.core.sampler.openai.body import TEMPLATE, TEMPLATE_FIX
+from engine.core.sampler.openai.client import ApiClient
+from engine.core.sampler.openai.messages import Span
+from engine.core.sampler.openai.refusals import (
     EndpointUnusable,
-    Later,
     NoCredit,
-    NotThere,
+    NotFound,
+    RetryLater,
     WrongAddress,
     WrongKey,
 )
-from engine.core.sampler.openai.body import TEMPLATE, TEMPLATE_FIX
-from engine.core.sampler.openai.client import ApiClient
-from engine.core.sampler.openai.endpoint import MOST_ALIKE, Endpoint
-from engine.core.sampler.openai.messages import Span
-from engine.core.sampler.openai.request import Request, Requests
-from engine.core.sampler.openai.text import TextAction
+from engine.core.sampler.openai.text_action import TextAction
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.retry import Fault, Over, Retry
-from engine.core.sampler.waiting import Cause, Waiting
+from engine.core.sampler.waiting import WaitCause, Waiting
 from engine.core.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
 from engine.core.sampler.wire.events import WireError
 from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec
@@ -53,12 +53,11 @@ from toolwright.recipe import Sampler as SamplerTable
 from toolwright.types import WeightVersion
 
 START_SECONDS = 3.0
-"""How long a silent endpoint is no error at the start."""
+"""How long the start tolerates a silent endpoint."""
 MOST_PAUSES_AT_START = 5
-"""That an endpoint may ask for before it has told its models."""
+"""Most pauses in a row that an endpoint may request before it has listed its models."""
 SPREAD = 0.25
-"""Part of a pause by which those that wait for it come back apart; all at once would be refused
-again."""
+"""Share of a pause by which waiting requests are spread: all at once would be refused again."""
 NOTE = "ids re-encoded from text, log-probs absent"
 _Failed = ServerUnreachable | ServerRefused | WireError
 
@@ -67,7 +66,7 @@ log = structlog.get_logger("sampler")
 
 @dataclass(slots=True, kw_only=True)
 class _Pending:
-    """One call of `generate`, and what became of its HTTP requests so far."""
+    """One call of `generate` and its HTTP requests so far."""
 
     request: GenerateRequest
     waiting: Waiting
@@ -78,7 +77,7 @@ class _Pending:
 
 
 class OpenAIPool:
-    """Endpoints of one API, as the recipe's table says. `open` it first."""
+    """Endpoints of one API, as the recipe's table says. `open` must come first."""
 
     def __init__(
         self,
@@ -91,49 +90,49 @@ class OpenAIPool:
         template: Mapping[str, Any] | None = None,
     ) -> None:
         """leading: text that a server's tokenizer puts before every prompt by itself. template:
-        variables of the chat template (`policy.template`), sent to a chat API. call_tags: around
-        a call in the text of an action. StartupError without the key."""
+        variables of the chat template (`policy.template`), sent to a chat API. call_tags: tags
+        around a call in the text of an action. Raises StartupError without the key."""
         self.vocab_size = vocab_size
         self._table = table
         self._codec = codec
         self._encode = codec.encode_action if isinstance(codec, ConversationCodec) else codec.encode
-        self._requests = Requests(
+        self._requests = ApiRequests(
             table, codec, leading=leading, call_tags=call_tags, template=template or {}
         )
         self._call_tags = call_tags
         self._key = key_of(table)
-        self._endpoints: dict[str, Endpoint] = {}
+        self._endpoints: dict[str, ApiEndpoint] = {}
         self._session: aiohttp.ClientSession | None = None
         self._endpoint_of: dict[str, str] = {}
-        """By trajectory: a server's prefix cache may have it."""
+        """Endpoint of each trajectory, whose prefix cache may hold the trajectory."""
         self._written: dict[str, list[Span]] = {}
-        """By trajectory, what its policy wrote."""
+        """Spans that the policy wrote, by trajectory."""
         self._version: WeightVersion | None = None
 
     @property
     def any_up(self) -> bool:
-        """While none answers, actions wait with their clocks stopped."""
+        """Whether an endpoint answers. While none does, actions wait with their clocks stopped."""
         return True
 
     @property
     def longest_prompt(self) -> int | None:
-        """Tokens of the smallest context; None where no server says, or the engine counts others
-        than the server."""
+        """Tokens of the smallest context. None if no server reports it, or if the engine counts
+        other tokens than the server."""
         if self._table.tokenizer == "bytes":
             return None
-        told = [one.longest for one in self._endpoints.values() if one.longest]
-        return min(told, default=None)
+        lengths = [one.longest for one in self._endpoints.values() if one.longest]
+        return min(lengths, default=None)
 
     @property
     def version(self) -> WeightVersion:
-        """What wrote everything: step 0 of the model's name."""
+        """The version that wrote everything: step 0 of the model's name."""
         if self._version is None:
             raise AssertionError("the pool is not open")
         return self._version
 
     async def open(self) -> None:
-        """Asks every endpoint what it serves. StartupError when one cannot be asked, or serves
-        another model."""
+        """Lists the models of every endpoint. Raises StartupError if an endpoint does not answer or
+        serves another model."""
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0), auto_decompress=False
         )
@@ -146,7 +145,7 @@ class OpenAIPool:
                 model=self._table.model,
                 silence=self._table.timeout_s,
             )
-            self._endpoints[client.url] = Endpoint(client, model=self._table.model)
+            self._endpoints[client.url] = ApiEndpoint(client, model=self._table.model)
         await asyncio.gather(*(self._meet(one) for one in self._endpoints.values()))
         models = {one.model for one in self._endpoints.values()}
         if len(models) > 1:
@@ -157,17 +156,17 @@ class OpenAIPool:
         self._version = WeightVersion(lineage=models.pop(), step=0)
 
     async def close(self) -> None:
-        """Hangs up."""
+        """Closes the connections."""
         if self._session is not None:
             await self._session.close()
 
     async def keep_alive(self) -> None:
-        """Nothing needs care between requests; runs until cancelled, as the other pool's does."""
+        """Runs until cancelled, like the other pool's. Endpoints need no care between requests."""
         await asyncio.Event().wait()
 
     def statistics(self) -> Mapping[str, Mapping[str, Any]]:
-        """By endpoint: `model`, `kind`, `in_flight`, `requests`, `usage` in the server's own tokens
-        where it told them (`requests_told`), `failures` by kind."""
+        """Statistics by endpoint: `model`, `kind`, `in_flight`, `requests`, `failures` by kind.
+        `usage` is in the server's own tokens, over `requests_told` requests."""
         return {name: one.statistics() for name, one in self._endpoints.items()}
 
     def follow(self, key: str, other: str) -> None:
@@ -186,7 +185,7 @@ class OpenAIPool:
         cancellation alone: what is returned also has what the server says at the end.
 
         Raises SamplerFailed if requests failed for `sampler.patience_s` or this one is refused;
-        EndpointUnusable if no request at all can succeed.
+        Raises EndpointUnusable if no request at all can succeed.
         """
         if request.images is not None or request.top_logprobs:
             what = "images" if request.images is not None else "top log-probs (task.branching)"
@@ -209,7 +208,7 @@ class OpenAIPool:
         try:
             generated = await self._finish(action, pending)
         except asyncio.CancelledError:
-            # A limit of time: the record keeps what came until then.
+            # A time limit: the record keeps what came until then.
             if (
                 request.on_progress is not None
                 and request.received is None
@@ -242,13 +241,13 @@ class OpenAIPool:
             else:
                 endpoint.succeeded()
                 continue
-            pending.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time())
+            pending.waiting.begin(WaitCause.BROKEN, asyncio.get_running_loop().time())
             await asyncio.sleep(pause)
         assert action.generated is not None  # the loop's condition; `fill` has set it too
         return action.generated
 
-    async def _request(self, endpoint: Endpoint, action: TextAction, pending: _Pending) -> None:
-        """One request, from what there is of the action; `action.generated` is set at its end."""
+    async def _request(self, endpoint: ApiEndpoint, action: TextAction, pending: _Pending) -> None:
+        """One request, from the received part of the action. Sets `action.generated` at its end."""
         request = self._request_of(endpoint, action, pending)
         if not request.continues:
             self._begin_anew(action)
@@ -257,7 +256,7 @@ class OpenAIPool:
         def on_delta(delta: Delta, read_ns: int) -> bool:
             nonlocal usage
             if pending.waiting and (delta.text or delta.calls):
-                pending.waiting.end(Cause.BROKEN, Cause.QUIET)
+                pending.waiting.end(WaitCause.BROKEN, WaitCause.QUIET)
             usage = delta.usage or usage
             if delta.calls:
                 action.add_calls(delta.calls)
@@ -275,20 +274,22 @@ class OpenAIPool:
                 request.path,
                 pending.sent,
                 on_delta,
-                lambda since: pending.waiting.begin(Cause.QUIET, since),
+                lambda since: pending.waiting.begin(WaitCause.QUIET, since),
                 linger=bool(request.stops),
             )
         except (ServerUnreachable, WireError):
-            if action.generated is None:  # else only the usage is lost
+            if action.generated is None:  # otherwise only the usage is lost
                 raise
         finally:
             endpoint.in_flight -= 1
-            pending.waiting.end(Cause.QUIET)
-            told = endpoint.count(usage)
-            for name, value in told.items():
+            pending.waiting.end(WaitCause.QUIET)
+            counted = endpoint.count(usage)
+            for name, value in counted.items():
                 action.remarks[name] = action.remarks.get(name, 0) + value
 
-    def _request_of(self, endpoint: Endpoint, action: TextAction, pending: _Pending) -> Request:
+    def _request_of(
+        self, endpoint: ApiEndpoint, action: TextAction, pending: _Pending
+    ) -> ApiRequest:
         return self._requests.of(
             endpoint,
             action,
@@ -299,7 +300,7 @@ class OpenAIPool:
         )
 
     def _begin_anew(self, action: TextAction) -> None:
-        """What a broken request brought is dropped. SamplerFailed where a call of it runs."""
+        """Drops the tokens of a broken request. Raises SamplerFailed if a call of it runs."""
         if not action.has_any:
             return
         if action.marked:
@@ -311,19 +312,19 @@ class OpenAIPool:
     def _after(
         self,
         error: _Failed,
-        endpoint: Endpoint,
+        endpoint: ApiEndpoint,
         action: TextAction,
         pending: _Pending,
         brought: int,
     ) -> float:
-        """Seconds until the next request. SamplerFailed when there shall be none."""
+        """Seconds until the next request. Raises SamplerFailed if no request should follow."""
         fault, cause = _fault(error), str(error)
         endpoint.faults[fault] += 1
-        misled = isinstance(error, WrongKey | NotThere | WrongAddress)
+        misled = isinstance(error, WrongKey | NotFound | WrongAddress)
         if isinstance(error, NoCredit) or (misled and not endpoint.served):
             raise EndpointUnusable(cause) from error
         if misled:
-            fault = Fault.MALFORMED  # it worked before: a gateway's moment
+            fault = Fault.MALFORMED  # it worked before: a passing fault of a gateway
         known = set(endpoint.refused_keys.keys)
         if fault is Fault.REFUSED and (key := endpoint.refused_keys.learn(cause, pending.sent)):
             if key not in known:  # requests in flight are refused for the same key
@@ -347,31 +348,31 @@ class OpenAIPool:
                     "[sampler] or the suites' sampling, then evaluate with --fresh, since the rows "
                     "until here count as bad rows"
                 ) from error
-        # People read the first of those that fail together, the log's file has them all.
-        tell = log.warning if news else log.info
-        tell("request_failed", endpoint=endpoint.name, fault=str(fault), error=cause)
-        pause = error.seconds if isinstance(error, Later) else 0.0
-        endpoint.leave_alone(pause)
+        # People see the first of several failures at once; the log's file has them all.
+        log_line = log.warning if news else log.info
+        log_line("request_failed", endpoint=endpoint.name, fault=str(fault), error=cause)
+        pause = error.seconds if isinstance(error, RetryLater) else 0.0
+        endpoint.pause_for(pause)
         others = [n for n in self._endpoints if n not in pending.refused and n != endpoint.name]
         decision = pending.retry.failed(
             fault, now=time.monotonic(), brought=brought, others=bool(others)
         )
         if isinstance(decision, Over):
             raise SamplerFailed(cause, permanent=decision.permanent)
-        # A pause that was asked for uses up no patience, the one that Retry adds does: a server
-        # that asks for pauses without end is given up.
+        # A requested pause does not use up the budget, the pause that Retry adds does. So a server
+        # that requests pauses without end is given up.
         left = min((one.wait for one in self._able(pending)), default=0.0)
         pending.retry.waited(left)
         return left + decision.after
 
-    def _able(self, pending: _Pending) -> list[Endpoint]:
-        """Endpoints that have not refused it; all of them where each has."""
+    def _able(self, pending: _Pending) -> list[ApiEndpoint]:
+        """Endpoints that have not refused the request; all of them if every endpoint has."""
         able = [one for name, one in self._endpoints.items() if name not in pending.refused]
         return able or list(self._endpoints.values())
 
-    async def _pick(self, pending: _Pending) -> Endpoint:
-        """The trajectory's endpoint, or the one with the fewest requests; waits where all of them
-        asked for that."""
+    async def _pick(self, pending: _Pending) -> ApiEndpoint:
+        """The trajectory's endpoint, or the one with the fewest requests. Waits if all of them want
+        a pause."""
         while True:
             able = self._able(pending)
             ready = [one for one in able if one.wait <= 0]
@@ -383,22 +384,24 @@ class OpenAIPool:
                 self._endpoint_of[pending.request.key] = chosen.name
                 return chosen
             waits = [one.wait for one in able]
-            pending.waiting.begin(Cause.BROKEN, asyncio.get_running_loop().time())
+            pending.waiting.begin(WaitCause.BROKEN, asyncio.get_running_loop().time())
             began = time.monotonic()
             await asyncio.sleep(max(min(waits), 0.01) * (1 + SPREAD * random.random()))
-            pending.retry.waited(time.monotonic() - began)  # obeying is no failure
+            pending.retry.waited(
+                time.monotonic() - began
+            )  # a pause that was obeyed is not a failure
 
-    async def _meet(self, endpoint: Endpoint) -> None:
+    async def _meet(self, endpoint: ApiEndpoint) -> None:
         deadline = time.monotonic() + START_SECONDS
         pauses = 0
         while True:
             try:
                 models = await endpoint.client.models()
-            except Later as error:
+            except RetryLater as error:
                 pauses += 1
                 if pauses > MOST_PAUSES_AT_START:
                     raise StartupError(
-                        f"{error}; it asked for {MOST_PAUSES_AT_START} pauses in a row: try again "
+                        f"{error}; it requested {MOST_PAUSES_AT_START} pauses in a row: try again "
                         "later"
                     ) from error
                 log.warning("endpoint_busy", endpoint=endpoint.name, seconds=error.seconds)
@@ -407,31 +410,33 @@ class OpenAIPool:
             except (ServerUnreachable, ServerRefused, WireError) as error:
                 refused = isinstance(error, ServerRefused | WrongAddress)
                 if refused or time.monotonic() > deadline:
-                    mend = "" if refused else "; start it or correct sampler.endpoints"
-                    raise StartupError(f"{error}{mend}") from error
+                    fix = "" if refused else "; start it or correct sampler.endpoints"
+                    raise StartupError(f"{error}{fix}") from error
                 await asyncio.sleep(0.2)
             else:
-                return endpoint.meet(models)
+                return endpoint.check_models(models)
 
 
 def key_of(table: SamplerTable) -> str:
-    """The API's key out of the environment, "" where the recipe names none. StartupError where the
-    variable is missing, or holds what no header can."""
+    """The API's key from the environment; "" if the recipe names none. Raises StartupError if the
+    variable is missing or holds characters that no header can carry."""
     if not table.key_env:
         return ""
     key = os.environ.get(table.key_env, "").strip()
     if not key:
         raise StartupError(
             f"sampler.key_env: the environment has no {table.key_env}; export it, or leave "
-            "sampler.key_env out where the API takes no key"
+            "sampler.key_env out if the API takes no key"
         )
     if not key.isascii() or not key.isprintable():
-        raise StartupError(f"sampler.key_env: what {table.key_env} holds is no key")
+        raise StartupError(
+            f"sampler.key_env: the value of {table.key_env} is not a key: a header cannot carry it"
+        )
     return key
 
 
 def _fault(error: _Failed) -> Fault:
-    if isinstance(error, Later):
+    if isinstance(error, RetryLater):
         return Fault.ABORTED
     if isinstance(error, WireError):
         return Fault.MALFORMED if error.retryable else Fault.REFUSED

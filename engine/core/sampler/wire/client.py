@@ -1,7 +1,7 @@
-"""One SGLang server over HTTP: streams, and the control calls that the engine makes.
+"""One SGLang server over HTTP: streams, and the engine's control calls.
 
-Knows the server's wire and nothing of trajectories. Every call has a deadline; a stream has a
-longest silence. A stream is complete only when a chunk carried a finish reason.
+It knows the server's wire format and nothing of trajectories. Every call has a deadline, and a
+stream has a longest silence. A stream is complete only when a chunk carried a finish reason.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MAX_ANSWER_BYTES = 4 * 2**20
 
 
 class ServerUnreachable(Exception):
-    """No connection, or it broke; the server may be gone."""
+    """The connection failed or broke; the server may be gone."""
 
 
 class ServerSilent(ServerUnreachable):
@@ -48,16 +48,16 @@ class ServerSilent(ServerUnreachable):
 
 
 class ServerRefused(Exception):
-    """The server answered and said no."""
+    """The server refused the request."""
 
 
 class NoRoute(ServerRefused):
-    """The server, of an older version, has no such route."""
+    """The server is of an older version and has no such route."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """What the engine needs of /server_info."""
+    """The part of /server_info that the engine uses."""
 
     incremental: bool
     reads_text: bool
@@ -67,8 +67,8 @@ class ServerInfo:
     model_path: str
     max_input_tokens: int | None
     ranks: int | None
-    """Processes that hold its weights, all by tensor parallelism; None where it splits them or the
-    requests in another way, too."""
+    """Processes that hold its weights, all by tensor parallelism. None if the server splits weights
+    or requests in another way too."""
 
 
 def _deaf(_chunk: Chunk, _read_ns: int) -> bool:
@@ -94,12 +94,12 @@ class SamplerStream:
         self._finished = self._stopped = False
 
     async def read(self, body: Mapping[str, Any]) -> None:
-        """Hands every chunk to `on_chunk` as its bytes are read, until the finish reason came
-        or `on_chunk` says stop; then the connection closes and the server drops the request.
+        """Passes every chunk to `on_chunk` as its bytes are read, until the finish reason came or
+        `on_chunk` returned False. Then the connection closes and the server drops the request.
 
-        ServerUnreachable when the stream breaks, ServerSilent when it falls silent, WireError when
-        it is malformed or an error, ServerRefused for a request that the server does not take, or
-        what `end` was given.
+        Raises ServerUnreachable if the stream breaks, ServerSilent if it falls silent. Raises
+        WireError if it is malformed or holds an error, ServerRefused if the server refuses the
+        request. Raises the error that `end` got.
         """
         try:
             await self._http.post(encode(body), self._stream)
@@ -120,7 +120,7 @@ class SamplerStream:
         self._stream.end(error)
 
     def let_go(self) -> None:
-        """Nothing is handed on any more; see `Stream`."""
+        """Stops all callbacks; see `Stream`."""
         self._on_chunk = _deaf
 
     def _on_event(self, payload: bytes, read_ns: int) -> bool:
@@ -133,13 +133,13 @@ class SamplerStream:
 
 
 class SamplerClient:
-    """HTTP to one server. `session` is shared and closed by its owner."""
+    """HTTP to one server. The owner of the shared `session` closes it."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession, *, silence: float) -> None:
         self.url = url.rstrip("/")
         self._session = session
         self._streams = StreamingHttp(self.url, "/generate", silence=silence)
-        # An action that ends at a text stop costs an abort: it takes the lean way too.
+        # An action that ends at a text stop costs an abort, so aborts use the lean connection too.
         self._aborts = StreamingHttp(self.url, "/abort_request", silence=ABORT_SECONDS)
 
     def open_stream(
@@ -149,16 +149,16 @@ class SamplerClient:
         on_chunk: OnChunk,
         on_quiet: Callable[[float], None] | None = None,
     ) -> SamplerStream:
-        """A stream that `SamplerStream.read` will read."""
+        """A stream for `SamplerStream.read`."""
         return SamplerStream(self.url, self._streams, reader, on_chunk, on_quiet)
 
     def close(self) -> None:
-        """Hangs up idle connections; the shared session is its owner's."""
+        """Closes idle connections; the shared session is its owner's."""
         self._streams.close()
         self._aborts.close()
 
     async def abort(self, rid: str) -> None:
-        """ServerUnreachable or WireError when the server did not take it."""
+        """Raises ServerUnreachable or WireError if the server did not take it."""
         try:
             await self._aborts.post(encode({"rid": rid}), Stream(lambda _payload, _ns: True))
         except StreamBroken as error:
@@ -176,15 +176,15 @@ class SamplerClient:
         await self._post("/continue_generation", {}, timeout=60)
 
     async def update_from_disk(self, path: str, version: str, *, flush_cache: bool) -> None:
-        """ServerRefused with the server's own message when it could not load the folder."""
+        """Raises ServerRefused with the server's own message if it could not load the folder."""
         body = {"model_path": path, "weight_version": version, "flush_cache": flush_cache}
         await self._change("/update_weights_from_disk", body, timeout=CONTROL_TIMEOUT)
 
     async def join_group(
         self, name: str, *, address: str, port: int, backend: str, rank: int, world_size: int
     ) -> None:
-        """Returns when the group stands: the server samples nothing until then. rank: of the first
-        of its own."""
+        """Returns when the group stands; the server samples nothing until then. rank: the first
+        rank of this server."""
         body = {
             "group_name": name,
             "master_address": address,
@@ -196,12 +196,12 @@ class SamplerClient:
         await self._change("/init_weights_update_group", body, timeout=GROUP_TIMEOUT)
 
     async def leave_group(self, name: str) -> None:
-        """ServerRefused where it is in none of that name."""
+        """Raises ServerRefused if the server is not in a group of that name."""
         body = {"group_name": name}
         await self._change("/destroy_weights_update_group", body, timeout=10)
 
     async def begin_update(self) -> None:
-        """Before the first tensor. Ends an update that was left open."""
+        """Runs before the first tensor. Ends an update that was left open."""
         try:
             await self._change("/begin_weight_update", {}, timeout=60)
         except NoRoute:
@@ -211,8 +211,8 @@ class SamplerClient:
             await self._change("/begin_weight_update", {}, timeout=60)
 
     async def end_update(self) -> None:
-        """After the last tensor. ServerRefused where none was begun; a server of an older version
-        does not ask for it."""
+        """Runs after the last tensor. Raises ServerRefused if no update is open. A server of an
+        older version does not need it."""
         with suppress(NoRoute):
             await self._change("/end_weight_update", {}, timeout=60)
 
@@ -224,7 +224,7 @@ class SamplerClient:
         version: str,
         flush_cache: bool,
     ) -> None:
-        """Takes tensors (name, torch's dtype, shape) that rank 0 broadcasts, in their order. The
+        """Receives tensors (name, torch dtype, shape) that rank 0 broadcasts, in their order. The
         server names its weights `version` from then on."""
         body = {
             "names": [name for name, _, _ in tensors],
@@ -237,7 +237,7 @@ class SamplerClient:
         await self._change("/update_weights_from_distributed", body, timeout=GROUP_TIMEOUT)
 
     async def name_weights(self, version: str) -> None:
-        """Calls the weights that the server has `version`."""
+        """Names the server's weights `version`."""
         body = {"new_version": version, "abort_all_requests": False}
         await self._change("/update_weight_version", body, timeout=60)
 
@@ -249,8 +249,8 @@ class SamplerClient:
             self._get("/server_info", timeout=10), self._get("/model_info", timeout=10)
         )
         if not server.keys() & {"version", "max_req_input_len", "model_path"}:
-            told = " ".join(str(server.get("message", server)).split())[:80]
-            raise WireError(f"{self.url} answers, and not as SGLang does: {told}")
+            message = " ".join(str(server.get("message", server)).split())[:80]
+            raise WireError(f"{self.url} answers, but not as SGLang does: {message}")
         longest = server.get("max_req_input_len")
         return ServerInfo(
             incremental=bool(server.get("incremental_streaming_output")),
@@ -264,7 +264,7 @@ class SamplerClient:
         )
 
     async def _change(self, path: str, body: Mapping[str, Any], *, timeout: float) -> None:
-        """ServerRefused with the server's own message where it did not succeed."""
+        """Raises ServerRefused with the server's own message if the call did not succeed."""
         answer = await self._post(path, body, timeout=timeout)
         if not answer.get("success", False):
             raise ServerRefused(f"{self.url}: {answer.get('message', answer)}")
@@ -301,7 +301,7 @@ def _plainly(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorSSLError):
         return "it does not speak TLS; write http:// in sampler.endpoints"
     if isinstance(error, aiohttp.ClientResponseError | aiohttp.ClientConnectionResetError):
-        return "it answers, and not in HTTP"
+        return "it answers, but not in HTTP"
     if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno:
         return f"no connection: {os.strerror(error.os_error.errno).lower()}"
     if isinstance(error, TimeoutError):
@@ -310,7 +310,7 @@ def _plainly(error: Exception) -> str:
 
 
 def _ranks(server: Mapping[str, Any]) -> int | None:
-    """Of /server_info; a server that does not tell has one."""
+    """Ranks of /server_info; a server that does not report them has one."""
     if any(server.get(key) not in (None, 1) for key in ("dp_size", "pp_size")):
         return None
     tensor_parallel = server.get("tp_size") or 1
@@ -318,7 +318,7 @@ def _ranks(server: Mapping[str, Any]) -> int | None:
 
 
 async def _text(response: aiohttp.ClientResponse) -> str:
-    """WireError for more than a control call answers."""
+    """Body of a response. Raises WireError if it is larger than any answer to a control call."""
     parts = bytearray()
     async for part in response.content.iter_any():
         parts += part
@@ -329,7 +329,7 @@ async def _text(response: aiohttp.ClientResponse) -> str:
 
 _JSON = {"Content-Type": "application/json"}
 _PASSING = (408, 425, 429)
-"""Refusals below 500 that say: later."""
+"""Refusals below 500 that will pass."""
 
 
 def _refusal(where: str, status: int, text: str) -> ServerRefused | WireError:

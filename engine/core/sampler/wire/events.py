@@ -1,12 +1,13 @@
-"""What SGLang 0.5.13 and newer stream from /generate: bytes to events, events to checked chunks.
+"""The stream of SGLang 0.5.13 and newer from /generate: bytes to events, events to checked chunks.
 
-Pure. Both shapes of the stream are read: deltas (`--incremental-streaming-output`) and the
+Pure. It reads both shapes of the stream: deltas (`--incremental-streaming-output`) and the
 cumulative default.
 
 Invariants
-- A chunk holds only what may be recorded: whole numbers inside the vocabulary, log-probs that are
-  finite and at most 0, as many tokens as were asked for at most, weight spans inside the tokens,
-  and, where top log-probs were asked for, some of them for every token.
+- A chunk holds only what may be recorded. Token ids are whole numbers inside the vocabulary, and
+  log-probs are finite and at most 0.
+- A stream brings at most as many tokens as requested, and weight spans lie inside the tokens. If
+  top log-probs were requested, every token has some.
 - Anything else is a WireError, the server's fault. Nothing is guessed, rounded or cut to fit.
 - An event takes bounded memory, and the search for its end linear time.
 """
@@ -27,11 +28,11 @@ from toolwright.model_api.event_stream import DONE as DONE
 from toolwright.types import FinishKind, FinishReason
 
 MAX_EVENT_BYTES = 16 * 2**20
-"""The largest true event repeats a whole action with its log-probs, about 45 bytes a token: room
-for 370,000 tokens, more than any context that the engine serves."""
+"""The largest valid event repeats a whole action with its log-probs, about 45 bytes per token.
+There is room for 370,000 tokens, more than any context that the engine serves."""
 MAX_EMPTY_EVENTS = 1000
-"""Events in a row without a token. A true server sends none but the last one, so that a stream
-which only pretends to go on is found out long before the trajectory's limit."""
+"""Events in a row without a token. A correct server sends none but the last one, so a stream that
+only pretends to go on is found out long before the trajectory's limit."""
 LOGPROB_TOLERANCE = 1e-3
 """Rounding lets a log-probability of 0 come out a little above it."""
 LEAST_LOGPROB = -1e4
@@ -39,29 +40,29 @@ LEAST_LOGPROB = -1e4
 
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one event added. token_ids, logprobs: [n]; weight_spans: (version, start, end) in the
-    tokens of the whole request.
-
-    prompt_tokens: what the server counted before them, 0 where it does not say; prompt_ids: those
-    tokens, where they were asked for. top_logprobs: [n] lists, of the likeliest tokens at each
-    place; empty where none were asked for.
-    """
+    """What one event added."""
 
     token_ids: array[int]
+    """[n]."""
     logprobs: array[float]
+    """[n]."""
     weight_version: str
     finish: FinishReason | None
     weight_spans: tuple[tuple[str, int, int], ...] = ()
+    """(version, start, end) in the tokens of the whole request."""
     prompt_tokens: int = 0
+    """Prompt tokens that the server counted; 0 if it did not report them."""
     prompt_ids: Sequence[int] = ()
+    """Ids of these tokens, if the request wanted them."""
     top_logprobs: Sequence[Sequence[float]] = ()
+    """[n] lists of the likeliest tokens at each position; empty if the request wanted none."""
 
 
 _Version = Annotated[str, msgspec.Meta(max_length=256)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 _Logprob = Annotated[float, msgspec.Meta(ge=LEAST_LOGPROB, le=LOGPROB_TOLERANCE)]
 _Top = Annotated[float, msgspec.Meta(le=LOGPROB_TOLERANCE)] | None
-"""Of a token that may be impossible: float32's least number, or null."""
+"""Log-prob of a token that may be impossible: float32's least number, or null."""
 _Token = TypeVar("_Token")
 """A whole number inside the policy's vocabulary."""
 
@@ -96,13 +97,14 @@ class _Event(msgspec.Struct, Generic[_Token], gc=False):
 
 @lru_cache(maxsize=8)
 def _decoder(vocab_size: int) -> msgspec.json.Decoder[_Event[int]]:
-    """What msgspec checks while it decodes costs nothing beside the decoding."""
+    """The decoder. Checks that msgspec makes while it decodes cost nothing extra."""
     token = Annotated[int, msgspec.Meta(ge=0, lt=vocab_size)]
     return msgspec.json.Decoder(_Event[token])
 
 
 class EventSplitter:
-    """Bytes of a server-sent event stream to payloads; holds at most one partial event."""
+    """Splits the bytes of a server-sent event stream into payloads; holds at most one partial
+    event."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -111,7 +113,7 @@ class EventSplitter:
     def feed(self, data: bytes) -> list[bytes]:
         """Payloads of the events that `data` completes, `[DONE]` included.
 
-        WireError when an event grows beyond the limit.
+        Raises WireError if an event grows beyond the limit.
         """
         payloads: list[bytes] = []
         start = 0
@@ -145,12 +147,12 @@ class EventSplitter:
 
 
 class ChunkReader:
-    """Events of one request to chunks; knows how many tokens came so far."""
+    """Turns events of one request into chunks and counts its tokens."""
 
     def __init__(
         self, *, incremental: bool, vocab_size: int, max_new_tokens: int, top_logprobs: int = 0
     ) -> None:
-        """`top_logprobs`: how many were asked for."""
+        """top_logprobs: how many were requested."""
         self._incremental = incremental
         self._top_logprobs = top_logprobs
         self._decode = _decoder(vocab_size).decode
@@ -159,12 +161,12 @@ class ChunkReader:
         self.received = 0
 
     def read(self, payload: bytes) -> Chunk:
-        """The chunk that the event adds. WireError for an error event, and for everything that the
-        module's invariants exclude."""
+        """The chunk that the event adds. Raises WireError for an error event, and for everything
+        that the module's invariants exclude."""
         try:
             event = self._decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise WireError(f"no event of /generate ({error}): {payload[:300]!r}") from error
+            raise WireError(f"not an event of /generate ({error}): {payload[:300]!r}") from error
         if event.error is not None:
             raise _error_event(event.error)
         meta, token_ids = event.meta_info, event.output_ids
@@ -178,7 +180,7 @@ class ChunkReader:
             and reason.type == "abort"
             and meta.completion_tokens == self.received
         ):
-            # A request aborted while a pause had sent it to the queue ends with its last token
+            # A request that was aborted while a pause had it in the queue ends with its last token
             # and all its log-probs once more.
             token_ids, pairs, tops = [], [], []
         elif not self._incremental:
@@ -214,28 +216,26 @@ class ChunkReader:
             tuple(-inf if one is None else min(one, 0.0) for one, _, _ in row or ()) for row in rows
         )
 
-    def _count(self, fresh: int, told: int, *, finished: bool) -> None:
+    def _count(self, fresh: int, counted: int, *, finished: bool) -> None:
         self.received += fresh
-        if self.received != told:
+        if self.received != counted:
             raise WireError(
-                f"received {self.received} tokens, the server counted {told}; "
-                "does /server_info tell the true stream shape?"
+                f"received {self.received} tokens, the server counted {counted}; "
+                "does /server_info report the true stream shape?"
             )
         if self.received > self._max_new_tokens:
-            raise WireError(
-                f"{self.received} tokens came, {self._max_new_tokens} were asked for at most"
-            )
+            raise WireError(f"{self.received} tokens came, {self._max_new_tokens} were the limit")
         self._empty = 0 if fresh or finished else self._empty + 1
         if self._empty > MAX_EMPTY_EVENTS:
             raise WireError(f"{self._empty} events in a row brought no token")
 
     def _spans(self, spans: Sequence[_Span]) -> tuple[tuple[str, int, int], ...]:
-        told = tuple((span.version, span.start, span.end) for span in spans)
-        if any(start > end or end > self.received for _, start, end in told) or any(
-            after[1] < before[2] for before, after in pairwise(told)
+        found = tuple((span.version, span.start, span.end) for span in spans)
+        if any(start > end or end > self.received for _, start, end in found) or any(
+            after[1] < before[2] for before, after in pairwise(found)
         ):
-            raise WireError(f"weight spans {told[:4]} do not fit {self.received} tokens")
-        return told
+            raise WireError(f"weight spans {found[:4]} do not fit {self.received} tokens")
+        return found
 
 
 def _finish(reason: _Reason[int]) -> FinishReason:

@@ -13,8 +13,8 @@ from engine.types import Images
 from toolwright.types import SamplingParams
 
 MAX_STOPS = 32
-"""Stop texts that SGLang takes. The engine finds every stop itself; a server that knows it too
-only writes less that nobody keeps."""
+"""Most stop texts that SGLang takes. The engine finds every stop itself; a server that knows the
+stop merely writes fewer superfluous tokens."""
 
 
 def generate_request(
@@ -30,11 +30,11 @@ def generate_request(
     images: Images | None = None,
     top_logprobs: int = 0,
 ) -> dict[str, Any]:
-    """The body: token ids in, token ids and log-probs out, streamed. `encode` makes bytes of it.
+    """The body: token ids in, token ids and log-probs out, streamed. `encode` turns it into bytes.
 
-    `images` go with the ids, which have one placeholder for each: the server puts as many as the
-    image takes and leaves the other ids as they are. top_logprobs: how many log-probs of the
-    likeliest tokens come with each token.
+    images: go with the ids, which have one placeholder for each. The server expands each
+    placeholder and leaves the other ids unchanged. top_logprobs: number of log-probs of the
+    likeliest tokens for each token.
     """
     params: dict[str, Any] = {
         "max_new_tokens": max_new_tokens,
@@ -65,8 +65,8 @@ def generate_request(
     }
     if images is not None:
         body["image_data"] = list(images.data)
-        if images.tell_prompt:
-            # Every chunk then repeats them: asked for only where something is new in them.
+        if images.return_prompt_ids:
+            # Every chunk then repeats them, so they are requested only if they hold something new.
             body["return_prompt_token_ids"] = True
     if top_logprobs:
         body["top_logprobs_num"] = top_logprobs
@@ -83,7 +83,7 @@ def encode(body: object) -> bytes:
 
 
 def numbers(token_ids: array[int]) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """A view of the ids: JSON of it, and its largest id, cost a fifth of those of Python numbers.
+    """A view of the ids. Its JSON and its largest id cost a fifth of those of Python numbers.
 
     The array must not grow while the view lives.
     """

@@ -1,19 +1,18 @@
 """The hot path: /generate's bytes to a callback, inside the very read that brought them.
 
-asyncio wakes a coroutine only after every other one that became ready before it. With many
-streams that tick together, the last one waits for all; so events are handed on from
-`data_received` itself, with the time at which their bytes were read. httptools parses HTTP.
+asyncio wakes a coroutine only after every other one that became ready before it. With many streams
+that tick together, the last one waits for all. So `data_received` itself passes events on, with the
+time at which their bytes were read. httptools parses HTTP.
 
 Invariants
-- One request at a time on a connection; a connection goes back to the idle ones only after a
-  whole response.
-- Reads that take longer than `READ_NS` in one turn of the event loop leave the rest to the next: it
-  polls sockets again and again while a thousand are ready, and would let all other work wait.
-- The callback sees every event of its request in order, and none after it asked to stop.
+- A connection has one request at a time. It becomes idle only after a whole response.
+- Reads that take longer than `READ_NS` in one turn of the event loop leave the rest to the next
+  turn. Otherwise the loop would poll a thousand ready sockets while all other work waits.
+- The callback gets every event of its request in order, and none after it returned False.
 - Nothing waits without bound: connecting has a deadline, a stream has a longest silence. Only a
-  whole event breaks the silence; bytes that never become one do not.
-- A fault of one response (an event that is too large, what the callback raises) ends its own
-  connection and no other.
+  whole event breaks the silence, other bytes do not.
+- A fault of one response (an event that is too large, an error of the callback) ends only its own
+  connection.
 """
 
 from __future__ import annotations
@@ -32,15 +31,15 @@ from engine.core.sampler.wire.events import MAX_EVENT_BYTES, EventSplitter
 
 CONNECT_SECONDS = 10.0
 IDLE_SECONDS = 4.0
-"""Below uvicorn's keep-alive of 5 s, after which the server hangs up."""
+"""Below uvicorn's keep-alive of 5 s, after which the server closes the connection."""
 QUIET_SECONDS = 5.0
-"""A stream without an event for so long waits for its server, not for its policy: no policy that
-is worth a rollout takes as long for the tokens of one chunk."""
+"""A stream without an event for so long waits for its server, not for its policy. No usable policy
+takes that long for the tokens of one chunk."""
 READ_NS = 5_000_000
 LOOK_SECONDS = 1.0
-"""Between looks at the silence of all streams, by one timer for all of them."""
+"""Interval between checks of all streams for silence, by one timer."""
 MAX_ERROR_BYTES = 64 * 2**10
-"""Bytes that are kept of the body of a refusal; the rest is dropped unread."""
+"""Bytes of a refusal's body that are kept; the rest is dropped unread."""
 
 OnEvent = Callable[[bytes, int], bool]
 """(payload of one event, ns when its bytes were read) -> go on reading."""
@@ -49,7 +48,7 @@ OnQuiet = Callable[[float], None]
 
 
 class StreamBroken(Exception):
-    """No connection, or it ended or fell silent inside a response."""
+    """The connection failed, ended, or fell silent inside a response."""
 
 
 class StreamSilent(StreamBroken):
@@ -70,7 +69,7 @@ def _deaf(_payload: bytes, _read_ns: int) -> bool:
 
 
 class Stream:
-    """A caller's hold on its own response while it is read."""
+    """A caller's handle on its own response while it is read."""
 
     def __init__(self, on_event: OnEvent, on_quiet: OnQuiet | None = None) -> None:
         self.on_event = on_event
@@ -79,7 +78,7 @@ class Stream:
         self._ended: Exception | None = None
 
     def end(self, error: Exception) -> None:
-        """Ends the response: whoever waits for it gets `error`."""
+        """Ends the response: the waiting caller gets `error`."""
         self._ended = error
         if self._connection is not None:
             self._connection.fail(error)
@@ -90,8 +89,8 @@ class Stream:
             connection.fail(self._ended)
 
     def _off(self) -> None:
-        """The response is over. What was called for it is let go, so that nothing of a long run
-        waits for the garbage collector."""
+        """Ends the response and drops its callbacks, so that no part of a long run waits for the
+        garbage collector."""
         self.on_event, self.on_quiet = _deaf, None
         self._connection = None
 
@@ -103,7 +102,7 @@ class ReadTurn:
         self._ends_ns: int | None = None
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether what is read now is to wait until the others had their turn."""
+        """Whether data that is read now must wait until the other connections had their turn."""
         if self._ends_ns is None:
             self._ends_ns = now_ns + READ_NS
             asyncio.get_running_loop().call_soon(self._end)
@@ -114,12 +113,12 @@ class ReadTurn:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection; what httptools calls is public by its rules."""
+    """One connection; httptools needs its callbacks to be public."""
 
     def __init__(self, turn: ReadTurn) -> None:
         self._turn = turn
         self._unread: deque[tuple[bytes, int]] = deque()
-        """Bytes that wait for their turn, and when they came."""
+        """Bytes that wait for their turn, and the time at which they came."""
         self.transport: asyncio.Transport | None = None
         self.idle_since = 0.0
         self.heard_ns = 0
@@ -134,7 +133,7 @@ class _Connection(asyncio.Protocol):
         self._done: asyncio.Future[None] | None = None
 
     def begin(self, request: bytes, stream: Stream) -> asyncio.Future[None]:
-        """Sends a request; the future ends with its response, or with what went wrong."""
+        """Sends a request. The future ends with its response, or with its error."""
         if self.transport is None or self.transport.is_closing():
             raise StreamBroken("the connection is closed")
         self._parser = httptools.HttpResponseParser(self)
@@ -148,7 +147,7 @@ class _Connection(asyncio.Protocol):
         return self._done
 
     def let_go(self) -> None:
-        """Nobody listens any more."""
+        """Drops the callbacks of the response."""
         self._on_event = self.on_quiet = None
         self._done = None
 
@@ -177,7 +176,7 @@ class _Connection(asyncio.Protocol):
     def _feed(self, data: bytes, read_ns: int) -> None:
         self._read_ns = read_ns
         if self._parser is None:
-            self.close()  # bytes that nobody asked for
+            self.close()  # bytes without a request
             return
         try:
             self._parser.feed_data(data)
@@ -219,7 +218,7 @@ class _Connection(asyncio.Protocol):
             self._done.set_result(None)
 
     def fail(self, error: Exception) -> None:
-        """Whoever waits for the response gets `error`, unless the response has ended."""
+        """Gives `error` to the waiting caller, unless the response has ended."""
         self._on_event = None
         if self._done is not None and not self._done.done():
             self._done.set_exception(error)
@@ -245,9 +244,9 @@ class StreamingHttp:
         self._looking: asyncio.TimerHandle | None = None
 
     async def post(self, body: bytes, stream: Stream) -> None:
-        """Returns when the response ended or the stream's `on_event` said stop.
+        """Returns when the response ended or the stream's `on_event` returned False.
 
-        StreamBroken, StreamSilent or StatusError, or whatever `on_event` or `Stream.end` raised.
+        Raises StreamBroken, StreamSilent or StatusError, or an error of `on_event` or `Stream.end`.
         """
         request = b"%sContent-Length: %d\r\n\r\n%s" % (self._head, len(body), body)
         connection = self._take_idle() or await self._connect()
@@ -268,7 +267,7 @@ class StreamingHttp:
                 connection.close()
 
     def close(self) -> None:
-        """Hangs up idle connections."""
+        """Closes idle connections."""
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
@@ -301,7 +300,7 @@ class StreamingHttp:
             self._looking = asyncio.get_running_loop().call_later(wait, self._look)
 
     def _look(self) -> None:
-        """Tells of streams that are quiet and ends those that are silent."""
+        """Reports streams that are quiet and ends those that are silent."""
         self._looking = None
         now_ns, now = time.monotonic_ns(), asyncio.get_running_loop().time()
         for connection in list(self._reading):

@@ -1,1 +1,2 @@
-"""The way to one process of a tool service: its channel, its stream of calls, its silence."""
+"""The connection to one process of a tool service: its channel, its stream of calls, its
+liveness."""

@@ -1,12 +1,12 @@
-"""One process of a tool service: its channel, the calls that wait for it, and whether it is there.
+"""One process of a tool service: its channel, the calls that wait for it, and its liveness.
 
 Invariants
-- A call is with gRPC when `ask` returns, unless every stream still writes an earlier one.
-- Every asker is told once, by `answered` or `failed`, unless it withdraws.
-- Calls go by StreamCalls; where that is not served, by CallTool, which is then remembered. A
-  stream that breaks by itself has its calls asked again by CallTool, so that an answer that breaks
-  streams fails one call and not its neighbours' for ever.
-- An endpoint of which something is expected and nothing heard is noticed, logged once, and logged
+- gRPC has a call when `send_call` returns, unless every stream still writes an earlier one.
+- Every listener gets `answered` or `failed` once, unless it withdraws.
+- Calls go by StreamCalls. If that is not served they go by CallTool, and the endpoint remembers it.
+- If a stream breaks by itself, its calls are sent again by CallTool. So an answer that breaks
+  streams fails one call, and not its neighbours' for ever.
+- An endpoint that stays silent although an answer is due is noticed and logged once. It is logged
   again when it is back.
 """
 
@@ -22,9 +22,9 @@ import grpc
 import grpc.aio
 import structlog
 
-from engine.core.tools.link.counts import Counts
-from engine.core.tools.link.patience import Failure
-from engine.core.tools.link.silence import PROBE_SECONDS, Silence, Step
+from engine.core.tools.link.counts import ServiceCounts
+from engine.core.tools.link.liveness import PROBE_SECONDS, Liveness, LivenessStep
+from engine.core.tools.link.retry_policy import Failure
 from engine.core.tools.link.stream import CallStream
 from toolwright.rpc.channel import call
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
@@ -38,10 +38,11 @@ if TYPE_CHECKING:
 Message = TypeVar("Message")
 
 MOST_STREAMS = 64
-"""gRPC writes one message of a stream, and reads one, in a turn of the event loop or two. Turns are
-long where thousands of trajectories are in flight: with 4 streams, answers waited for seconds."""
+"""Most streams. gRPC writes one message of a stream, and reads one, in a turn of the event loop
+or two. Turns are long with thousands of trajectories in flight: with 4 streams, answers took
+seconds."""
 CALLS_A_STREAM = 8
-"""In flight, from which on there is one more stream."""
+"""Calls in flight on each stream before another stream is opened."""
 TICK_SECONDS = 1.0
 
 _OUT_OF_REACH = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
@@ -49,29 +50,29 @@ _OUT_OF_REACH = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 log = structlog.get_logger("tools")
 
 
-class Asker(Protocol):
-    """Who waits for the answer to a CallTool. None of these may raise."""
+class CallListener(Protocol):
+    """Receiver of the answer to a CallTool. Its methods must not raise."""
 
     def answered(self, answer: pb.CallToolResponse) -> None: ...
 
     def failed(self, error: Failure) -> None: ...
 
     def away(self, since: float) -> None:
-        """The endpoint says nothing since then, on the event loop's clock."""
+        """The endpoint has been silent since then, on the event loop's clock."""
 
     def back(self) -> None:
-        """It is there again; the answer may take its time."""
+        """The endpoint answers again; the call's answer may still take time."""
 
 
-class Ask:
+class PendingRequest:
     """One request that waits for its answer."""
 
-    __slots__ = ("asker", "deadline", "message", "number", "sent_at", "stream", "task")
+    __slots__ = ("deadline", "listener", "message", "number", "sent_at", "stream", "task")
 
-    def __init__(self, number: int, message: pb.CallToolRequest, asker: Asker) -> None:
+    def __init__(self, number: int, message: pb.CallToolRequest, listener: CallListener) -> None:
         self.number = number
         self.message = message
-        self.asker = asker
+        self.listener = listener
         self.sent_at = 0.0
         self.deadline = 0.0
         self.stream: CallStream | None = None
@@ -85,68 +86,70 @@ class Endpoint:
         self,
         service: str,
         address: str,
-        counts: Counts,
+        counts: ServiceCounts,
         channel: grpc.aio.Channel,
         token: str = "",
     ) -> None:
-        """`service`: its name in the recipe, for the log. `channel`: to `address`, closed with the
-        endpoint. `token`: the bearer token that the channel adds to unary calls."""
+        """service: its name in the recipe, for the log. channel: leads to `address`, closed with
+        the endpoint. token: the bearer token that the channel adds to unary calls."""
         self.address = address
         self._service = service
         self._counts = counts
         self._channel = channel
         self.stub = cast("ToolServiceAsyncStub", tool_pb2_grpc.ToolServiceStub(self._channel))
-        # Interceptors carry the token of all other calls; one in a stream's way would put a queue
-        # and a task between a call and the wire.
+        # Interceptors add the token to all other calls. In a stream they would put a queue and a
+        # task between a call and the wire.
         self._bearer = (("authorization", f"Bearer {token}"),) if token else None
-        self._asks: dict[int, Ask] = {}
+        self._requests: dict[int, PendingRequest] = {}
         self._last_number = 0
         self._streams: deque[CallStream] = deque()
         self._streams_served: bool | None = None
-        """None until one has answered."""
-        self._silence = Silence()
+        """Whether streams are served; None until one has answered."""
+        self._silence = Liveness()
         self._expecting = 0
-        """Requests besides calls that wait for their answer."""
+        """Requests other than calls that wait for their answer."""
         self._ticking: asyncio.TimerHandle | None = None
         self._probe: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def calls_in_flight(self) -> int:
-        return len(self._asks)
+        return len(self._requests)
 
     @property
     def seconds_away(self) -> float:
-        """Of the outage that goes on now; 0.0 where the endpoint is there."""
+        """Duration of the present outage; 0.0 if the endpoint answers."""
         since = self._silence.away_since
         return 0.0 if since is None else _now() - since
 
-    def ask(self, message: pb.CallToolRequest, seconds: float, asker: Asker) -> Ask:
-        """Sends it now. `seconds`: after which an answer must be there."""
+    def send_call(
+        self, message: pb.CallToolRequest, seconds: float, listener: CallListener
+    ) -> PendingRequest:
+        """Sends the call now. seconds: time within which an answer must come."""
         self._last_number += 1
         self._counts.calls += 1
-        ask = Ask(self._last_number, message, asker)
-        self._asks[ask.number] = ask
+        request = PendingRequest(self._last_number, message, listener)
+        self._requests[request.number] = request
         self._expect()
-        ask.sent_at = _now()
-        ask.deadline = ask.sent_at + seconds
+        request.sent_at = _now()
+        request.deadline = request.sent_at + seconds
         if self._streams_served is False:
-            self._ask_alone(ask)
+            self._send_alone(request)
         elif message.ByteSize() > MESSAGE_LIMIT - 64:
-            self._ask_alone(ask)  # what is too large fails alone
+            self._send_alone(request)  # a message that is too large fails alone
         else:
-            ask.stream = self._free_stream()
-            ask.stream.send(ask.number, message)
-        return ask
+            request.stream = self._free_stream()
+            request.stream.send(request.number, message)
+        return request
 
-    def withdraw(self, ask: Ask) -> None:
-        """Its asker is told nothing any more. The call itself goes on at the service."""
-        if self._asks.pop(ask.number, None) is None:
+    def withdraw(self, request: PendingRequest) -> None:
+        """Stops all callbacks for the request. The call itself goes on at the service."""
+        if self._requests.pop(request.number, None) is None:
             return
-        if ask.stream is not None:
-            ask.stream.forget(ask.number)
-        if ask.task is not None:
-            ask.task.cancel()
+        if request.stream is not None:
+            request.stream.forget(request.number)
+        if request.task is not None:
+            request.task.cancel()
 
     async def unary(
         self,
@@ -156,9 +159,9 @@ class Endpoint:
         timeout: float,
         wait: bool = False,
     ) -> Message:
-        """An RPC of `stub` other than CallTool. ServiceError or TransportError when it fails.
+        """An RPC of `stub` other than CallTool. Raises ServiceError or TransportError if it fails.
 
-        `wait`: for the connection, up to the timeout.
+        wait: whether to wait for the connection, up to the timeout.
         """
         self._expect()
         self._expecting += 1
@@ -174,9 +177,9 @@ class Endpoint:
         return answer
 
     async def close(self) -> None:
-        """Everything that waits here is dropped."""
-        for ask in list(self._asks.values()):
-            self.withdraw(ask)
+        """Closes the channel and drops everything that waits here."""
+        for request in list(self._requests.values()):
+            self.withdraw(request)
         for stream in self._streams:
             stream.close()
         self._streams.clear()
@@ -191,10 +194,10 @@ class Endpoint:
         await self._channel.close(None)
 
     def _free_stream(self) -> CallStream:
-        """One that writes nothing at the moment, if there may be another; each in its turn, so that
-        answers come on all of them."""
+        """A stream that writes nothing at the moment, if there may be another one. Streams take
+        turns, so that answers come on all of them."""
         if self._streams_served:
-            most = min(MOST_STREAMS, 1 + len(self._asks) // CALLS_A_STREAM)
+            most = min(MOST_STREAMS, 1 + len(self._requests) // CALLS_A_STREAM)
             if len(self._streams) < most:
                 self._streams.append(self._open_stream())
                 return self._streams[-1]
@@ -220,49 +223,53 @@ class Endpoint:
     def _stream_answered(self, number: int, answer: pb.CallToolResponse) -> None:
         self._streams_served = True
         self._heard()
-        ask = self._asks.pop(number, None)
-        if ask is not None:
-            ask.asker.answered(answer)
+        request = self._requests.pop(number, None)
+        if request is not None:
+            request.listener.answered(answer)
 
     def _stream_failed(self, number: int, error: Failure) -> None:
         self._streams_served = True
         self._heard()
-        ask = self._asks.pop(number, None)
-        if ask is not None:
-            ask.asker.failed(error)
+        request = self._requests.pop(number, None)
+        if request is not None:
+            request.listener.failed(error)
 
     def _stream_ended(self, stream: CallStream, why: Failure) -> None:
         self._streams.remove(stream)
-        asks = [ask for ask in self._asks.values() if ask.stream is stream]
+        requests = [request for request in self._requests.values() if request.stream is stream]
         if why.code is grpc.StatusCode.UNIMPLEMENTED:
             self._streams_served = False
         elif why.code in _OUT_OF_REACH:
             self._failed(why)
-            for ask in asks:
-                if self._asks.pop(ask.number, None):
-                    ask.asker.failed(why)
+            for request in requests:
+                if self._requests.pop(request.number, None):
+                    request.listener.failed(why)
             return
         else:
             log.warning(
                 "call_stream_broken",
                 service=self._service,
                 endpoint=self.address,
-                calls=len(asks),
+                calls=len(requests),
                 error=str(why),
             )
-            self._streams_served = bool(self._streams_served)  # not by who breaks the first one
-        for ask in asks:
-            ask.stream = None
-            self._ask_alone(ask)
+            self._streams_served = bool(
+                self._streams_served
+            )  # a server that breaks the first one does not count
+        for request in requests:
+            request.stream = None
+            self._send_alone(request)
 
-    def _ask_alone(self, ask: Ask) -> None:
-        seconds = max(0.001, ask.deadline - _now())
-        rpc = self.stub.CallTool(ask.message, timeout=seconds)
-        ask.task = asyncio.get_running_loop().create_task(self._answer_alone(ask, rpc))
-        self._tasks.add(ask.task)
-        ask.task.add_done_callback(self._tasks.discard)
+    def _send_alone(self, request: PendingRequest) -> None:
+        seconds = max(0.001, request.deadline - _now())
+        rpc = self.stub.CallTool(request.message, timeout=seconds)
+        request.task = asyncio.get_running_loop().create_task(self._answer_alone(request, rpc))
+        self._tasks.add(request.task)
+        request.task.add_done_callback(self._tasks.discard)
 
-    async def _answer_alone(self, ask: Ask, rpc: Awaitable[pb.CallToolResponse]) -> None:
+    async def _answer_alone(
+        self, request: PendingRequest, rpc: Awaitable[pb.CallToolResponse]
+    ) -> None:
         error: Failure
         try:
             answer = await rpc
@@ -271,13 +278,13 @@ class Endpoint:
             self._failed(error)
         else:
             self._heard()
-            if answer is not None:  # gRPC's word for bytes that are no message
-                if self._asks.pop(ask.number, None):
-                    ask.asker.answered(answer)
+            if answer is not None:  # gRPC's value for bytes that are not a message
+                if self._requests.pop(request.number, None):
+                    request.listener.answered(answer)
                 return
-            error = TransportError(grpc.StatusCode.INTERNAL, "the answer is no CallToolResponse")
-        if self._asks.pop(ask.number, None):
-            ask.asker.failed(error)
+            error = TransportError(grpc.StatusCode.INTERNAL, "the answer is not a CallToolResponse")
+        if self._requests.pop(request.number, None):
+            request.listener.failed(error)
 
     def _expect(self) -> None:
         if self._ticking is None:
@@ -289,24 +296,28 @@ class Endpoint:
         self._ticking = loop.call_later(TICK_SECONDS, self._tick)
 
     def _tick(self) -> None:
-        if not self._asks and not self._expecting:
+        if not self._requests and not self._expecting:
             self._ticking = None
             return
         now = _now()
-        for ask in [ask for ask in self._asks.values() if ask.stream and now > ask.deadline]:
-            self.withdraw(ask)
-            ask.asker.failed(
+        for request in [
+            request
+            for request in self._requests.values()
+            if request.stream and now > request.deadline
+        ]:
+            self.withdraw(request)
+            request.listener.failed(
                 TransportError(grpc.StatusCode.DEADLINE_EXCEEDED, "no answer came in time")
             )
         step = self._silence.tick(now)
-        if step is Step.AWAY:
-            self._noticed_away("it is connected and says nothing")
-        if step is not Step.NOTHING and self._probe is None:
-            self._probe = asyncio.get_running_loop().create_task(self._ask_for_a_word())
+        if step is LivenessStep.AWAY:
+            self._report_away("it is connected and silent")
+        if step is not LivenessStep.NOTHING and self._probe is None:
+            self._probe = asyncio.get_running_loop().create_task(self._send_probe())
         self._tick_later()
 
-    async def _ask_for_a_word(self) -> None:
-        """Any word will do."""
+    async def _send_probe(self) -> None:
+        """Sends a probe; any answer proves that the process lives."""
         probe = self.stub.ListTools(
             pb.ListToolsRequest(), timeout=PROBE_SECONDS, wait_for_ready=True
         )
@@ -320,23 +331,23 @@ class Endpoint:
             self._probe = None
 
     def _failed(self, error: Failure) -> None:
-        """An RPC came back with an error: with nothing, or with a word all the same."""
+        """Handles an RPC that failed, either without any answer or with an error of the service."""
         if not isinstance(error, TransportError) or error.code not in _OUT_OF_REACH:
             self._heard()
         elif error.code is grpc.StatusCode.UNAVAILABLE and self._silence.refused(_now()):
-            self._noticed_away(str(error))
+            self._report_away(str(error))
 
-    def _noticed_away(self, why: str) -> None:
+    def _report_away(self, why: str) -> None:
         since = self._silence.away_since or _now()
         log.warning(
             "tool_service_away",
             service=self._service,
             endpoint=self.address,
-            calls=len(self._asks),
+            calls=len(self._requests),
             error=why,
         )
-        for ask in list(self._asks.values()):
-            ask.asker.away(max(since, ask.sent_at))
+        for request in list(self._requests.values()):
+            request.listener.away(max(since, request.sent_at))
 
     def _heard(self) -> None:
         away = self._silence.heard(_now())
@@ -349,8 +360,8 @@ class Endpoint:
             endpoint=self.address,
             seconds=round(away, 1),
         )
-        for ask in list(self._asks.values()):
-            ask.asker.back()
+        for request in list(self._requests.values()):
+            request.listener.back()
 
 
 def _now() -> float:

@@ -1,11 +1,11 @@
 """One StreamCalls to an endpoint, shared by all calls of all sessions there.
 
 Invariants
-- A request is with gRPC when `send` returns, if no earlier one is still being written; else it
-  follows in order, without a turn of the event loop in between.
-- Each request is answered or fails once, or is forgotten by whoever sent it.
-- When the stream ends, all that waits is handed to `on_end` with the reason, and this object has
-  done its work; the calls themselves go on at the service.
+- gRPC has a request when `send` returns, if no earlier one is still being written. Otherwise the
+  request follows in order, without a turn of the event loop in between.
+- Each request is answered or fails once, unless its sender forgets it.
+- When the stream ends, `on_end` gets all waiting requests with the reason. The calls themselves go
+  on at the service.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from engine.core.tools.link.patience import Failure
+from engine.core.tools.link.retry_policy import Failure
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
@@ -40,7 +40,7 @@ class CallStream:
         on_failure: Failed,
         on_end: Callable[[CallStream, Failure], None],
     ) -> None:
-        """`on_answer`, `on_failure`: with the number of the request. They must not raise."""
+        """on_answer, on_failure: called with the number of the request. They must not raise."""
         self._rpc = rpc
         self._on_answer = on_answer
         self._on_failure = on_failure
@@ -52,32 +52,32 @@ class CallStream:
 
     @property
     def writing(self) -> bool:
-        """The next request would have to wait for the one before it."""
+        """Whether the next request would have to wait for the one before it."""
         return self._writing
 
     @property
     def unsent(self) -> int:
-        """Requests that wait to be written."""
+        """Number of requests that wait to be written."""
         return len(self._unsent)
 
     def send(self, number: int, message: pb.CallToolRequest) -> None:
-        """`number`: another for each request of this stream."""
+        """Sends a request. number: unique in this stream."""
         self._unsent[number] = message
         if not self._writing:
             self._write()
 
     def forget(self, number: int) -> None:
-        """Nobody waits for the answer any more. What is not sent yet never will be."""
+        """Drops a request's answer. If the request is unsent, it is never sent."""
         self._unsent.pop(number, None)
 
     def close(self) -> None:
-        """Nothing is told to anybody any more. What is at the service goes on."""
+        """Ends the stream without further callbacks. The calls go on at the service."""
         self._ended = True
         self._reading.cancel()
         self._rpc.cancel()
 
     def _write(self) -> None:
-        """Writes what waits, until gRPC has to wait itself."""
+        """Writes waiting requests until gRPC has to wait itself."""
         while self._unsent and not self._ended:
             number = next(iter(self._unsent))
             request = pb.StreamCallsRequest(id=number, call=self._unsent.pop(number))
@@ -85,10 +85,10 @@ class CallStream:
                 return
 
     def _step(self, writing: Coroutine[Any, Any, None]) -> bool:
-        """Runs `writing` up to where it waits, here and now; True when it has ended.
+        """Runs `writing` to its first wait, here and now. Returns whether it has ended.
 
-        A task would begin it at the next turn of the event loop at the earliest, which on a busy
-        loop is milliseconds later. Where it waits, it goes on in the future's own callback.
+        A task would begin it at the next turn of the event loop at the earliest, on a busy loop
+        milliseconds later. After a wait it goes on in the future's own callback.
         """
         try:
             future = writing.send(None)
@@ -96,12 +96,12 @@ class CallStream:
             self._writing = False
             return True
         except (grpc.aio.AioRpcError, grpc.aio.UsageError, asyncio.CancelledError):
-            pass  # the reader is told as well, and knows why
+            pass  # the reader gets the error as well, with its reason
         except asyncio.InvalidStateError:
             pass  # the stream has ended, as above
         else:
             self._writing = True
-            future._asyncio_future_blocking = False  # as a task does that takes it over
+            future._asyncio_future_blocking = False  # as a task does when it takes over a future
             future.add_done_callback(lambda _: self._go_on(writing))
             return False
         self._writing = True  # for good: nothing can be written any more
@@ -115,9 +115,9 @@ class CallStream:
         why: Failure
         try:
             async for response in self._rpc:
-                if response is None:  # gRPC's word for bytes that are no message
+                if response is None:  # gRPC's value for bytes that are not a message
                     why = TransportError(
-                        grpc.StatusCode.INTERNAL, "what came is no StreamCallsResponse"
+                        grpc.StatusCode.INTERNAL, "the answer is not a StreamCallsResponse"
                     )
                     self._rpc.cancel()
                     break
@@ -135,7 +135,7 @@ class CallStream:
 
 
 def error_of(error: pb.CallError) -> Failure:
-    """What CallTool would have raised."""
+    """The error that CallTool would have raised."""
     code = _CODES.get(error.code, grpc.StatusCode.UNKNOWN)
     if not error.HasField("detail") or not error.detail.reason:
         return TransportError(code, error.message or "no details")

@@ -1,1 +1,1 @@
-"""Sessions on one tool service: opened, found again, forked, leased, closed."""
+"""Sessions on one tool service: opened, adopted, forked, leased, closed."""

@@ -1,10 +1,10 @@
-"""The leases of an owner's sessions on one service: renewed, and believed.
+"""The leases of an owner's sessions on one service: renewed, and trusted.
 
 Invariants
-- A session that the service has lost is told so.
-- Renewal is by owner, so a session whose closing failed would live on: what a service holds and no
-  trajectory does is closed again. Before an earlier life's sessions are found again or given up,
-  nothing is closed.
+- A session that the service has lost is marked as lost.
+- Renewal is by owner, so a session whose closing failed would live on. A session that the service
+  holds without a trajectory is closed again. Nothing is closed before an earlier life's sessions
+  are adopted or given up.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ class Leases:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._idle: set[str] = set()
-        """Endpoints that held nothing at the last renewal."""
+        """Endpoints that held no session at the last renewal."""
 
-    async def keep_renewed(self, is_stranger: Callable[[str], bool]) -> None:
-        """Renews three times a lease; runs until cancelled. Sessions that the service holds and
-        this engine does not know are closed where `is_stranger(id)`."""
+    async def keep_renewed(self, is_abandoned: Callable[[str], bool]) -> None:
+        """Renews three times per lease. Runs until cancelled. Closes sessions that the service
+        holds and this engine does not know if `is_abandoned(id)`."""
         while True:
             await asyncio.sleep(self._service.table.lease_s / 3)
-            self.close_strangers(await self.renew(), is_stranger)
+            self.close_abandoned(await self.renew(), is_abandoned)
 
-    def close_strangers(self, held: set[str], is_stranger: Callable[[str], bool]) -> None:
-        """Closes, soon, those of the sessions `held` by the service that nobody here knows."""
+    def close_abandoned(self, held: set[str], is_abandoned: Callable[[str], bool]) -> None:
+        """Closes, in the background, the sessions among `held` that this engine does not know."""
         for session_id in held - self._service.known:
-            if is_stranger(session_id):
-                self._service.close_unknown(session_id)
+            if is_abandoned(session_id):
+                self._service.close_if_open(session_id)
 
     async def renew(self) -> set[str]:
-        """Renews the owner's leases at the service's address and at every endpoint that holds one
-        of its sessions; returns the ids of all that are held.
+        """Renews the owner's leases at the service's address and at every endpoint with one of its
+        sessions. Returns the ids of all held sessions.
 
-        Where an endpoint is silent, the service's address is asked about that endpoint's sessions:
-        a worker that died says nothing, and the others know of it.
+        If an endpoint is silent, the service's address is queried about that endpoint's sessions. A
+        dead worker answers nothing, and the others know of it.
         """
         service = self._service
         believed: dict[str, list[str]] = {service.address: []}
@@ -67,12 +67,12 @@ class Leases:
         for answer in answers:
             for session_id in answer.lost if answer else ():
                 if session_id in service.sessions:  # some were closed meanwhile
-                    service.sessions[session_id].lose()
+                    service.sessions[session_id].mark_lost()
         await self._forget_idle()
         return {name for answer in answers if answer for name in answer.held}
 
     async def _renew_at(self, address: str, believed: list[str]) -> pb.RenewLeasesResponse | None:
-        """The endpoint's answer; None where it gives none."""
+        """The endpoint's answer; None without one."""
         service = self._service
         request = pb.RenewLeasesRequest(
             owner=service.owner,
@@ -89,8 +89,8 @@ class Leases:
             return None
 
     async def _forget_idle(self) -> None:
-        """Forgets endpoints that were idle at two renewals in a row: at the first, a session's
-        close may still be under way."""
+        """Forgets endpoints that were idle at two renewals in a row. At the first, a session's
+        close may still be in progress."""
         idle = self._service.idle_endpoints
         for address in idle & self._idle:
             await self._service.forget(address)

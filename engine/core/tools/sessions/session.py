@@ -8,7 +8,7 @@ from typing import Protocol
 import structlog
 
 from engine.core.images.media import Media
-from engine.core.tools.link.counts import Counts
+from engine.core.tools.link.counts import ServiceCounts
 from engine.core.tools.link.endpoint import Endpoint
 from engine.errors import ToolServiceFailed
 from engine.types import SessionRef, ToolSpec
@@ -17,26 +17,28 @@ from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.tool.v1 import tool_pb2 as pb
 
 REACH_SECONDS = 5.0
-"""In which a service that works answers what it answers from memory."""
+"""Time within which a working service answers from memory."""
 
 log = structlog.get_logger("tools")
 
 
-class Holder(Protocol):
-    """The service of a session, as the session needs to know it."""
+class SessionHolder(Protocol):
+    """The interface of a session to its service."""
 
     name: str
     table: ToolTable
-    counts: Counts
+    counts: ServiceCounts
 
     def endpoint_at(self, address: str) -> Endpoint: ...
 
 
 class ServiceSession:
-    """A session that is open."""
+    """An open session."""
 
-    def __init__(self, service: Holder, ref: SessionRef, media: Sequence[Media] = ()) -> None:
-        """`media`: of the task, which a fork may have to send again."""
+    def __init__(
+        self, service: SessionHolder, ref: SessionRef, media: Sequence[Media] = ()
+    ) -> None:
+        """media: of the task; a fork may have to send them again."""
         self.service = service
         self.session_id = ref.session_id
         self.address = ref.endpoint
@@ -44,7 +46,7 @@ class ServiceSession:
         self.cancels = ref.cancels
         self.media = tuple(media)
         self.is_lost = False
-        """Its service has told that it does not hold the session any more."""
+        """The service has reported that it no longer holds the session."""
         self.on_lost: Callable[[ServiceSession], None] | None = None
 
     @property
@@ -58,12 +60,12 @@ class ServiceSession:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where the session is held now."""
+        """The endpoint that holds the session now."""
         return self.service.endpoint_at(self.address)
 
     @property
     def ref(self) -> SessionRef:
-        """How a later life of the engine finds it."""
+        """Reference by which a later life of the engine finds the session."""
         return SessionRef(
             service=self.name,
             session_id=self.session_id,
@@ -74,27 +76,27 @@ class ServiceSession:
 
     @property
     def stateless(self) -> bool:
-        """No call changes what a later one sees, so that any other session is as good."""
+        """Whether no call changes what a later one sees: then any other session is as good."""
         return not any(tool.stateful for tool in self.tools)
 
-    def gain(self, tools: Sequence[ToolSpec]) -> None:
-        """The session has more tools from here on."""
+    def add_tools(self, tools: Sequence[ToolSpec]) -> None:
+        """Adds tools to the session."""
         known = {tool.name for tool in self.tools}
         self.tools += [tool for tool in tools if tool.name not in known]
 
     def move(self, address: str) -> None:
-        """Another endpoint holds the session."""
+        """Records that another endpoint holds the session."""
         log.info("session_moved", session=self.session_id, endpoint=address)
         self.address = address
 
-    def lose(self) -> None:
-        """The service has told that it does not hold the session."""
+    def mark_lost(self) -> None:
+        """Records that the service no longer holds the session."""
         self.is_lost = True
         if self.on_lost is not None:
             self.on_lost(self)
 
     async def check_reach(self) -> None:
-        """ToolServiceFailed when nobody answers at the endpoint."""
+        """Raises ToolServiceFailed if the endpoint does not answer."""
         endpoint = self.endpoint
         try:
             await endpoint.unary(

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from engine.offline.evaluate.results.table import missing, score, shown, warnings
 from engine.offline.text_table import NONE
-from engine.serving.json_lines import Lines
+from engine.serving.json_lines import JsonLines
 from toolwright.page import pages
 from toolwright.page.charts import Line, Part, Point, line_chart, stacked_bar
 from toolwright.page.text import fit
@@ -121,7 +121,7 @@ def _bar(one: Mapping[str, Any]) -> str:
 def _trajectories(folder: Path, version: str) -> list[dict[str, Any]]:
     """The first trajectories of the suites in turn, each as it was written last."""
     found: dict[tuple[str, int], Mapping[str, Any]] = {}
-    for line in Lines(folder / "samples.jsonl").read():
+    for line in JsonLines(folder / "samples.jsonl").read():
         index = line.get("index")
         if isinstance(index, int) and f"{line.get('lineage')}.{line.get('step')}" == version:
             found[str(line.get("suite")), index] = line

@@ -21,7 +21,7 @@ from engine.offline.evaluate.folder import EvaluationSettings, SuiteSize
 from engine.serving.evaluation.rates import RATES
 from engine.serving.evaluation.results import RowStates, earlier_rows, rows_file
 from engine.serving.evaluation.tally import BAD, ERRORED, RowState
-from engine.serving.json_lines import Lines
+from engine.serving.json_lines import JsonLines
 
 REWARD = "reward"
 MOST_NAMED = 100
@@ -83,7 +83,7 @@ class SuiteRows:
         """
         states = RowStates(self._suite.n)
         named: dict[int, tuple[str, str]] = {}
-        for line in earlier_rows(Lines(self._file), self._digest, self._suite.n):
+        for line in earlier_rows(JsonLines(self._file), self._digest, self._suite.n):
             index = line["index"]
             if not states.enter(line, index):
                 continue

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 
 from engine.offline.progress import ProgressLine, score_so_far
-from engine.serving.evaluation.tally import Tally
+from engine.serving.evaluation.tally import SuiteTally
 from tests.support.evaluated import row
 
 
@@ -24,8 +24,8 @@ def clock(*seconds: float) -> Iterator[float]:
     yield from seconds
 
 
-def tally(*rewards: float) -> Tally:
-    found = Tally()
+def tally(*rewards: float) -> SuiteTally:
+    found = SuiteTally()
     for number, reward in enumerate(rewards):
         found.add(row(number, reward))
     return found
@@ -86,4 +86,4 @@ def test_the_score_so_far_is_of_the_reward_or_of_a_part() -> None:
     found = [tally(1.0, 0.0), tally(1.0, 1.0)]
     assert score_so_far(found, "") == "score 0.750 ± 0.250"
     assert score_so_far(found[:1], "em") == "em 0.500"
-    assert score_so_far([Tally()], "em") == score_so_far([Tally()], "") == ""
+    assert score_so_far([SuiteTally()], "em") == score_so_far([SuiteTally()], "") == ""

@@ -17,7 +17,7 @@ from engine.offline.evaluate.questions import (
     select_questions,
     subset_positions,
 )
-from engine.serving.evaluation.tasks import SuiteTasks
+from engine.serving.evaluation.suite_tasks import SuiteTasks
 from tests.support.recipes import recipe_tables, write_recipe
 from toolwright.recipe import Recipe, load_recipe
 from toolwright.types import WeightVersion

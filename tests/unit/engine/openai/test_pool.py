@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.core.sampler.openai.pool import OpenAIPool
-from engine.core.sampler.openai.text import TextAction
+from engine.core.sampler.openai.text_action import TextAction
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.text.codec import HuggingFaceCodec
 from engine.core.text.conversation_codec import ConversationCodec

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from engine.core.sampler.openai.answers import EndpointUnusable
 from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.openai.refusals import EndpointUnusable
 from engine.core.text.conversation_codec import ConversationCodec
 from engine.core.text.packed import PackedBytes
 from engine.errors import SamplerFailed

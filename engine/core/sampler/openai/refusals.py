@@ -1,7 +1,7 @@
-"""What a server's refusal means, and the sentence with its mend. Pure.
+"""What a server's refusal means, and the sentence with its fix. Pure.
 
-Invariant: a sentence holds neither the key nor more than `MOST_SAID` characters of what a server
-said.
+Invariant: a sentence holds neither the key nor more than `MOST_SAID` characters of the server's
+answer.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from engine.errors import EngineError
 from toolwright.model_api.deltas import MOST_SAID, said
 
 LEAST_OF_A_KEY = 8
-"""Characters of a key that are worth hiding, where a sentence was cut inside it."""
+"""Fewest characters of a key that are hidden in a sentence that was cut inside the key."""
 _MOST_BACKSLASHES = 4
-"""Before one character: JSON inside JSON inside a sentence."""
+"""Most backslashes before one character: JSON inside JSON inside a sentence."""
 LONGEST_PAUSE_S = 120.0
-"""That a Retry-After is obeyed for; a longer one ends no wait early, it is asked again then."""
+"""Longest Retry-After that is obeyed. After a longer one the request is sent again at this time."""
 FIRST_PAUSE_S = 2.0
-"""After a 429 that does not say how long."""
+"""Pause after a 429 without a Retry-After."""
 
 
 class EndpointUnusable(EngineError):
-    """No request to this endpoint can succeed: its address, its key or its model is wrong. The
-    evaluation ends."""
+    """No request to this endpoint can succeed: its address, key or model is wrong. It ends the
+    evaluation."""
 
 
-class Later(ServerUnreachable):
-    """The server asks to be left alone for `seconds`."""
+class RetryLater(ServerUnreachable):
+    """The server wants a pause of `seconds`."""
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)
@@ -39,64 +39,64 @@ class Later(ServerUnreachable):
 
 
 class WrongAddress(WireError):
-    """What answers is no such API."""
+    """The address belongs to no such API."""
 
 
 class WrongKey(ServerRefused):
     """401 or 403."""
 
 
-class NotThere(ServerRefused):
+class NotFound(ServerRefused):
     """404: the path or the model."""
 
 
 class NoCredit(ServerRefused):
-    """The account is used up: no pause helps."""
+    """The account has no credit left: no pause helps."""
 
 
-Refusal = Later | ServerRefused | WireError
+Refusal = RetryLater | ServerRefused | WireError
 
 
 def refusal(
     where: str, status: int, headers: Mapping[str, str], body: bytes, *, key_env: str, model: str
 ) -> Refusal:
-    """The error for a response of another status than 200."""
+    """The error for a response with another status than 200."""
     words = said(body)
-    told = f"{where} answered {status}{f': {words}' if words else ''}"
+    answer = f"{where} answered {status}{f': {words}' if words else ''}"
     if status == 402 or (status == 429 and b"insufficient_quota" in body):
         return NoCredit(
-            f"{told}; top the account up: the same command goes on where this one ended"
+            f"{answer}; top the account up: the same command goes on where this one ended"
         )
     if status == 429:
-        return Later(told, _retry_after(headers))
+        return RetryLater(answer, _retry_after(headers))
     if status in (408, 425) or status >= 500:
         if "retry-after" in {name.lower() for name in headers}:
-            return Later(told, _retry_after(headers))
-        return WireError(told)
+            return RetryLater(answer, _retry_after(headers))
+        return WireError(answer)
     if 300 <= status < 400:
         to = headers.get("Location", "")[:MOST_SAID]
-        return WrongAddress(f"{told}; it leads to {to!r}: name that address in sampler.endpoints")
+        return WrongAddress(f"{answer}; it leads to {to!r}: name that address in sampler.endpoints")
     if is_page(headers, body):
         return WrongAddress(_page(where))
     if status in (401, 403):
-        mend = (
+        fix = (
             f"the environment variable {key_env} (sampler.key_env) holds no key that it takes"
             if key_env
             else "name the environment variable that holds its key in sampler.key_env"
         )
-        return WrongKey(f"{told}; {mend}")
+        return WrongKey(f"{answer}; {fix}")
     if status in (404, 405):
-        return NotThere(
-            f"{told}; correct sampler.model (now {model!r}), sampler.api or sampler.endpoints: the "
-            "engine adds /v1 to a path without a version, and uses an address that ends in "
+        return NotFound(
+            f"{answer}; correct sampler.model (now {model!r}), sampler.api or sampler.endpoints: "
+            "the engine adds /v1 to a path without a version, and uses an address that ends in "
             "/chat/completions as it is"
         )
-    return ServerRefused(told)
+    return ServerRefused(answer)
 
 
 def without_key(text: str, key: str) -> str:
-    """`text` with `***` for the key, for its beginning where the text was cut, and for a key that
-    JSON has spelled with backslashes. Takes len(text) * len(key) at most."""
+    """`text` with `***` in place of the key. It also hides the key's beginning where the text was
+    cut, and a key that JSON spelled with backslashes. Takes len(text) * len(key) steps at most."""
     least = min(len(key), LEAST_OF_A_KEY)
     kept: list[str] = []
     at = done = 0
@@ -111,8 +111,7 @@ def without_key(text: str, key: str) -> str:
 
 
 def _match(text: str, at: int, key: str) -> tuple[int, int]:
-    """Where the key's beginning that stands at `at` ends, and how many characters of it there
-    are."""
+    """Where the key's beginning at `at` ends, and how many of its characters stand there."""
     end, matched = at, 0
     while matched < len(key):
         found = end
@@ -130,11 +129,11 @@ def is_page(headers: Mapping[str, str], body: bytes) -> bool:
 
 
 def not_the_api(where: str, headers: Mapping[str, str], body: bytes) -> WrongAddress:
-    """For a response of status 200 that is neither a stream nor JSON."""
+    """The error for a response of status 200 that is neither a stream nor JSON."""
     if is_page(headers, body):
         return WrongAddress(_page(where))
     return WrongAddress(
-        f"{where} answers, and not as an OpenAI-compatible API does: {said(body)!r}; correct "
+        f"{where} answers, but not as an OpenAI-compatible API does: {said(body)!r}; correct "
         "sampler.endpoints"
     )
 
@@ -147,7 +146,7 @@ def _page(where: str) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds; a date is read as well."""
+    """Pause in seconds; the header may also hold a date."""
     said = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
     try:
         seconds = float(said)

@@ -7,12 +7,12 @@ from email.utils import format_datetime
 
 import pytest
 
-from engine.core.sampler.openai.answers import (
+from engine.core.sampler.openai.refusals import (
     FIRST_PAUSE_S,
     LONGEST_PAUSE_S,
-    Later,
     NoCredit,
-    NotThere,
+    NotFound,
+    RetryLater,
     WrongAddress,
     WrongKey,
     refusal,
@@ -33,8 +33,8 @@ def refused(status: int, body: bytes = b"", **headers: str) -> Exception:
     [
         (401, b'{"error": {"message": "no key"}}', WrongKey, ["no key", "API_KEY"]),
         (403, b"", WrongKey, ["API_KEY", "sampler.key_env"]),
-        (404, b'{"detail": "Not Found"}', NotThere, ["'tiny'", "sampler.model", "/v1"]),
-        (405, b"", NotThere, ["sampler.endpoints"]),
+        (404, b'{"detail": "Not Found"}', NotFound, ["'tiny'", "sampler.model", "/v1"]),
+        (405, b"", NotFound, ["sampler.endpoints"]),
         (200, b"", ServerRefused, []),
         (400, b'{"error": "bad"}', ServerRefused, ["bad"]),
         (422, b'[{"error": {"message": "worse"}}]', ServerRefused, ["worse"]),
@@ -75,14 +75,14 @@ def test_what_a_server_says_is_cut_to_one_line() -> None:
 )  # fmt: skip
 def test_retry_after_is_bounded(said: str, seconds: float) -> None:
     found = refused(429, Retry_After=said)
-    assert isinstance(found, Later)
+    assert isinstance(found, RetryLater)
     assert found.seconds == seconds
 
 
 def test_retry_after_may_be_a_date() -> None:
     soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=30)
     found = refused(503, Retry_After=format_datetime(soon, usegmt=True))
-    assert isinstance(found, Later)
+    assert isinstance(found, RetryLater)
     assert 20 < found.seconds <= 30
-    assert isinstance(refused(429), Later)
-    assert not isinstance(refused(503), Later)
+    assert isinstance(refused(429), RetryLater)
+    assert not isinstance(refused(503), RetryLater)

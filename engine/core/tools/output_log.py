@@ -1,10 +1,10 @@
-"""The file of what a tool service prints, which stays bounded however much the service prints.
+"""The file of a tool service's output, which stays bounded however much the service prints.
 
 Invariants
-- Every writer appends, so that the file may be emptied below them: the service writes its standard
-  error there itself, and goes on to where the engine is gone.
-- At the limit the file's content becomes `NAME.older.log`, in place of what was there. Both
-  together have at most twice the limit, and what is printed in one interval of looking.
+- Every writer appends, so the file may be emptied below them. The service itself writes its
+  standard error there, and goes on after the engine is gone.
+- At the limit the file's content replaces `NAME.older.log`. Both files together have at most twice
+  the limit, plus the output of one check interval.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from io import FileIO
 from pathlib import Path
 
 LIMIT = 16 * 1024 * 1024
-"""Bytes of the file at which a new one begins."""
+"""Bytes at which a new file begins."""
 LOOK_SECONDS = 1.0
 LAST_WORDS_BYTES = 4096
-"""Bytes at the end of the file in which one sentence is looked for."""
+"""Bytes at the end of the file that are searched for a sentence."""
 
 
-class Printed:
+class OutputLog:
     """A log file and the one before it."""
 
     def __init__(self, path: Path) -> None:
@@ -42,12 +42,12 @@ class Printed:
         return self.path.open("ab", buffering=0)
 
     def begin(self) -> None:
-        """A new life of the service starts to print."""
+        """Begins the output of a new life of the service."""
         self._begin = self.path.stat().st_size
 
     @contextlib.asynccontextmanager
     async def bounded(self) -> AsyncIterator[None]:
-        """Inside it the file stays below its limit."""
+        """Context inside which the file stays below its limit."""
         looking = asyncio.create_task(self._look())
         try:
             yield
@@ -64,13 +64,13 @@ class Printed:
         """Starts a new file if this one has reached its limit."""
         if self.path.stat().st_size < LIMIT:
             return
-        with contextlib.suppress(OSError):  # a full disk is one more reason to go on
+        with contextlib.suppress(OSError):  # a full disk must not end the run
             shutil.copyfile(self.path, self.older)
         os.truncate(self.path, 0)
         self._begin = 0
 
     def last_words(self) -> str:
-        """The last line of this life, or the end of a long one; "" without any."""
+        """The last line of this life, or the end of a long one; "" without a line."""
         with self.path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(self._begin, size - LAST_WORDS_BYTES))

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from engine.core.rollout.assignment import Assignment
-from engine.core.rollout.opening import sessions_of
+from engine.core.rollout.attempt_start import attempt_sessions
 from engine.core.tools.services import ToolServices
 from engine.core.trajectory.log import AttemptLog
 from engine.errors import SessionLost
@@ -61,7 +61,9 @@ def after_one_turn(tool: ToolSpec) -> AttemptLog:
 
 
 async def sessions(services: Services, log: AttemptLog, replaced: int = 0) -> None:
-    await sessions_of(cast(ToolServices, cast(Any, services)), ASSIGNMENT, log, replaced=replaced)
+    await attempt_sessions(
+        cast(ToolServices, cast(Any, services)), ASSIGNMENT, log, replaced=replaced
+    )
 
 
 @pytest.mark.parametrize("ran", [(), ("g0-0/b1r0a0/0/0",), ("g0-0/b1r0a0/0/0", "g0-0/b1r0a0/0/1")])

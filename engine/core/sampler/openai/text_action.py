@@ -1,12 +1,12 @@
-"""One action as text, over all its requests: where it stops, what marks it, what is put back. Pure.
+"""One action as text, over all its requests: its stop, its marks, its restored end. Pure.
 
 Invariants
 - The action ends with its first stop that counts (`toolwright.reading.action_ends`); what follows
   is dropped. A stop at which the server itself ends the action counts in any case.
 - `on_mark` is called for each of the first `MOST_MARKS` marks as it counts, in order.
-- Each new piece is searched once, with as many characters before it as a stop can have, and only
-  as far as the action may still grow.
-- Token ids are the engine's own encoding of the text, log-probs are NaN: there are none.
+- Each new piece is searched once, with as many characters before it as a stop can have, and only as
+  far as the action may still grow.
+- Token ids are the engine's own encoding of the text; log-probs are NaN, since the API gives none.
 """
 
 from __future__ import annotations
@@ -28,25 +28,26 @@ from toolwright.reading.action_ends import Ends
 from toolwright.types import FinishKind, FinishReason, WeightVersion
 
 MOST_BYTES_A_TOKEN = 64
-"""Of text on the average; a server that writes more does not count as it was told to."""
+"""Average bytes of text per token; a server that writes more ignores its token limit."""
 LEAST_BYTES = 4096
-"""That are taken in any case."""
+"""Bytes that are accepted in any case."""
 MOST_MARKS = 256
-"""Of an action: each is told with all ids before it. Calls beyond it go out at the action's end."""
+"""Marks of one action that are reported. Each report carries all ids before it. Calls beyond them
+are sent at the action's end."""
 
 _LENGTH = FinishReason(kind=FinishKind.LENGTH)
 _CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
 
 
 class _End(NamedTuple):
-    """A stop or mark: where it ends in the action's text."""
+    """A stop or mark, and where it ends in the action's text."""
 
     end: int
     tag: str
 
 
 class TextAction:
-    """Text of one action. `encode` gives the ids of what a policy wrote."""
+    """Text of one action. `encode` gives the ids of text that a policy wrote."""
 
     def __init__(
         self,
@@ -60,19 +61,19 @@ class TextAction:
         on_mark: OnMark | None = None,
         text: str = "",
     ) -> None:
-        """text: what an earlier life has of the action."""
+        """text: the part of the action that an earlier life received."""
         self.generated: Generated | None = None
         """The whole action, once it has ended."""
         self.remarks: dict[str, Any] = {}
-        """What the record shall tell of its end."""
+        """Remarks about the action's end, for the record."""
         self.marked = False
-        """A mark was told: what it brought cannot be taken back."""
+        """A mark was reported: its effects cannot be taken back."""
         self._stops = stops
         self._end_of_turn = end_of_turn
         self._encode = encode
         self._version = version
         self.most = max_new_tokens
-        """Tokens of the whole action."""
+        """Token limit of the whole action."""
         self._tags = call_tags
         self._on_mark = on_mark
         self._texts = stops.texts
@@ -86,16 +87,16 @@ class TextAction:
         self._parts = [text] if text else []
         self._tail = text[-self._window :] if self._window else ""
         self._bytes = len(text.encode(errors="replace"))
-        self._told: list[int] = []
+        self._mark_ids: list[int] = []
         """Ids up to the last mark."""
         self._marks_told = 0
         self._length = len(text)
         """Characters of the text."""
-        self._told_to = 0
+        self._marked_to = 0
         """Characters up to the last mark."""
         self._ends: Ends[_End] = Ends(self._stops.grammar, thinking=self._stops.thinking)
         self._unread = ""
-        """Text of a call's JSON that `_ends` has not seen."""
+        """Text of a call's JSON that `_ends` has not read."""
         self._follow(text, 0)
 
     @property
@@ -105,12 +106,12 @@ class TextAction:
 
     @property
     def has_calls(self) -> bool:
-        """Parts of tool calls came beside the text."""
+        """Whether parts of tool calls came beside the text."""
         return bool(self._calls)
 
     @property
     def has_any(self) -> bool:
-        """Something came."""
+        """Whether anything came."""
         return bool(self._parts or self._calls)
 
     @property
@@ -119,21 +120,21 @@ class TextAction:
         return self.most - len(self._encode(self.text)) if self._parts else self.most
 
     def partial(self) -> Generated | None:
-        """What there is of an action that nobody reads on; None where nothing came."""
+        """The received part of an action that no reader continues; None if nothing came."""
         return self._made(_CONTINUED, read_ns=0) if self._parts else None
 
     def fill(self, read_ns: int) -> None:
-        """There is no room for more."""
+        """Ends the action, because its token limit is reached."""
         self.generated = self._made(_LENGTH, read_ns=read_ns)
 
     def forget(self) -> None:
-        """The action begins anew: the server cannot go on from what came."""
+        """Begins the action anew, because the server cannot go on from the received part."""
         self._calls = CallPieces()
         self._begin("")
 
     def feed(self, text: str, read_ns: int, *, unseen: int = 0) -> bool:
-        """Takes a piece and tells at once what it completes; False when the rest is of no use.
-        unseen: bytes that came and are no part of the text."""
+        """Takes a piece and calls back at once for what it completes. Returns False if the rest is
+        of no use. unseen: received bytes that are not part of the text."""
         if self.generated is not None:
             return False
         most = LEAST_BYTES + self.most * MOST_BYTES_A_TOKEN
@@ -152,13 +153,15 @@ class TextAction:
         return True
 
     def add_calls(self, parts: Sequence[CallPart]) -> None:
-        """Pieces of tool calls that the server sends beside the text. WireError for too many."""
+        """Pieces of tool calls that the server sends beside the text. Raises WireError for too
+        many."""
         self._calls.add(parts)
         self._bytes += sum(len(part.arguments) + len(part.name) for part in parts)
 
     def end(self, finish: str, hint: Hint | None, read_ns: int, *, sent: Sequence[str]) -> None:
-        """The server ended it with this word. sent: stops that it knew; one that it cut away is put
-        back. WireError for a word that says that the answer is not whole."""
+        """Ends the action with the server's finish word. sent: stops in the request; a stop that
+        the server cut away is put back. Raises WireError for a word that means an incomplete
+        answer."""
         if self.generated is not None:
             return
         ending = ending_of(finish)
@@ -168,7 +171,7 @@ class TextAction:
             return
         if ending is Ending.FILTERED:
             self.remarks["finish"] = finish
-        elif ending is Ending.UNKNOWN:  # any text of a stranger, so it is not recorded
+        elif ending is Ending.UNKNOWN:  # a stranger may send any text, so it is not recorded
             self.remarks["finish"] = "unknown word"
         if ending is Ending.LENGTH:
             self.generated = self._made(_LENGTH, read_ns=read_ns)
@@ -178,7 +181,8 @@ class TextAction:
             self._put_back(hint, sent, read_ns)
 
     def _put_back(self, hint: Hint | None, sent: Sequence[str], read_ns: int) -> None:
-        """The stop that ended it and is not in the text: OpenAI's API cuts it away."""
+        """Restores the stop that ended the action and is missing in the text: OpenAI's API cuts it
+        away."""
         for found in self._ends.finish():
             if self._counts(found, read_ns):
                 return
@@ -201,15 +205,15 @@ class TextAction:
     def _drop_foreign_end(self) -> None:
         """Removes the markers of the server's own template, which end the text."""
         marker = foreign_end(self.text)
-        if not marker or self._length - len(marker) < self._told_to:
+        if not marker or self._length - len(marker) < self._marked_to:
             return
         self.remarks["end_dropped"] = marker.strip()
         self._parts = [self.text.removesuffix(marker)]
         self._length -= len(marker)
 
     def _follow(self, window: str, before: int) -> list[_End]:
-        """Reads the window's text from `before` on, which ends the text. Returns the stops and
-        marks that count now, in order."""
+        """Reads the window's text from `before` to its end. Returns the stops and marks that count
+        now, in order."""
         base = self._length - len(window)
         found: list[_End] = []
         at = before
@@ -231,7 +235,7 @@ class TextAction:
         """Acts on a stop or mark that counts; True for a stop."""
         if found.tag in self._marks:
             if self._marks_told < MOST_MARKS:
-                self._tell_mark(found, read_ns)
+                self._report_mark(found, read_ns)
             return False
         if found.tag not in self._texts:
             return False
@@ -239,14 +243,14 @@ class TextAction:
         self._stopped(found.tag, read_ns)
         return True
 
-    def _tell_mark(self, mark: _End, read_ns: int) -> None:
-        self._told += self._encode(self.text[self._told_to : mark.end])
-        self._told_to = mark.end
+    def _report_mark(self, mark: _End, read_ns: int) -> None:
+        self._mark_ids += self._encode(self.text[self._marked_to : mark.end])
+        self._marked_to = mark.end
         self.marked = True
         self._marks_told += 1
         if self._on_mark is not None:
-            hit = StopHit(keep=len(self._told), matched_text=mark.tag)
-            self._on_mark(array("i", self._told), hit, read_ns)
+            hit = StopHit(keep=len(self._mark_ids), matched_text=mark.tag)
+            self._on_mark(array("i", self._mark_ids), hit, read_ns)
 
     def _take(self, text: str) -> None:
         self._parts.append(text)
@@ -257,7 +261,7 @@ class TextAction:
         self.generated = self._made(finish, stop=stop, read_ns=read_ns)
 
     def _made(self, finish: FinishReason, *, stop: str | None = None, read_ns: int) -> Generated:
-        """The action; where the engine counts more tokens than there was room for, what fits."""
+        """The action. If the engine counts more tokens than the limit, the tokens that fit."""
         token_ids = array("i", self._encode(self.text))
         if len(token_ids) > self.most:
             token_ids, finish, stop = token_ids[: self.most], _LENGTH, None
@@ -282,7 +286,7 @@ class TextAction:
 
 
 def _first_bytes(text: str, most: int) -> tuple[str, int]:
-    """What of `text` fits into so many bytes, and the bytes of all of it."""
+    """The part of `text` that fits into so many bytes, and the bytes of all of it."""
     data = text.encode(errors="replace")
     if len(data) <= most:
         return text, len(data)
@@ -290,8 +294,8 @@ def _first_bytes(text: str, most: int) -> tuple[str, int]:
 
 
 def open_stop(text: str, stops: Sequence[str]) -> str | None:
-    """The stop among `stops` that is the closing tag of what `text` opened last and left open; None
-    where nothing is open. Stops that are no tags cannot be told so."""
+    """The stop among `stops` that closes the tag which `text` opened last and left open; None if no
+    tag is open. Stops that are not tags cannot be found so."""
     found: tuple[int, str] | None = None
     for stop in stops:
         if not (stop.startswith("</") and stop.endswith(">")):

@@ -1,8 +1,8 @@
-"""One trajectory's environment: a session on each service, and all their tools.
+"""One trajectory's sessions, one on each service, and all their tools.
 
 Invariants
-- A name is one tool: the first service's, in the recipe's order, that has it.
-- A session of which a renewal says that it is lost ends its attempt there and then.
+- A name stands for one tool: that of the first service, in the recipe's order, that has it.
+- A session that a renewal reports as lost ends its attempt at once.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Literal
 
-from engine.core.timelimit import TimeLimit
+from engine.core.time_limit import TimeLimit
 from engine.core.tools.calls import PendingCall, request_of
 from engine.core.tools.replies import Reply, refused
 from engine.core.tools.sessions.session import ServiceSession
@@ -23,17 +23,17 @@ from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ToolErrorKind
 
 
-class Environment:
+class ToolSessions:
     """The sessions of one trajectory, open until `close`."""
 
     def __init__(
         self,
         sessions: Iterable[ServiceSession],
-        on_close: Callable[[Environment], None],
+        on_close: Callable[[ToolSessions], None],
         clock: TimeLimit | None = None,
     ) -> None:
-        """`sessions`: in the order of the recipe's services. `clock`: the trajectory's, which
-        stands still while a service is away or full."""
+        """sessions: in the order of the recipe's services. clock: the trajectory's clock, which
+        stands still while a service is unreachable or full."""
         self.sessions = tuple(sessions)
         self.clock = clock
         self.pending: list[PendingCall] = []
@@ -43,18 +43,18 @@ class Environment:
         self._timeout: asyncio.Timeout | None = None
         self._lost = ""
         for session in self.sessions:
-            session.on_lost = self.lose
+            session.on_lost = self.mark_lost
             if session.is_lost:
-                self.lose(session)
+                self.mark_lost(session)
 
     @property
     def refs(self) -> tuple[SessionRef, ...]:
-        """How a later life of the engine finds the sessions."""
+        """References by which a later life of the engine finds the sessions."""
         return tuple(session.ref for session in self.sessions)
 
     @property
     def stateless(self) -> bool:
-        """No call changes what later calls see, so that fresh sessions would do as well."""
+        """Whether no call changes what later calls see: then fresh sessions would do as well."""
         return all(session.stateless for session in self.sessions)
 
     @property
@@ -63,7 +63,8 @@ class Environment:
         return tools_of(self.refs)
 
     def session_of(self, tool: str) -> ServiceSession:
-        """The session that has the tool, else the first. SessionLost where there is none."""
+        """The session that has the tool, else the first one. Raises SessionLost if there is no
+        session."""
         found = self._holder(tool) or next(iter(self.sessions), None)
         if found is None:
             raise SessionLost(f"no session has a tool {tool!r}")
@@ -77,9 +78,9 @@ class Environment:
     def dispatch(
         self, call: Call, *, call_id: str, turn: int, turns_left: int
     ) -> PendingCall | Reply:
-        """Hands the call to the channel now; await its `result`.
+        """Sends the call now; await its `result`.
 
-        A call that no service could take is the policy's mistake: the policy gets an answer that
+        A call that no service could take is the policy's mistake. The policy gets an answer that
         says so, at once.
         """
         session = self._session_for(call)
@@ -100,11 +101,11 @@ class Environment:
             return Reply(outcome=refused(f"the arguments cannot be sent: {error}"))
         return self._send(session, message)
 
-    def reask(self, call: Call, *, call_id: str, turn: int, turns_left: int) -> PendingCall:
+    def resend(self, call: Call, *, call_id: str, turn: int, turns_left: int) -> PendingCall:
         """Sends a call of an earlier life again, as the same request under the same id.
 
-        `turns_left` must be what it was then, because services compare whole requests. SessionLost
-        where the trajectory has no session on `call.service`.
+        `turns_left` must be what it was then, because services compare whole requests. Raises
+        SessionLost if the trajectory has no session on `call.service`.
         """
         session = next((one for one in self.sessions if one.name == call.service), None)
         if session is None:
@@ -121,7 +122,7 @@ class Environment:
 
     @asynccontextmanager
     async def until_lost(self) -> AsyncIterator[None]:
-        """Ends the block with SessionLost as soon as a session is known to be lost."""
+        """Context whose block ends with SessionLost as soon as a session is known to be lost."""
         timeout = asyncio.timeout(0.0 if self._lost else None)
         try:
             async with timeout:
@@ -134,8 +135,8 @@ class Environment:
         finally:
             self._timeout = None
 
-    def lose(self, session: ServiceSession) -> None:
-        """The service of `session` has told that it does not hold it any more."""
+    def mark_lost(self, session: ServiceSession) -> None:
+        """Records that the service of `session` no longer holds it."""
         if self._lost:
             return
         self._lost = (
@@ -146,13 +147,13 @@ class Environment:
             self._timeout.reschedule(asyncio.get_running_loop().time())
 
     async def check_reach(self) -> None:
-        """ToolServiceFailed when a service that owes the result of a call does not answer."""
+        """Raises ToolServiceFailed if a service that owes the result of a call does not answer."""
         for session in self.sessions:
             if any(one.session is session and not one.settled for one in self.pending):
                 await session.check_reach()
 
     def close(self) -> None:
-        """Closes the sessions, soon: nobody waits for it. Calls in flight are stopped before."""
+        """Closes the sessions in the background. Calls in flight are stopped before."""
         if not self._closed:
             self._closed = True
             self._on_close(self)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from engine.core.timelimit import Outage, TimeLimit
+from engine.core.time_limit import Outage, TimeLimit
 
 
 class Clock(asyncio.SelectorEventLoop):
@@ -139,8 +139,8 @@ def test_a_clock_that_is_told_late_counts_the_outage_from_its_beginning() -> Non
             await asyncio.sleep(1)
             outage.noticed(1.0)
             await asyncio.sleep(5)
-            outage.tell(limit)
-            outage.tell(limit)
+            outage.attach(limit)
+            outage.attach(limit)
             await asyncio.sleep(50)
             outage.over()
             await asyncio.sleep(100)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from engine.core.sampler.action import PROGRESS_NS, Action
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.stops import StopTable
+from engine.core.sampler.token_action import PROGRESS_NS, TokenAction
 from engine.core.sampler.wire.client import ServerUnreachable
 from engine.core.sampler.wire.events import Chunk
 from engine.types import Generated, StopHit
@@ -39,7 +39,7 @@ class Heard:
             on_progress=lambda generated: self.told.append(("progress", generated)),
             received=received,
         )
-        self.action = Action(request, codec=CODEC, known=KNOWN)
+        self.action = TokenAction(request, codec=CODEC, known=KNOWN)
         self.action.begin(1)
 
     def _mark(self, token_ids: array[int], hit: StopHit, read_ns: int) -> None:
@@ -146,13 +146,13 @@ def test_one_who_leaves_is_told_the_rest_and_nothing_after_the_action() -> None:
     heard = Heard()
     heard.take(1, 2, read_ns=2)
     assert heard.told == []
-    heard.action.tell_rest()
-    heard.action.tell_rest()
+    heard.action.report_rest()
+    heard.action.report_rest()
     ((what, part),) = heard.told
     assert (what, list(part.token_ids)) == ("progress", [1, 2])
     ended = Heard()
     ended.said(f"a{END}")
-    ended.action.tell_rest()
+    ended.action.report_rest()
     assert [what for what, _ in ended.told] == ["action"]
 
 
@@ -209,7 +209,7 @@ def test_a_stop_over_two_lives_is_found() -> None:
 def test_tokens_under_foreign_weights_are_not_taken(version: str) -> None:
     heard = Heard()
     heard.take(1)
-    with pytest.raises(ServerUnreachable, match="started anew"):
+    with pytest.raises(ServerUnreachable, match="restarted"):
         heard.take(2, version=version)
     assert list(heard.action.token_ids) == [1]
     heard.take(version=version)  # a chunk without tokens says nothing

@@ -1,6 +1,6 @@
-"""What an endpoint is asked for one action: its path, its body, and the stops that it is told.
+"""The request for one action to one endpoint: its path, its body and the stops in it.
 
-Pure: it knows what came so far and who is asked, and sends nothing.
+Pure: it knows the received part and the endpoint, and sends nothing.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.core.sampler.openai.api_endpoint import ApiEndpoint
 from engine.core.sampler.openai.body import chat_body, completions_body
-from engine.core.sampler.openai.endpoint import Endpoint
-from engine.core.sampler.openai.messages import Span, conversation, plain_text
-from engine.core.sampler.openai.text import TextAction
+from engine.core.sampler.openai.messages import Span, chat_conversation, plain_text
+from engine.core.sampler.openai.text_action import TextAction
 from engine.core.sampler.stops import StopTable
 from engine.core.text.conversation_codec import ConversationCodec
 from engine.errors import SamplerFailed
@@ -24,17 +24,19 @@ from toolwright.types import SamplingParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """continues: it goes on from the text that came. stops: those in the body."""
+class ApiRequest:
+    """One request to an endpoint."""
 
     path: str
     body: Body
     continues: bool
+    """Whether it goes on from the received text."""
     stops: tuple[str, ...]
+    """Stops in the body."""
 
 
-class Requests:
-    """For one recipe's [sampler] table."""
+class ApiRequests:
+    """Builds the requests of one recipe's [sampler] table."""
 
     def __init__(
         self,
@@ -46,8 +48,8 @@ class Requests:
         template: Mapping[str, Any],
     ) -> None:
         """leading: text that a server puts before a prompt by itself. template: variables of the
-        chat template, which a chat API is sent. TypeError for a chat API
-        without a codec of conversations."""
+        chat template, sent to a chat API. Raises TypeError for a chat API without a codec of
+        conversations."""
         self._table = table
         self._codec = codec
         self._turns = codec if isinstance(codec, ConversationCodec) else None
@@ -60,16 +62,16 @@ class Requests:
 
     def of(
         self,
-        endpoint: Endpoint,
+        endpoint: ApiEndpoint,
         action: TextAction,
         token_ids: array[int],
         *,
         written: Sequence[Span],
         sampling: SamplingParams,
         stops: StopTable,
-    ) -> Request:
-        """written: of `token_ids`, by the policy. SamplerFailed where they cannot be told as
-        messages."""
+    ) -> ApiRequest:
+        """written: spans of `token_ids` that the policy wrote. Raises SamplerFailed if the ids
+        cannot be expressed as messages."""
         ends = self._codec.turn_ends
         known = tuple(text for text in stops.texts if text not in ends)
         sent = known if endpoint.kind.keeps_stops or self._table.send_stops else ()
@@ -84,7 +86,7 @@ class Requests:
             stop=sent,
             kind=endpoint.kind,
         )
-        return Request(path="/completions", body=body, continues=True, stops=sent)
+        return ApiRequest(path="/completions", body=body, continues=True, stops=sent)
 
     def _prompt(self, token_ids: array[int]) -> str:
         if self._turns is not None:
@@ -93,19 +95,19 @@ class Requests:
 
     def _chat_request(
         self,
-        endpoint: Endpoint,
+        endpoint: ApiEndpoint,
         action: TextAction,
         token_ids: array[int],
         written: Sequence[Span],
         sampling: SamplingParams,
         sent: tuple[str, ...],
-    ) -> Request:
-        assert self._turns is not None  # the constructor has refused a chat without
+    ) -> ApiRequest:
+        assert self._turns is not None  # the constructor refuses a chat API without it
         way = self._table.observations
         as_user = way == "user" or (way == "auto" and not endpoint.kind.continues)
         continues = not as_user and not action.has_calls
         try:
-            told = conversation(
+            messages = chat_conversation(
                 token_ids,
                 self._turns,
                 written=written,
@@ -115,13 +117,13 @@ class Requests:
             )
         except ValueError as error:
             raise SamplerFailed(
-                f"{error}: task.protocol writes what cannot be told as messages; set "
+                f"{error}: task.protocol writes what cannot be expressed as messages; set "
                 'sampler.api = "openai-completions"',
                 permanent=True,
             ) from error
         room = action.room if continues else action.most
         body = chat_body(
-            told,
+            messages,
             model=endpoint.model,
             sampling=sampling,
             max_tokens=max(room, 1),
@@ -129,4 +131,4 @@ class Requests:
             kind=endpoint.kind,
             template=self._template,
         )
-        return Request(path="/chat/completions", body=body, continues=continues, stops=sent)
+        return ApiRequest(path="/chat/completions", body=body, continues=continues, stops=sent)

@@ -1,11 +1,11 @@
-"""One action over all its requests: tokens, log-probs and versions, and whom it tells what came.
+"""One action over all its requests: tokens, log-probs, versions, and the callbacks that get them.
 
 Invariants
-- `on_action` is called once, inside the read that brought the stop, with all of the action, its
-  versions corrected; what follows the stop is dropped before.
+- `on_action` is called once, inside the read that brought the stop, with the whole action and
+  corrected versions. What follows the stop is dropped before.
 - `on_mark` is called for each mark as it completes, in order, and before `on_action`.
-- What `on_progress` was given, joined, is a prefix of the action.
-- A later request goes on where the earlier one broke; nothing is asked for twice.
+- All parts that `on_progress` got, joined, are a prefix of the action.
+- A later request goes on where the earlier one broke; no token is requested twice.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from engine.types import Codec, Generated, StopHit, VersionRun
 from toolwright.types import FinishKind, FinishReason, WeightVersion
 
 PROGRESS_NS = 750_000_000
-"""Between calls of `on_progress`, which come with chunks: an engine that dies loses about a second
-of a long action at most, and one that lives pays about one record a second for it."""
+"""Interval between calls of `on_progress`, which come with chunks. An engine that dies loses about
+a second of a long action at most. An engine that lives writes about one record a second for it."""
 
 _CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
 
 
-class Action:
-    """Tokens of the action that `request` asks for."""
+class TokenAction:
+    """Tokens of the action that `request` wants."""
 
     def __init__(
         self, request: GenerateRequest, *, codec: Codec, known: Mapping[str, WeightVersion]
@@ -38,24 +38,24 @@ class Action:
         self.token_ids: array[int] = array("i")
         self.logprobs: array[float] = array("f")
         self.generated: Generated | None = None
-        """What `on_action` was given."""
+        """The action that `on_action` got."""
         self.finish: FinishReason | None = None
         self.server_finished = False
         self.heard_ns = 0
-        """When the last chunk was read, or since when the first one is waited for."""
+        """Time of the last chunk, or of the start of the wait for the first one."""
         self.first_ns = 0
-        """When its first token was read."""
+        """Time at which the first token was read."""
         self._known = known
         self._runs: list[VersionRun] = []
         self._tops: list[Sequence[float]] = []
         self._prompt: tuple[int, tuple[int, ...]] | None = None
-        """What the server made of the prompt, as the first chunk tells."""
+        """Tokens that the server made of the prompt, as the first chunk reports them."""
         self._marks: list[StopHit] = []
         self._detector = StopDetector(
             request.stops, codec.decode, self._marks.append if request.on_mark else None
         )
         self._base = 0
-        self._told = 0
+        self._reported = 0
         self._told_ns = 0
         received = request.received
         if received is not None:
@@ -63,10 +63,10 @@ class Action:
             self.logprobs.extend(received.logprobs)
             self._runs.extend(received.versions)
             self._detector.skip(received.token_ids)
-            self._told = len(self.token_ids)
+            self._reported = len(self.token_ids)
 
     def begin(self, now_ns: int) -> None:
-        """A new request goes on from here."""
+        """Begins a new request, which goes on from here."""
         self._base = len(self.token_ids)
         self.heard_ns = now_ns
         self._told_ns = self._told_ns or now_ns
@@ -74,9 +74,10 @@ class Action:
         self.server_finished = False
 
     def on_chunk(self, chunk: Chunk, read_ns: int) -> bool:
-        """Takes one chunk and tells at once what it completes; False when the rest is of no use.
+        """Takes one chunk and calls back at once for what it completes. Returns False if the rest
+        is of no use.
 
-        ServerUnreachable for tokens under weights that this run has not.
+        Raises ServerUnreachable for tokens under weights that this run does not have.
         """
         self.heard_ns = read_ns
         fresh = chunk.token_ids
@@ -87,8 +88,8 @@ class Action:
             version = self._known.get(chunk.weight_version)
             if version is None:
                 raise ServerUnreachable(
-                    f"it writes under weights {chunk.weight_version!r}, not ours: "
-                    "it was started anew"
+                    f"it writes under weights {chunk.weight_version!r}, not this run's: "
+                    "it was restarted"
                 )
             before = len(self.token_ids)
             hit = self._detector.feed(fresh)
@@ -109,10 +110,10 @@ class Action:
             self.finish = chunk.finish
             self._correct_versions(chunk.weight_spans)
         if self._marks:
-            self._tell_marks(read_ns)
+            self._report_marks(read_ns)
         if hit is None:
             if read_ns - self._told_ns >= PROGRESS_NS:
-                self._tell_progress(read_ns)
+                self._report_progress(read_ns)
             return True
         self.finish = FinishReason(
             kind=FinishKind.STOP, matched_token=hit.matched_token, matched_text=hit.matched_text
@@ -124,8 +125,8 @@ class Action:
         return False
 
     def goes_on(self, finish: FinishReason) -> bool:
-        """The server ended the action at a stop that does not count: it stands inside a string of
-        a call's JSON, or inside a thought."""
+        """Whether the server ended the action at a stop that does not count: it stands inside a
+        string of a call's JSON, or inside a thought."""
         if self.generated is not None or finish.kind is not FinishKind.STOP:
             return False
         return (
@@ -134,7 +135,8 @@ class Action:
         )
 
     def whole(self, finish: FinishReason) -> Generated:
-        """All of the action that ended by `finish`; after a stop what `on_action` was given."""
+        """The whole action, which ended by `finish`; after a stop the action that `on_action`
+        got."""
         return self.generated or self._made(finish)
 
     def _made(
@@ -155,34 +157,34 @@ class Action:
             top_logprobs=tuple(self._tops),
         )
 
-    def _tell_marks(self, read_ns: int) -> None:
+    def _report_marks(self, read_ns: int) -> None:
         for hit in self._marks:
             if self.request.on_mark is not None:
                 self.request.on_mark(self.token_ids[: hit.keep], hit, read_ns)
         self._marks.clear()
 
-    def tell_rest(self) -> None:
-        """Nobody reads on: `on_progress` gets what it was not given yet."""
+    def report_rest(self) -> None:
+        """Gives `on_progress` the tokens that it does not have yet, because no reader goes on."""
         if self.generated is None:
-            self._tell_progress(self.heard_ns)
+            self._report_progress(self.heard_ns)
 
-    def _tell_progress(self, read_ns: int) -> None:
+    def _report_progress(self, read_ns: int) -> None:
         self._told_ns = read_ns
-        start, self._told = self._told, max(self._told, self._detector.sure)
-        if self.request.on_progress is None or start == self._told:
+        start, self._reported = self._reported, max(self._reported, self._detector.sure)
+        if self.request.on_progress is None or start == self._reported:
             return
         self.request.on_progress(
             Generated(
-                token_ids=self.token_ids[start : self._told],
-                logprobs=self.logprobs[start : self._told],
-                versions=_since(_up_to(self._runs, self._told), start),
+                token_ids=self.token_ids[start : self._reported],
+                logprobs=self.logprobs[start : self._reported],
+                versions=_since(_up_to(self._runs, self._reported), start),
                 finish=_CONTINUED,
                 read_ns=read_ns,
             )
         )
 
     def _take_back(self, keep: int) -> None:
-        """Drops the tokens behind the first `keep`: a stop that waited was the end."""
+        """Drops the tokens after the first `keep`: a stop that waited was the end."""
         gone = len(self.token_ids) - keep
         del self.token_ids[keep:]
         del self.logprobs[keep:]
@@ -197,9 +199,9 @@ class Action:
             self._runs.append((version, count))
 
     def _correct_versions(self, spans: Sequence[tuple[str, int, int]]) -> None:
-        """The server's own account, which wins where a chunk straddled an update."""
-        told = {self._known[version] for version, _, _ in spans if version in self._known}
-        if len(told) <= 1 and told.issuperset(version for version, _ in self._runs):
+        """Applies the server's own version spans, which win if a chunk straddled an update."""
+        reported = {self._known[version] for version, _, _ in spans if version in self._known}
+        if len(reported) <= 1 and reported.issuperset(version for version, _ in self._runs):
             return
         versions = _spelled_out(self._runs)
         for name, start, end in spans:

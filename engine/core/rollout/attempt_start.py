@@ -1,8 +1,8 @@
-"""How an attempt begins: its sessions, opened or found again, its prompt, and its images.
+"""The start of an attempt: its sessions, opened or adopted, its prompt, and its images.
 
 Invariants
-- Sessions of an earlier life are gone on with only where the log knows every call that they ran.
-- What no attempt could render is the task's fault (TaskUnfit), whoever tries.
+- Sessions of an earlier life are adopted only if the log knows every call that they ran.
+- A task that no attempt could render is at fault itself (TaskUnfit), whichever attempt finds it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from engine.core.images.placeholders import visible
 from engine.core.rollout.assignment import Assignment
 from engine.core.rollout.decide import Rules
 from engine.core.rollout.view import prompt_ids
-from engine.core.tools.environment import Environment
 from engine.core.tools.services import ToolServices
+from engine.core.tools.tool_sessions import ToolSessions
 from engine.core.trajectory.events import Opened
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import State
@@ -25,13 +25,13 @@ from engine.errors import SessionLost, TaskUnfit
 from toolwright.types import Ids, ids
 
 
-async def sessions_of(
+async def attempt_sessions(
     tools: ToolServices, assignment: Assignment, log: AttemptLog, *, replaced: int
-) -> Environment:
-    """The attempt's sessions: opened, or found again. SessionLost where an earlier life's are gone,
-    or have run what the log does not know.
+) -> ToolSessions:
+    """The attempt's sessions, opened or adopted. Raises SessionLost if an earlier life's sessions
+    are gone, or have run a call that the log does not know.
 
-    replaced: how many sessions without state the attempt has lost since it began.
+    replaced: number of sessions without state that the attempt has lost since it began.
     """
     state, task, media = log.state, assignment.task, assignment.media
     if replaced:  # the lost session's id is used up
@@ -39,39 +39,40 @@ async def sessions_of(
     if not state.opened:
         return await tools.open_session(log.attempt, task, media)
     try:
-        environment, ran = await tools.adopt(log.attempt, task, state.sessions)
+        tool_sessions, ran = await tools.adopt(log.attempt, task, state.sessions)
     except SessionLost:
         if any(tool.stateful for tool in state.tools):
             raise
         return await tools.open_session(log.attempt, task, media)
     unknown = [call_id for call_id in ran if not _is_logged(call_id, state)]
     if unknown:
-        environment.close()
+        tool_sessions.close()
         raise SessionLost(
             f"session {log.attempt} ran {unknown[0]}, which the log does not know: its tokens were "
             "not durable yet"
         )
-    return environment
+    return tool_sessions
 
 
 def _is_logged(call_id: str, state: State) -> bool:
-    """The log holds the action that made the call, so that it is made again under its id."""
+    """Whether the log holds the action that made the call. Then the call is made again under its
+    id."""
     turn = call_id.rsplit("/", 2)[1]
     return turn.isdecimal() and int(turn) < len(state.actions)
 
 
-def opened(
-    environment: Environment, rules: Rules, assignment: Assignment, seconds: float
+def opened_event(
+    tool_sessions: ToolSessions, rules: Rules, assignment: Assignment, seconds: float
 ) -> tuple[Opened, Sequence[Media]]:
     """The event of an attempt whose sessions took `seconds` to open, and the images of its prompt.
-    TaskUnfit for a task that does not fit the recipe."""
+    Raises TaskUnfit for a task that does not fit the recipe."""
     images = visible(assignment.media) if rules.codec.image_mark else []
-    prompt = assignment.prompts.of(environment.tools)
+    prompt = assignment.prompts.of(tool_sessions.tools)
     if prompt is None:
-        prompt = _prompt(environment, rules, assignment, images)
-        assignment.prompts.keep(environment.tools, prompt)
+        prompt = _prompt(tool_sessions, rules, assignment, images)
+        assignment.prompts.keep(tool_sessions.tools, prompt)
     event = Opened(
-        sessions=environment.refs,
+        sessions=tool_sessions.refs,
         prompt=ids(prompt),
         sampling=assignment.sampling,
         images=tuple(image.blob for image in images),
@@ -82,8 +83,8 @@ def opened(
     return event, images
 
 
-async def recall_images(log: AttemptLog, assignment: Assignment, media: dict[str, Media]) -> None:
-    """Adds images that an earlier life showed. SessionLost where nobody has their bytes."""
+async def restore_images(log: AttemptLog, assignment: Assignment, media: dict[str, Media]) -> None:
+    """Adds images that an earlier life showed. Raises SessionLost if their bytes are not stored."""
     for slot in log.state.images:
         name = slot.blob.sha256
         if name not in media:
@@ -94,11 +95,11 @@ async def recall_images(log: AttemptLog, assignment: Assignment, media: dict[str
 
 
 def _prompt(
-    environment: Environment, rules: Rules, assignment: Assignment, images: Sequence[Media]
+    tool_sessions: ToolSessions, rules: Rules, assignment: Assignment, images: Sequence[Media]
 ) -> Ids:
     task = assignment.task
     try:
-        prompt = ids(prompt_ids(rules.protocol, task, environment.tools, rules.codec))
+        prompt = ids(prompt_ids(rules.protocol, task, tool_sessions.tools, rules.codec))
     except ValueError as error:
         raise TaskUnfit(f"task {task.id}: {error}") from error
     for image in images:

@@ -1,20 +1,20 @@
-"""Sessions that are not opened from nothing: found again by a later life of the engine, or forked.
+"""Sessions from existing ones: adopted by a later life of the engine, or forked.
 
 Invariants
-- Neither runs anything or renews anything in the session that there is.
-- Where a service cannot do it, that is said as SessionLost or ForkRefused, never as an outage.
+- Neither runs or renews anything in the existing session.
+- A service that cannot do it gives SessionLost or ForkRefused, never an outage.
 """
 
 from __future__ import annotations
 
 import grpc
 
-from engine.core.timelimit import TimeLimit
+from engine.core.time_limit import TimeLimit
 from engine.core.tools.link.endpoint import Endpoint
-from engine.core.tools.link.patience import Kind, kind_of
+from engine.core.tools.link.retry_policy import FailureKind, failure_kind
 from engine.core.tools.service import ASK_SECONDS, Service
-from engine.core.tools.sessions.opening import OPEN_SECONDS, ServiceFull
 from engine.core.tools.sessions.session import ServiceSession
+from engine.core.tools.sessions.session_opener import OPEN_SECONDS, ServiceFull
 from engine.core.tools.spec import spec
 from engine.errors import AttemptFailed, ForkRefused, SessionLost
 from engine.types import SessionRef, without_fork
@@ -26,19 +26,19 @@ from toolwright.types import Task
 async def adopt_session(service: Service, ref: SessionRef) -> tuple[ServiceSession, frozenset[str]]:
     """A session of an earlier life, and the ids of all calls that have begun to run in it.
 
-    SessionLost when it is gone, or its service cannot tell; ToolServiceFailed when that is away
-    beyond its patience.
+    Raises SessionLost if it is gone or its service cannot say. Raises ToolServiceFailed if the
+    service stays unreachable beyond its `patience_s`.
     """
     service.known.add(ref.session_id)
     search = _Search(service, ref)
     try:
-        held = await service.opener.ask(search.endpoint, search.ask)
+        held = await service.opener.query(search.endpoint, search.query)
     except SessionLost:
         raise
     except AttemptFailed as error:
         if not error.permanent and not _cannot_tell(error.__cause__):
             raise
-        raise SessionLost(f"{error}: what session {ref.session_id} ran is not told") from error
+        raise SessionLost(f"{error}: the calls of session {ref.session_id} are unknown") from error
     session = ServiceSession(
         service,
         SessionRef(
@@ -60,11 +60,11 @@ async def fork_session(
     task: Task,
     clock: TimeLimit | None = None,
 ) -> ServiceSession:
-    """A second session with the state of `parent`; a fresh one where that has no state. `clock`
-    stands still while the service is away.
+    """A second session with the state of `parent`, or a fresh one if that has no state. `clock`
+    stands still while the service is unreachable.
 
-    ForkRefused where the service cannot, or has no room: who waited for a second session would
-    hold the first one meanwhile. SessionLost where it has lost the parent.
+    Raises ForkRefused if the service cannot fork or has no room: waiting for a second session would
+    hold the first one meanwhile. Raises SessionLost if it has lost the parent.
     """
     refusal = f"tools.{service.name}: session {parent.session_id} cannot be forked"
     try:
@@ -124,18 +124,18 @@ class _Search:
     def endpoint(self) -> Endpoint:
         return self._service.endpoint_at(self.address)
 
-    async def ask(self, endpoint: Endpoint) -> pb.GetSessionResponse:
-        """Asks at the known address, then once more where that answer points to. Where nobody
+    async def query(self, endpoint: Endpoint) -> pb.GetSessionResponse:
+        """Asks at the known address, then once more at the address in the answer. If no endpoint
         answers, the second question goes to the service's own address: a replaced worker never
         comes back."""
         try:
             return await self._look(endpoint)
         except ServiceError as error:
-            if kind_of(error) is not Kind.MOVED or error.endpoint == self.address:
+            if failure_kind(error) is not FailureKind.MOVED or error.endpoint == self.address:
                 raise
             self.address = error.endpoint
         except TransportError as error:
-            if kind_of(error) is not Kind.AWAY or self.address == self._service.address:
+            if failure_kind(error) is not FailureKind.AWAY or self.address == self._service.address:
                 raise
             self.address = self._service.address
         return await self._look(self.endpoint())
@@ -148,7 +148,7 @@ class _Search:
 
 
 def _cannot_tell(error: BaseException | None) -> bool:
-    """The service does not know the method."""
+    """Whether the service does not know the method."""
     if not isinstance(error, ServiceError | TransportError):
         return False
     return error.code is grpc.StatusCode.UNIMPLEMENTED

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.core.sampler.openai.text import (
+from engine.core.sampler.openai.text_action import (
     LEAST_BYTES,
     MOST_BYTES_A_TOKEN,
     MOST_MARKS,

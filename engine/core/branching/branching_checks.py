@@ -1,4 +1,4 @@
-"""Whether policy and tools allow the branching that a recipe asks for; pure."""
+"""Checks that policy and tools allow the branching that a recipe sets. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from toolwright.recipe import Branching
 
 
 def check_top_k(table: Branching | None, vocab_size: int) -> None:
-    """StartupError where more log-probs are asked for than there are: a sampler would die of it."""
+    """Raises StartupError if the recipe sets more log-probs than the vocabulary has tokens. Such a
+    request would crash a sampler."""
     if table is not None and table.top_k > vocab_size:
         raise StartupError(
             f"task.branching.top_k = {table.top_k}, but the policy's vocabulary has {vocab_size} "
@@ -18,8 +19,8 @@ def check_top_k(table: Branching | None, vocab_size: int) -> None:
         )
 
 
-def branching_doubts(table: Branching | None, tools: Iterable[ToolSpec]) -> list[str]:
-    """A sentence where no trajectory can branch, since a tool of each cannot be forked."""
+def branching_warnings(table: Branching | None, tools: Iterable[ToolSpec]) -> list[str]:
+    """One sentence if no trajectory can branch, because a tool of each cannot be forked."""
     fixed = without_fork(tools) if table is not None else []
     if not fixed:
         return []

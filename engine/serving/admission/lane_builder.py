@@ -1,10 +1,10 @@
-"""How a task's groups come to the journal, as the recipe says."""
+"""Builds a task's lane as the recipe says."""
 
 from __future__ import annotations
 
 from engine.core.build import build_group_hook
 from engine.core.rewards.rewards import Rewards
-from engine.core.rollout.assignment import Surroundings
+from engine.core.rollout.assignment import RolloutContext
 from engine.serving.admission.group import Lane
 from engine.serving.admission.places import Places
 from engine.serving.journal.journal import Journal
@@ -13,7 +13,7 @@ from toolwright.recipe import Recipe
 
 def build_lane(
     recipe: Recipe,
-    surroundings: Surroundings,
+    rollout_context: RolloutContext,
     rewards: Rewards,
     places: Places,
     journal: Journal,
@@ -22,7 +22,7 @@ def build_lane(
 ) -> Lane:
     """The lane of the recipe's task."""
     return Lane(
-        surroundings=surroundings,
+        rollout_context=rollout_context,
         rewards=rewards,
         hook=build_group_hook(recipe),
         places=places,

@@ -1,12 +1,11 @@
-"""How a session comes to be opened: with patience for a service that is away, in a line before one
-that is full.
+"""Opens sessions: retries an unreachable service, and queues for a full one.
 
 Invariants
-- A service that is full is waited for as long as it takes. Those who wait come in one after the
-  other, in the order in which they came; only the first of them asks, again at once when one of
-  this engine's sessions has ended.
-- The task's media are sent where the service says that it misses them.
-- On a service of the engine's own nothing is opened while it is away: its start is waited for.
+- A full service is awaited as long as it takes. Waiting opens proceed one by one, in the order of
+  their arrival. Only the first sends requests, and again at once when a session of this engine has
+  ended.
+- The task's media are sent if the service says that it misses them.
+- While a service of the engine's own is down, nothing is opened there: its start is awaited.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ from typing import TypeVar
 import structlog
 
 from engine.core.images.media import Media
-from engine.core.timelimit import Outage, TimeLimit
+from engine.core.time_limit import Outage, TimeLimit
 from engine.core.tools.blobs import pieces
-from engine.core.tools.link.counts import Counts
+from engine.core.tools.link.counts import ServiceCounts
 from engine.core.tools.link.endpoint import Endpoint
-from engine.core.tools.link.patience import (
+from engine.core.tools.link.retry_policy import (
     Failure,
-    Kind,
-    Patience,
-    asked_to_wait,
-    kind_of,
-    name_of,
+    FailureKind,
+    RetryPolicy,
+    failure_kind,
+    failure_name,
+    suggested_pause,
 )
 from engine.core.tools.process import ToolProcess
 from engine.errors import OpenFailed, SessionLost, ToolServiceFailed
@@ -41,26 +40,27 @@ Message = TypeVar("Message")
 
 OPEN_SECONDS = 60.0
 FIRST_REPORT = 10.0
-"""Seconds that a service is full until it is said; then at twice the time again and again."""
+"""Seconds for which a service is full before the first log line. Further lines come at twice the
+time again and again."""
 
 _MISSES = reasons.ERROR_REASON_BLOB_NOT_FOUND
 _MAY_PASS = (reasons.ERROR_REASON_INTERNAL, _MISSES)
-"""A fault, and media that went with a restart; the others are refusals."""
+"""A fault, and media that a restart lost; the other reasons are refusals."""
 
 log = structlog.get_logger("tools")
 
 
 class ServiceFull(Exception):
-    """The service holds as many sessions as it may, and says so."""
+    """The service reports that it holds as many sessions as it may."""
 
     def __init__(self, pause: float) -> None:
-        """`pause`: seconds after which it may be asked again."""
+        """pause: seconds before the next request may follow."""
         super().__init__(pause)
         self.pause = pause
 
 
-class Line:
-    """Who waits for room on one service, first come, first served."""
+class OpenQueue:
+    """Queue of opens that wait for room on one service, first come, first served."""
 
     def __init__(self, service: str) -> None:
         self._service = service
@@ -71,11 +71,11 @@ class Line:
         self.waiting = 0
 
     def made_room(self) -> None:
-        """A session has ended."""
+        """Records that a session has ended."""
         self._room.set()
 
     async def until_room(self, pause: float) -> None:
-        """Returns when one more session may fit, after `pause` seconds at the latest."""
+        """Returns when one more session may fit, or after `pause` seconds."""
         full = _now() - self._since
         if full >= self._report_at:
             self._report_at *= 2
@@ -103,29 +103,29 @@ class Line:
             self.waiting -= 1
 
     async def first(self, work: Callable[[], Awaitable[Message]]) -> Message:
-        """Does `work` until it does not raise ServiceFull, as the first in the line."""
+        """Repeats `work` until it does not raise ServiceFull, as the first in the queue."""
         with self._counted():
             async with self._first:
                 while True:
-                    self._room.clear()  # before, so that what ends meanwhile is not missed
+                    self._room.clear()  # first, so that no end is missed
                     try:
                         return await work()
                     except ServiceFull as full:
                         await self.until_room(full.pause)
 
 
-class Opener:
+class SessionOpener:
     """Sends the requests that open sessions on one service."""
 
     def __init__(
         self,
         name: str,
         table: ToolTable,
-        counts: Counts,
+        counts: ServiceCounts,
         process: ToolProcess | None,
     ) -> None:
-        """`process`: where the service is the engine's own."""
-        self.line = Line(name)
+        """process: set if the service is the engine's own."""
+        self.line = OpenQueue(name)
         self._name = name
         self._table = table
         self._counts = counts
@@ -140,19 +140,20 @@ class Opener:
         clock: TimeLimit | None = None,
         queue: bool = True,
     ) -> Message:
-        """What `send` returns in the end; it asks the given endpoint once.
+        """The final result of `send`, which sends one request to the given endpoint.
 
-        `media`: what the service may miss. `clock` stands still while the service is away or full.
-        Not `queue`: ServiceFull at once where others wait or the service is full. SessionLost or
-        ToolServiceFailed when the service refuses, or is away beyond its patience.
+        media: media that the service may miss. clock: stands still while the service is unreachable
+        or full. Without `queue`, raises ServiceFull at once if others wait or the service is full.
+        Raises SessionLost or ToolServiceFailed if the service refuses, or is unreachable beyond
+        `patience_s`.
         """
         missing = {one.blob.sha256: one for one in media}
-        patience = Patience(self._table.patience_s)
+        retry_policy = RetryPolicy(self._table.patience_s)
         began = _now()
         with Outage(clock) as outage:
 
             async def once() -> Message:
-                return await self._until_told(endpoint, send, missing, patience, outage)
+                return await self._until_answered(endpoint, send, missing, retry_policy, outage)
 
             if not self.line.waiting:
                 try:
@@ -165,27 +166,27 @@ class Opener:
             outage.noticed(began)
             return await self.line.first(once)
 
-    async def ask(
+    async def query(
         self, endpoint: Callable[[], Endpoint], send: Callable[[Endpoint], Awaitable[Message]]
     ) -> Message:
-        """As `open`, for what needs no room."""
-        patience = Patience(self._table.patience_s)
+        """As `open`, for requests that need no room."""
+        retry_policy = RetryPolicy(self._table.patience_s)
         with Outage(None) as outage:
             while True:
                 try:
-                    return await self._until_told(endpoint, send, {}, patience, outage)
+                    return await self._until_answered(endpoint, send, {}, retry_policy, outage)
                 except ServiceFull as full:
                     await asyncio.sleep(full.pause)
 
-    async def _until_told(
+    async def _until_answered(
         self,
         endpoint: Callable[[], Endpoint],
         send: Callable[[Endpoint], Awaitable[Message]],
         missing: dict[str, Media],
-        patience: Patience,
+        retry_policy: RetryPolicy,
         outage: Outage,
     ) -> Message:
-        """Tries until the service has said yes or no, or that it is full."""
+        """Retries until the service has accepted, refused, or reported that it is full."""
         while True:
             if self._process:
                 await self._process.serving()
@@ -193,13 +194,13 @@ class Opener:
             try:
                 return await self._once(endpoint(), send, missing)
             except (ServiceError, TransportError) as error:
-                kind = kind_of(error)
-                pause = patience.after(kind, _now(), asked_to_wait(error))
+                kind = failure_kind(error)
+                pause = retry_policy.after(kind, _now(), suggested_pause(error))
                 if pause is None:
-                    self._counts.failures[name_of(error)] += 1
+                    self._counts.failures[failure_name(error)] += 1
                     raise self._end(error, kind) from error
-                self._counts.retries[name_of(error)] += 1
-                if kind is Kind.FULL:
+                self._counts.retries[failure_name(error)] += 1
+                if kind is FailureKind.FULL:
                     raise ServiceFull(pause) from error
                 outage.noticed(began)
                 await asyncio.sleep(pause)
@@ -220,13 +221,13 @@ class Opener:
             await endpoint.unary(
                 endpoint.stub.PutBlob, pieces(missing[wanted]), timeout=OPEN_SECONDS
             )
-            del missing[wanted]  # once: who says again that it misses them is not believed
+            del missing[wanted]  # once: a service that reports them missing again is not believed
 
-    def _end(self, error: Failure, kind: Kind) -> SessionLost | ToolServiceFailed:
+    def _end(self, error: Failure, kind: FailureKind) -> SessionLost | ToolServiceFailed:
         message = f"tools.{self._name}: {error}"
-        if kind is Kind.LOST:
+        if kind is FailureKind.LOST:
             return SessionLost(message)
-        if kind is not Kind.REFUSED or isinstance(error, TransportError):
+        if kind is not FailureKind.REFUSED or isinstance(error, TransportError):
             return ToolServiceFailed(message)
         if error.reason in _MAY_PASS:
             return OpenFailed(message, service=self._name)

@@ -1,7 +1,8 @@
-"""Whether the Python files of a `[tools.NAME] serve = [...]` can be served, without serving them.
+"""Checks that the Python files of a `[tools.NAME] serve = [...]` can be served, without serving
+them.
 
-Each is read as `toolsvc serve` reads it, in a process of its own: it is found out before samplers
-start, that a file has no tool or cannot be imported. Nothing is served and no sandbox is started.
+A process of its own reads each file as `toolsvc serve` does. So a file without a tool, or one that
+cannot be imported, is found before samplers start. No service and no sandbox is started.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from toolwright.recipe import Recipe
 
 LIST = (sys.executable, "-P", "-m", "toolsvc.cli", "list")
 IMPORT_SECONDS = 30.0
-"""What takes longer to import is left to the start of the run."""
+"""Longest import, in seconds. A slower file is left to the start of the run."""
 LONGEST_SENTENCE = 2000
 
 
 async def check_tool_files(recipe: Recipe) -> list[str]:
-    """Lines of what could not be found out. StartupError for a file that cannot be served."""
+    """Warnings about files that could not be checked. Raises StartupError for a file that cannot be
+    served."""
     shared = recipe.shared
     lines = [
         await _check(name, file, recipe.folder)
@@ -36,7 +38,8 @@ async def check_tool_files(recipe: Recipe) -> list[str]:
 
 
 def tool_files(words: Sequence[str]) -> Iterator[str]:
-    """Of the words after `toolsvc serve`; none that may be the value of an option."""
+    """Python files among the words after `toolsvc serve`, without words that may be an option's
+    value."""
     for before, word in zip(("", *words), words, strict=False):
         if word.endswith(".py") and not before.startswith("-") and not word.startswith("-"):
             yield word
@@ -55,7 +58,7 @@ async def _check(name: str, file: str, folder: Path) -> str:
         async with asyncio.timeout(IMPORT_SECONDS):
             _, said = await process.communicate()
     except TimeoutError:
-        return f"tools.{name}: {file} is imported for {IMPORT_SECONDS:g} s already: not checked"
+        return f"tools.{name}: {file} takes more than {IMPORT_SECONDS:g} s to import: not checked"
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""A trajectory's wall-clock limit, which stands still while a service is out of reach or full.
+"""A trajectory's wall-clock limit. It stands still while a service is unreachable or full.
 
-That time is no doing of the policy's: counted, an outage would end trajectories as timed out, and
-they would be trained on as if the policy had been too slow.
+An outage is not the policy's fault. If it counted, trajectories would end as timed out and train
+the policy as if it had been too slow.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Self
 
 
 class TimeLimit:
-    """`async with` it: TimeoutError once `seconds` have passed, outages not counted.
+    """Context manager that raises TimeoutError after `seconds`, outages not counted.
 
-    `stop` and `go_on` may come at any time, also before and after.
+    `stop` and `go_on` may be called at any time, also before and after the block.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -24,7 +24,7 @@ class TimeLimit:
         self._outages = 0
         self._stopped_at = 0.0
         self._went_on_at = 0.0
-        """When the clock last went on: no second before that is given back again."""
+        """When the clock last went on. Time before it is never credited again."""
         self._end = 0.0
 
     async def __aenter__(self) -> Self:
@@ -46,15 +46,15 @@ class TimeLimit:
         await self._timeout.__aexit__(kind, error, traceback)
 
     def stop(self, since: float) -> None:
-        """An outage that began at `since`, on the event loop's clock, is noticed. Outages may
-        overlap: the clock stops with the first, and no second counts twice."""
+        """Stops the clock for an outage that began at `since`, on the event loop's clock. Outages
+        may overlap: the clock stops with the first, and no second counts twice."""
         self._outages += 1
         if self._outages == 1 and self._runs:
             self._stopped_at = max(since, self._went_on_at)
             self._timeout.reschedule(None)
 
     def go_on(self) -> None:
-        """One outage is over."""
+        """Ends one outage."""
         self._outages -= 1
         if self._outages == 0 and self._runs:
             self._went_on_at = _now()
@@ -67,8 +67,7 @@ class TimeLimit:
 
 
 class Outage:
-    """An outage as one request meets it. Whatever comes of the request, `over` lets the clock go
-    on."""
+    """One request's view of an outage. However the request ends, `over` lets the clock go on."""
 
     def __init__(self, limit: TimeLimit | None) -> None:
         self._limit = limit
@@ -80,23 +79,23 @@ class Outage:
     def __exit__(self, *_: object) -> None:
         self.over()
 
-    def tell(self, limit: TimeLimit | None) -> None:
-        """Names the clock to stop, where none was known before. An outage that is under way counts
-        from its beginning."""
+    def attach(self, limit: TimeLimit | None) -> None:
+        """Sets the clock to stop if there was no clock before. An outage in progress counts from
+        its beginning."""
         if self._limit is None and limit is not None:
             self._limit = limit
             if self._since is not None:
                 limit.stop(self._since)
 
     def noticed(self, since: float) -> None:
-        """What was sent at `since`, on the event loop's clock, reached nobody."""
+        """Records that a request sent at `since`, on the event loop's clock, reached no service."""
         if self._since is None:
             self._since = since
             if self._limit is not None:
                 self._limit.stop(since)
 
     def over(self) -> None:
-        """The service has answered, or nobody waits for it any more."""
+        """Ends the outage: the service has answered, or the request was given up."""
         if self._since is not None:
             self._since = None
             if self._limit is not None:

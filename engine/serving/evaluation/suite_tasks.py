@@ -1,7 +1,7 @@
 """The rows of a suite: the first `n` positions of its source, or chosen ones, drawn one at a time.
 
-A position whose row cannot be used stays a position: row i of a suite is the row of the same
-position of its source, whatever other rows are bad, in every evaluation.
+A position with an unusable row stays a position. Row i of a suite is the row of the same position
+of its source in every evaluation, whichever other rows are bad.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from toolwright.types import WeightVersion
 
 
 class SuiteTasks:
-    """The source of one suite. A file is opened once, a function is called anew for every walk."""
+    """The source of one suite. A file is opened once; a function is called anew for every walk."""
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class SuiteTasks:
         max_bad_rows: int,
         positions: Sequence[int] | None = None,
     ) -> None:
-        """positions: one for each of the suite's n rows, none below the one before; None = the
-        first n. The same position again is the same task again."""
+        """positions: one for each of the suite's n rows, ascending; None = the first n. A repeated
+        position is the same task again."""
         self._suite = suite
         self._positions = range(suite.n) if positions is None else positions
         self._folder = folder
@@ -40,19 +40,19 @@ class SuiteTasks:
         self._file: TaskSource | None = None
 
     async def open(self) -> str:
-        """What tells the source from another. StartupError when it cannot be used or is too
-        short."""
+        """Digest that identifies the source. Raises StartupError if the source cannot be used or is
+        too short."""
         source = await self._fresh()
-        rows, asked = source.rows, self._positions[-1] + 1
+        rows, least = source.rows, self._positions[-1] + 1
         if rows is not None:
             self._file = source
-            if rows < asked:
+            if rows < least:
                 raise self._too_short(rows)
         else:
             try:
-                await source.at(asked - 1)
+                await source.at(least - 1)
             except BadRow:
-                pass  # it is there, which is all that is asked
+                pass  # the row exists, which is enough
             except SourceEnded as error:
                 raise self._too_short(await self._count()) from error
             finally:
@@ -63,7 +63,7 @@ class SuiteTasks:
     async def walk(
         self, wanted: Callable[[int], bool], *, version: WeightVersion
     ) -> AsyncGenerator[tuple[int, DrawnTask | BadRow], None]:
-        """(index, its task or why there is none) of the wanted rows, in order. version: the
+        """(index, its task or the reason without one) of the wanted rows, in order. version: the
         weights that are evaluated."""
         source = self._file or await self._fresh()
         last, drawn = -1, None
@@ -87,8 +87,8 @@ class SuiteTasks:
             return bad
 
     def _laid_over(self, drawn: DrawnTask, version: WeightVersion) -> DrawnTask:
-        """The task with the suite's metadata over its own; "{version}" names the weights,
-        "{iteration}" the iteration of the run."""
+        """The task with the suite's metadata over its own. "{version}" stands for the weights,
+        "{iteration}" for the run's iteration."""
         named = replace(drawn, task=replace(drawn.task, name=self._suite.task))
         if not self._suite.metadata:
             return named
@@ -98,12 +98,12 @@ class SuiteTasks:
         return replace(named, task=replace(named.task, metadata=metadata))
 
     def position(self, index: int) -> int:
-        """Of a row in the suite's source."""
+        """Position of a row in the suite's source."""
         return self._positions[index]
 
     @property
     def file(self) -> TaskSource | None:
-        """Its source where that is a file and open."""
+        """The source if it is a file and open."""
         return self._file
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class SuiteTasks:
         )
 
     async def _count(self) -> int:
-        """Tasks of a function that ends."""
+        """Number of tasks of a function that ends."""
         source, found = await self._fresh(), 0
         try:
             for found in range(self._positions[-1] + 1):
@@ -139,5 +139,5 @@ class SuiteTasks:
         suite = self._suite
         return StartupError(
             f"evaluation suite {suite.name!r}: {suite.source} has {found} tasks, "
-            f"{self._positions[-1] + 1} are asked: give it more, or lower the suite's n"
+            f"{self._positions[-1] + 1} are needed: give it more, or lower the suite's n"
         )

@@ -1,8 +1,8 @@
-"""Sessions of one service that are to be closed, each after its calls, a bounded number at a time.
+"""Closes sessions of one service, each after its calls, a bounded number at a time.
 
 Invariants
-- What was added is sent once, whatever becomes of what was added before it.
-- There are at most `MOST_AT_ONCE` tasks, and none while nothing is to be closed.
+- Every added close is sent once, whatever becomes of earlier ones.
+- There are at most `MOST_AT_ONCE` tasks, and no task while nothing is due.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from collections.abc import Awaitable, Callable
 
 MOST_AT_ONCE = 32
 LAST_SECONDS = 30.0
-"""For all closes together when the engine ends. A session that is still open then is reaped when
-its lease ends."""
+"""Time for all closes together when the engine ends. The end of its lease reaps a session that is
+still open then."""
 
 
-class Closer:
-    """Whoever adds something does not wait for it."""
+class SessionCloser:
+    """Runs closes in the background; callers do not wait."""
 
     def __init__(self) -> None:
         self._works: deque[Callable[[], Awaitable[None]]] = deque()
         self._workers: set[asyncio.Task[None]] = set()
 
     def add(self, work: Callable[[], Awaitable[None]]) -> None:
-        """`work` must not raise."""
+        """Adds a close. `work` must not raise."""
         self._works.append(work)
         if len(self._workers) < MOST_AT_ONCE:
             worker = asyncio.get_running_loop().create_task(self._run())
@@ -33,7 +33,7 @@ class Closer:
             worker.add_done_callback(self._workers.discard)
 
     async def drain(self) -> None:
-        """Returns when all is done, or `LAST_SECONDS` have passed."""
+        """Returns when all closes are done, or after `LAST_SECONDS`."""
         if not self._workers:
             return
         _, late = await asyncio.wait(self._workers, timeout=LAST_SECONDS)
