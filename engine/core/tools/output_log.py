@@ -36,7 +36,7 @@ class OutputLog:
     def older(self) -> Path:
         return self.path.with_name(f"{self.path.stem}.older{self.path.suffix}")
 
-    def open(self) -> FileIO:
+    def writer(self) -> FileIO:
         """The file, for appending; its folder is made."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         return self.path.open("ab", buffering=0)

@@ -71,7 +71,7 @@ class ToolProcess:
     async def start(self) -> None:
         """Returns when it serves. Raises StartupError with the process's own reason if it does
         not."""
-        with self._output_log.open() as output:
+        with self._output_log.writer() as output:
             self._output_log.begin()
             self._process = process = await asyncio.create_subprocess_exec(
                 *SERVE,
@@ -143,7 +143,7 @@ class ToolProcess:
         return code
 
     async def _copy(self, stdout: asyncio.StreamReader) -> None:
-        with self._output_log.open() as output:
+        with self._output_log.writer() as output:
             while said := await stdout.read(_PIECE):
                 output.write(said)
 
