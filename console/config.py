@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from toolwright.recipe import Table
+from toolwright.recipe import ProcessTable, Table
 from toolwright.recipe.assignments import AssignmentError, assign
 
 Name = Annotated[str, Field(max_length=60, pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]*$")]
@@ -133,7 +133,7 @@ OWN = ("sampler", "memory", "engine", "learner", "render", "sft", "check")
 """What `toolwright run` starts by itself."""
 
 
-class ConsoleTable(Table):
+class ConsoleTable(ProcessTable):
     """What `toolwright run` is told."""
 
     threads: int = Field(

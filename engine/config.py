@@ -8,15 +8,14 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from toolwright import other_names
-from toolwright.recipe import Limits, Table
-from toolwright.recipe.table import ON
+from toolwright.recipe import Limits, ProcessTable, Table
+from toolwright.recipe.models.table import ON, ReadIf
 
 
 class Suite(Table):
     """One evaluation: the first `n` rows of a source, one trajectory each."""
 
-    name: str = Field(max_length=100, description="a word or some; it becomes a file name")
+    name: str = Field(max_length=100, description="one or more words; it becomes a file name")
     task: str = Field(
         default="", description="which of [tasks.*] its questions belong to; there alone"
     )
@@ -59,7 +58,7 @@ class Suite(Table):
 
 
 class Evaluation(Table):
-    """The evaluation lane; it takes no part in the capacity formula."""
+    """The evaluation lane, which is not part of the capacity formula."""
 
     every: int = Field(default=0, ge=0, description="versions between evaluations; 0 = ends only")
     max_concurrent: int = Field(default=128, ge=1)
@@ -74,12 +73,12 @@ class Evaluation(Table):
         names = [suite.name for suite in self.suites]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(f"two suites are named {twice[0]!r}: their results would be one")
+            raise ValueError(f"two suites are named {twice[0]!r}: give each a name of its own")
         return self
 
 
-class EngineTable(Table):
-    """What `engine serve` is told."""
+class EngineTable(ProcessTable):
+    """[engine]: the settings of `engine serve`."""
 
     listen: str = Field(default="", description="empty = run.engine")
     max_concurrent: int = Field(default=128, ge=1, description="trajectories in flight")
@@ -98,15 +97,16 @@ class EngineTable(Table):
     )
     evaluation: Evaluation = Field(default_factory=Evaluation)
 
-    other_keys: ClassVar = other_names.ENGINE
-    read_where: ClassVar = {
-        f"engine.evaluation.{key}": ({"engine.evaluation.suites": ON},)
+    synonyms: ClassVar = "engine"
+    rules: ClassVar = tuple(
+        ReadIf(f"engine.evaluation.{key}", ({"engine.evaluation.suites": ON},))
         for key in ("every", "max_concurrent", "samples", "publish_waits_s")
-    }
+    )
 
 
-class RenderTable(Table):
-    """What `engine render` turns into a trajectories file for `learner sft`."""
+class RenderTable(ProcessTable):
+    """[render]: the settings of `engine render`, which makes a trajectories file for `learner
+    sft`."""
 
     model: Path | None = Field(
         default=None, description="folder of tokenizer and template; policy.model"
@@ -130,6 +130,6 @@ class RenderTable(Table):
 
     @property
     def files(self) -> dict[str, Path]:
-        """The conversations of each task, "" = of the only one."""
+        """The file of conversations of each task; the key is "" in a recipe with one task."""
         given = self.conversations
         return given if isinstance(given, dict) else {"": given}

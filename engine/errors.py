@@ -1,16 +1,16 @@
-"""What can end an attempt, a request or the engine; one tree.
+"""What can end an attempt, a request or the engine: one tree.
 
 EngineError
-├── StartupError          the engine cannot start; the message says what to mend
-├── TaskUnfit             no attempt at this task can be made; its position is passed over
-├── AttemptFailed         this attempt is over, another may follow (never shown to the policy)
+├── StartupError          the engine cannot start; the message names the fix.
+├── TaskUnfit             the task allows no attempt; its position is skipped.
+├── AttemptFailed         this attempt is over, another may follow; the policy never sees it.
 │   ├── SessionLost
 │   ├── ToolServiceFailed
 │   │   └── OpenFailed
 │   ├── ForkRefused
 │   └── SamplerFailed
-├── PublishFailed         the samplers are not all at the new version
-└── SharedSampler         another run changes the weights of a sampler of this one
+├── PublishFailed         the samplers are not all at the new version.
+└── SharedSampler         another run changes the weights of a sampler of this run.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class EngineError(Exception):
 
 
 class StartupError(EngineError):
-    """The engine cannot start; the message names the thing and the mend."""
+    """The engine cannot start. The message names the thing, the limit and the fix."""
 
 
 class TaskUnfit(EngineError):
-    """Nobody can roll out this task: it does not fit the recipe, or its data cannot be used. It is
-    dropped and counted; the run goes on (`engine.max_bad_rows`)."""
+    """The task cannot be rolled out: it does not fit the recipe, or its data cannot be used. The
+    run drops it, counts it and goes on (`engine.max_bad_rows`)."""
 
 
 class AttemptFailed(EngineError):
@@ -60,8 +60,8 @@ class ToolServiceFailed(AttemptFailed):
 
 
 class OpenFailed(ToolServiceFailed):
-    """A tool service that is there failed to open the session: its own fault, or that of what the
-    task gave it."""
+    """A reachable tool service failed to open the session. The fault is its own, or the task's
+    data."""
 
     def __init__(self, message: str, *, service: str) -> None:
         """`service`: its name in the recipe."""
@@ -70,7 +70,7 @@ class OpenFailed(ToolServiceFailed):
 
 
 class ForkRefused(AttemptFailed):
-    """A trajectory cannot be forked here: inside of a turn, or its session cannot be copied."""
+    """A trajectory cannot be forked here: a turn is in progress, or a session cannot be copied."""
 
 
 class SamplerFailed(AttemptFailed):
@@ -84,16 +84,17 @@ class PublishFailed(EngineError):
 
 
 class SharedSampler(EngineError):
-    """Another run changes the weights of a sampler of this one, which ends: else both would take
-    the sampler from each other for ever. Who starts engines again should not after this one."""
+    """Another run changes the weights of a sampler of this run. This run ends, since both would
+    take the sampler from each other for ever. A supervisor must not restart an engine that exits
+    with this error."""
 
     status = 5
 
 
 @contextmanager
 def first_of_group(*kinds: type[Exception]) -> Iterator[None]:
-    """Where the block raises a group of errors of these kinds, the first of them is raised in place
-    of the group. A group with an error of another kind is raised as it is."""
+    """If the block raises a group of errors of these kinds, the first of them is raised instead of
+    the group. A group that holds an error of another kind is raised unchanged."""
     try:
         yield
     except BaseExceptionGroup as group:

@@ -1,4 +1,4 @@
-"""The engine's own words, beside the shared record in `toolwright.types`."""
+"""The engine's own types, beside the shared record in `toolwright.types`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolwright.types import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """What a session told of one tool; see ToolDescriptor in the contract."""
+    """Description of one tool that a session sent; see ToolDescriptor in the contract."""
 
     name: str
     description: str = ""
@@ -42,37 +42,37 @@ class ToolSpec:
 
     @property
     def tagged(self) -> bool:
-        """The action is a tag with a body."""
+        """Whether the action is a tag with a body."""
         return bool(self.close_tag) and not self.json_call
 
     @property
     def raw(self) -> bool:
-        """Only the service can read the action."""
+        """Whether only the service can read the action."""
         return not self.close_tag
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRef:
-    """A session on one tool service, as a later life of the engine can find it again.
-
-    endpoint: the address that holds it. cancels: a call in flight there can be stopped.
-    """
+    """A session on one tool service. A later life of the engine finds the session again by it."""
 
     service: str
     session_id: str
     endpoint: str
+    """Address that holds the session."""
     tools: tuple[ToolSpec, ...]
     cancels: bool = False
+    """Whether a call in flight there can be stopped."""
 
 
 def without_fork(tools: Iterable[ToolSpec]) -> list[str]:
-    """Names of those that keep a state and cannot copy it: no session with one of them forks."""
+    """Names of the tools that keep state and cannot copy it. A session with such a tool cannot
+    fork."""
     return [tool.name for tool in tools if tool.stateful and not tool.forks]
 
 
 def tools_of(sessions: Iterable[SessionRef]) -> tuple[ToolSpec, ...]:
-    """All tools of a trajectory. Where two sessions have a tool of one name, the tool is that of
-    the first session, in the recipe's order."""
+    """All tools of a trajectory. If two sessions have a tool of the same name, the first session's
+    tool counts, in the recipe's order."""
     named: dict[str, ToolSpec] = {}
     for session in sessions:
         for tool in session.tools:
@@ -82,15 +82,13 @@ def tools_of(sessions: Iterable[SessionRef]) -> tuple[ToolSpec, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One tool call as the protocol's parser read it.
-
-    Where `tool` is empty a service finds it: the one that the recipe names `service`, else the
-    recipe's first.
-    """
+    """One tool call as the protocol's parser read it."""
 
     action: str
     tool: str = ""
+    """Name of the tool. If it is empty, a service finds the tool."""
     service: str = ""
+    """Service that finds a tool without a name; "" is the recipe's first service."""
     arguments: Mapping[str, Any] | None = None
     invalid_reason: str = ""
 
@@ -104,14 +102,12 @@ class Calls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Say:
-    """The environment speaks without a tool: a correction, an instruction.
-
-    budget: tokens of `text` that are kept; 0 = the recipe's limit of an observation.
-    """
+    """The environment writes without a tool: a correction or an instruction."""
 
     text: str
     author: Author = Author.SYSTEM
     budget: int = 0
+    """Tokens of `text` that are kept; 0 is the recipe's limit of an observation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,24 +125,23 @@ class End:
 
 
 Decision = Calls | Say | Answer | End
-"""What an action asks for, as a protocol reads it."""
+"""What a protocol decides about an action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a protocol sees of a trajectory: everything that happened, and nothing to change.
-
-    turn: number of the turn whose action is decided, from 0. actions: texts of all earlier actions,
-    special tokens kept. calls: those of earlier turns, with their outcomes. tools: those that the
-    sessions have now.
-    """
+    """Read-only view of a trajectory that a protocol gets."""
 
     task: Task
     turn: int
+    """Number of the turn whose action is decided, from 0."""
     actions: tuple[str, ...]
+    """Texts of all earlier actions, special tokens kept."""
     calls: tuple[CallRecord, ...]
+    """Calls of earlier turns, with their outcomes."""
     events: tuple[Event, ...]
     tools: tuple[ToolSpec, ...]
+    """Tools that the sessions have now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,14 +155,12 @@ class StopHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Images:
-    """The images of one request.
-
-    data: a data URI for each placeholder of the request's ids, in order. tell_prompt: the sampler
-    shall tell which ids it made of the prompt.
-    """
+    """The images of one request."""
 
     data: tuple[str, ...] = ()
-    tell_prompt: bool = False
+    """A data URI for each placeholder of the request's ids, in order."""
+    return_prompt_ids: bool = False
+    """Whether the sampler must return the ids that it made of the prompt."""
 
 
 VersionRun = tuple[WeightVersion, int]
@@ -176,55 +169,55 @@ VersionRun = tuple[WeightVersion, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """One action as the sampler wrote it, or a part of one.
-
-    token_ids: [n] int32; logprobs: [n] float32, at most 0; versions: runs whose tokens add up to n.
-    stop: the text that ended it, None where none did. cut: the sampler wrote tokens after the stop,
-    which were dropped. read_ns: monotonic clock, when the bytes that ended it were read; first_ns:
-    those that brought the first token, 0 where nobody says.
-    prompt_tokens: what the sampler counted in the prompt, images expanded, 0 where it did not say.
-    prompt_ids: those tokens, where they were asked for. top_logprobs: [n] lists, of the likeliest
-    tokens at each place, where they were asked for. remarks: what the record shall tell of it.
-    """
+    """One action, or a part of one, as the sampler wrote it."""
 
     token_ids: Ids
+    """[n] int32."""
     logprobs: Floats
+    """[n] float32, at most 0."""
     versions: tuple[VersionRun, ...]
+    """Runs whose tokens add up to n."""
     finish: FinishReason
     stop: str | None = None
+    """Text that ended the action; None without one."""
     cut: bool = False
+    """Whether the sampler wrote tokens after the stop, which were dropped."""
     read_ns: int = 0
+    """Monotonic clock when the bytes with the end were read, in nanoseconds."""
     first_ns: int = 0
+    """The same for the first token; 0 if it is unknown."""
     prompt_tokens: int = 0
+    """Tokens that the sampler counted in the prompt, images expanded; 0 if it did not say."""
     prompt_ids: Sequence[int] = ()
+    """Ids of these tokens, if the request wanted them."""
     top_logprobs: Sequence[Sequence[float]] = ()
+    """[n] lists of the likeliest tokens at each position, if the request wanted them."""
     remarks: Mapping[str, Any] | None = None
+    """Remarks about the action for the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageMark:
-    """How a policy is shown an image.
-
-    text: stands for the image in a prompt, and encodes to `token_ids` wherever it stands.
-    placeholder: the one of these ids that becomes as many tokens as the image takes. reserved:
-    spellings of all tokens that stand for media; no other text may hold them.
-    """
+    """How the prompt shows an image to a policy."""
 
     text: str
+    """Stands for the image in a prompt and encodes to `token_ids` wherever it stands."""
     token_ids: tuple[int, ...]
     placeholder: int
+    """The id among `token_ids` that becomes as many tokens as the image takes."""
     reserved: tuple[str, ...]
+    """Spellings of all tokens that stand for media; no other text may contain them."""
 
 
 class Codec(Protocol):
-    """Text to ids and back, without special-token prefixes."""
+    """Text to token ids and back, without special-token prefixes."""
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text of ours, in which control tokens are control tokens."""
+        """Token ids of a text of ours. Control tokens in it are encoded as control tokens."""
         ...
 
     def encode_plain(self, text: str) -> list[int]:
-        """Ids of a foreign text, in which what spells a control token stays text."""
+        """Token ids of a foreign text. Spellings of control tokens in it stay text."""
         ...
 
     def chat_ids(
@@ -234,12 +227,12 @@ class Codec(Protocol):
         tools: Sequence[Mapping[str, Any]] | None = None,
         generation_prompt: bool = True,
     ) -> list[int]:
-        """Ids of messages through the chat template, in which what messages and tools spell stays
-        text (`engine.text.foreign.OwnText` apart)."""
+        """Token ids of messages through the chat template. Spellings of control tokens in messages
+        and tools stay text, except inside `engine.core.text.foreign.OwnText`."""
         ...
 
     def guarded(self, text: str) -> str:
-        """Foreign text, to be put into an `OwnText`."""
+        """Foreign text in a form that an `OwnText` may contain."""
         ...
 
     def decode(self, token_ids: Sequence[int]) -> str: ...

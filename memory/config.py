@@ -6,10 +6,10 @@ from pydantic import Field
 
 from memory.graph.merging import Mode
 from memory.types import DELTA, Prefer, Scoring, TextOf
-from toolwright.recipe import MEMORY_ADDRESS, Table
+from toolwright.recipe import MEMORY_ADDRESS, ProcessTable
 
 
-class MemoryTable(Table):
+class MemoryTable(ProcessTable):
     """What `memory serve RECIPE` is told."""
 
     address: str = Field(

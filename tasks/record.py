@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolwright.reading.rows import answers_of
+from toolwright.reading.task_rows.rows import answers_of
 from toolwright.types import Task
 
 __all__ = ["Record", "answers_of", "line_of"]

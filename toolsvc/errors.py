@@ -43,14 +43,14 @@ class Refused(Exception):
         message: str,
         *,
         subject: str = "",
-        mend: str = "",
+        fix: str = "",
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
         self.reason = reason
         self.message = message
         self.subject = subject
-        self.mend = mend
+        self.fix = fix
         self.retry_after = retry_after
 
 

@@ -312,5 +312,5 @@ def _allow_open_files(max_sessions: int) -> int:
         return max_sessions
     fit = max(1, (hard - 512) // _FILES_PER_SESSION)
     if fit < max_sessions:
-        log.warning("fewer sessions than asked for", fit=fit, mend=f"raise ulimit -Hn of {hard}")
+        log.warning("fewer sessions than asked for", fit=fit, fix=f"raise ulimit -Hn of {hard}")
     return min(max_sessions, fit)

@@ -19,12 +19,12 @@ from bench.history.events import (
     Restored,
     Trained,
 )
-from engine.journal.groups import Fate as StoredFate
-from engine.journal.logs import LogState
-from engine.journal.reader import JournalReader
-from engine.lanes.evaluation.results import rows_file
-from engine.lanes.evaluation.tally import ERRORED, is_measured
-from engine.lines import Lines
+from engine.serving.evaluation.results import rows_file
+from engine.serving.evaluation.tally import ERRORED, RowState, state_of
+from engine.serving.journal.groups import Fate as StoredFate
+from engine.serving.journal.logs import LogState
+from engine.serving.journal.reader import JournalReader
+from engine.serving.json_lines import JsonLines
 from toolwright.types import WeightVersion
 
 STALE = "stale"
@@ -103,14 +103,14 @@ def evaluations(run_folder: Path, *, at: float) -> list[Evaluated]:
     """Every line of evaluations.jsonl with what its rows' file has. KeyError, TypeError or
     ValueError for lines that no engine wrote."""
     found = []
-    for summary in Lines(run_folder / "evaluations.jsonl").read():
+    for summary in JsonLines(run_folder / "evaluations.jsonl").read():
         suite = str(summary["suite"])
         version = WeightVersion(lineage=str(summary["lineage"]), step=int(summary["step"]))
         over: set[int] = set()
         wrote: dict[WeightVersion, None] = {}
-        for row in Lines(rows_file(run_folder, suite, str(version))).read():
+        for row in JsonLines(rows_file(run_folder, suite, str(version))).read():
             over.add(int(row["index"]))
-            if is_measured(row):
+            if state_of(row) is RowState.MEASURED:
                 wrote.update((WeightVersion.parse(text), None) for text in row["versions"])
         counted = int(summary["n"]) + int(summary[ERRORED]) + int(summary["bad_rows"])
         found.append(

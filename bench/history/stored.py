@@ -17,7 +17,7 @@ import msgspec
 from bench.history.events import AnyEvent, History
 from bench.history.findings import HistoryError
 from toolwright.reading.files import open_regular
-from toolwright.reading.row_files import MOST_ROW_BYTES, lines_of
+from toolwright.reading.task_rows.row_files import MOST_ROW_BYTES, lines_of
 
 
 def write_history(file: Path, history: Iterable[AnyEvent]) -> None:

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 
 from bench.makespan.plan import END_ID, STOP_ID, Plan, Workload
 from bench.makespan.wrong import Said, wrong_tokens
-from engine.telemetry.lag import LoopLag
+from engine.serving.telemetry.lag import LoopLag
 from toolwright.process import loop
 
 MOST_TOKENS = 8192

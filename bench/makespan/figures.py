@@ -13,7 +13,7 @@ from statistics import quantiles
 
 from bench.makespan.plan import Plan, Workload
 from bench.makespan.sampler import Stamp
-from engine.telemetry.lag import quantile
+from engine.serving.telemetry.lag import quantile
 
 Span = tuple[float, float]
 
@@ -132,7 +132,7 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float] | None:
 
 def lag_ms(counts: Sequence[int]) -> dict[str, float]:
     """p50, p99 and worst of an event loop's lag, ms; counts by bucket of
-    `engine.telemetry.lag.BOUNDS`."""
+    `engine.serving.telemetry.lag.BOUNDS`."""
     return {
         name: 1e3 * quantile(counts, share)
         for name, share in (("p50", 0.5), ("p99", 0.99), ("worst", 1.0))

@@ -30,7 +30,7 @@ from console.errors import NotReady
 from console.machine.memory import resident_peak
 from console.machine.processes import Command, Processes, Running
 from console.machine.ready import accepts, free_ports, origin
-from engine.telemetry.lag import BOUNDS
+from engine.serving.telemetry.lag import BOUNDS
 from toolwright.common.v1.trajectory_pb2 import Trajectory as TrajectoryMessage
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import open_channel
@@ -67,8 +67,8 @@ class EngineRun:
     bench_cpu_s: float
     rss_mb: float
     lag_counts: tuple[int, ...]
-    """After the ramp-up, by bucket of `engine.telemetry.lag.BOUNDS`; empty where the engine does
-    not measure it."""
+    """Counts after the ramp-up, by bucket of `engine.serving.telemetry.lag.BOUNDS`; empty for an
+    engine that does not measure it."""
     busy_lag_counts: tuple[int, ...]
     """From there until half of the trajectories were at the consumer."""
     ramp_up_s: float

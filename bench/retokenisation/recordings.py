@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench.errors import BenchError
 from engine.errors import StartupError
-from engine.journal.reader import reading
-from engine.journal.schema import FILE_NAME
+from engine.serving.journal.reader import reading
+from engine.serving.journal.schema import FILE_NAME
 from learner.errors import DataError
 from learner.intake.tokenizer_check import TokenizerCheck
 from toolwright.common.v1 import trajectory_pb2

@@ -21,7 +21,7 @@ from bench.makespan.play import Say, run_bare, run_engine
 from bench.rollouts import lockstep
 from bench.rollouts.scenarios import Scenario
 from console.machine.processes import Processes
-from toolwright.reference import find
+from engine.offline.reference import find
 from toolwright.types import Status
 
 

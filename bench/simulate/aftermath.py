@@ -9,9 +9,9 @@ from contextlib import closing
 
 from bench.history.events import AnyEvent, Evaluated, Fate, Position, Restored, Trained
 from engine.config import EngineTable
-from engine.journal import groups
-from engine.journal.schema import FILE_NAME
-from engine.lanes.evaluation.results import Results
+from engine.serving.evaluation.results import Results
+from engine.serving.journal import groups
+from engine.serving.journal.schema import FILE_NAME
 from toolwright.recipe import Recipe
 from toolwright.types import WeightVersion
 

@@ -1,7 +1,7 @@
 """One life of the real engine in the simulated world: started, stopped or killed.
 
-The engine is `engine.serve.Engine` with other seams. What a process has beside it is left out: the
-gRPC server (the learner asks the servicers), signals, the progress line, metrics over HTTP.
+The engine is `engine.serving.serve.Engine` with other seams. What a process has beside it is left
+out: the gRPC server (the learner asks the servicers), signals, progress, metrics over HTTP.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, TypeVar, cast
 
 from bench.simulate.loop import Gone, Owner, loop_here
 from engine.config import EngineTable
-from engine.edge.service import PolicyServicer, RolloutServicer
-from engine.seams import Seams
-from engine.serve import Engine
-from engine.telemetry.progress import Progress
+from engine.serving.seams import Seams
+from engine.serving.serve import Engine
+from engine.serving.service import PolicyServicer, RolloutServicer
+from engine.serving.telemetry.progress import EngineProgress
 from toolwright.recipe import Recipe
 from toolwright.rpc.server import Server
 
@@ -29,7 +29,7 @@ class SimulatedEngine(Engine):
 
     def __init__(self, recipe: Recipe, table: EngineTable, seams: Seams) -> None:
         super().__init__(recipe, table, seams=seams)
-        self._progress = Progress(recipe.shared.run.steps, out=io.StringIO())
+        self._progress = EngineProgress(recipe.shared.run.steps, out=io.StringIO())
         self.servicers: tuple[RolloutServicer, PolicyServicer] | None = None
         """From the moment at which the engine would listen."""
         self.hung_up = asyncio.Event()

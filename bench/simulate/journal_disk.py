@@ -12,7 +12,7 @@ import math
 from random import Random
 
 from bench.simulate.loop import loop_here
-from engine.journal.writer import Writer
+from engine.serving.journal.writer import Writer
 
 JOB_S = 0.002
 """Mean seconds of a transaction."""

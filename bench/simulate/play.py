@@ -20,7 +20,7 @@ from unittest import mock
 
 import msgspec
 
-import engine.serve
+import engine.core.engine_core
 from bench.history.events import (
     Admitted,
     AnyEvent,
@@ -47,9 +47,9 @@ from bench.simulate.tools import ToolHost
 from bench.simulate.workload import make_policy, recipe, server_url
 from bench.simulate.world import Say, world
 from engine.config import EngineTable
+from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import EngineError
-from engine.seams import Seams
-from engine.text.codec import HuggingFaceCodec
+from engine.serving.seams import Seams
 from toolwright.recipe import Recipe, load_recipe
 
 BOUND_S = 900.0
@@ -108,7 +108,7 @@ class Studio:
         loop = VirtualLoop(Random(f"loop {schedule.seed}"))
         with (
             TemporaryDirectory(dir=self._folder) as folder,
-            mock.patch.object(engine.serve, "build_codec", lambda *_: self._codec),
+            mock.patch.object(engine.core.engine_core, "build_codec", lambda *_: self._codec),
             world(loop, schedule.seed, say),
         ):
             # One name of the folder for all: it is in fingerprints and prompts of nobody.

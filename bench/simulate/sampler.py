@@ -22,7 +22,7 @@ from bench.history.events import AnyEvent, Loaded, Sampled
 from bench.simulate.loop import Owner, loop_here, owner_here
 from bench.simulate.schedule import Workload
 from bench.simulate.workload import END_ID, STOP_ID, TEXT_STOP, ids_of
-from engine.sampler.wire.client import NoRoute, SamplerClient, ServerUnreachable
+from engine.core.sampler.wire.client import NoRoute, SamplerClient, ServerUnreachable
 from toolwright.types import WeightVersion, ids
 
 LOAD_S = 0.3

@@ -17,7 +17,7 @@ from unittest import mock
 
 import structlog
 
-import engine.daemon_thread
+import engine.core.daemon_thread
 from bench.simulate.loop import BEGIN, EPOCH, VirtualLoop, loop_here
 
 Say = Callable[[float, str, dict[str, Any]], None]
@@ -44,8 +44,8 @@ def world(loop: VirtualLoop, seed: int, say: Say | None = None) -> Iterator[None
         replace(secrets, "token_bytes", lambda n=32: dice.randbytes(n))
         replace(secrets, "token_hex", lambda n=32: dice.randbytes(n).hex())
         replace(uuid, "uuid4", lambda: uuid.UUID(int=dice.getrandbits(128), version=4))
-        replace(engine.daemon_thread, "start_daemon", lambda _work, _name: None)
-        replace(engine.daemon_thread.DaemonThread, "submit", _submit)
+        replace(engine.core.daemon_thread, "start_daemon", lambda _work, _name: None)
+        replace(engine.core.daemon_thread.DaemonThread, "submit", _submit)
         random.seed(dice.random())
         structlog.configure(**_logging(loop, say))
         try:
@@ -57,12 +57,12 @@ def world(loop: VirtualLoop, seed: int, say: Say | None = None) -> Iterator[None
 
 def _submit(
     _thread: object, function: Callable[..., Any], *arguments: Any
-) -> asyncio.Future[engine.daemon_thread.Outcome]:
+) -> asyncio.Future[engine.core.daemon_thread.Outcome]:
     """`DaemonThread.submit`, in the loop."""
     loop = loop_here()
-    outcome: asyncio.Future[engine.daemon_thread.Outcome] = loop.create_future()
+    outcome: asyncio.Future[engine.core.daemon_thread.Outcome] = loop.create_future()
 
-    def work() -> engine.daemon_thread.Outcome:
+    def work() -> engine.core.daemon_thread.Outcome:
         try:
             return function(*arguments), None
         except BaseException as raised:  # noqa: BLE001 (handed to the one who waits)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from engine.journal import facts, groups
-from engine.journal.schema import FILE_NAME, open_database
+from engine.serving.journal import facts, groups
+from engine.serving.journal.schema import FILE_NAME, open_database
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2 as pb
 from toolwright.model.model_folder import tokenizer_hash

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.view.made_run import make_run
 from bench.view.served import RUN, Served, served
-from engine.journal.schema import FILE_NAME
+from engine.serving.journal.schema import FILE_NAME
 
 TRIES = 7
 QUESTIONS = {

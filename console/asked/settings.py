@@ -18,6 +18,7 @@ from console.asked.plan import Maker
 from console.asked.setup import Setup
 from console.record.changes import HASH
 from console.record.resolved import dotted
+from toolwright.imports import recorded
 
 LONGEST = 80
 """Characters of a value that are kept; a longer one is cut and has its hash."""
@@ -37,7 +38,7 @@ def settings_of(setup: Setup) -> dict[str, str]:
     recipe = setup.recipe
     tables = {name: table for name, table in recipe.raw.items() if name != "extends"}
     found = {
-        key: _short(value)
+        key: _short(_recorded(value))
         for key, value in dotted(tables)
         if not key.startswith(_NO_SETTINGS) and not _is_address(key)
     }
@@ -63,7 +64,7 @@ def made_from(setup: Setup, maker: Maker) -> dict[str, str]:
         if template := recipe.raw.get("policy", {}).get("template"):
             tables["policy"] = {"template": template}
     found = {
-        key: _short(value)
+        key: _short(_recorded(value))
         for name, table in tables.items()
         if table
         for key, value in dotted({name: table})
@@ -103,6 +104,11 @@ def _hash(file: Path) -> str:
             return f"{HASH}{hashlib.file_digest(opened, 'sha256').hexdigest()[:16]}"
     except OSError:
         return f"{HASH}unreadable"
+
+
+def _recorded(value: str) -> str:
+    """A value as JSON, import paths in the spelling that runs record."""
+    return f'"{recorded(value[1:-1])}"' if value.startswith('"') else value
 
 
 def _short(text: str) -> str:

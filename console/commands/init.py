@@ -22,7 +22,7 @@ import typer
 
 from console.asked.setup import beside
 from console.errors import ConsoleError
-from toolwright.process import sampler_home
+from console.machine import sampler_home
 from toolwright.process.packaged import packaged
 
 RECIPE = "recipe.toml"

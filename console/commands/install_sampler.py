@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from toolwright.process import sampler_home
+from console.machine import sampler_home
 from toolwright.process.packaged import packaged
 
 PINS = "constraints/sampler-cpu.txt"

@@ -19,8 +19,8 @@ from console.asked.ports import address_of, memory_of
 from console.asked.setup import Setup
 from console.config import Service
 from console.errors import NothingStarted
+from console.machine import sampler_home
 from console.machine.processes import Command
-from toolwright.process import sampler_home
 from toolwright.process.packaged import packaged
 
 OURS = {

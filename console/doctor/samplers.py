@@ -24,7 +24,7 @@ UNTRAINED = ("", "default")
 
 
 def environment(patient: Patient) -> Findings:
-    from toolwright.process import sampler_home
+    from console.machine import sampler_home
 
     start = patient.console.sampler
     if start.way == "none":

@@ -13,7 +13,7 @@ from console.doctor.types import Check, Finding, Findings, Patient, ok, problem,
 from console.machine.programs import ask, module
 from toolwright.process.sockets import folder_for_sockets
 from toolwright.recipe import Recipe
-from toolwright.recipe.shared_tables import Tool
+from toolwright.recipe.models.shared_tables import Tool
 
 TOOLS, ENGINE = "tools", "engine's port"
 START_S = 20.0

@@ -1,1 +1,1 @@
-"""The machine that a run is on: its processes, whether they answer, what they take, versions."""
+"""The machine that a run is on: processes, their answers and memory, versions, SGLang."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from toolwright.process import sampler_home
+from console.machine import sampler_home
 
 ROOT = Path(__file__).resolve().parents[2]
 OURS = ("toolwright", "torch", "megatron-core", "mbridge", "transformers", "tokenizers", "grpcio",

@@ -19,10 +19,11 @@ from console.record.tail import Tail
 from console.track.facts import is_over, results, settings
 from console.track.points import FILES, point
 from console.track.tracker import Destination, Memory, Tracker
+from toolwright.process.backoff import Backoff
 from toolwright.process.command_line import missing
 
 POLL_S = 2.0
-LONGEST_PAUSE_S = 120.0
+BACKOFF = Backoff(POLL_S, 120.0, jitter=False)
 TRACKERS: Mapping[Destination, tuple[str, str, str]] = {
     "tensorboard": ("console.track.to_tensorboard", "TensorBoard", "console"),
     "wandb": ("console.track.to_wandb", "WeightsAndBiases", "wandb"),
@@ -60,14 +61,14 @@ class Following:
         return not self._thread.is_alive()
 
     def _follow(self) -> None:
-        pause = POLL_S
+        failures = 0
         while not self._off:
             # Asked before the look, so that a look follows the asking.
             ending = self._ending.is_set()
-            pause = POLL_S if self._try(ending) else min(2 * pause, LONGEST_PAUSE_S)
+            failures = 0 if self._try(ending) else failures + 1
             if ending:
                 return
-            self._ending.wait(pause)
+            self._ending.wait(BACKOFF.pause(failures))
 
     def _try(self, ending: bool) -> bool:
         try:

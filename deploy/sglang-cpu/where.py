@@ -1,6 +1,6 @@
 """Where SGLang's environment for this machine's CPU is: looked for in one order by everybody.
 
-Standard library only: `serve.py` imports it under any Python, `toolwright.process.sampler_home`
+Standard library only: `serve.py` imports it under any Python, `console.machine.sampler_home`
 inside of the package.
 """
 

@@ -9,7 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from learner.config import other_names
 from toolwright.credit.advantages import Singleton, Std
 from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
 from toolwright.credit.estimators import ESTIMATORS, EstimatorName
@@ -23,6 +22,7 @@ from toolwright.credit.losses import (
 )
 from toolwright.credit.turns import Branches, Scope, Several, TurnsBy, TurnSingleton
 from toolwright.recipe import Table
+from toolwright.recipe.models.table import OfKind
 
 
 class Advantage(Table):
@@ -44,9 +44,7 @@ class Advantage(Table):
         description="groups without a signal: tokens count in the mean, or leave the batch",
     )
 
-    other_keys: ClassVar = other_names.ADVANTAGE_KEYS
-
-    other_words: ClassVar = {"estimator": other_names.ESTIMATOR}
+    synonyms: ClassVar = "advantage"
 
     @property
     def summary(self) -> str:
@@ -85,7 +83,7 @@ class Credit(Table):
         default="soft", description="hard: tokens that branches share get their mean advantage"
     )
 
-    other_keys: ClassVar = other_names.CREDIT_KEYS
+    synonyms: ClassVar = "credit"
 
     @property
     def summary(self) -> str:
@@ -126,10 +124,8 @@ class Loss(Table):
         description="of several tasks: means within each, then their weighed sum; false = over all",
     )
 
-    other_keys: ClassVar = other_names.LOSS_KEYS
-
-    belongs_to: ClassVar = dict.fromkeys((*CLIP_KEYS, "aggregation"), "kind")
-    other_words: ClassVar = {"kind": other_names.KIND, "aggregation": other_names.AGGREGATION}
+    rules: ClassVar = tuple(OfKind(key) for key in (*CLIP_KEYS, "aggregation"))
+    synonyms: ClassVar = "loss"
 
     @property
     def summary(self) -> str:
@@ -250,9 +246,7 @@ class Kl(Table):
         default="loss", description="a term of the loss, or k1 of each token off its reward"
     )
 
-    other_keys: ClassVar = other_names.KL_KEYS
-
-    other_words: ClassVar = {"estimator": other_names.KL}
+    synonyms: ClassVar = "kl"
 
     @property
     def summary(self) -> str:

@@ -13,7 +13,7 @@ from toolwright.credit.entries import names_reading
 from toolwright.credit.estimators import ESTIMATORS
 from toolwright.credit.losses import AGGREGATIONS, LOSSES
 from toolwright.credit.turns import LABELLED
-from toolwright.recipe.table import ON, Case
+from toolwright.recipe.models.table import ON, Case
 
 
 def _estimators(key: str) -> Case:

@@ -6,12 +6,13 @@ Settings that engine and learner share (steps, batch, staleness, correction) are
 
 from __future__ import annotations
 
+from itertools import starmap
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from learner.config import other_names, reads
+from learner.config import reads
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
 from learner.config.weights import (
     Lora,
@@ -24,13 +25,14 @@ from learner.config.weights import (
 )
 from toolwright.credit.estimators import ESTIMATORS
 from toolwright.credit.losses import AGGREGATIONS
-from toolwright.recipe import Shared, Table, task_key
+from toolwright.recipe import ProcessTable, Shared, Table, task_key
+from toolwright.recipe.models.table import Either, ReadIf
 
 EPOCHS = 2
 """Epochs of imitation if the recipe gives neither epochs nor steps (MTR, section 4.1)."""
 
 
-class LearnerTable(Table):
+class LearnerTable(ProcessTable):
     """`learner run`: policy optimisation on the engine's trajectories."""
 
     optimizer: Optimizer = Field(default_factory=Optimizer)
@@ -80,9 +82,8 @@ class LearnerTable(Table):
         default=0, ge=0, le=65_535, description="Prometheus on loopback; 0 = off"
     )
 
-    other_keys: ClassVar = other_names.LEARNER_KEYS
-
-    read_where: ClassVar = reads.LEARNER
+    rules: ClassVar = tuple(starmap(ReadIf, reads.LEARNER.items()))
+    synonyms: ClassVar = "learner"
 
     def in_force(self, shared: Shared) -> str:
         parts = (
@@ -159,7 +160,7 @@ class Heldout(Table):
     )
     every: int = Field(default=100, ge=1, description="steps")
 
-    either: ClassVar = (("data", "fraction"),)
+    rules: ClassVar = (Either("data", "fraction"),)
 
     @model_validator(mode="after")
     def _one_source(self) -> Heldout:
@@ -170,7 +171,7 @@ class Heldout(Table):
         return self
 
 
-class SftTable(Table):
+class SftTable(ProcessTable):
     """`learner sft`: imitation of the trainable tokens of a trajectories file."""
 
     data: Path = Field(description="file or folder of `engine render` or `engine sample`")
@@ -201,10 +202,8 @@ class SftTable(Table):
     checkpoint_every: int = Field(default=500, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
 
-    other_keys: ClassVar = other_names.SFT_KEYS
-
-    either: ClassVar = (("steps", "epochs"),)
-    read_where: ClassVar = reads.SFT
+    rules: ClassVar = (Either("steps", "epochs"), *starmap(ReadIf, reads.SFT.items()))
+    synonyms: ClassVar = "sft"
 
     def in_force(self, shared: Shared) -> str:
         epochs = self.epochs or EPOCHS

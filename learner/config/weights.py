@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
 
-from learner.config import other_names
 from toolwright.recipe import Table
+from toolwright.recipe.models.table import Either, OfKind
 
 Recompute = Literal["none", "selective", "full"]
 Vision = Literal["frozen", "trained"]
@@ -37,10 +37,8 @@ class Optimizer(Table):
     min_fraction: float = Field(default=0.0, ge=0, le=1, description="share of the peak at the end")
     clip: float = Field(default=1.0, gt=0, description="largest global gradient norm")
 
-    other_keys: ClassVar = other_names.OPTIMIZER_KEYS
-
-    either: ClassVar = (("warmup_steps", "warmup_ratio"),)
-    belongs_to: ClassVar = {"muon_lr": "kind"}
+    rules: ClassVar = (Either("warmup_steps", "warmup_ratio"), OfKind("muon_lr"))
+    synonyms: ClassVar = "optimizer"
 
     @property
     def summary(self) -> str:
@@ -89,7 +87,7 @@ class Parallel(Table):
         default=False, description="optimizer state split over data ranks; TransformerEngine only"
     )
 
-    other_keys: ClassVar = other_names.PARALLEL_KEYS
+    synonyms: ClassVar = "parallel"
 
     @model_validator(mode="after")
     def _sequence_of_tensor(self) -> Parallel:
@@ -158,7 +156,7 @@ class Lora(Table):
         default=get_args(Projection), min_length=1, description="adapted matrices, by PEFT's names"
     )
 
-    other_keys: ClassVar = other_names.LORA_KEYS
+    synonyms: ClassVar = "lora"
 
     @model_validator(mode="after")
     def _each_once(self) -> Lora:

@@ -1,15 +1,20 @@
-"""What two or more of Toolwright's processes share.
+"""Modules that two or more of Toolwright's processes share.
 
-*/v1/, rpc/         the contracts, their generated code, and how gRPC is spoken
-types.py, wire.py   the record of a trajectory, and the same in protobuf
-recipe/             the file that every process reads
-credit/             from rewards to advantages
-process/, model/    running on a machine; a run's policy
-text/               what several read or cut in the same way
-reading/            how outside input is read: rows, actions, answers, pixels
-model_api/          OpenAI-compatible endpoints: addresses, refused keys, streams, answers
-page/, reference/   what people look at; what papers print
-tracing/            spans of a trajectory
+*/v1/, rpc/            the contracts, their generated code, and how gRPC is spoken
+types.py, wire.py      the record of a trajectory, and the same in protobuf
+trajectory_files.py    files of records
+recipe/                the file that every process reads
+credit/                from rewards to advantages
+process/, imports.py   running on a machine; objects that a recipe names
+model/                 the folder of a run's policy
+reading/               how outside input is read: rows, actions, answers, pixels
+model_api/             OpenAI-compatible endpoints: addresses, refused keys, streams, answers
+text/, page/           text and pages for people and prompts
+statistics.py          means and their errors
+tracing/               spans and where they are sent
+
+A module is here if two packages need it, or if recipes import it. What one package alone uses lies
+in that package.
 
 Nothing here imports engine, learner, toolsvc, memory, tasks, console or bench (but for
 process/entry.py, which starts their commands by name), and nothing here imports torch.
@@ -21,6 +26,6 @@ import os
 # child that an event loop starts while calls are under way may die of SIGSEGV instead of becoming
 # its program.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-# Its own lines on standard error say in its words what our errors say in a sentence; whoever debugs
-# gRPC sets the variable to ERROR or INFO.
+# gRPC's own lines on standard error repeat what our errors say. To debug gRPC, set the variable to
+# ERROR or INFO.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")

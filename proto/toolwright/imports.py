@@ -19,8 +19,22 @@ _beside: dict[str, dict[str, ModuleType]] = {}
 """By folder of a loaded file: the modules that its files imported from that same folder."""
 
 
+_RECORDED = {
+    "engine.api:Chat": "engine.protocols.chat:Chat",
+    "engine.api:Tagged": "engine.protocols.tagged:Tagged",
+    "engine.api:rewarded": "engine.sample.keep:rewarded",
+}
+"""New spellings of import paths, and those under which runs of earlier versions recorded them."""
+
+
+def recorded(path: str) -> str:
+    """The spelling of an import path in what a run records of its settings. It stays the same when
+    an object gets a new public name, so a run of an earlier version goes on."""
+    return _RECORDED.get(path, path)
+
+
 class ImportPathError(ValueError):
-    """The named object cannot be had; the message names the path and the mend."""
+    """A named object cannot be imported. The message names the path and the fix."""
 
 
 def load_object(path: str, folder: Path) -> Any:
@@ -35,7 +49,7 @@ def load_object(path: str, folder: Path) -> Any:
             found = getattr(found, part)
         except AttributeError as error:
             raise ImportPathError(
-                f"{path!r}: {where} has no {part!r}: define it there, or mend the name"
+                f"{path!r}: {where} has no {part!r}: define it there, or correct the name"
             ) from error
     return found
 

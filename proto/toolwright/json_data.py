@@ -1,12 +1,11 @@
 """JSON-like data in protobuf, both ways, integers of any size among it.
 
-google.protobuf.Struct has doubles alone. Where data hold an integer that a double cannot, the same
-data travel as JSON text in a field beside the Struct, `<field>_json`; in all other messages that
-field is empty. Who does not know it reads the Struct, in which such an integer is the nearest
-double.
+google.protobuf.Struct has doubles alone. If data hold an integer that a double cannot, the data
+also travel as JSON text in the field `<field>_json` beside the Struct. In all other messages that
+field is empty. A reader that does not know the field reads the nearest doubles from the Struct.
 
-Protobuf reads messages up to a depth of 100, and each object of a Struct takes three levels of it:
-data that are nested more deeply than MOST_DEPTH could be written and never be read again.
+Protobuf reads messages up to a depth of 100, and each object of a Struct takes three levels. Data
+nested more deeply than MOST_DEPTH could be written but not read again.
 """
 
 from __future__ import annotations
@@ -35,24 +34,24 @@ _IN_TURNS.scan_once = py_make_scanner(_IN_TURNS)  # type: ignore[attr-defined]
 
 
 def struct(data: Mapping[str, Any]) -> Struct:
-    """A Struct of JSON-like data. TypeError or ValueError for anything else, and for data that are
-    nested too deeply."""
+    """A Struct of JSON-like data. Raises TypeError or ValueError for other data, and for data that
+    are nested too deeply."""
     out = Struct()
     _fill(out, data, 1)
     return out
 
 
 def exact_json(data: Any) -> str:
-    """JSON text of data with integers that a Struct does not hold exactly; empty for others, which
-    need none. Of data that `struct` takes."""
+    """JSON text of data with integers that a Struct does not hold exactly; empty for other data.
+    data: whatever `struct` takes."""
     return json.dumps(data, sort_keys=True) if _has_large(data) else ""
 
 
 def mapping(data: Struct, exact: str = "") -> dict[str, Any]:
     """JSON-like data of a Struct, by name; whole numbers come back as int.
 
-    exact: the text beside it, read in its place where there is one. ValueError for a text that is
-    no JSON object.
+    exact: the text beside the Struct; if it is not empty, it is read instead. Raises ValueError if
+    the text is not a JSON object.
     """
     if exact:
         return _object(read_exact(exact))
@@ -61,10 +60,10 @@ def mapping(data: Struct, exact: str = "") -> dict[str, Any]:
 
 
 def read_exact(text: str) -> Any:
-    """ValueError for what is no JSON, or nested too deeply.
+    """Data of a JSON text. Raises ValueError if it is not JSON, or is nested too deeply.
 
-    A text above LARGE_TEXT is read by Python's own code, which lets other threads run meanwhile:
-    the one in C holds the interpreter for seconds.
+    A text above LARGE_TEXT is read by Python's own code, which lets other threads run meanwhile.
+    The decoder in C holds the interpreter for seconds.
     """
     try:
         found = (_IN_TURNS if len(text) > LARGE_TEXT else _AT_ONCE).decode(text)
@@ -90,13 +89,13 @@ def is_large(data: Any) -> bool:
 
 
 def canonical(data: Any) -> str:
-    """Equal for equal JSON-like data, in whatever order keys stand: 1.0 is 1, as JSON Schema has
-    it. What is no JSON stands as its text."""
+    """A text that is equal for equal JSON-like data, in any order of keys. 1.0 equals 1, as in JSON
+    Schema. A value that is not JSON is written as its text."""
     return json.dumps(_whole(data), sort_keys=True, ensure_ascii=False, default=str)
 
 
 def check_depth(data: Any, depth: int = 1) -> None:
-    """ValueError for data that are nested more deeply than a Struct may be."""
+    """Raises ValueError for data that are nested more deeply than a Struct may be."""
     if isinstance(data, Mapping):
         _check(depth)
         for value in data.values():
@@ -108,7 +107,7 @@ def check_depth(data: Any, depth: int = 1) -> None:
 
 
 def _check_text(data: Any) -> None:
-    """ValueError for a text with half a surrogate pair."""
+    """Raises ValueError for a text with half a surrogate pair."""
     if isinstance(data, str):
         data.encode()
     elif isinstance(data, dict):

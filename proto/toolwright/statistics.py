@@ -1,9 +1,8 @@
-"""Means, their standard errors, and what chance alone gives: the statistics that several processes
-report. Pure.
+"""Means, standard errors and p-values that several processes report. Pure.
 
 Invariants
-- No number is lost to another: sums of large values do not cancel.
-- What has no error says None, never 0: one value tells nothing of its spread.
+- Sums of large values do not cancel.
+- An unknown error is None, never 0: one value has no spread.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ STUDENT = (
     *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
-"""The same of Student's t, for 1 degree of freedom and on."""
+"""The same for Student's t, from 1 degree of freedom on."""
 PERMUTED = 2000
 """Pairs up to which signs are permuted; more of them make the normal distribution right."""
 PERMUTATIONS = 10_000
@@ -32,7 +31,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mean:
-    """Over `n` values. stderr: None for one."""
+    """A mean over `n` values. stderr: None for one value."""
 
     mean: float
     stderr: float | None
@@ -40,8 +39,8 @@ class Mean:
 
 
 def mean_of(values: Iterable[float]) -> Mean | None:
-    """Of the finite ones, with the standard error that their spread gives: the sample standard
-    deviation over the root of n. None without a finite value."""
+    """Mean of the finite values, with its standard error: the sample standard deviation over the
+    root of n. None without a finite value."""
     found = [value for value in values if math.isfinite(value)]
     if not found:
         return None
@@ -82,7 +81,7 @@ class Moments:
     @property
     def stderr(self) -> float | None:
         """sqrt(p (1 - p) / n) of shares, else the sample standard deviation over the root of n.
-        None where too few values tell."""
+        None for too few values."""
         if self.binary:
             return share_error(self.mean, self.n)
         return math.sqrt(max(0.0, self.squares) / (self.n - 1) / self.n) if self.n > 1 else None
@@ -90,7 +89,7 @@ class Moments:
 
 def share_error(share: float, n: int) -> float | None:
     """Standard error of a share of n yes-or-no answers: sqrt(p (1 - p) / n); None
-    where fewer than two tell."""
+    for fewer than two answers."""
     return math.sqrt(max(0.0, share * (1.0 - share)) / n) if n > 1 else None
 
 
@@ -102,11 +101,13 @@ def student(degrees: int) -> float:
 
 
 def pass_at(n: int, right: int, k: int) -> float:
-    """The chance that at least one of k samples is right, where `right` of n were: without bias,
-    1 - C(n - right, k) / C(n, k) (Chen et al. 2021, arXiv:2107.03374, equation 1). ValueError where
-    k is above n."""
+    """The unbiased chance that at least one of k samples is right, if `right` of n were.
+
+    1 - C(n - right, k) / C(n, k) (Chen et al. 2021, arXiv:2107.03374, equation 1). Raises
+    ValueError if k is above n.
+    """
     if not 1 <= k <= n:
-        raise ValueError(f"pass@{k} cannot be told from {n} samples")
+        raise ValueError(f"pass@{k} cannot be estimated from {n} samples")
     wrong = n - right
     if wrong < k:
         return 1.0

@@ -15,13 +15,13 @@ from toolwright.reading.files import open_regular
 from toolwright.wire import trajectory_from_proto, trajectory_to_proto
 
 SUFFIX = ".trajectories"
-"""Of the files in a folder."""
+"""Ending of a finished file in a folder."""
 UNFINISHED = ".unfinished"
-"""Of a file that is still written."""
+"""Ending of a file that is still being written."""
 
 
 class UnreadableTrajectories(ValueError):
-    """A trajectories file, or a folder of them, that is cut or is something else."""
+    """A path that is not a trajectories file or a folder of them, or is cut short."""
 
 
 def write_trajectories(path: Path, trajectories: Iterable[t.Trajectory]) -> int:
@@ -42,7 +42,7 @@ def write_trajectories(path: Path, trajectories: Iterable[t.Trajectory]) -> int:
 
 def read_trajectories(path: Path) -> Iterator[t.Trajectory]:
     """Trajectories of a file that `write_trajectories` wrote, or of all files NAME.trajectories of
-    a folder, in the order of their names. UnreadableTrajectories else."""
+    a folder, in the order of their names. Raises UnreadableTrajectories for other files."""
     for file in _files(path):
         yield from _of_file(file)
 
@@ -72,7 +72,7 @@ def _of_file(path: Path) -> Iterator[t.Trajectory]:
                 trajectory = None if message is None else trajectory_from_proto(message)
             except Exception as error:
                 raise UnreadableTrajectories(
-                    f"{path} is no trajectories file or is cut: {error}; "
+                    f"{path} is not a trajectories file, or is cut: {error}; "
                     "`engine render RECIPE` writes one"
                 ) from error
             if trajectory is None:

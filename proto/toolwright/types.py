@@ -1,6 +1,6 @@
 """The record of one trajectory, which engine and learner share.
 
-The words that it is made of stand in `toolwright.vocabulary`; this module gives them too.
+`toolwright.vocabulary` defines its enumerations; this module exports them too.
 
 Invariants
 - A segment is a maximal run of tokens with one author and one weight version.
@@ -71,7 +71,7 @@ else:  # `array` takes no parameters before Python 3.12
 
 
 def ids(values: Iterable[int] = ()) -> Ids:
-    """Token ids as an array of int32. OverflowError for one that does not fit."""
+    """Token ids as an array of int32. Raises OverflowError for an id that does not fit."""
     return values if isinstance(values, array) else array("i", values)
 
 
@@ -223,16 +223,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOutcome:
-    """What came of one call, as the tool service recorded it.
-
-    `observation` has all of it, media by their names; `parts` are what it is made of, empty where
-    there are no media. `author` speaks in the observation; `token_budget` 0 = the recipe's limit.
-    `queued_s` and `run_s` are the service's own measure, seconds.
-    """
+    """The result of one call, as the tool service recorded it."""
 
     observation: str
+    """The whole observation, with media by their names."""
     valid: bool
     parts: tuple[str | BlobRef, ...] = ()
+    """Pieces of the observation; empty without media."""
     invalid_reason: str = ""
     done: bool = False
     error: ToolErrorKind = ToolErrorKind.NONE
@@ -243,9 +240,13 @@ class CallOutcome:
     isolation: str = ""
     tool: str = ""
     author: Author = Author.TOOL
+    """The author of the observation's tokens."""
     token_budget: int = 0
+    """Tokens that the observation may have; 0 = the recipe's limit."""
     queued_s: float = 0.0
+    """Seconds in the queue, as the service measured them."""
     run_s: float = 0.0
+    """Seconds of the run, as the service measured them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,7 +260,7 @@ class CallTimings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """A tool call as it was made, and what came of it."""
+    """A tool call and its result."""
 
     call_id: str
     turn: int
@@ -272,25 +273,20 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionTimings:
-    """Stamps of one action in ns of the engine's monotonic clock.
-
-    asked_ns: it, or what an earlier life had not got of it, was asked for. first_ns: its first
-    token was read, 0 = not told. acted_ns: it was whole.
-    """
+    """Stamps of one action in ns of the engine's monotonic clock."""
 
     turn: int
     asked_ns: int
+    """The request for the action was sent; after a resume, the request for the rest of it."""
     acted_ns: int
+    """The action was complete."""
     first_ns: int = 0
+    """Its first token was read; 0 = unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrajectoryTimings:
-    """Where a trajectory's time went, seconds.
-
-    clock_s: unix time at which the clock of all stamps stood at zero, as the attempt's first engine
-    knew it; 0 = not told.
-    """
+    """Times of the parts of a trajectory, in seconds."""
 
     wall_s: float = 0.0
     generate_s: float = 0.0
@@ -298,14 +294,12 @@ class TrajectoryTimings:
     reward_s: float = 0.0
     open_s: float = 0.0
     clock_s: float = 0.0
+    """Unix time of zero on the clock of all stamps, by the attempt's first engine; 0 = unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A question: either `messages` ([{"role", "content"}]) or a raw `prompt`.
-
-    name: of the recipe's task that it belongs to, where [tasks] has several.
-    """
+    """A question: either `messages` ([{"role", "content"}]) or a raw `prompt`."""
 
     id: str
     purpose: Purpose = Purpose.TRAIN
@@ -317,15 +311,12 @@ class Task:
     sampling: SamplingParams | None = None
     media: tuple[MediaRef, ...] = ()
     name: str = ""
+    """Name of the question's task in [tasks]; "" = the recipe has one task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
-    """One rollout of one task, complete.
-
-    anchors: what a turn stands for when credit is assigned (canonical tool ids), by turn.
-    outside_baseline: the reward does not enter its group's mean and deviation.
-    """
+    """One rollout of one task, complete."""
 
     id: str
     group_id: str
@@ -345,7 +336,9 @@ class Trajectory:
     tokenizer_hash: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     anchors: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Canonical tool ids by turn: turns with equal ids are compared when credit is assigned."""
     outside_baseline: bool = False
+    """The reward does not enter the mean and deviation of its group."""
 
     @property
     def response_tokens(self) -> int:
@@ -370,7 +363,7 @@ class Trajectory:
 
     @property
     def shown_media(self) -> tuple[MediaRef, ...]:
-        """What tokens of any sequence stand for, in order."""
+        """Media that tokens of any sequence stand for, in order."""
         return tuple(ref for q in self.sequences for s in q.segments for ref in s.media)
 
 

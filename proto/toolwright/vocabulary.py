@@ -1,7 +1,7 @@
-"""Words that more than the record speaks: enumerations of the contract, weight versions, sampling.
+"""Enumerations of the contract, weight versions and sampling parameters.
 
-The numbers of an enumeration are those of its twin in `toolwright.common.v1`; none is ever given to
-another member.
+The numbers of an enumeration are those of its twin in `toolwright.common.v1`. A number is never
+reused for another member.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class Author(IntEnum):
-    """Who wrote a segment's tokens."""
+    """Author of a segment's tokens."""
 
     PROMPT = 1
     MODEL = 2
@@ -22,14 +22,14 @@ class Author(IntEnum):
 
 
 class Purpose(IntEnum):
-    """What a trajectory is for; evaluation never reaches the learner."""
+    """Purpose of a trajectory; evaluation never reaches the learner."""
 
     TRAIN = 1
     EVAL = 2
 
 
 class Status(IntEnum):
-    """How a trajectory came out."""
+    """Outcome of a trajectory."""
 
     COMPLETED = 1
     TRUNCATED = 2
@@ -96,10 +96,12 @@ class WeightVersion:
 
     @classmethod
     def parse(cls, text: str) -> WeightVersion:
-        """Inverse of `str`. ValueError for anything else."""
+        """Inverse of `str`. Raises ValueError for other texts."""
         lineage, dot, step = text.rpartition(".")
         if not dot or not lineage:
-            raise ValueError(f"{text!r} is no weight version; one looks like 'a1b2c3.17'")
+            raise ValueError(
+                f"{text!r} is not a weight version: write LINEAGE.STEP, as 'a1b2c3.17'"
+            )
         return cls(lineage=lineage, step=int(step))
 
 

@@ -1,8 +1,8 @@
 """The record in protobuf, both ways.
 
 The only place where the record of `toolwright.types` and `toolwright.common.v1` meet.
-`from_proto(to_proto(x)) == x` for every record whose log-probs are float32 values. What the record
-is made of is in `toolwright.wire_values` and `toolwright.json_data`, imported from here.
+`from_proto(to_proto(x)) == x` for every record whose log-probs are float32 values. The parts of a
+record are converted in `toolwright.wire_values` and `toolwright.json_data`, and exported here too.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def segment_to_proto(segment: t.Segment) -> pb.Segment:
 
 
 def segment_from_proto(segment: pb.Segment) -> t.Segment:
-    """ValueError when the bytes do not hold as many tokens as the message says."""
+    """Raises ValueError if the bytes do not hold `token_count` tokens."""
     token_ids = unpack(segment.token_ids, "i")
     if len(token_ids) != segment.token_count:
         raise ValueError(f"segment says {segment.token_count} tokens and holds {len(token_ids)}")
@@ -305,7 +305,7 @@ def trajectory_to_proto(trajectory: t.Trajectory) -> pb.Trajectory:
 
 
 def trajectory_from_proto(trajectory: pb.Trajectory) -> t.Trajectory:
-    """ValueError for a message that is no complete trajectory."""
+    """Raises ValueError if the message is not a complete trajectory."""
     return t.Trajectory(
         id=trajectory.id,
         group_id=trajectory.group_id,

@@ -38,7 +38,7 @@ def unpack(data: bytes, code: str) -> array[Any]:
 
 
 def duration(seconds: float) -> Duration:
-    """A protobuf duration of so many seconds."""
+    """The protobuf duration of a number of seconds."""
     whole = int(seconds)
     return Duration(seconds=whole, nanos=int((seconds - whole) * 1e9))
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from rewards import Repetition, Tiers, total_reward
 from traces import Trace, read
 
-from engine.rewards import Score as EngineScore
+from engine.api import Score as EngineScore
 from tasks.judging import words
 from toolwright.types import Event, Purpose, RewardPart, Trajectory
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from answers import CALL, final_answer, intermediate_answer
 
-from engine.protocols.actions import read_json_call
+from engine.api import read_json_call
 from toolwright.json_data import canonical
 from toolwright.reading.actions import Tags, calls_in
 from toolwright.types import CallOutcome, CallRecord, StopReason, ToolErrorKind, Trajectory

@@ -15,8 +15,7 @@ from protocol import (
     question_of,
 )
 
-from engine.protocols.conversation import nothing_done
-from engine.types import Answer, Codec, Decision, Say, View
+from engine.api import Answer, Codec, Decision, Say, View, nothing_done
 from toolwright.reading import actions
 from toolwright.reading.answers import last_block
 from toolwright.types import Author

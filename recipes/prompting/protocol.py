@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.protocols.chat import Chat
-from engine.protocols.conversation import nothing_done
-from engine.types import Answer, Call, Calls, Codec, Decision, ToolSpec, View
+from engine.api import Answer, Call, Calls, Chat, Codec, Decision, ToolSpec, View, nothing_done
 from toolwright.reading.actions import Tags
 from toolwright.reading.answers import last_block
 from toolwright.text.filling import filled

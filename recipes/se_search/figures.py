@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dialogue import Dialogue
 from queries import mean_pair_ratio
 
-from engine.rewards import Score
+from engine.api import Score
 from toolwright.types import Event, Trajectory
 
 MEASURED = "measured"

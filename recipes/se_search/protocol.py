@@ -26,16 +26,24 @@ from typing import Any
 from blocks import action_of
 from prompts import style_of
 
-from engine.protocols.chat import Chat
-from engine.protocols.conversation import (
+from engine.api import (
+    Answer,
+    Call,
+    Calls,
+    Chat,
+    Codec,
+    Decision,
+    End,
+    Say,
+    ToolSpec,
+    View,
     calls_of,
     content_of,
     nothing_done,
     opening,
     split_opening,
+    stop_cut,
 )
-from engine.text.cut import stop_cut
-from engine.types import Answer, Call, Calls, Codec, Decision, End, Say, ToolSpec, View
 from toolwright.reading.actions import Tags
 from toolwright.text.filling import filled
 from toolwright.types import Author, StopReason, Task

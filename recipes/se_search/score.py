@@ -22,7 +22,7 @@ from prompts import style_of
 from queries import Atomic, Rule, Semantics, atomic
 from rewards import cosine_decay, dense_reward, outcome, query_reward
 
-from engine.rewards import Score as EngineScore
+from engine.api import Score as EngineScore
 from tasks.judging import words
 from toolwright.types import Purpose, RewardPart, Trajectory
 

@@ -17,7 +17,7 @@ from plan import NoPlan, Plan, parse
 from protocol import CREATE, CREATES
 from steps import Tags, violations
 
-from engine.protocols.actions import read_json_call
+from engine.api import read_json_call
 from toolwright.reading.tool_arguments import function_of, in_words, object_schema, signature
 from toolwright.types import CallRecord, ToolErrorKind, Trajectory
 

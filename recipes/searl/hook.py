@@ -24,7 +24,7 @@ from rewards import WEIGHTS, best_trajectory
 from score import refused
 from subgraph import Holes, tool_graph
 
-from engine.rewards import Score
+from engine.api import Score
 from toolwright import json_data
 from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc

@@ -29,11 +29,22 @@ import prompts
 from plan import NoPlan, Plan, parse, whole_task
 from steps import Tags, final_answer
 
-from engine.protocols.actions import read_json_call
-from engine.protocols.chat import Chat
-from engine.protocols.conversation import content_of, nothing_done, opening
-from engine.text.foreign import OwnText
-from engine.types import Answer, Call, Calls, Codec, Decision, Say, ToolSpec, View
+from engine.api import (
+    Answer,
+    Call,
+    Calls,
+    Chat,
+    Codec,
+    Decision,
+    OwnText,
+    Say,
+    ToolSpec,
+    View,
+    content_of,
+    nothing_done,
+    opening,
+    read_json_call,
+)
 from toolwright.text.filling import filled
 from toolwright.text.schemas import signature
 from toolwright.types import Author, Task

@@ -28,6 +28,7 @@ from toolwright.model_api.address import ApiAddress
 from toolwright.model_api.deltas import Answer, read_answer, said
 from toolwright.model_api.errors import WireError
 from toolwright.model_api.refused_keys import RefusedKeys
+from toolwright.process.backoff import Backoff
 from toolwright.reading.answers import last_box
 from toolwright.reading.verdicts import verdict
 from toolwright.rpc.proxies import proxy_for, shown
@@ -52,9 +53,8 @@ LONGEST = 8000
 """Characters of an answer that a judge reads, from its end."""
 MOST_REPLY = 1 << 20
 """Bytes of a reply."""
-FIRST_PAUSE = 0.5
-"""Seconds before the second try; each pause is twice the one before, up to LONGEST_PAUSE."""
-LONGEST_PAUSE = 30.0
+BACKOFF = Backoff(0.5, 30.0, jitter=False)
+"""Between tries."""
 METHOD = "/chat/completions"
 _AGAIN = (408, 409, 425, 429)
 """And all from 500 on."""
@@ -157,7 +157,6 @@ class OpinionJudge:
             "messages": [{"role": "user", "content": prompt}],
             **self._body,
         }
-        pause = FIRST_PAUSE
         for left in reversed(range(self._tries)):
             found = await self._send(request)
             if not isinstance(found, str):
@@ -165,8 +164,7 @@ class OpinionJudge:
             if not left:
                 break
             self.counts["tried_again"] += 1
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            await asyncio.sleep(BACKOFF.pause(self._tries - 1 - left))
         self.counts["down"] += 1
         raise JudgeDown(f"{self._address.base}, {self._tries} tries: {found}")
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from tasks.record import Record
-from toolwright.reading.refusal import RowRefused
-from toolwright.reading.rows import MISSING, Columns, at, first, holds, plain, read_row
+from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.reading.task_rows.rows import MISSING, Columns, at, first, holds, plain, read_row
 
 Kind = Literal["math", "qa", "sql", "visual", "deepsearch", "swe"]
 MOST_NAMES = 12

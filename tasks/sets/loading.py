@@ -24,7 +24,7 @@ from tasks.sets.evaluation import EVALUATION
 from tasks.sets.layout import LAYOUT, HeldOut, Layout, record_of, with_mark
 from tasks.sets.rows import Found, count_rows, files_of, rows_of
 from tasks.sets.training import TRAINING
-from toolwright.reading.refusal import RowRefused
+from toolwright.reading.task_rows.refusal import RowRefused
 
 MOST_SAID = 600
 """Characters of a sentence about a rejected row."""

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolwright.reading.answers import hash_number, last_box
-from toolwright.reading.data import data_in
-from toolwright.reading.refusal import RowRefused
-from toolwright.reading.rows import answers_of, first, holds
+from toolwright.reading.task_rows.data import data_in
+from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.reading.task_rows.rows import answers_of, first, holds
 
 PASSED = "PASSED"
 _ISSUE = ("[ISSUE]", "[/ISSUE]")

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tasks.errors import UnreadableFile
-from toolwright.reading.refusal import RowRefused
-from toolwright.reading.row_files import (
+from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.reading.task_rows.row_files import (
     MOST_ROW_BYTES,
     NotParquet,
     lines_of,
@@ -22,7 +22,7 @@ from toolwright.reading.row_files import (
     parquet_rows,
     too_long,
 )
-from toolwright.reading.rows import read_json
+from toolwright.reading.task_rows.rows import read_json
 
 MOST_ROW_CHARS = MOST_ROW_BYTES
 _CHUNK = 1 << 20

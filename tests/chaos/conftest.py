@@ -213,7 +213,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def _with_ids(text: str, policy: Path) -> str:
-    from engine.text.codec import HuggingFaceCodec
+    from engine.core.text.codec import HuggingFaceCodec
 
     codec = HuggingFaceCodec(policy)
     call = codec.encode("<python> 6*7</python>")

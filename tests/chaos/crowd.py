@@ -37,9 +37,9 @@ from bench.history.events import (
 )
 from bench.history.stored import read_appended
 from bench.makespan.plan import STOP
-from engine.journal.logs import LogState
-from engine.journal.reader import JournalReader
-from engine.rollout.events import Ended, Opened
+from engine.core.trajectory.events import Ended, Opened
+from engine.serving.journal.logs import LogState
+from engine.serving.journal.reader import JournalReader
 from tests.chaos.conftest import ROOT, Run, kill, listens
 from tests.chaos.consumer import Settings
 from tests.chaos.harm.proxy import Link, Proxy

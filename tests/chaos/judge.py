@@ -21,7 +21,7 @@ from bench.history.stored import write_history
 from bench.history.validator import validate
 from bench.makespan.wrong import Said
 from bench.scripted.script import default_logprob
-from engine.journal.reader import JournalReader
+from engine.serving.journal.reader import JournalReader
 from tests.chaos.crowd import Crowd
 from tests.chaos.witnesses import history_of
 from tests.chaos.workload import Plan, reward_of

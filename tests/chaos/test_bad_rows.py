@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.journal.reader import JournalReader
+from engine.serving.journal.reader import JournalReader
 from tests.chaos.crowd import Crowd
 from tests.chaos.workload import Workload, prompt_of
 from toolwright.common.v1 import trajectory_pb2

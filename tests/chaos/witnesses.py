@@ -19,7 +19,7 @@ from bench.history.events import AnyEvent, Finished, Offered, SessionClosed, Ses
 from bench.history.run_folder import evaluations, positions, stored_hashes, surviving
 from bench.history.sampler_log import sampled
 from bench.history.stored import read_appended
-from engine.journal.reader import JournalReader
+from engine.serving.journal.reader import JournalReader
 from tests.chaos.crowd import RPC_S, Crowd, Sampler
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc import options

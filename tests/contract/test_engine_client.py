@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from bench.scripted import Break, BreakHow, Faults, ScriptedSampler, Timing, cycle
-from engine.sampler.wire.client import SamplerClient, ServerRefused, ServerUnreachable
-from engine.sampler.wire.events import Chunk, ChunkReader, WireError
-from engine.sampler.wire.request import generate_request
+from engine.core.sampler.wire.client import SamplerClient, ServerRefused, ServerUnreachable
+from engine.core.sampler.wire.events import Chunk, ChunkReader, WireError
+from engine.core.sampler.wire.request import generate_request
 from tests.support.waiting import passes
 from toolwright.types import FinishKind, SamplingParams
 

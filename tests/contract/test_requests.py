@@ -12,7 +12,7 @@ import pytest
 
 from bench.scripted import SchemaError
 from bench.scripted.body import SAMPLING_FIELDS, check_schema
-from engine.sampler.wire.request import generate_request
+from engine.core.sampler.wire.request import generate_request
 from engine.types import Images
 from tests.contract import schema
 from tests.contract.sampler.refusals import SCHEMA_REFUSALS, VALUE_REFUSALS
@@ -99,7 +99,7 @@ SEEING = generate_request(
     sampling=SamplingParams(),
     max_new_tokens=8,
     stop_token_ids=[],
-    images=Images(data=("data:image/png;base64,AA==",) * 2, tell_prompt=True),
+    images=Images(data=("data:image/png;base64,AA==",) * 2, return_prompt_ids=True),
 )
 
 

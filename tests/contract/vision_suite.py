@@ -15,7 +15,7 @@ from typing import Any
 
 from PIL import Image
 
-from engine.images.places import expansions
+from engine.core.images.placeholders import expansions
 from tests.contract.client import WireClient
 
 IMAGE, VISION_START, VISION_END, VIDEO = 261, 259, 260, 262

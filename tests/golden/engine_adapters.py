@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from engine.analyze.law import power_law
-from engine.branching.entropy import entropy, verdict
-from engine.lanes.capacity import staleness_room
-from engine.lanes.signal import dapo_filter
-from engine.rewards.overlong import overlong
-from engine.rollout.decide import response_room
-from engine.rollout.events import Acted, Appended, Ended, Opened
-from engine.rollout.log import AttemptLog
-from engine.rollout.record import Identity, record
-from engine.rollout.view import fitting
-from engine.text.cut import stop_cut, truncate_observation
+from engine.core.branching.entropy import branch_decision, entropy
+from engine.core.rewards.overlong import overlong
+from engine.core.rollout.decide import response_room
+from engine.core.rollout.view import fit_prefix
+from engine.core.text.cut import stop_cut, truncate_observation
+from engine.core.trajectory.events import Acted, Appended, Ended, Opened
+from engine.core.trajectory.log import AttemptLog
+from engine.core.trajectory.record import Identity, record
+from engine.offline.analyze.power_law import power_law
+from engine.serving.admission.capacity import staleness_room
+from engine.serving.admission.dynamic_sampling import dapo_filter
 from toolwright.recipe import Limits
 from toolwright.types import (
     Author,
@@ -61,7 +61,7 @@ def _act(log: AttemptLog, token_ids: Sequence[int]) -> None:
 
 
 def _observe(log: AttemptLog, token_ids: Sequence[int], room: int) -> bool:
-    kept = fitting(list(token_ids), room, None, 1)
+    kept = fit_prefix(list(token_ids), room, None, 1)
     log.append(Appended(token_ids=ids(kept), author=Author.TOOL))
     return len(kept) == len(token_ids)
 
@@ -124,7 +124,7 @@ def _longest_match(vocab: Mapping[str, int], text: str) -> list[int]:
 
 ENGINE_ADAPTERS: dict[str, Callable[..., Any]] = {
     "mtr.power_law": lambda frequencies: asdict(power_law(frequencies)),
-    "common.arpo_branch": lambda **given: asdict(verdict(**given)),
+    "common.arpo_branch": lambda **given: asdict(branch_decision(**given)),
     "common.arpo_entropy": entropy,
     "common.staleness_capacity": _staleness_capacity,
     "common.dapo_filter": lambda pairs: dapo_filter([(g, v) for g, v in pairs]),

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from console.web.runs import Run, find_runs, open_runs
 from engine.cli import app as engine_app
-from engine.commands.replay import replay
 from engine.errors import StartupError
+from engine.offline.inspect.replay import replay
 from memory.cli import app as memory_app
 from memory.store.sqlite import SqliteLog
 from tests.support.recorded_runs import Recorded

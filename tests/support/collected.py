@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.scripted import Script, ScriptRequest
-from engine.commands.sample import Options, sample
 from engine.config import EngineTable
-from engine.sample.layouts import Layout
+from engine.offline.collect import command
+from engine.offline.collect.options import CollectionOptions
+from engine.offline.enums import ExportLayout
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.recipes import merged, write_recipe
 from toolwright.recipe import load_recipe
@@ -26,15 +28,15 @@ async def collect(here: World, *, changes: dict[str, Any] | None = None, **optio
     file = write_recipe(here.folder, merged(here.tables, changes or {}))
     recipe = load_recipe(file)
     given = {"output": here.folder / "kept", "folder": here.folder, "n": 4, **options}
+    given.setdefault("progress", io.StringIO())
     if isinstance(one := given.get("keep"), str):
         given["keep"] = (one,)
     if given.get("export") is True:
-        given["export"] = (Layout.JSONL,)
+        given["export"] = (ExportLayout.JSONL,)
     shown: list[str] = []
     async with asyncio.timeout(30):
-        return await sample(
-            recipe, recipe.table("engine", EngineTable), Options(**given), shown.append
-        )
+        table = recipe.table("engine", EngineTable)
+        return await command.collect(recipe, table, CollectionOptions(**given), shown.append)
 
 
 def kept(here: World) -> list[Trajectory]:
@@ -83,7 +85,7 @@ def called(trajectory):
 def few(trajectory):
     return len(trajectory.calls) <= 2
 """
-KEEPS = ("right=engine.sample.keep:rewarded", "./criteria.py:called", "./criteria.py:few")
+KEEPS = ("right=engine.api:rewarded", "./criteria.py:called", "./criteria.py:few")
 
 
 class Varied:

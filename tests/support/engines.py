@@ -13,7 +13,7 @@ import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 
 from engine.config import EngineTable
-from engine.serve import Engine
+from engine.serving.serve import Engine
 from tests.support.waiting import PATIENCE
 from toolwright import wire
 from toolwright.common.v1 import trajectory_pb2

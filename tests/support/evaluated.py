@@ -9,10 +9,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.commands.evaluate import Options, evaluate
 from engine.config import EngineTable
-from engine.evaluate.folder import AskedOf, Begun, EvaluationFolder
-from engine.lanes.evaluation.results import rows_file
+from engine.offline.evaluate.command import evaluate
+from engine.offline.evaluate.folder import EvaluationFolder, EvaluationSettings, SuiteSize
+from engine.offline.evaluate.options import EvaluationOptions
+from engine.serving.evaluation.results import rows_file
 from tests.support.recipes import merged, write_recipe
 from toolwright.recipe import load_recipe
 
@@ -31,14 +32,14 @@ def row(index: int, reward: float = 1.0, **fields: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def begun(*suites: tuple[str, int], samples: int = 1, **settings: str) -> Begun:
+def begun(*suites: tuple[str, int], samples: int = 1, **settings: str) -> EvaluationSettings:
     """suites: (name, rows)."""
-    return Begun(
+    return EvaluationSettings(
         name="test",
         weights="default of /weights",
         version=VERSION,
         samples=samples,
-        suites=[AskedOf(name=name, n=n, questions=n // samples) for name, n in suites],
+        suites=[SuiteSize(name=name, n=n, questions=n // samples) for name, n in suites],
         settings={"weights": "default", **settings},
     )
 
@@ -68,9 +69,8 @@ async def asked(
     recipe = load_recipe(write_recipe(here.folder, merged(here.tables, changes or {})))
     given = {"output": here.folder / "eval", "progress": io.StringIO(), **options}
     async with asyncio.timeout(60):
-        return await evaluate(
-            recipe, recipe.table("engine", EngineTable), Options(**given), lambda _line: None
-        )
+        table = recipe.table("engine", EngineTable)
+        return await evaluate(recipe, table, EvaluationOptions(**given), lambda _line: None)
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

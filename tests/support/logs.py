@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engine.rollout.events import (
+from engine.core.trajectory.events import (
     Acted,
     Answered,
     AnyEvent,

@@ -10,7 +10,7 @@ from tests.support.hosts import calling, opening
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
-from toolsvc.types import Recorded, Result, Text
+from toolsvc.types import Result, Text
 
 
 @asynccontextmanager
@@ -24,7 +24,6 @@ async def hosting(word: str, **options: Any) -> AsyncIterator[Host]:
 async def call(host: Host, tool: str, arguments: Any, call_id: str = "a", **more: Any) -> Result:
     request = calling(call_id, tool=tool, arguments=arguments, queue_limit=60.0, **more)
     answer = await host.call(request._replace(digest=repr(request).encode(), wait=30.0))
-    assert isinstance(answer, Recorded)
     return answer.result
 
 

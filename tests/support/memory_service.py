@@ -41,14 +41,12 @@ def memory_process(
     ]
     process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, text=True)
     try:
-        assert process.stdout is not None
         said = process.stdout.readline()
         assert said, f"memory serve ended with {process.wait(10)}"
         yield MemoryProcess(process=process, address=said.rstrip().rpartition(" ")[2], said=said)
     finally:
         process.terminate()
         process.wait(20)
-        assert process.stdout is not None
         process.stdout.close()
 
 

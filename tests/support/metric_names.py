@@ -12,7 +12,7 @@ from typing import Any, cast
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
-from engine.telemetry.metrics import Metrics as EngineMetrics
+from engine.serving.telemetry.metrics import Metrics as EngineMetrics
 from learner.loop.gauges import LoopGauges
 from memory.edge.metrics import MemoryMetrics
 from memory.memory import Memory

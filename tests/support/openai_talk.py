@@ -7,10 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from engine.protocols.tagged import Tagged
-from engine.sampler.openai.pool import OpenAIPool
-from engine.sampler.stops import StopTable
-from engine.text.turns import PackedBytes, TurnCodec
+from engine.core.protocols.tagged import Tagged
+from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.policy_sampler import GenerateRequest
+from engine.core.sampler.stops import StopTable
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.types import Generated
 from tests.support.openai_api import Api
 from toolwright.recipe import Sampler
@@ -32,13 +34,14 @@ class Talk:
 
     async def act(self, most: int = 500, on_progress: Any = None, **sampling: Any) -> Generated:
         found = await self.pool.generate(
-            key="t",
-            token_ids=self.ids,
-            sampling=SamplingParams(**{"temperature": 0.0, "top_p": 1.0, **sampling}),
-            max_new_tokens=most,
-            stops=self.stops,
-            on_action=lambda _generated: None,
-            on_progress=on_progress,
+            GenerateRequest(
+                key="t",
+                token_ids=self.ids,
+                sampling=SamplingParams(**{"temperature": 0.0, "top_p": 1.0, **sampling}),
+                max_new_tokens=most,
+                stops=self.stops,
+                on_progress=on_progress,
+            )
         )
         self.ids = self.ids + found.token_ids
         return found
@@ -58,7 +61,7 @@ async def talk(here: Api, way: str = "openai-chat", **table: Any) -> AsyncIterat
     values: dict[str, Any] = {
         "endpoints": (here.url,), "tokenizer": "bytes", "patience_s": 5.0, "timeout_s": 5.0,
     }  # fmt: skip
-    codec = TurnCodec(PackedBytes())
+    codec = ConversationCodec(PackedBytes())
     made = Sampler(api=way, **{**values, **table})  # type: ignore[arg-type]
     pool = OpenAIPool(made, codec, vocab_size=codec.vocab_size)
     try:

@@ -84,7 +84,7 @@ def write_own_run(folder: Path, policy: Path, /, **changes: Any) -> Path:
 
 
 def _ids(policy: Path) -> str:
-    from engine.text.codec import HuggingFaceCodec
+    from engine.core.text.codec import HuggingFaceCodec
 
     codec = HuggingFaceCodec(policy)
     answer = [*codec.encode("<answer>"), *codec.encode("</answer><|im_end|>")]

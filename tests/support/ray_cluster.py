@@ -67,7 +67,6 @@ def ray_cluster(**resources: Any) -> Iterator[RayCluster]:
         )
         below: list[psutil.Process] = []
         try:
-            assert process.stdout is not None
             said = process.stdout.readline()
             assert said, "the Ray cluster did not start"
             below = psutil.Process(process.pid).children(recursive=True)

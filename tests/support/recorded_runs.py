@@ -10,8 +10,8 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from engine.journal import facts, groups
-from engine.journal.schema import FILE_NAME, open_database
+from engine.serving.journal import facts, groups
+from engine.serving.journal.schema import FILE_NAME, open_database
 from toolwright import types as t
 from toolwright.model.model_folder import tokenizer_hash
 from toolwright.wire import serialize, trajectory_to_proto

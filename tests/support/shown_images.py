@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.scripted import SeenRequest
 from bench.scripted.images import image_tokens
-from engine.text.codec import HuggingFaceCodec
+from engine.core.text.codec import HuggingFaceCodec
 from tests.support.dialogue import by_turn
 from tests.support.engines import Leased, Running
 from tests.support.tools import ToolDouble

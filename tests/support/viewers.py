@@ -31,7 +31,6 @@ def served(home: Path, token: str = "") -> Iterator[tuple[str, str]]:
         env={**os.environ, "XDG_CACHE_HOME": str(home), "TOOLWRIGHT_TOKEN": token},
     )
     try:
-        assert process.stdout is not None
         said = process.stdout.readline()
         found = re.search(r"(http://127\.0\.0\.1:\d+)/", said)
         assert found

@@ -132,7 +132,6 @@ class _Shell:
         self._process = process
 
     def put(self, text: str) -> None:
-        assert self._process.stdin is not None
         self._process.stdin.write(f"{text}\n".encode())
 
     def type(self, text: str, line: str) -> int:

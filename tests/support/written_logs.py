@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from engine.rollout.events import Acted, Answered, Appended, Called, Opened
-from engine.rollout.log import AttemptLog
+from engine.core.trajectory.events import Acted, Answered, Appended, Called, Opened
+from engine.core.trajectory.log import AttemptLog
 from engine.types import SessionRef, ToolSpec
 from toolwright.types import (
     Author,

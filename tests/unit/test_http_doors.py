@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from bench.scripted import ScriptedSampler, replies
-from engine.telemetry.page import metrics_page
+from engine.serving.telemetry.page import metrics_page
 from tests.support.net import free_port
 from toolsvc.backends.search.http import RetrieveServer
 from toolsvc.backends.search.searcher import Searcher

@@ -34,8 +34,8 @@ class InputFailed(Exception):
 
 class PoolFull(Refused):
     def __init__(self, why: str) -> None:
-        mend = "send fewer calls at once, or give the tool more processes to read with"
-        super().__init__(Reason.QUEUE_LIMIT, why, mend=mend, retry_after=RETRY_SECONDS)
+        fix = "send fewer calls at once, or give the tool more processes to read with"
+        super().__init__(Reason.QUEUE_LIMIT, why, fix=fix, retry_after=RETRY_SECONDS)
 
 
 class PoolDown(BackendDown):

@@ -1,6 +1,6 @@
 """A service as a person at a terminal or another agent uses it: one call after the other.
 
-Trajectories use `engine.tools`, which also retries and keeps leases.
+Trajectories use `engine.core.tools`, which also retries and keeps leases.
 """
 
 from __future__ import annotations

@@ -117,16 +117,16 @@ def asked_for() -> Tokens:
         raise StartError(str(error)) from error
 
 
-def address_of(listen: str, reachable: bool, option: str, mend: str) -> tuple[str, int]:
+def address_of(listen: str, reachable: bool, option: str, fix: str) -> tuple[str, int]:
     """Host and port. `reachable`: other machines may reach it. StartError where they may not and
-    could; `option` set `listen`, and `mend` would let them."""
+    could; `option` set `listen`, and `fix` would let them."""
     host, colon, port = listen.rpartition(":")
     if not (colon and host and port.isdigit()):
         raise StartError(f"{option} {listen}: write it as host:port")
     if not (is_local(listen) or reachable):
         raise StartError(
             f"{option} {listen} is reachable from other machines: set a bearer token "
-            f"({TOKEN_VARIABLE}), listen on 127.0.0.1, or say {mend}"
+            f"({TOKEN_VARIABLE}), listen on 127.0.0.1, or say {fix}"
         )
     return host.strip("[]"), int(port)
 

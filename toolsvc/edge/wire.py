@@ -49,7 +49,7 @@ def error_of(refusal: Refused) -> ServiceError:
         reason_number(refusal.reason),
         refusal.message,
         subject=refusal.subject,
-        mend=refusal.mend,
+        fix=refusal.fix,
         retry_after=refusal.retry_after,
     )
 
@@ -264,5 +264,5 @@ def seconds_of(request: Any, field: str, default: float, *, at_least_zero: bool 
     return seconds
 
 
-def invalid_field(field: str, message: str, mend: str = "") -> ServiceError:
-    return ServiceError(reasons_pb2.ERROR_REASON_INVALID_REQUEST, message, subject=field, mend=mend)
+def invalid_field(field: str, message: str, fix: str = "") -> ServiceError:
+    return ServiceError(reasons_pb2.ERROR_REASON_INVALID_REQUEST, message, subject=field, fix=fix)

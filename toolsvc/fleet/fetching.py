@@ -34,7 +34,7 @@ async def blob_of(hosts: Sequence[HostLink], sha256: str, seconds: float) -> byt
         _NO_BLOB,
         f"no blob {sha256} is held here",
         subject=sha256,
-        mend="fetch it before its session is closed",
+        fix="fetch it before its session is closed",
     )
 
 

@@ -278,7 +278,7 @@ class FrontServicer(Servicer):
                 Reason.SESSION_NOT_FOUND,
                 f"session {request.session_id} is only being opened",
                 subject=request.session_id,
-                mend="wait for the answer to OpenSession",
+                fix="wait for the answer to OpenSession",
             )
         if placed.host.lost:
             raise session_lost(placed.session_id, placed.host.why_lost)
@@ -320,7 +320,7 @@ def _held_at(endpoint: str, session_id: str) -> ServiceError:
         f"session {session_id} is held at {endpoint}",
         subject=session_id,
         endpoint=endpoint,
-        mend="send it there, as the answer to OpenSession says",
+        fix="send it there, as the answer to OpenSession says",
     )
 
 

@@ -70,7 +70,7 @@ class OwnHosts:
                 f"session {placed.session_id} got no actor with {placed.needs} within {limit:g} s",
                 subject=placed.session_id,
                 retry_after=RETRY_SECONDS,
-                mend="close sessions, add nodes, or raise the queue limit",
+                fix="close sessions, add nodes, or raise the queue limit",
             )
         except StartError as error:
             self._sessions.drop(placed)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-FIRST_SECONDS = 0.2
-LONGEST_SECONDS = 30.0
+from toolwright.process.backoff import Backoff
+
+BACKOFF = Backoff(0.2, 30.0, jitter=False)
 STEADY_SECONDS = 60.0
 """A host that lived this long was no part of a crash loop."""
 
@@ -18,6 +19,6 @@ class Restarts:
         """Seconds to wait, after a host that lived for `lived` seconds has died."""
         if lived >= STEADY_SECONDS:
             self._deaths = 0
-        pause = min(LONGEST_SECONDS, FIRST_SECONDS * 2.0 ** min(self._deaths, 16))
+        pause = BACKOFF.pause(self._deaths)
         self._deaths += 1
         return pause

@@ -111,7 +111,7 @@ class Sessions(Generic[H]):
                 f"no host has room for {needs} more",
                 subject=request.session_id,
                 retry_after=RETRY_SECONDS,
-                mend="close sessions, or start the service with more --hosts",
+                fix="close sessions, or start the service with more --hosts",
             )
         host = min(fitting, key=lambda one: len(self._shared[one]))
         placed = self._new(request, needs, host)
@@ -132,7 +132,7 @@ class Sessions(Generic[H]):
                 Reason.NOT_SERVED,
                 f"session {parent.session_id} has an actor of its own, and cannot be forked",
                 subject=parent.session_id,
-                mend="open a new session and make its calls there",
+                fix="open a new session and make its calls there",
             )
         if not self._has_room(host, parent.needs):
             raise Refused(
@@ -140,7 +140,7 @@ class Sessions(Generic[H]):
                 f"the host of session {parent.session_id} has no room for {parent.needs} more",
                 subject=request.session_id,
                 retry_after=RETRY_SECONDS,
-                mend="close sessions",
+                fix="close sessions",
             )
         placed = self._new(request, parent.needs, host)
         self._shared[host][request.session_id] = placed

@@ -79,7 +79,7 @@ class Gate:
                 Reason.QUEUE_LIMIT,
                 f"{WAITING_CALLS} calls wait for leave to start",
                 retry_after=RETRY_SECONDS,
-                mend="send fewer calls at once, or serve with more --workers",
+                fix="send fewer calls at once, or serve with more --workers",
             )
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)

@@ -231,7 +231,7 @@ async def _queue(
             f"call {call.call_id} did not start within its queue limit of {queue_limit:g} s",
             subject=call.call_id,
             retry_after=RETRY_SECONDS,
-            mend="raise the queue limit, or send fewer calls at once",
+            fix="raise the queue limit, or send fewer calls at once",
         ) from None
     except BaseException:
         if inside:

@@ -28,7 +28,7 @@ def check_fork(parent: OpenSession, child: OpenRequest) -> None:
                 f"session {name} cannot be forked: {entry.tool.name} keeps a state that cannot be "
                 "had a second time",
                 subject=entry.tool.name,
-                mend="open a new session and make its calls there",
+                fix="open a new session and make its calls there",
             )
     wanted = parent.asked
     if child.tools and set(child.tools) != set(wanted):
@@ -36,7 +36,7 @@ def check_fork(parent: OpenSession, child: OpenRequest) -> None:
             Reason.INVALID_REQUEST,
             f"a fork of session {name} has its tools, {', '.join(sorted(wanted))}, and no others",
             subject="tools",
-            mend="leave the tools out",
+            fix="leave the tools out",
         )
     _check_still(parent)
 
@@ -75,5 +75,5 @@ def _check_still(parent: OpenSession) -> None:
             f"session {name} is in the midst of a call",
             subject=name,
             retry_after=RETRY_SECONDS,
-            mend="fork it when the call has ended",
+            fix="fork it when the call has ended",
         )

@@ -188,7 +188,7 @@ class Host:
                 Reason.CALL_ID_REUSED,
                 f"call {request.call_id} came before with another request",
                 subject=request.call_id,
-                mend="give every action a call_id of its own",
+                fix="give every action a call_id of its own",
             ) from None
         except ResultForgotten:
             raise Refused(
@@ -214,7 +214,7 @@ class Host:
                 Reason.BLOB_NOT_FOUND,
                 f"no blob {sha256} is held here",
                 subject=sha256,
-                mend="fetch it before its session is closed",
+                fix="fetch it before its session is closed",
             )
         return data
 

@@ -12,7 +12,7 @@ def draining() -> Refused:
         Reason.DRAINING,
         "the service is shutting down",
         retry_after=RETRY_SECONDS,
-        mend="send it to another service, or wait for the restart",
+        fix="send it to another service, or wait for the restart",
     )
 
 
@@ -22,7 +22,7 @@ def too_many_sessions(session_id: str, most: int) -> Refused:
         f"{most} sessions are open, the most that this service holds",
         subject=session_id,
         retry_after=RETRY_SECONDS,
-        mend="close sessions, or raise --max-sessions",
+        fix="close sessions, or raise --max-sessions",
     )
 
 
@@ -31,7 +31,7 @@ def opened_otherwise(session_id: str) -> Refused:
         Reason.INVALID_REQUEST,
         f"session {session_id} is open already, by another request",
         subject=session_id,
-        mend="give the same tools, metadata and media, or a session_id that was never used",
+        fix="give the same tools, metadata and media, or a session_id that was never used",
     )
 
 
@@ -48,7 +48,7 @@ def session_not_found(session_id: str) -> Refused:
         Reason.SESSION_NOT_FOUND,
         f"session {session_id} is not known here",
         subject=session_id,
-        mend="open it first",
+        fix="open it first",
     )
 
 
@@ -57,7 +57,7 @@ def session_lost(session_id: str, why: str) -> Refused:
         Reason.SESSION_LOST,
         f"session {session_id} was lost: {why}",
         subject=session_id,
-        mend="open a new session",
+        fix="open a new session",
     )
 
 

@@ -212,7 +212,7 @@ class Sessions:
                 f"session {name} was not open after {limit:g} s",
                 subject=name,
                 retry_after=RETRY_SECONDS,
-                mend="raise the queue limit",
+                fix="raise the queue limit",
             ) from error
         finally:
             clock.stop()

@@ -70,7 +70,7 @@ class TaskBlobs:
             raise _invalid(
                 "size",
                 f"blob {blob.sha256} has {blob.size} bytes; the limit is {largest}",
-                mend="send smaller media",
+                fix="send smaller media",
             )
         self._room_for(blob, _taken(blob.size))
         return Upload(self, blob)
@@ -84,7 +84,7 @@ class TaskBlobs:
                 "blobs",
                 f"the blobs of session {session_id} take {total} bytes, more than the {self._room} "
                 "that this service has for all",
-                mend="raise --blobs-mib, or name fewer",
+                fix="raise --blobs-mib, or name fewer",
             )
         found: dict[str, Media] = {}
         for ref in wanted:
@@ -95,7 +95,7 @@ class TaskBlobs:
                     Reason.BLOB_NOT_FOUND,
                     f"session {session_id} needs blob {ref.sha256}, which is not here",
                     subject=ref.sha256,
-                    mend="send it by PutBlob, then open the session again",
+                    fix="send it by PutBlob, then open the session again",
                 )
             if ref.size != len(data):
                 raise _invalid(
@@ -147,7 +147,7 @@ class TaskBlobs:
                 f"of the {self._room} that this service has for blobs",
                 subject=blob.sha256,
                 retry_after=RETRY_SECONDS,
-                mend="close sessions, or raise --blobs-mib",
+                fix="close sessions, or raise --blobs-mib",
             )
         return unclaimed
 
@@ -196,7 +196,7 @@ class Upload:
             raise _invalid(
                 "data",
                 f"a piece of blob {self._blob.sha256} has {len(data)} bytes",
-                mend=f"send pieces of at most {PIECE_BYTES} bytes",
+                fix=f"send pieces of at most {PIECE_BYTES} bytes",
             )
         self._missing -= len(data)
         if self._missing < 0:
@@ -229,9 +229,9 @@ def _taken(size: int) -> int:
 def _check_name(sha256: str) -> None:
     if not _SHA256.fullmatch(sha256):
         raise _invalid(
-            "sha256", f"{sha256[:80]!r} is no SHA-256", mend="write it as 64 lower-case hex digits"
+            "sha256", f"{sha256[:80]!r} is no SHA-256", fix="write it as 64 lower-case hex digits"
         )
 
 
-def _invalid(subject: str, message: str, mend: str = "") -> Refused:
-    return Refused(Reason.INVALID_REQUEST, message, subject=subject, mend=mend)
+def _invalid(subject: str, message: str, fix: str = "") -> Refused:
+    return Refused(Reason.INVALID_REQUEST, message, subject=subject, fix=fix)

@@ -41,7 +41,7 @@ class Turnstile:
                 Reason.SESSION_BUSY,
                 f"{WAITING_CALLS} calls of this session wait already",
                 retry_after=RETRY_SECONDS,
-                mend="ask for their results first",
+                fix="ask for their results first",
             )
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)

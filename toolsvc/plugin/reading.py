@@ -20,7 +20,7 @@ from toolsvc.errors import Refused
 from toolsvc.plugin.actions import InvalidAction, find_tool
 from toolsvc.plugin.tool import Tool
 from toolsvc.types import Descriptor
-from toolwright.reading.json_bounds import OutOfBounds, check_action, check_values
+from toolwright.reading.json_text.json_bounds import OutOfBounds, check_action, check_values
 
 _MOST_LOGGED = 256
 _LOGGED: set[tuple[str, str]] = set()

@@ -137,7 +137,7 @@ def _no_thread(name: str, seconds: float) -> Refused:
         Reason.QUEUE_LIMIT,
         f"no thread was free for {name} in {seconds:g} s",
         retry_after=RETRY_SECONDS,
-        mend="make its call method a coroutine, or serve it with more --workers",
+        fix="make its call method a coroutine, or serve it with more --workers",
     )
 
 

@@ -25,9 +25,10 @@ import structlog
 from toolsvc.sandbox.errors import SandboxDown, SandboxError, SandboxUnavailable
 from toolsvc.sandbox.session import SandboxSession
 from toolsvc.sandbox.shard import Shard
+from toolwright.process.backoff import Backoff
 
 _RESTART_SECONDS = (0.1, 0.5, 2.0, 5.0)
-_RETRY_SECONDS = 0.02
+_RETRY = Backoff(0.02, 1.28, jitter=False)
 _GIVE_UP_AFTER = 3
 """Failed creations in a row that fail those who wait, instead of letting them wait on."""
 
@@ -208,8 +209,7 @@ class SandboxPool:
                     waiting.set_exception(SandboxUnavailable(reason) if for_good else error)
         if self._wanted_ready or self._waiting:
             # Not at once: what made this one fail may last.
-            pause = _RETRY_SECONDS * 2 ** min(self._failures, 6)
-            asyncio.get_running_loop().call_later(pause, self._fill)
+            asyncio.get_running_loop().call_later(_RETRY.pause(self._failures), self._fill)
 
     def _retire_barren(self) -> None:
         """Else the pool would go on to ask the jail that has the fewest sessions."""

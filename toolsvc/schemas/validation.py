@@ -21,7 +21,7 @@ from typing import Any
 import jsonschema_rs
 
 from toolsvc.schemas.cost import Cost, Unmatchable
-from toolwright.reading.json_bounds import check_values
+from toolwright.reading.json_text.json_bounds import check_values
 
 MOST_LOOKS = 200_000
 """Below 100 ms. An array of 190,000 whole numbers is below."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from toolsvc.plugin.actions import InvalidAction
-from toolwright.reading.json_bounds import OutOfBounds, read_json
+from toolwright.reading.json_text.json_bounds import OutOfBounds, read_json
 
 OPENING, CLOSING = "<function=", "</function>"
 

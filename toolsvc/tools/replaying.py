@@ -91,5 +91,5 @@ def _cannot(why: str) -> Refused:
         Reason.NOT_SERVED,
         f"the Python session cannot be forked: {why}",
         subject="python",
-        mend="open a new session and make its calls there",
+        fix="open a new session and make its calls there",
     )

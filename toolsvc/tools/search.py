@@ -197,7 +197,7 @@ def _overloaded(call: Call) -> Refused:
         f"call {call.call_id} found no place in the queries being answered",
         subject=call.call_id,
         retry_after=RETRY_SECONDS,
-        mend="send fewer calls at once, or raise search.queue",
+        fix="send fewer calls at once, or raise search.queue",
     )
 
 

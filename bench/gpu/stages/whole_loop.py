@@ -42,7 +42,7 @@ model = "policy"
 source = "task.py:questions"
 reward = "./task.py:score"
 tools = ["shop"]
-protocol = "engine.protocols.tagged:Tagged"
+protocol = "engine.api:Tagged"
 
 [task.limits]
 turns = 2

@@ -15,12 +15,12 @@ TOOL = Author.TOOL.name
 TOOL_IDS = Invariant(
     name="tool_ids_are_answers",
     promise="The tools' ids in a record are the answers of the effects of its calls, in order.",
-    source="engine/rollout/observe.py; toolsvc/host/ledger.py: same call id, same answer",
+    source="engine/core/rollout/observe.py; toolsvc/host/ledger.py: same call id, same answer",
 )
 SAME_ACTION = Invariant(
     name="answers_fit_actions",
     promise="A call's answer is of the action that the record holds, not of an abandoned one.",
-    source="engine/rollout/opening.py: a session that ran an unknown call is given up",
+    source="engine/core/rollout/attempt_start.py: a session that ran an unknown call is given up",
 )
 
 

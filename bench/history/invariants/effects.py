@@ -24,7 +24,7 @@ EFFECT_ONCE = Invariant(
 ONE_SESSION = Invariant(
     name="one_session_an_attempt",
     promise="All effects of an attempt whose tools keep state are in one session, opened once.",
-    source="engine/rollout/opening.py; ARCHITECTURE.md, A trajectory is what its events fold to",
+    source="engine/core/rollout/attempt_start.py; ARCHITECTURE.md, what events fold to",
 )
 TURNS_ORDERED = Invariant(
     name="effects_in_turn_order",
@@ -40,13 +40,13 @@ CALLS_ORDERED = Invariant(
     name="calls_in_order",
     promise="The calls of a record are its attempt's, turn after turn, and numbered from 0 in a "
     "turn without a gap.",
-    source="engine/rollout/state.py",
+    source="engine/core/trajectory/state.py",
 )
 RECORDED = Invariant(
     name="effects_are_recorded",
     promise="The session of a recorded attempt ran no action that the record lacks, where tools "
     "keep state.",
-    source="engine/rollout/opening.py: a session that ran an unknown call is given up",
+    source="engine/core/rollout/attempt_start.py: a session that ran an unknown call is given up",
 )
 
 

@@ -10,12 +10,12 @@ from bench.history.findings import Handler, Invariant, Judge
 WHOLE_SUITE = Invariant(
     name="evaluations_are_whole",
     promise="A finished evaluation has every row of its suite.",
-    source="engine/lanes/evaluation/lane.py; ARCHITECTURE.md, Evaluation",
+    source="engine/serving/evaluation/lane.py; ARCHITECTURE.md, Evaluation",
 )
 ONE_VERSION = Invariant(
     name="evaluations_have_one_version",
     promise="All rows of an evaluation were written under the version that it names.",
-    source="engine/lanes/evaluation/lane.py; ARCHITECTURE.md, Evaluation",
+    source="engine/serving/evaluation/lane.py; ARCHITECTURE.md, Evaluation",
 )
 
 

@@ -13,42 +13,42 @@ from bench.history.names import group_of, member_index
 ONE_NUMBER = Invariant(
     name="one_number_a_group",
     promise="A sequence number always carries the same group, and a group has one number.",
-    source="ARCHITECTURE.md, Each group once; engine/journal/groups.py",
+    source="ARCHITECTURE.md, Each group once; engine/serving/journal/groups.py",
 )
 NUMBERS_GROW = Invariant(
     name="numbers_grow",
     promise="A group that is offered for the first time has a higher number than all before it.",
-    source="engine/journal/groups.py",
+    source="engine/serving/journal/groups.py",
 )
 SAME_BYTES = Invariant(
     name="same_bytes_again",
     promise="A group that is offered again for the same version has the same hash and bytes.",
-    source="engine/edge/freshness.py; ARCHITECTURE.md, Where state lives",
+    source="engine/serving/delivery/freshness.py; ARCHITECTURE.md, Where state lives",
 )
 STORED_ONCE = Invariant(
     name="stored_bytes_never_change",
     promise="The group in the journal keeps its hash.",
-    source="engine/journal/groups.py",
+    source="engine/serving/journal/groups.py",
 )
 ONLY_LOSS_CHANGES = Invariant(
     name="only_loss_changes",
     promise="Between two offers of a group nothing but the loss of segments may differ.",
-    source="engine/edge/freshness.py",
+    source="engine/serving/delivery/freshness.py",
 )
 WHOLE = Invariant(
     name="groups_are_whole",
     promise="A group is offered with all of its members, each once.",
-    source="engine/journal/groups.py; engine/lanes/train.py",
+    source="engine/serving/journal/groups.py; engine/serving/admission/train.py",
 )
 MARKS = Invariant(
     name="marks_are_monotone",
     promise="The durable mark never falls, and never passes what was offered.",
-    source="engine/edge/delivery.py",
+    source="engine/serving/delivery/delivery.py",
 )
 GONE = Invariant(
     name="acknowledged_is_gone",
     promise="A group that the learner acknowledged is not offered again.",
-    source="engine/edge/delivery.py",
+    source="engine/serving/delivery/delivery.py",
 )
 
 

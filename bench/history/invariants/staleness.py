@@ -28,17 +28,17 @@ ADMISSION = Invariant(
     name="admission_keeps_the_bound",
     promise="An admission leaves accepted + running within (eta + v + 1) * batch, and within the "
     "run's steps * batch.",
-    source="engine/lanes/capacity.py; docs/understand/staleness.md",
+    source="engine/serving/admission/capacity.py; docs/understand/staleness.md",
 )
 FRESH = Invariant(
     name="no_old_token_carries_loss",
     promise="No token that carries loss is more than eta steps from the version of its lease.",
-    source="engine/edge/freshness.py; docs/understand/staleness.md",
+    source="engine/serving/delivery/freshness.py; docs/understand/staleness.md",
 )
 KEPT = Invariant(
     name="fresh_tokens_keep_loss",
     promise="The policy's tokens within eta steps carry loss: freshness drops only what is old.",
-    source="engine/edge/freshness.py",
+    source="engine/serving/delivery/freshness.py",
 )
 OWN_LOSS = Invariant(
     name="only_the_policy_carries_loss",

@@ -40,7 +40,7 @@ SENT_IDS = Invariant(
     name="model_ids_were_sent",
     promise="The policy's ids in a record are what samplers sent for its attempt, stitched of "
     "prefixes of what each request brought.",
-    source="ARCHITECTURE.md, The record; engine/sampler/pool.py",
+    source="ARCHITECTURE.md, The record; engine/core/sampler/pool.py",
 )
 HONEST_VERSIONS = Invariant(
     name="versions_are_honest",
@@ -55,7 +55,7 @@ PREFIX = Invariant(
 GROWING = Invariant(
     name="prompts_grow",
     promise="The prompts of one attempt in one life are prefixes of each other.",
-    source="engine/rollout/state.py",
+    source="engine/core/trajectory/state.py",
 )
 NEWEST = Invariant(
     name="requests_get_the_newest",

@@ -15,13 +15,13 @@ TRAINED_ONCE = Invariant(
 ONE_FATE = Invariant(
     name="one_fate_a_position",
     promise="Every position has one fate, one group and at most one number.",
-    source="engine/lanes/train.py; engine/journal/groups.py",
+    source="engine/serving/admission/train.py; engine/serving/journal/groups.py",
 )
 FATES_HOLD = Invariant(
     name="fates_hold",
     promise="The journal's fate of a position is what the learner saw of it: trained, dropped with "
     "a reason, turned away, skipped with a reason, or pending.",
-    source="engine/journal/groups.py; engine/edge/delivery.py",
+    source="engine/serving/journal/groups.py; engine/serving/delivery/delivery.py",
 )
 NOTHING_LOST = Invariant(
     name="nothing_lost",
@@ -31,7 +31,7 @@ NOTHING_LOST = Invariant(
 LAST_ATTEMPT = Invariant(
     name="last_attempt_counts",
     promise="The record is the last attempt's: no finished member runs again.",
-    source="engine/lanes/group.py",
+    source="engine/serving/admission/group.py",
 )
 
 

@@ -11,7 +11,7 @@ from bench.history.findings import Findings, Handler, Invariant, Judge
 KNOWN = Invariant(
     name="served_versions_are_published",
     promise="Requests run under the first policy or a version that the learner published.",
-    source="engine/edge/publishing.py",
+    source="engine/serving/publish/publishing.py",
 )
 
 

@@ -19,17 +19,17 @@ from bench.history.names import attempt_of_session
 FENCED = Invariant(
     name="no_dispatch_after_a_life",
     promise="A life dispatches nothing before it began or after its end.",
-    source="engine/rollout/loop.py; engine/journal/schema.py, the lock of one engine",
+    source="engine/core/rollout/loop.py; engine/serving/journal/schema.py, the lock of one engine",
 )
 ONE_WORKER = Invariant(
     name="one_life_an_attempt",
     promise="Another life goes on with an attempt only after the life before has ended.",
-    source="engine/journal/schema.py; engine/rollout/attempts.py",
+    source="engine/serving/journal/schema.py; engine/core/rollout/attempts.py",
 )
 NOT_AFTER_CLOSE = Invariant(
     name="no_dispatch_after_close",
     promise="Nothing is dispatched for an attempt after the engine closed its session.",
-    source="engine/rollout/loop.py",
+    source="engine/core/rollout/loop.py",
 )
 
 

@@ -16,7 +16,7 @@ from google.protobuf.struct_pb2 import Value
 
 from toolwright.common.v1 import trajectory_pb2 as pb
 from toolwright.json_data import mapping
-from toolwright.stop_rules import mask_reasons
+from toolwright.recipe.models.stop_rules import mask_reasons
 from toolwright.types import Event
 
 LONGEST_KEY = 60

@@ -1,4 +1,4 @@
-"""The weights that a run begins with: policy.model, or another run's where it was forked from it.
+"""The weights that a run begins with: policy.model, or those of the run that it was forked from.
 
 `engine serve RECIPE --fork RUN` leaves the choice in the run folder, where the learner finds it:
 both must begin with the same weights.
@@ -15,7 +15,7 @@ FILE_NAME = "forked.json"
 
 
 def first_policy(recipe: Recipe) -> Path:
-    """The Hugging Face folder of step 0. RecipeError where a fork's file cannot be read."""
+    """The Hugging Face folder of step 0. Raises RecipeError if a fork's file cannot be read."""
     file = recipe.run_folder / FILE_NAME
     try:
         return Path(json.loads(file.read_text(encoding="utf-8"))["weights"])

@@ -1,10 +1,9 @@
-"""What engine and learner must agree on before the first group is leased. Pure.
+"""Settings that engine and learner must share before the first group is leased. Pure.
 
-Both make a fingerprint of the recipe that they were started with, overrides included; the engine
-sends its own with the policy, the learner compares. Compared is every key of the shared tables
-unless `OF_THE_PLACE` names it, so that a new key is compared from its first day. An address or a
-time to wait may differ between two machines of one run; what the policy is asked, shown, allowed
-and rewarded with may not.
+Each makes a fingerprint of its recipe, overrides included. The engine sends its own with the
+policy, and the learner compares. Every key of the shared tables is compared unless `OF_THE_PLACE`
+names it, so a new key is compared from the start. An address or a timeout may differ between two
+machines of one run. The policy's prompts, limits and rewards may not.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolwright.recipe import Recipe
-from toolwright.recipe.shared_tables import Shared
+from toolwright.recipe.models.shared_tables import Shared
 
 OF_THE_PLACE = frozenset(
     {
@@ -52,23 +51,22 @@ Terms = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fingerprint:
-    """What a process was started with.
-
-    terms: see `terms_of`. tokenizer, shape: hashes of `toolwright.model.model_folder` over the
-    policy that the run begins with, empty where they are not known. folder: the run folder,
-    symbolic links followed. lineages: all of the run's, the first one first; empty where none is
-    known.
-    """
+    """The settings and files of one process."""
 
     terms: Terms
+    """See `terms_of`."""
     tokenizer: str
+    """Hash of the first policy's tokenizer (`toolwright.model.model_folder`); "" = unknown."""
     shape: str
+    """Hash of the first policy's shape; "" = unknown."""
     folder: str
+    """The run folder, symbolic links followed."""
     lineages: tuple[str, ...] = ()
+    """All lineages of the run from the first on; empty = unknown."""
 
 
 def terms_of(shared: Shared) -> dict[str, Any]:
-    """What both processes must have the same, by dotted key ("run.group_size")."""
+    """The settings that both processes must share, by dotted key such as "run.group_size"."""
     found = _flat(shared.model_dump(mode="json"), ())
     named = {f"tools.{name}": True for name in shared.tools}
     return {name: value for name, value in (found | named).items() if not of_the_place(name)}
@@ -77,7 +75,7 @@ def terms_of(shared: Shared) -> dict[str, Any]:
 def fingerprint(
     recipe: Recipe, *, tokenizer: str, shape: str, lineages: tuple[str, ...] = ()
 ) -> Fingerprint:
-    """Of a process with this recipe."""
+    """The fingerprint of a process with this recipe."""
     return Fingerprint(
         terms=terms_of(recipe.shared),
         tokenizer=tokenizer,
@@ -98,9 +96,9 @@ def recipe_hash(terms: Terms) -> str:
 
 
 def difference(engine: Fingerprint, learner: Fingerprint) -> str | None:
-    """The first thing in which the two differ and the mend, one sentence; None where none does.
+    """One sentence with the first difference and the fix; None if the two agree.
 
-    What one side does not know is not compared.
+    A value that one side does not know is not compared.
     """
     for name in sorted({*engine.terms, *learner.terms} if engine.terms else ()):
         theirs, ours = engine.terms.get(name, _ABSENT), learner.terms.get(name, _ABSENT)
@@ -128,8 +126,8 @@ def difference(engine: Fingerprint, learner: Fingerprint) -> str | None:
     lost = next((one for one in learner.lineages if one not in engine.lineages), None)
     if engine.lineages and lost is not None:
         return (
-            f"the newest checkpoint is of lineage {lost}, of which the engine's journal knows "
-            f"nothing (its first is {engine.lineages[0]}): restore the journal that belongs to the "
+            f"the newest checkpoint is of lineage {lost}, which the engine's journal does not "
+            f"have (its first is {engine.lineages[0]}): restore the journal that belongs to the "
             "checkpoint, or choose a new run.folder"
         )
     return None

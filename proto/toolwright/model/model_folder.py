@@ -1,4 +1,4 @@
-"""What two processes must find the same in a policy's folder: tokenizer, template, shape.
+"""Tokenizer, template and shape of a policy's folder, which two processes must find the same.
 
 Both hashes are over files alone: no tokenizer library, no weights read. How a file is written
 (blanks, order of keys, the spelling of merges by another version of the library) changes neither
@@ -120,7 +120,7 @@ def shape_hash(folder: Path) -> str:
 
     Not over the weights' bytes: of a large policy these are hundreds of gigabytes, read at every
     start. A header names every tensor with type and shape, so another architecture or size is
-    noticed; other weights of the same shape are not. ModelFolderError.
+    noticed; other weights of the same shape are not. Raises ModelFolderError.
     """
     digest = hashlib.sha256()
     for file in (folder / "config.json", *sorted(folder.glob("*.safetensors"))):

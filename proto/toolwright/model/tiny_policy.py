@@ -84,7 +84,7 @@ def write_policy(
     """Writes weights, configuration, tokenizer and chat template.
 
     conversations: their words are the tokenizer's. tags: texts such as "<answer>" that are to be
-    one token each, and that no stranger's text can spell; words: texts that are to be one token
+    one token each, and that no foreign text can spell; words: texts that are to be one token
     each and nothing else. ImportError without the learner's packages.
     """
     folder.mkdir(parents=True, exist_ok=True)

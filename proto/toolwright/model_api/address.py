@@ -1,4 +1,4 @@
-"""Where an API's methods are, from an address as people write it. Pure.
+"""URLs of an API's methods, from an address as users write it. Pure.
 
 An address that ends in a method (`/chat/completions`) is used as it is. A path that names a version
 is a base as it is. Any other base gets `/v1`, and its methods are also tried without.
@@ -12,7 +12,7 @@ METHODS = ("/chat/completions", "/completions")
 
 
 class ApiAddress:
-    """One server. `base`: where its methods are, as far as is known."""
+    """One server. `base`: the URL that its methods are below, as far as it is known."""
 
     def __init__(self, given: str) -> None:
         parts = urlsplit(given.strip())
@@ -29,12 +29,12 @@ class ApiAddress:
         return urlunsplit(self._parts._replace(path=self._paths[0], query=""))
 
     def urls(self, method: str) -> list[str]:
-        """Where to find a method such as `/chat/completions`, the likeliest URL first. The query of
-        the address, such as an API version, goes with each."""
+        """URLs of a method such as `/chat/completions`, the likeliest first. Each has the query of
+        the address, such as an API version."""
         return [urlunsplit(self._parts._replace(path=path + method)) for path in self._paths]
 
     def found(self, url: str, method: str) -> None:
-        """The API answered at this URL of `urls`: no other one is tried from now on."""
+        """Records that the API answered at this URL: `urls` gives no other from now on."""
         path = urlsplit(url).path.removesuffix(method)
         if path in self._paths:
             self._paths = [path]

@@ -1,4 +1,4 @@
-"""What /completions and /chat/completions answer, as a stream or whole: bytes to deltas. Pure.
+"""Answers of /completions and /chat/completions, streamed or whole: bytes to deltas. Pure.
 
 Invariants
 - A payload that is not a chunk of the API raises WireError, the server's fault.
@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 from toolwright.model_api.errors import WireError
-from toolwright.model_api.event_stream import Event
+from toolwright.model_api.event_stream import StreamEvent
 
 MOST_SAID = 300
 """Characters of a server's message in a sentence, and bytes of a payload."""
@@ -31,7 +31,7 @@ _MOST_TOKENS = 2**53
 
 
 class Ending(StrEnum):
-    """What a finish word means."""
+    """Meaning of a finish word."""
 
     STOP = "stop"
     """The model ended its answer, or a stop text did."""
@@ -74,7 +74,7 @@ def ending_of(word: str) -> Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens as the server counts, and bills, them; None where the server does not say."""
+    """Tokens as the server counts, and bills, them; None if the server does not report them."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -83,7 +83,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPart:
-    """A piece of one of a message's tool calls. index: None where the server sends none."""
+    """A piece of one of a message's tool calls. index: None if the server sends no index."""
 
     index: int | None
     id: str
@@ -93,14 +93,14 @@ class CallPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint:
-    """What the server says that it stopped at: a stop text, or None for the end of the turn."""
+    """Where the server says it stopped: at a stop text, or at the end of the turn (None)."""
 
     text: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delta:
-    """What one event added."""
+    """Content of one event."""
 
     text: str = ""
     thought: int = 0
@@ -109,7 +109,7 @@ class Delta:
     finish: str = ""
     """The server's word for the end; "" before it."""
     hint: Hint | None = None
-    """Where the server stopped; None if it does not say."""
+    """Place of the stop; None if the server does not report it."""
     usage: Usage | None = None
     model: str = ""
 
@@ -160,11 +160,11 @@ def joined(text: str) -> str:
     return Halves().join(text, last=True)
 
 
-def read_event(event: Event) -> Delta:
+def read_event(event: StreamEvent) -> Delta:
     """One event of a stream.
 
     An event that brings neither choices nor usage is empty if it says that it is a chunk or a
-    keep-alive. Raises WireError for an error, and for what is not a chunk of the API.
+    keep-alive. Raises WireError for an error, and for a payload that is not a chunk of the API.
     """
     if event.is_error:
         raise _error_of(_loaded_or_text(event.data))
@@ -261,7 +261,7 @@ def _kind(error: Mapping[str, Any]) -> str:
 
 
 def _loaded(payload: bytes) -> dict[str, Any]:
-    """Raises WireError for what is not a JSON object."""
+    """The JSON object of a payload. Raises WireError for other payloads."""
     try:
         found = json.loads(payload)
     except (ValueError, RecursionError) as error:

@@ -1,12 +1,12 @@
-"""What a client raises for an answer that is not the API's."""
+"""Error of an answer that does not follow the API."""
 
 from __future__ import annotations
 
 
 class WireError(Exception):
-    """The server's answer is not what the wire promises, or is an error event.
+    """The server's answer does not follow the API, or is an error event.
 
-    retryable: False if the server says that the request is at fault.
+    retryable: False if the server blames the request.
     """
 
     def __init__(self, message: str, *, retryable: bool = True) -> None:

@@ -20,7 +20,7 @@ _KEEP_ALIVES = (b"ping", b"keepalive", b"keep-alive", b"heartbeat")
 """Names of events that servers send only to keep a connection open."""
 
 
-class Event(NamedTuple):
+class StreamEvent(NamedTuple):
     """data: payload, without the white space around it. is_error: the server says so outside the
     payload, as the event's name or in a field `error`."""
 
@@ -41,7 +41,7 @@ class EventReader:
         self._errors: list[bytes] = []
         self._size = 0
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[StreamEvent]:
         """The events that `data` completes, `[DONE]` included.
 
         Raises WireError if a line or an event grows beyond the limit.
@@ -52,7 +52,7 @@ class EventReader:
             data = data.removeprefix(b"\n")
         self._after_return = data.endswith(b"\r") or (self._after_return and not data)
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        events: list[Event] = []
+        events: list[StreamEvent] = []
         searched, start = len(self._rest), 0
         self._rest += data
         while (end := self._rest.find(b"\n", max(start, searched))) >= 0:
@@ -62,15 +62,15 @@ class EventReader:
         self._check(len(self._rest))
         return events
 
-    def end(self) -> list[Event]:
+    def end(self) -> list[StreamEvent]:
         """The events that the stream's end completes: some servers leave the last line open."""
-        events: list[Event] = []
+        events: list[StreamEvent] = []
         self._line(bytes(self._rest), events)
         self._line(b"", events)
         self._rest.clear()
         return events
 
-    def _line(self, line: bytes, events: list[Event]) -> None:
+    def _line(self, line: bytes, events: list[StreamEvent]) -> None:
         self._check(len(line))
         if self._first:
             line, self._first = line.removeprefix(BYTE_ORDER_MARK), False
@@ -86,12 +86,12 @@ class EventReader:
             self._check(self._size - 1)
             (self._data if name == b"data" else self._errors).append(value)
 
-    def _dispatch(self, events: list[Event]) -> None:
+    def _dispatch(self, events: list[StreamEvent]) -> None:
         if self._errors:
-            events.append(Event(b"\n".join(self._errors).strip(), is_error=True))
+            events.append(StreamEvent(b"\n".join(self._errors).strip(), is_error=True))
         data = b"\n".join(self._data).strip()
         if data and self._name.strip().lower() not in _KEEP_ALIVES:
-            events.append(Event(data, is_error=self._name == b"error"))
+            events.append(StreamEvent(data, is_error=self._name == b"error"))
         self._name, self._data, self._errors, self._size = b"", [], [], 0
 
     def _check(self, size: int) -> None:

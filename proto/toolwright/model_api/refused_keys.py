@@ -1,4 +1,4 @@
-"""Which keys of a body one server does not take, by its refusals. Pure.
+"""Keys of a body that one server does not accept, by its refusals. Pure.
 
 A refusal of a number names keys too: vLLM's of a prompt that is too long names `max_tokens` and the
 other name. So a key is given up only where the sentence says that the key is not taken.
@@ -32,7 +32,7 @@ _LONGEST = 2000
 
 
 class RefusedKeys:
-    """What one server at one address does not take."""
+    """Keys and values that one server at one address does not accept."""
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
@@ -50,7 +50,7 @@ class RefusedKeys:
         return sorted(key for key in body if key in self.keys and key not in REPLACED)
 
     def fix(self, key: str) -> str:
-        """What requests have in the key's place from now on."""
+        """Key that replaces the key in later requests."""
         if key in REPLACED:
             return f"requests have {REPLACED[key]} instead"
         return "requests go out without it, so the server's own value applies"

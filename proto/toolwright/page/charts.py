@@ -1,8 +1,8 @@
 """Charts as inline SVG: lines with error bars, stacked areas, and one stacked bar.
 
 Colours and fonts come from the page's style sheet by class names, so that a chart follows the
-reader's light or dark setting. Everything here is pure: numbers in, markup out. Names are a
-stranger's and escaped here. Every number is drawn on its chart, however large.
+reader's light or dark setting. Everything here is pure: numbers in, markup out. Names may be
+hostile, and are escaped here. Every number is drawn on its chart, however large.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Literal
 from toolwright.page.text import text
 
 LARGEST = 1e307
-"""Differences of such numbers are numbers."""
+"""Largest number that is drawn: differences of such numbers are finite."""
 DOTS = 60
-"""Places of a line that can be pointed at."""
+"""Most points of a line with a tooltip."""
 LETTER, LABEL_MARGIN = 7.2, 14  # pixels that the name of a part of the bar needs
 BAR_WIDTH, BAR_HEIGHT = 760, 56
 
@@ -26,7 +26,7 @@ _At = Callable[[float, float], tuple[float, float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """Of a chart, in its own units; the page scales it. `name` is a class of the style sheet."""
+    """Size of a chart in its own units; the page scales it. name: a class of the style sheet."""
 
     name: str
     width: int
@@ -56,8 +56,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One curve. `style`: classes of the style sheet. dots: seen, with bars; or found by pointing;
-    or none. band: the points' errors as an area behind the curve."""
+    """One curve. style: classes of the style sheet. dots: visible with error bars, on hover, or
+    absent. band: the points' errors as an area behind the curve."""
 
     name: str
     style: str
@@ -91,10 +91,11 @@ def line_chart(
     marks: Sequence[tuple[float, str]] = (),
     size: Size = WIDE,
 ) -> str:
-    """Curves over each other. low, high: of the y axis; first, last: of the x axis; where they are
-    None, what there is decides. log, log_x: the y axis, the x axis in powers of ten; what is not
-    above 0 is left out. marks: vertical lines with a text. labels: what stands below 0, 1, 2 ...,
-    for an axis of names in place of numbers.
+    """Curves over each other, as SVG.
+
+    low, high: ends of the y axis; first, last: ends of the x axis; None = as the points need. log,
+    log_x: the y axis, the x axis in powers of ten, without values of 0 and below. marks: vertical
+    lines with a text. labels: names below 0, 1, 2 ... instead of numbers.
     """
     if log:
         lines = [_logarithms(line) for line in lines]
@@ -227,7 +228,7 @@ def _logarithms_x(line: Line) -> Line:
 
 
 def _range(values: Iterable[float], low: float | None, high: float | None) -> tuple[float, float]:
-    """Least and largest, apart from each other; what is beyond LARGEST is drawn at the edge."""
+    """Two different numbers around all values; a value beyond LARGEST is drawn at the edge."""
     values = list(values) or [0.0]
     least = max(min(values), -LARGEST) if low is None else low
     most = min(max(values), LARGEST) if high is None else high
@@ -253,7 +254,7 @@ def _scale(size: Size, x_low: float, x_high: float, y_low: float, y_high: float)
 
 
 def _share(value: float, low: float, high: float) -> float:
-    """Where a value lies between two, 0 to 1."""
+    """Position of a value between two others, 0 to 1."""
     return (min(max(value, low), high) - low) / (high - low)
 
 
@@ -354,7 +355,7 @@ def _dots(line: Line, x_name: str, at: _At, *, log: bool) -> list[str]:
             f'<circle class="{kind} {line.style}" cx="{x}" cy="{y}" r="{radius}">'
             f"<title>{text(line.name)}, {text(x_name)} {text(says)}</title></circle>"
         )
-    # One point is no line: it is seen.
+    # A single point has no line: it is always visible.
     if len(line.points) == 1 and line.dots == "hover":
         x, y = at(line.points[0].x, line.points[0].y)
         out.insert(0, f'<circle class="dot {line.style}" cx="{x}" cy="{y}" r="3"/>')

@@ -1,6 +1,6 @@
-"""HTML pages that need nothing else, no network either: templates of a package, one style sheet.
+"""HTML pages that need no other file and no network: templates of a package, one style sheet.
 
-Everything that is put into a page is escaped unless it is markup already.
+Every value in a page is escaped unless it is markup already.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 def render(package: str, template: str, content: Mapping[str, Any]) -> str:
     """`template`: its path below `package`; it may include `style.css.jinja`, which lies here.
-    UndefinedError for what `content` lacks."""
+    Raises UndefinedError if `content` lacks a name."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package, "."), PackageLoader("toolwright", "page")]),
         autoescape=True,

@@ -1,5 +1,5 @@
-"""Text of strangers in a page or a terminal: names of folders, metrics, suites, lines of logs,
-whatever a policy wrote."""
+"""Untrusted text in a page or a terminal: names of folders, metrics and suites, lines of logs, text
+that a policy wrote."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from html import escape
 
 
 def text(value: str) -> str:
-    """Escaped, also for attributes, and without what XML cannot hold: control characters and lone
-    surrogates."""
+    """The text escaped, also for attributes. Characters that XML cannot hold are replaced: control
+    characters and lone surrogates."""
     return escape(fit(value))
 
 
 def fit(value: str) -> str:
-    """Not escaped, and without what XML cannot hold."""
+    """The text, not escaped, with characters that XML cannot hold replaced."""
     return "".join("\N{REPLACEMENT CHARACTER}" if _unfit(c) else c for c in value)
 
 
 def plain(value: str, keep: str = "\n\t") -> str:
-    """For a terminal: without what would steer it, such as an escape sequence. keep: "" for what
-    has to be one line."""
+    """The text for a terminal, with control characters replaced. keep: control characters that
+    stay; "" = one line."""
     return "".join(
         c if c.isprintable() or c in keep else "\N{REPLACEMENT CHARACTER}" for c in value
     )

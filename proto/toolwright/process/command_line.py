@@ -1,8 +1,8 @@
-"""What `engine`, `learner`, `toolsvc`, `memory`, `tasks`, `bench` and `toolwright` have in common.
+"""The common part of `engine`, `learner`, `toolsvc`, `memory`, `tasks`, `bench` and `toolwright`.
 
 Invariants
-- `--help`, `--version` and shell completion need the core packages alone. Whatever else needs a
-  package that is not installed ends with one sentence that names the extra, and exit code 1.
+- `--help`, `--version` and shell completion need the core packages alone. Any other command that
+  lacks a package ends with one sentence that names the extra, and exit code 1.
 - Descriptions in `--help` are whole, at any width.
 
 The modules of commands import packages of extras when a command runs, not when they are imported.
@@ -44,11 +44,11 @@ OTHER_WORDS = {
     "fit": _RUN,
     "evaluate": "`engine eval RECIPE` evaluates a policy",
 }
-"""Commands of other programs, and what does the same here."""
+"""Commands of other programs, and the command that does the same here."""
 
 
 class WholeDescriptions(TyperGroup):
-    """Lists commands with the first sentence of their help, where click cuts at the width."""
+    """Lists commands with the whole first sentence of their help; click cuts it at the width."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
@@ -62,7 +62,7 @@ class WholeDescriptions(TyperGroup):
                 formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Raises UsageError with a hint for a word that other programs use for one of ours."""
+        """Raises UsageError with a hint for a command name of other programs."""
         hint = OTHER_WORDS.get(args[0], "") if args and args[0] not in self.commands else ""
         if hint and ctx.parent is None:
             ctx.fail(f"No such command {args[0]!r}: {hint}")
@@ -100,7 +100,7 @@ def command_line(program: str, *, help: str, epilog: str | None = None) -> typer
             typer.Option("--version", callback=_version, is_eager=True, help="Show the version."),
         ] = False,
     ) -> None:
-        """What stands before a command."""
+        """Options before a command."""
 
     return app
 
@@ -119,7 +119,7 @@ def start(app: typer.Typer, program: str, extra: str) -> None:
 
 
 def missing(module: str, extra: str) -> str:
-    """A sentence: which package is not there, and the extra that brings it."""
+    """The message for a missing package: its name, and the extra that installs it."""
     package = IMPORTED_AS.get(top := module.partition(".")[0], top)
     having = extras_with(package)
     chosen = extra if extra in having or not having else min(having, key=_size)
@@ -127,7 +127,7 @@ def missing(module: str, extra: str) -> str:
 
 
 def extras_with(package: str) -> list[str]:
-    """The extras of this project that bring a package, `all` and `dev` apart."""
+    """The extras of this project that install a package, except `all` and `dev`."""
     wanted = _normal(package)
     return [
         extra
@@ -142,7 +142,7 @@ def _size(extra: str) -> int:
 
 
 def first_sentence(text: str) -> str:
-    """Of a help text's first paragraph, with its lines joined."""
+    """First sentence of a help text's first paragraph, with its lines joined."""
     paragraph = " ".join(text.strip().split("\n\n")[0].split())
     return re.split(r"(?<=[.:]) (?=[A-Z`])", paragraph, maxsplit=1)[0]
 
@@ -161,8 +161,8 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(shown: bool) -> None:
+    if shown:
         typer.echo(f"{PACKAGE} {metadata.version(PACKAGE)}")
         raise typer.Exit
 

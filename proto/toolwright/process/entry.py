@@ -1,10 +1,10 @@
-"""The way into each command: Ctrl-C ends it without a traceback, also while it is imported.
+"""Starts each command. Ctrl-C ends it without a traceback, also during imports.
 
-A proxy of the environment does not apply to loopback, for the command and for all that it starts.
-A user's file that hides the command's package ends it with a sentence.
+A proxy of the environment does not apply to loopback, for the command and for programs that it
+starts. If a user's file hides the command's package, the command ends with one sentence.
 
-What it imports itself is in the standard library, and little. From `main` on the command decides
-what a signal does.
+This module imports little, and the standard library alone. From `main` on the command handles
+signals itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who listens at a port of this machine, where /proc tells. Standard library only.
+"""The process that listens at a port of this machine, from /proc. Standard library only.
 
-The programs of other users are not seen, nor those of other containers: then nobody is named.
+Processes of other users and of other containers are invisible, and are not named.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 PROC = Path("/proc")
 LISTENS = "0A"
 WORDS, LONGEST = 4, 80
-"""Of a command line, as much as tells one program from another."""
+"""Words and characters of a command line that are shown."""
 
 
 def holder_of(port: int) -> str:
-    """ "process PID (COMMAND)" of who listens at a TCP port; "" where nobody is found."""
+    """The process that listens at a TCP port, as "process PID (COMMAND)"; "" if none is visible."""
     sockets = set(_sockets(port))
     if not sockets:
         return ""
@@ -28,7 +28,7 @@ def holder_of(port: int) -> str:
 
 
 def _sockets(port: int) -> Iterator[str]:
-    """ "socket:[INODE]" of each that listens there, as /proc/PID/fd names it."""
+    """Each listening socket of the port as "socket:[INODE]", the form of /proc/PID/fd."""
     for table in ("tcp", "tcp6"):
         with suppress(OSError, IndexError, ValueError):
             for line in (PROC / "net" / table).read_text(encoding="utf-8").splitlines()[1:]:
@@ -52,4 +52,4 @@ def _command(process: Path) -> str:
         if any(words):
             text = " ".join([words[0].rpartition("/")[2], *words[1:]]).strip()
             return "".join(sign if sign.isprintable() else "?" for sign in text)[:LONGEST]
-    return "its name is not told"
+    return "of unknown name"

@@ -1,6 +1,6 @@
-"""Runs servers on their event loop (`server_loop`), which is imported when it is made.
+"""Runs servers on their event loop (`server_loop`), which is imported when it is created.
 
-So a command that has no such package can still say which extra is missing.
+So a command without uvloop can still name the missing extra.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ Answer = TypeVar("Answer")
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A new one, for an `asyncio.Runner`."""
+    """A new event loop for an `asyncio.Runner`."""
     from toolwright.process.server_loop import Loop
 
     return Loop()
 
 
 def run(main: Coroutine[Any, Any, Answer]) -> Answer:
-    """As `asyncio.run` does, on such a loop. ModuleNotFoundError without uvloop."""
+    """Runs `main` like `asyncio.run`, on this loop. Raises ModuleNotFoundError without uvloop."""
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(main)

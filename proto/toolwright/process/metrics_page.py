@@ -1,12 +1,12 @@
 """The page for Prometheus of a process that has no web server: a few threads, on loopback.
 
-Learner and memory have it. (The engine's page is on its own event loop, and a tool service's asks
-for a token where other machines may see it.)
+Learner and memory use it. The engine serves its page on its own event loop. A tool service's page
+requires a token if other machines can reach it.
 
 Invariants
-- It listens on 127.0.0.1 alone: other machines reach it by what its operator puts in front.
-- It answers `MOST_READERS` connections at once and closes a further one unread. One that says
-  nothing for `IDLE_SECONDS` is closed. So connections cost the process eight threads at most.
+- It listens on 127.0.0.1 alone. For other machines the operator puts a proxy in front.
+- It answers `MOST_READERS` connections at once and closes a further one unread. It closes a
+  connection that is silent for `IDLE_SECONDS`. So connections cost eight threads at most.
 - Other sites' pages get no answer (`toolwright.rpc.http_rule`).
 - It ends with its block, and never keeps the process alive.
 """
@@ -37,8 +37,8 @@ _RULE = HttpRule(Tokens())
 
 @contextlib.contextmanager
 def threaded_page(registry: CollectorRegistry, port: int) -> Iterator[int]:
-    """`/metrics` within the block, on a free port where `port` is 0; gives the port. OSError where
-    it is taken."""
+    """Serves `/metrics` within the block and yields the port. port: 0 = any free port. Raises
+    OSError if the port is taken."""
     server = _Server((HOST, port), registry)
     thread = start_daemon(server.serve_forever, "metrics")
     try:
@@ -50,7 +50,7 @@ def threaded_page(registry: CollectorRegistry, port: int) -> Iterator[int]:
 
 
 def port_fault(key: str, port: int) -> str:
-    """The sentence for a port that is taken, set by the recipe's `key`."""
+    """The error message for a taken port. key: the recipe's key that sets the port."""
     who = holder_of(port)
     return f"{key}: port {port} is in use{f' by {who}' * bool(who)}; choose another or 0 for none"
 
@@ -78,7 +78,7 @@ class _Server(ThreadingHTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Somebody hung up: nobody's fault here, and no traceback on standard error."""
+        """A client that hangs up is not an error: no traceback on standard error."""
 
 
 class _Reader(BaseHTTPRequestHandler):
@@ -102,4 +102,4 @@ class _Reader(BaseHTTPRequestHandler):
         self.wfile.write(page)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """A scrape is no news."""
+        """A scrape is not logged."""

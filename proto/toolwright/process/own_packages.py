@@ -36,7 +36,7 @@ def is_ours(package_folder: str) -> bool:
 
 
 def sentence_for(error: ImportError) -> str:
-    """What is in the way of the module that could not be imported; "" if nothing is."""
+    """The message for a file that hides the module of a failed import; "" without such a file."""
     package = (error.name or "").partition(".")[0]
     found = in_the_way(package)
     return hidden(package, found) if found else ""

@@ -1,4 +1,4 @@
-"""Where what comes with the package lies (recipes, launchers): in a wheel, in a checkout."""
+"""Files that come with the package, such as recipes and launchers, in a wheel or a checkout."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ _CHECKOUT = _HERE.parents[1]
 
 
 def packaged(name: str) -> Path:
-    """The folder or file `name`, such as "recipes" or "deploy/sglang-cpu". FileNotFoundError."""
+    """The folder or file `name`, such as "recipes" or "deploy/sglang-cpu". Raises
+    FileNotFoundError."""
     for root in (_HERE, _CHECKOUT):
         if (root / name).exists():
             return root / name

@@ -1,15 +1,15 @@
-"""The event loop of engine and tool service: uvloop's, but for the programs that it starts.
+"""The event loop of engine and tool service: uvloop with its own way to start programs.
 
-uvloop gives a program copies of its own pipe ends under numbers above 2, and everything that
-somebody left inheritable. What the program starts in turn keeps them, so an output does not end
-where one of those lives on (podman's `conmon` does, as long as its container).
+uvloop gives a program copies of its own pipe ends under numbers above 2, and every inheritable
+descriptor. Processes that the program starts keep them. So an output does not end while one of them
+lives: podman's `conmon` lives as long as its container.
 
 Invariants
-- A program gets 0, 1, 2 and what `pass_fds` names, and no other descriptor of ours; so do programs
-  that a library starts, since the loop itself starts all of them.
-- `wait` returns when the program has ended, whoever still holds its output.
+- A program gets 0, 1, 2 and the descriptors of `pass_fds`, and no others. The loop also starts the
+  programs of libraries, so this holds for them too.
+- `wait` returns when the program has ended, even if another process still holds its output.
 
-This is the one module that imports uvloop; a rule of ruff's says so.
+This is the one module that imports uvloop; a rule of ruff enforces it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Loop(uvloop.Loop):
         return transport, protocol
 
     def _watch(self, transport: _Child) -> None:
-        """Tells the transport when its program has ended."""
+        """Notifies the transport when its program has ended."""
         handle = os.pidfd_open(transport.number)
 
         def ended() -> None:
@@ -105,7 +105,7 @@ class _Child(BaseSubprocessTransport):
 
     def _process_exited(self, returncode: int) -> None:
         super()._process_exited(returncode)
-        # Some versions of asyncio tell them when the pipes are closed, and not before.
+        # Some versions of asyncio wake them only when the pipes are closed.
         waiting = self._exit_waiters or []
         for one in waiting:
             if not one.done():
@@ -113,5 +113,5 @@ class _Child(BaseSubprocessTransport):
         waiting.clear()
 
     def ended(self) -> int | None:
-        """The exit code, once there is one."""
+        """The exit code, or None while the program runs."""
         return self._proc.poll()

@@ -1,4 +1,4 @@
-"""Where Unix sockets of this machine lie: the kernel bounds the length of their paths."""
+"""Folders for Unix sockets: the kernel bounds the length of their paths."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 LONGEST_PATH = 107
 """Bytes of a Unix socket's path on Linux."""
 _SHORT = ("/tmp", "/var/tmp", "/dev/shm")
-"""Where to go if TMPDIR is too long, as it is under many job schedulers."""
+"""Folders to use if TMPDIR is too long, as it is under many job schedulers."""
 _ROOM = 48
 """Bytes for the folder's and the socket's own names."""
 

@@ -1,5 +1,16 @@
-"""How outside input is read: task rows, actions, answers, pixels and character sets.
+"""How outside input is read. Every package reads the same input through the same function here.
 
-Every package reads the same input through the same function here. Nothing in this package imports
-torch, and a module imports a third-party library only if an extra of the project installs it.
+actions.py, action_ends.py   what a policy wrote: calls, blocks, and the tags that count
+thoughts.py                  thoughts in what a model writes
+answers.py, expressions.py   final answers and their canonical forms
+verdicts.py                  the verdict of a judging model
+tool_arguments.py            what the maker of a tool says of its arguments
+task_rows/                   rows of task files
+json_text/                   bounds of JSON, and JSON that is still being written
+pixels.py                    images
+files.py, sqlite_files.py    files that may be hostile
+
+Recipes import `actions`, `action_ends`, `answers`, `expressions`, `tool_arguments`: these keep
+their names. Nothing here imports torch. A module imports a third-party library only if an extra of
+the project installs it.
 """

@@ -1,10 +1,10 @@
-"""Which tags of an action count: one rule for streams that stop and for parsers that read; pure.
+"""The rule for which tags of an action count, for streams that stop and for parsers; pure.
 
 A tag is any text that an action is searched for: it opens or closes a call, ends the action, or
 opens or closes a thought. All tags count, with two exceptions:
 
 - Inside a string of a call's JSON a tag is text. If the JSON breaks before the string has ended and
-  JSON has gone on behind it, the tags in that string count after all: a quotation mark was missing.
+  JSON continues after it, the tags in that string count after all: a quotation mark was missing.
 - Inside a thought of the chat template a tag is text, except the tag that closes the thought.
 
 The end of the turn always counts.
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from typing import Generic, NamedTuple, TypeVar
 
-from toolwright.reading.json_prefix import JsonPrefix
+from toolwright.reading.json_text.json_prefix import JsonPrefix
 
 
 class Tags(NamedTuple):
@@ -103,7 +103,7 @@ class Ends(Generic[Item]):
         return self._broken() if self._json.broken else []
 
     def outside(self) -> None:
-        """The text before the next tag ends outside a string, as it does behind a line break."""
+        """The text before the next tag ends outside a string, as it does after a line break."""
         self._json = None
 
     def tag(self, tag: str, item: Item) -> list[Item]:
@@ -180,13 +180,13 @@ class Counted(NamedTuple):
     opened: list[Place]
     """Tags that open a call, outside thoughts and outside strings of JSON."""
     thoughts: list[tuple[int, int]]
-    """Where thoughts begin and end, their tags included."""
+    """Begin and end of each thought, with its tags."""
 
 
 def counted(
     text: str, grammar: Grammar, *, thinking: bool = False, most: int | None = None
 ) -> Counted:
-    """What counts in a whole text, up to `most` ends. Tags that wait at its end count."""
+    """Tags that count in a whole text, up to `most` ends. Undecided tags at its end count."""
     ends: list[Place] = []
     opened: list[Place] = []
     thoughts: list[tuple[int, int]] = []

@@ -1,10 +1,10 @@
-"""What an action asks for: its blocks, its calls in JSON, its fenced programs; pure.
+"""Content of an action: its blocks, its calls in JSON, its fenced programs; pure.
 
 The engine and the tool host read actions with these functions, and so does everything that reads
 recorded actions. `action_ends` says which tags count, here and in the sampler's streams.
 
 Invariants
-- A block ends at the first closing tag that counts, and begins at the first opening tag behind the
+- A block ends at the first closing tag that counts, and begins at the first opening tag after the
   block before. So a body may hold its own opening tag.
 - If that gives no JSON for a call, the call begins at the last opening tag before its end: an
   opening tag in the words before a call does not spoil it.
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from toolwright.reading.action_ends import Grammar, Place, Tags, counted
-from toolwright.reading.json_bounds import OutOfBounds, read_json
+from toolwright.reading.json_text.json_bounds import OutOfBounds, read_json
 
 __all__ = [
     "CallBlock",
@@ -49,7 +49,7 @@ class JsonCall(NamedTuple):
     given: bool = False
     """The JSON has the arguments. A call without them has none."""
     fault: str = ""
-    """Why it is no call, or "". The policy may read it."""
+    """Why it is not a call, or "". The policy may read it."""
 
 
 class CallBlock(NamedTuple):
@@ -57,7 +57,7 @@ class CallBlock(NamedTuple):
 
     piece: str
     start: int
-    """Where it opens in the whole text; -1 without an opening tag."""
+    """Place of its opening tag in the whole text; -1 without one."""
     end: int
     call: JsonCall
 

@@ -1,4 +1,4 @@
-"""Where an answer stands in a text, and its one canonical form. Pure, linear in the text's length.
+"""Place of an answer in a text, and its canonical form. Pure, linear in the text's length.
 
 `last_box`, `last_block`, `final_answer`, `hash_number`   where it stands
 `words`                                                    canonical words of an open question

@@ -1,4 +1,4 @@
-"""Files that may come from a stranger: a FIFO or a device is refused instead of waited for."""
+"""Files that may be hostile: a FIFO or a device is refused, not waited for."""
 
 from __future__ import annotations
 

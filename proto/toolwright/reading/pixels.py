@@ -32,7 +32,7 @@ class BrokenImage(ValueError):
 def orientation(image: Image.Image) -> int:
     """The EXIF orientation, 1 to 8; 1 is upright, 5 to 8 exchange width and height.
 
-    For a PNG whose orientation stands behind its pixels, Pillow decodes the pixels.
+    For a PNG whose orientation follows its pixels, Pillow decodes the pixels.
     """
     found = image.getexif().get(ExifTags.Base.Orientation, 1)
     return found if found in range(1, 9) else 1
@@ -61,7 +61,7 @@ def plain_file(data: bytes) -> bytes:
 
     A file that is not an image, or has more than MOST_PIXELS, comes back as it is: no sampler takes
     it. Raises BrokenImage if the pixels that must be changed cannot be read. The decoders of
-    FORMATS see a stranger's bytes in this process: call it in a thread.
+    FORMATS see foreign bytes in this process: call it in a thread.
     """
     try:
         image = Image.open(io.BytesIO(data), formats=FORMATS)

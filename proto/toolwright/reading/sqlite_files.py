@@ -1,4 +1,4 @@
-"""SQLite files that may come from a stranger, read without running anything of theirs.
+"""SQLite files that may be hostile, read without running anything of theirs.
 
 A view, a virtual table or a generated column computes whenever it is read, and a trigger whenever a
 row is written. A column takes values of any type, whatever its declaration says.

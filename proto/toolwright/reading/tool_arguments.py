@@ -1,4 +1,4 @@
-"""What the maker of a tool says of its arguments: JSON schemas, or words such as "a, b (int)".
+"""Arguments of a tool as its maker describes them: JSON schemas, or words such as "a, b (int)".
 
 SEARL's listing 1 describes arguments in free text. Their names are then those of the function; the
 words add types where they say them plainly, and never refuse a call that the first inputs show to
@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolwright.reading.json_bounds import OutOfBounds, read_json
+from toolwright.reading.json_text.json_bounds import OutOfBounds, read_json
 
 LONGEST_WORDS = 4096
 """Maximum length of a description in words, in characters."""

@@ -1,24 +1,18 @@
 """The recipe: the TOML file that every process reads, and the models of its shared tables.
 
-`reading` checks what `layers` laid over each other; `faults`, `keys` and `remarks` say what is
-wrong with it, what does not count, and what is in force.
+layers.py       merges the files that a recipe extends
+assignments.py  overrides of a command line
+references.py   `${table.key}` in a value
+reading.py      checks the result with the models, and holds it
+models/         the shared tables, and the base of every table
+diagnostics/    errors in one sentence, and keys that have no effect
+open_ports.py   addresses with port 0
 """
 
 from __future__ import annotations
 
-from toolwright.recipe.open_ports import is_open, refuse_open_ports
-from toolwright.recipe.reading import (
-    ENTRY_POINTS,
-    SHARED,
-    Recipe,
-    RecipeError,
-    check_all,
-    load_recipe,
-    read_resolved,
-    registered_tables,
-    tables_in_force,
-)
-from toolwright.recipe.shared_tables import (
+from toolwright.recipe.models.process_table import ProcessTable
+from toolwright.recipe.models.shared_tables import (
     ARCHITECTURES,
     MEMORY_ADDRESS,
     TEMPLATE_NAMES,
@@ -31,8 +25,8 @@ from toolwright.recipe.shared_tables import (
     Shared,
     Tool,
 )
-from toolwright.recipe.table import Table
-from toolwright.recipe.tasks import (
+from toolwright.recipe.models.table import Table
+from toolwright.recipe.models.tasks import (
     Branching,
     DynamicSampling,
     Limits,
@@ -40,6 +34,18 @@ from toolwright.recipe.tasks import (
     Overlong,
     TaskTable,
     task_key,
+)
+from toolwright.recipe.open_ports import is_open, refuse_open_ports
+from toolwright.recipe.reading import (
+    ENTRY_POINTS,
+    SHARED,
+    Recipe,
+    RecipeError,
+    check_all,
+    load_recipe,
+    read_resolved,
+    registered_tables,
+    tables_in_force,
 )
 
 __all__ = [
@@ -57,6 +63,7 @@ __all__ = [
     "MixedTask",
     "Overlong",
     "Policy",
+    "ProcessTable",
     "Recipe",
     "RecipeError",
     "Run",

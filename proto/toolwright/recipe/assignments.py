@@ -11,9 +11,9 @@ class AssignmentError(ValueError):
 
 
 def assign(tables: dict[str, Any], text: str) -> None:
-    """Sets what `table.key=value` says; a value that is not TOML is taken as plain text.
+    """Sets the key of `table.key=value`; a value that is not TOML is plain text.
 
-    AssignmentError where it is no assignment, or goes through a value as if it were a table.
+    Raises AssignmentError if the text is not an assignment, or if its key goes through a value.
     """
     key, equals, value = text.partition("=")
     if not equals or not key:

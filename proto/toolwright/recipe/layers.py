@@ -1,14 +1,14 @@
 """A recipe's file and the fragments that it builds on, read into one set of tables.
 
 `extends = ["presets/vt_math.toml", "mine.toml"]` at the top of a recipe, before its first table,
-names fragments: the same TOML, with any of the tables. They are laid over each other in their order
-and the recipe's own values over all of them. Tables are merged key by key; every other value, a
-list too, replaces what was there. A fragment may extend others.
+names fragments: the same TOML, with any of the tables. They are merged in their order, and the
+recipe's own values come last. Tables are merged key by key. Any other value, a list too, replaces
+the value below. A fragment may extend others.
 
 A name is looked for beside the file that names it, then among the recipes that come with the
 package. Relative paths in a fragment are the recipe's: they start from the recipe's folder.
 
-Which layer says a key is kept beside the merged tables. Knows nothing of the tables' models.
+`Layers.laid` keeps which layer sets a key. Knows nothing of the tables' models.
 """
 
 from __future__ import annotations
@@ -23,35 +23,34 @@ from typing import Any
 EXTENDS = "extends"
 _HERE = Path(__file__).parents[1]
 PACKAGED = (_HERE / "recipes", _HERE.parents[1] / "recipes")
-"""Where the recipes of the package are: in a wheel, in a checkout."""
+"""Folders of the package's recipes: in a wheel, in a checkout."""
 
 
 class LayerError(ValueError):
-    """A file cannot be read, or what it extends; the message names it and the mend."""
+    """A recipe or a file that it extends cannot be read. The message names the file and the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """What one file says itself, or one assignment of the command line.
-
-    source: the file's name, or the assignment. packaged: a preset, whose keys nobody chose one by
-    one. typed: the assignment.
-    """
+    """The keys that one file, or one assignment of the command line, sets itself."""
 
     source: str
+    """Name of the file, or text of the assignment."""
     tables: Mapping[str, Any]
     packaged: bool = False
+    """The file is a preset: a user chooses it as a whole."""
     typed: bool = False
+    """The layer is an assignment."""
 
     def value(self, path: Sequence[str]) -> Any:
-        """What it says of the key at `path`; None where it says nothing. TOML has no None."""
+        """Its value of the key at `path`; None if it does not set the key. TOML has no None."""
         found: Any = self.tables
         for part in path:
             found = found.get(part) if isinstance(found, Mapping) else None
         return found
 
     def says(self, path: Sequence[str]) -> bool:
-        """Whether it says the key at `path`, or a list or value that it would be in."""
+        """Whether it sets the key at `path`, or a list or value in place of a table above it."""
         found: Any = self.tables
         for part in path:
             if not isinstance(found, Mapping):
@@ -64,19 +63,18 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """The merged tables, and the fragments in the order in which they were laid, without twins.
-
-    laid: every layer from the lowest to the recipe itself; a fragment that two others extend is in
-    it twice.
-    """
+    """The merged tables and the layers that they come from."""
 
     tables: dict[str, Any]
     fragments: tuple[Path, ...]
+    """The fragments in the order of their merging, without repeats."""
     laid: tuple[Layer, ...]
+    """Every layer from the lowest to the recipe itself. A fragment that two others extend is in it
+    twice."""
 
 
 def read_layers(path: Path) -> Layers:
-    """The file at `path` over everything that it extends. LayerError."""
+    """The file at `path`, merged over the files that it extends. Raises LayerError."""
     fragments: dict[Path, None] = {}
     laid: list[Layer] = []
     tables = _read(path, (), fragments, laid)
@@ -84,13 +82,13 @@ def read_layers(path: Path) -> Layers:
 
 
 def highest(layers: Sequence[Layer], path: Sequence[str]) -> int:
-    """Place of the highest layer that says the key at `path`; -1 where none does."""
+    """Index of the highest layer that sets the key at `path`; -1 if no layer does."""
     places = range(len(layers) - 1, -1, -1)
     return next((place for place in places if layers[place].value(path) is not None), -1)
 
 
 def merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """`above` laid over `below`; neither is changed."""
+    """A merge in which values of `above` win; neither is changed."""
     out = dict(below)
     for key, value in above.items():
         under = out.get(key)
@@ -123,7 +121,7 @@ def _read(
         fragment = _find(name, path)
         if fragment in chain:
             circle = " extends ".join(str(p) for p in (*chain[chain.index(fragment) :], fragment))
-            raise LayerError(f"{circle}: take one of these lines out")
+            raise LayerError(f"{circle}: remove one of these lines")
         below = merged(below, _read(fragment, chain, fragments, laid))
         fragments.setdefault(fragment)
     laid.append(Layer(source=path.name, tables=deepcopy(raw), packaged=_is_preset(path)))

@@ -1,26 +1,26 @@
-"""Port 0 in a recipe: `toolwright run` takes a free one and tells everybody. Nobody else can."""
+"""Port 0 in a recipe. `toolwright run` alone can choose a free port for all processes of a run."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
+from toolwright.recipe.models.shared_tables import Shared
 from toolwright.recipe.reading import Recipe, RecipeError
-from toolwright.recipe.shared_tables import Shared
 
 OPEN_URL = re.compile(r"(https?://(?:127\.0\.0\.1|localhost|\[::1\]):)0+(?=/|$)")
-"""In a word of `tools.NAME.serve`: where a model is that plays the tool, say."""
+"""URL in a word of `tools.NAME.serve`, such as that of a model that simulates the tool."""
 
 
 def refuse_open_ports(recipe: Recipe, *tables: str) -> None:
-    """RecipeError for an address without a certain port, in these tables or in any."""
+    """Raises RecipeError for an address with port 0. tables: names of some; without them, all."""
     for key, sentence in open_ports(recipe.shared):
         if not tables or key.partition(".")[0] in tables:
             raise RecipeError(sentence)
 
 
 def open_ports(shared: Shared) -> Iterator[tuple[str, str]]:
-    """(key, sentence) of each address without a certain port."""
+    """(key, sentence) of each address with port 0."""
     for key, address in _addresses(shared):
         if is_open(address) or (key.endswith(".serve") and OPEN_URL.search(address)):
             example = "'[\"http://HOST:PORT\"]'" if key == "sampler.endpoints" else "..."

@@ -1,10 +1,10 @@
 """The recipe: one TOML file that every process reads.
 
-Owns the names of the tables. The models of the shared ones stand in `shared_tables`. Every other
-table belongs to one process, which registers its model under the entry-point group
-`toolwright.tables`. A process checks the shared tables and its own and refuses unknown keys there,
-and everybody refuses a table whose name nobody knows. Paths are relative to the recipe file's
-folder. `layers` reads the file and what it extends.
+Owns the names of the tables. The models of the shared tables are in `models.shared_tables`. Every
+other table belongs to one process, which registers its model under the entry-point group
+`toolwright.tables`. A process checks the shared tables and its own, and refuses unknown keys there.
+Every process refuses a table that is not registered. Paths are relative to the recipe's folder.
+`layers` reads the file and the files that it extends.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from pydantic import BaseModel, ValidationError
 
 from toolwright.process.run_folder import make_run_folder
 from toolwright.recipe.assignments import AssignmentError, assign
-from toolwright.recipe.faults import path_of, sentence, unknown_table
-from toolwright.recipe.keys import what_counts
+from toolwright.recipe.diagnostics.faults import path_of, sentence, unknown_table
+from toolwright.recipe.diagnostics.keys import what_counts
 from toolwright.recipe.layers import EXTENDS, Layer, LayerError, read_layers
+from toolwright.recipe.models.process_table import ProcessTable
+from toolwright.recipe.models.shared_tables import Shared
+from toolwright.recipe.models.table import Table
 from toolwright.recipe.references import ReferenceFault, replaced
-from toolwright.recipe.shared_tables import Shared
-from toolwright.recipe.table import Table
 
 SHARED = ("run", "policy", "task", "tasks", "sampler", "tools")
 ENTRY_POINTS = "toolwright.tables"
 
 
 class RecipeError(ValueError):
-    """The recipe cannot be used; the message names the key and the mend."""
+    """The recipe cannot be used. The message names the key and the fix."""
 
 
 TableModel = TypeVar("TableModel", bound=Table)
@@ -42,16 +43,14 @@ TableModel = TypeVar("TableModel", bound=Table)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A recipe that was read: the shared tables checked, the others raw.
-
-    layers: the files that it was laid of, from the lowest on, then each override.
-    """
+    """A recipe that was read: the shared tables checked, the others raw."""
 
     path: Path
     shared: Shared
     raw: Mapping[str, Any]
     fragments: tuple[Path, ...] = ()
     layers: tuple[Layer, ...] = ()
+    """Its files from the lowest on, then each override."""
 
     @property
     def folder(self) -> Path:
@@ -63,7 +62,7 @@ class Recipe:
         return self.resolve(self.shared.run.folder)
 
     def resolve(self, path: Path | str) -> Path:
-        """A path of the recipe, whole. RecipeError where links lead in a circle."""
+        """A path of the recipe, absolute. Raises RecipeError if links lead in a circle."""
         try:
             return (self.folder / path).resolve()
         except (OSError, RuntimeError) as error:
@@ -72,24 +71,24 @@ class Recipe:
             ) from error
 
     def of_task(self, name: str) -> Recipe:
-        """The recipe as if this task were its only one; "" = it is. KeyError."""
+        """The recipe with this task alone; "" = it has one task. Raises KeyError."""
         return replace(self, shared=self.shared.of_task(name))
 
     def make_run_folder(self) -> Path:
-        """The folder, which is there then. RecipeError where it cannot be made or written."""
+        """Makes and returns the run folder. Raises RecipeError if it cannot be made or written."""
         if fault := make_run_folder(self.run_folder):
             raise RecipeError(f"{self.path}: {fault}")
         return self.run_folder
 
     def table(self, name: str, model: type[TableModel]) -> TableModel:
-        """The process's own table, checked. RecipeError names the key that does not fit."""
+        """The process's own table, checked. Raises RecipeError, which names the wrong key."""
         given = self.raw.get(name, {})
         if isinstance(given, Mapping):
             given = what_counts(model, given, self.layers, (name,))
         return _validate(model, given, self.path, name, self.layers)
 
     def write_resolved(self, process: str, table: BaseModel) -> None:
-        """Leaves what this process runs with as <run folder>/<process>.resolved.json."""
+        """Writes the settings of this process to <run folder>/<process>.resolved.json."""
         self.make_run_folder()
         both = self.shared.model_dump_json(indent=1)
         own = table.model_dump_json(indent=1)
@@ -100,7 +99,8 @@ class Recipe:
 
 
 def read_resolved(file: Path) -> Recipe:
-    """The recipe that `write_resolved` left; the process's own table is in `raw`. RecipeError."""
+    """The recipe that `write_resolved` wrote; the process's own table is in `raw`. Raises
+    RecipeError."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
         path, shared = Path(found["recipe"]), found["shared"]
@@ -113,10 +113,11 @@ def read_resolved(file: Path) -> Recipe:
 
 
 def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
-    """Reads a recipe with what it extends; `overrides` are dotted assignments on top of all, such
-    as "run.steps=10".
+    """Reads a recipe with the files that it extends. overrides: dotted assignments that come last,
+    such as "run.steps=10".
 
-    RecipeError for a missing file, broken TOML, an unknown table or key, or a value out of range.
+    Raises RecipeError for a missing file, broken TOML, an unknown table or key, or a value out of
+    range.
     """
     try:
         layers = read_layers(path)
@@ -134,8 +135,8 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
         laid.append(Layer(source=f"--set {text}", tables=own, typed=True))
     if layers.laid[-1].packaged:
         raise RecipeError(
-            f"{path} is a preset, and says only a part: write a recipe of your own that begins "
-            f'with extends = ["presets/{path.name}"]'
+            f"{path} is a preset, and only a part of a recipe: write a recipe of your own that "
+            f'begins with extends = ["presets/{path.name}"]'
         )
     try:
         raw = replaced(raw)
@@ -159,8 +160,8 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
 
 @cache
 def registered_tables() -> Mapping[str, Any]:
-    """Entry points by table name; installing a process's package registers its tables. All that is
-    installed is read for it, so a process asks once."""
+    """Entry points by table name. Installing a process's package registers its tables. The search
+    reads the metadata of every installed package, so it runs once a process."""
     return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
 
 
@@ -179,12 +180,12 @@ def check_all(recipe: Recipe) -> list[str]:
     return absent
 
 
-def tables_in_force(recipe: Recipe) -> Iterator[tuple[str, Table]]:
-    """(name, table) of the registered ones: those of the recipe, and those that have defaults for
-    everything. One whose package cannot be imported is left out. RecipeError for a wrong value."""
+def tables_in_force(recipe: Recipe) -> Iterator[tuple[str, ProcessTable]]:
+    """(name, table) of each registered table that the recipe has, or that needs no key. A table is
+    left out if its package cannot be imported. Raises RecipeError for a wrong value."""
     for name, point in registered_tables().items():
         try:
-            model: type[Table] = point.load()
+            model: type[ProcessTable] = point.load()
         except ImportError:
             continue
         needs = any(field.is_required() for field in model.model_fields.values())
@@ -193,7 +194,7 @@ def tables_in_force(recipe: Recipe) -> Iterator[tuple[str, Table]]:
 
 
 def _where(path: Path, layers: Sequence[Layer], keys: Iterable[tuple[str, ...]]) -> str:
-    """The recipe, and what else says one of the keys: fragments below it, overrides above."""
+    """The recipe, and the fragments and overrides that set one of the keys."""
     files = [layer for layer in layers if not layer.typed]
     others = [*files[:-1], *(layer for layer in layers if layer.typed)]
     names = {"--set" if o.typed else o.source: None for k in keys for o in others if o.says(k)}
@@ -217,7 +218,7 @@ def _validate(
 
 
 def _models() -> dict[str, type[Table]]:
-    """Every model whose package can be imported; the shared tables together under ""."""
+    """Every model whose package can be imported; the shared tables are under ""."""
     out: dict[str, type[Table]] = {"": Shared}
     for name, point in registered_tables().items():
         with suppress(ImportError):

@@ -1,8 +1,8 @@
 """References between a recipe's values: `${memory.address}` in a text is that key's value. Pure.
 
-They are replaced when every layer and every override is laid, so that what is said on top is what
-all places get. A reference stands in a text, in lists and nested tables too, and names a key of a
-table by its dotted path; what is no text is spelled as TOML does. `$${` stays `${`.
+They are replaced after all layers and overrides are merged, so the value of the highest layer
+counts. A reference stands in a text, also in lists and nested tables. It names a key of a table by
+its dotted path. A value that is not a text is written as in TOML. `$${` stays `${`.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from datetime import date, time
 from typing import Any
 
 LONGEST = 100_000
-"""Characters that references put into a text: doubling ones grow without bound."""
+"""Most characters that references put into a text: texts that double grow without bound."""
 DEEPEST = 100
-"""References that lead to each other."""
+"""Longest chain of references."""
 
 _REFERENCE = re.compile(r"\$(\$?)\{([^{}]*)\}")
 
 
 class ReferenceFault(ValueError):
-    """A reference that leads to no value; the message names where it stands, and the mend."""
+    """A reference without a value. The message names its place and the fix."""
 
 
 def replaced(tables: Mapping[str, Any]) -> dict[str, Any]:
-    """The tables with every reference replaced; the given ones are not changed. ReferenceFault."""
+    """A copy of the tables with every reference replaced. Raises ReferenceFault."""
     return _Replacing(tables).tables()
 
 
@@ -89,8 +89,8 @@ class _Replacing:
             near = difflib.get_close_matches(path, list(_keys(self._tables, "")), n=1)
             hint = f"did you mean ${{{near[0]}}}? " if near else ""
             raise ReferenceFault(
-                f"{key}: ${{{path}}} refers to a key that this recipe does not say: {hint}"
-                "say it, or write $${ for the characters themselves"
+                f"{key}: ${{{path}}} refers to a key that this recipe does not set: {hint}"
+                "set it, or write $${ for the characters themselves"
             )
         if isinstance(found, (Mapping, list)):
             kind = "table" if isinstance(found, Mapping) else "list"

@@ -1,13 +1,13 @@
-"""Who is let in: bearer tokens, and the owners that some of them are bound to.
+"""Bearer tokens, and the owners that some of them are bound to.
 
-Every door of every process asks here, whatever protocol it speaks.
+Every server of every process checks its requests here, for each protocol.
 
 Invariants
-- A token is bound to one owner, or to nobody. Whoever comes with one that is bound to nobody, or
-  without any where none is asked for, is "".
-- What `caller` opened is that caller's alone; "" is no exception. Doors say who it is before
-  anything of a request is read, and it holds for all that the request causes.
-- Tokens are found by their digest, so that the time of a refusal tells nothing about them.
+- A token is bound to one owner, or to no owner. The caller is "" for a token without an owner, and
+  for a request without a token if no token is required.
+- A session belongs to the `caller` that opened it; this holds for "" too. A server sets `caller`
+  before it reads a request, and `caller` holds for all work of the request.
+- Tokens are found by their digest, so the time of a refusal reveals nothing about them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _CALLER: ContextVar[str] = ContextVar("toolwright_caller", default="")
 
 
 class Tokens:
-    """What a door takes. False where it asks for none."""
+    """Tokens that a server accepts. False if it requires no token."""
 
     __slots__ = ("_owners",)
 
     def __init__(self, unbound: str = "", bound: Mapping[str, str] | None = None) -> None:
-        """`unbound`: a token that is bound to nobody, "" = none. `bound`: owners by token."""
+        """unbound: a token without an owner, "" = no such token. bound: owners by token."""
         owners = dict(bound or {})
         if unbound:
             owners[unbound] = ""
@@ -41,8 +41,8 @@ class Tokens:
         return bool(self._owners)
 
     def let_in(self, authorization: str | bytes) -> bool:
-        """Whether a request with this header (or metadata) may go on; then `caller` says whose it
-        is, in the task that asked and in those that it starts."""
+        """Whether a request with this header (or metadata) is accepted. If it is, `caller` returns
+        its owner in this task and in the tasks that it starts."""
         owner = self._owners.get(_digest(authorization)) if self._owners else ""
         if owner is None:
             return False
@@ -51,8 +51,8 @@ class Tokens:
 
 
 class TokenOnBehalf(Tokens):
-    """What a door takes that is for another process of the same service alone: one token, and the
-    word of whoever has it for whom it asks (`on_behalf`)."""
+    """The token between processes of one service. Its holder also names the owner that a request is
+    made for (`on_behalf`)."""
 
     __slots__ = ()
 
@@ -70,13 +70,13 @@ class TokenOnBehalf(Tokens):
 
 
 def on_behalf(token: str) -> str:
-    """The header with which a service asks its own processes for `caller`, whose name may be any
-    word."""
+    """The header of a request to another process of the service, on behalf of `caller`. The name of
+    an owner may be any word."""
     return f"Bearer {token}.{caller().encode().hex()}"
 
 
 def caller() -> str:
-    """The owner whose token the request came with; "" = no owner's, or no request."""
+    """The owner of the request's token; "" = a token without an owner, or no request."""
     return _CALLER.get()
 
 
@@ -88,8 +88,8 @@ def tokens_here() -> Tokens:
 def service_tokens() -> Tokens:
     """The token of this process's environment, and those of owners in the file that it names.
 
-    For tool services alone: their sessions are divided by owner. Engine, memory and viewer divide
-    nothing, so an owner's token does not open them. Raises ListenError if the file cannot be used.
+    For tool services alone: a session belongs to an owner there. Engine, memory and viewer have no
+    owners, so an owner's token is refused there. Raises ListenError if the file cannot be used.
     """
     unbound = os.environ.get(options.TOKEN_VARIABLE, "")
     file = os.environ.get(options.TOKENS_VARIABLE, "")
@@ -97,7 +97,7 @@ def service_tokens() -> Tokens:
 
 
 def readable_by_others() -> str:
-    """The sentence for a file of tokens that every user of the machine can read; "" for none."""
+    """The warning for a tokens file that every user of the machine can read; else ""."""
     file = os.environ.get(options.TOKENS_VARIABLE, "")
     try:
         others = bool(file) and bool(os.stat(file).st_mode & stat.S_IROTH)
@@ -127,12 +127,12 @@ def _read(file: Path, unbound: str) -> dict[str, str]:
             )
         bound[token] = owner
     if not bound:
-        raise ListenError(f"tokens {file} holds none; write an owner and a token on a line")
+        raise ListenError(f"tokens {file} holds no token: write an owner and a token on a line")
     return bound
 
 
 def _digest(authorization: str | bytes) -> bytes:
     if isinstance(authorization, str):
-        # Headers may hold any bytes; where they are no UTF-8 they come as surrogates.
+        # Headers may hold any bytes; bytes that are not UTF-8 arrive as surrogates.
         authorization = authorization.encode("utf-8", "surrogateescape")
     return hashlib.sha256(authorization).digest()

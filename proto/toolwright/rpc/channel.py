@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 
+from toolwright.process.backoff import Backoff
 from toolwright.rpc import options
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.tls import Certificate
@@ -16,7 +16,7 @@ from toolwright.rpc.tls import Certificate
 Answer = TypeVar("Answer")
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.01, 30.0
-"""Seconds before a retry, whatever a service asks for."""
+"""Bounds of the seconds before a retry, also if a service names others."""
 
 
 def open_channel(
@@ -29,9 +29,9 @@ def open_channel(
 ) -> grpc.aio.Channel:
     """A channel to "host:port" or "unix:/path"; a bearer token goes with every call.
 
-    `authority`: PEM certificates that the server's must be signed by; None = no TLS. A Unix
-    socket needs none. `identity`: the certificate that this client shows. `expected`: the name that
-    the server's certificate must be for; "" = the address's host.
+    authority: PEM certificates of the authority that must have signed the server's; None = no TLS.
+    A Unix socket has no TLS. identity: the certificate that this client shows. expected: the name
+    in the server's certificate; "" = the host of the address.
     """
     chosen = options.channel_options(address)
     interceptors: Any = [kind(token) for kind in _BEARERS] if token else None
@@ -48,27 +48,30 @@ def open_channel(
 
 
 async def call(method: Callable[..., Awaitable[Answer]], request: Any, *, timeout: float) -> Answer:
-    """One unary RPC with a deadline in seconds. ServiceError or TransportError when it fails."""
+    """One unary RPC with a deadline in seconds. Raises ServiceError or TransportError."""
     try:
         return await method(request, timeout=timeout)
     except grpc.aio.AioRpcError as error:
         raise from_rpc_error(error) from error
 
 
+_BACKOFF = Backoff(0.05, 5.0)
+
+
 def may_retry(error: ServiceError | TransportError) -> bool:
-    """Whether the same request may be sent again: nobody answered, or the answer says that it
-    passes (`ServiceError.passes`)."""
+    """Whether the same request may be sent again: no answer came, or the answer says that the
+    error passes (`ServiceError.passes`)."""
     if isinstance(error, ServiceError):
         return error.passes
     return error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def backoff(attempt: int, error: ServiceError | TransportError | None = None) -> float:
-    """Seconds before retry number `attempt` (from 0): the service's word, within `SHORTEST_PAUSE`
-    and `LONGEST_PAUSE`, else doubling to 5 s."""
+    """Seconds before retry number `attempt`, from 0. The service's `retry_after` counts, within
+    `SHORTEST_PAUSE` and `LONGEST_PAUSE`; without it the pause doubles up to 5 s."""
     if isinstance(error, ServiceError) and error.retry_after is not None:
         return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, error.retry_after))
-    return float(min(5.0, 0.05 * 2**attempt) * random.uniform(0.5, 1.0))
+    return _BACKOFF.pause(attempt)
 
 
 class _Bearer:

@@ -56,9 +56,10 @@ _CODES: dict[int, grpc.StatusCode] = {
 
 
 class ServiceError(Exception):
-    """A service refused or failed, and said why in the contract's words.
+    """A service refused a request or failed, for a reason of the contract.
 
-    reason: an ErrorReason number. retry_after: seconds after which a retry may help, None = no.
+    reason: an ErrorReason number. fix: one sentence, or "". retry_after: seconds after which a
+    retry may help; None = it cannot.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class ServiceError(Exception):
         *,
         subject: str = "",
         endpoint: str = "",
-        mend: str = "",
+        fix: str = "",
         retry_after: float | None = None,
     ) -> None:
         super().__init__(message)
@@ -76,7 +77,7 @@ class ServiceError(Exception):
         self.message = message
         self.subject = subject
         self.endpoint = endpoint
-        self.mend = mend
+        self.fix = fix
         self.retry_after = retry_after
 
     @property
@@ -86,23 +87,23 @@ class ServiceError(Exception):
     @property
     def passes(self) -> bool:
         """Whether the same request may be sent again: the service says when, or shuts down.
-        RESOURCE_EXHAUSTED alone is no invitation: gRPC uses it for oversized messages too."""
+        RESOURCE_EXHAUSTED alone does not count: gRPC uses it for oversized messages too."""
         return self.retry_after is not None or self.reason == reasons.ERROR_REASON_DRAINING
 
     @property
     def reason_name(self) -> str:
-        """For example "QUEUE_LIMIT"; one of a newer contract is its number."""
+        """Name such as "QUEUE_LIMIT"; a reason of a newer contract is shown as its number."""
         if self.reason not in reasons.ErrorReason.values():
             return f"REASON_{self.reason}"
         return reasons.ErrorReason.Name(self.reason).removeprefix("ERROR_REASON_")  # type: ignore[arg-type]
 
     def __str__(self) -> str:
-        return f"{self.reason_name}: {self.message}" + (f" ({self.mend})" if self.mend else "")
+        return f"{self.reason_name}: {self.message}" + (f" ({self.fix})" if self.fix else "")
 
 
 class ListenError(Exception):
-    """A server cannot listen, or does not know whom to let in; the message names the address or the
-    file, and the mend."""
+    """A server cannot listen, or its tokens cannot be read. The message names the address or the
+    file, and the fix."""
 
 
 class TransportError(Exception):
@@ -139,12 +140,12 @@ def _cut(text: str, most: int) -> str:
 
 
 def detail_of(error: ServiceError) -> reasons.ErrorDetail:
-    """What the error says besides its code and its message."""
+    """The fields of the error besides its code and its message."""
     return reasons.ErrorDetail(
         reason=error.reason,  # type: ignore[arg-type]
         subject=_cut(error.subject, _DETAIL_BYTES),
         endpoint=_cut(error.endpoint, _DETAIL_BYTES),
-        mend=_cut(error.mend, _DETAIL_BYTES),
+        mend=_cut(error.fix, _DETAIL_BYTES),
     )
 
 
@@ -164,9 +165,9 @@ def to_status(error: ServiceError) -> status_pb2.Status:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError:
-    """What the service said, or that it said nothing that can be read."""
+    """The service's error, or a TransportError if the answer cannot be read."""
     try:
-        found = _told(error)
+        found = _service_error(error)
     except DecodeError:
         found = None
     details = readable(error.details() or "no details")
@@ -177,7 +178,7 @@ def from_rpc_error(error: grpc.aio.AioRpcError) -> ServiceError | TransportError
     return found or TransportError(error.code(), details)
 
 
-def _told(error: grpc.aio.AioRpcError) -> ServiceError | None:
+def _service_error(error: grpc.aio.AioRpcError) -> ServiceError | None:
     status = None
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin":
@@ -192,7 +193,7 @@ def _told(error: grpc.aio.AioRpcError) -> ServiceError | None:
                 error.details() or "",
                 subject=detail.subject,
                 endpoint=detail.endpoint,
-                mend=detail.mend,
+                fix=detail.mend,
             )
         elif packed.Unpack(info):
             retry_after = wire.seconds(info.retry_delay)
@@ -202,7 +203,7 @@ def _told(error: grpc.aio.AioRpcError) -> ServiceError | None:
 
 
 def readable(details: str) -> str:
-    """What gRPC says of a connection that did not come about, without its inner workings."""
+    """gRPC's message for a failed connection, without its internals."""
     if found := _OTHER_PROTOCOL.match(details[:LONGEST_DETAILS]):
         return f"what answers at {_plain(found[1])} does not speak gRPC"
     for pattern, sentence in _UNCONNECTED:
@@ -221,7 +222,7 @@ def _plain(where: str) -> str:
 
 
 LONGEST_DETAILS = 1_000
-"""Characters of a status that are searched: a stranger's server may write what it likes."""
+"""Characters of a status that are searched: a hostile server may write anything."""
 
 _OTHER_PROTOCOL = re.compile(
     r"failed to connect to all addresses; last error: \w+: (\S+): Failed parsing HTTP/2"

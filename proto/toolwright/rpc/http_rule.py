@@ -1,4 +1,4 @@
-"""Which HTTP requests a server answers: the one rule of every HTTP server of the project.
+"""The rule by which every HTTP server of the project answers or refuses a request.
 
 A browser sends requests for every page that is open in it, to loopback too. So a page from anywhere
 can reach a server that only listens on this machine. What a page cannot do is choose `Host`,
@@ -6,7 +6,7 @@ can reach a server that only listens on this machine. What a page cannot do is c
 
 Invariants
 - A request without a valid token must call the server by a name of its machine, or by an address in
-  numbers. A stranger's name that was made to lead here (DNS rebinding) is refused.
+  numbers. A foreign name that leads here (DNS rebinding) is refused.
 - Another site's page gets nothing.
 - Where a token is required, no data leave without it. It travels in a header, in no address and no
   cookie. Its digest is looked up, so that the time of a refusal reveals nothing about it.
@@ -62,7 +62,7 @@ class HttpRule:
         """None for a request that is answered; then `auth.caller` says whose it is.
 
         headers: by names in lower case, or whatever their case if the mapping ignores it. data:
-        False for files of the program, which are the same for everybody and need no token.
+        False for files of the program, which are public and need no token.
         """
         host = str(headers.get("host") or "").lower()
         if not data:

@@ -1,14 +1,14 @@
-"""What client and server must agree on: message size, keepalive, addresses."""
+"""Options that client and server share: message size, keepalive, addresses."""
 
 from __future__ import annotations
 
 import ipaddress
 
 MESSAGE_LIMIT = 64 << 20
-"""Bytes of the largest message; stated in the contracts."""
+"""Size of the largest message, in bytes; see the contracts."""
 
 PIECE_BYTES = 1 << 20
-"""Of a blob in one message of PutBlob or GetBlob; stated in the contracts."""
+"""Largest piece of a blob in one message of PutBlob or GetBlob, in bytes; see the contracts."""
 
 LONGEST_WAIT = 30.0
 """Seconds that one RPC may wait for a call's result, so that no proxy cuts it."""
@@ -20,7 +20,7 @@ TOKEN_VARIABLE = "TOOLWRIGHT_TOKEN"
 """Environment variable with the bearer token, the same for servers and clients."""
 
 TOKENS_VARIABLE = "TOOLWRIGHT_TOKENS_FILE"
-"""Environment variable of servers: a file of tokens that are bound to owners each."""
+"""Environment variable of servers: a file of tokens, each with its owner."""
 
 CHANNEL = (
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
@@ -28,7 +28,7 @@ CHANNEL = (
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # Its default is two minutes: who was away that long would not be found for as long again.
+    # The default is two minutes: after an outage that long, the client would wait as long again.
     ("grpc.max_reconnect_backoff_ms", 5_000),
 )
 
@@ -41,13 +41,13 @@ SERVER = (
     # are what these servers are for, and each call has a queue limit of its own.
     ("grpc.server.max_pending_requests", MOST_PENDING),
     ("grpc.server.max_pending_requests_hard_limit", MOST_PENDING),
-    # By default gRPC shares a port with whoever shares it too: another process would get half of
-    # the clients.
+    # By default gRPC shares a port with any process that does the same: that process would get
+    # half of the clients.
     ("grpc.so_reuseport", 0),
 )
 
 PROBED = (("grpc.max_receive_message_length", 4096), *SERVER[2:])
-"""Where everybody may ask for health: a request holds the name of a service."""
+"""Options of the health address: a request holds the name of a service alone."""
 
 
 def channel_options(address: str) -> tuple[tuple[str, int], ...]:
@@ -76,6 +76,6 @@ def is_local(address: str) -> bool:
 def may_have_token(address: str, typed: str = "") -> bool:
     """Whether the bearer token may go to an address that a file names: a run folder, a journal.
 
-    Such a file may come from a stranger. typed: the address that the user or the recipe gave.
+    Such a file may be hostile. typed: the address that the user or the recipe gave.
     """
     return is_local(address) or address == typed

@@ -1,9 +1,8 @@
 """A gRPC server as every process runs it: health, reflection, a bound port or a clear error.
 
-Listens on loopback or a Unix socket; any other address asks its callers for a bearer token or for a
-certificate of their own, or `insecure` is said aloud: a certificate of the server's says who it is,
-and lets anybody in. A port that is taken is an error, and none is shared. Nothing is read of a
-caller who is not let in.
+It listens on loopback or a Unix socket. Any other address requires a bearer token or a certificate
+of the client, or `insecure`. The server's own certificate does not restrict its clients. A taken
+port is an error, and a port is never shared. The request of a refused caller is not read.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ class Server:
         insecure: bool = False,
         probed: str = "",
     ) -> None:
-        """`tokens`: asked for where there are any. `clients`, beside `certificate`: PEM
-        certificates of who must have signed the callers' own, which TCP then asks for. `probed`: an
-        address that answers grpc.health.v1 and nothing else, in plain text and to everybody, for
-        probes that know neither TLS nor tokens; "" = none."""
+        """tokens: if not empty, every request needs one of them. clients: with `certificate`, PEM
+        certificates of the authorities for clients, which must then show one over TCP. probed: an
+        address that answers grpc.health.v1 alone, in plain text and without a token, for probes
+        that know neither TLS nor tokens; "" = no such address."""
         if not (options.is_local(listen) or tokens or (certificate and clients) or insecure):
             raise ListenError(
                 f"{listen} is reachable from other machines: set a bearer token "
@@ -65,8 +64,8 @@ class Server:
         self._names.append(name)
 
     async def start(self, *, serving: bool = True) -> None:
-        """Binds and answers; `serving` is what health says. ListenError when an address is taken
-        or not ours."""
+        """Binds and answers. serving: the answer of the health service. Raises ListenError if an
+        address is taken or belongs to another machine."""
         reflection.enable_server_reflection(self._names, self._server)
         self.port = self._bind(self._listen)
         if self._for_probes is not None:
@@ -76,7 +75,7 @@ class Server:
         await self.set_serving(serving)
 
     async def set_serving(self, serving: bool) -> None:
-        """What grpc.health.v1 answers, for the server and each service."""
+        """Sets the answer of grpc.health.v1 for the server and each service."""
         status = health_pb2.HealthCheckResponse.SERVING
         if not serving:
             status = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -119,7 +118,8 @@ def cannot_listen(address: str) -> ListenError:
         return ListenError(f"cannot listen on {address}: {fault}")
     held = f"is in use by {who}" if who else "is in use or the address is not this machine's"
     return ListenError(
-        f"cannot listen on {address}: the port {held}; stop what holds it or choose another address"
+        f"cannot listen on {address}: the port {held}; stop the process that holds it, or choose "
+        "another address"
     )
 
 

@@ -1,7 +1,7 @@
 """TLS from PEM files, checked before anything listens or connects.
 
-A server shows a certificate; a client trusts one authority. A server may ask its clients for
-certificates too, as a permission; they are told apart by their bearer tokens.
+A server shows a certificate; a client trusts one authority. A server may also require certificates
+of its clients, as a permission. Bearer tokens, not certificates, identify clients.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from pathlib import Path
 
 
 class TlsError(Exception):
-    """A PEM file cannot be used; the message names the file and the mend."""
+    """A PEM file cannot be used. The message names the file and the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What a server shows, or a client: its certificate chain and private key, PEM."""
+    """Certificate chain and private key of a server or a client, PEM."""
 
     chain: bytes
     key: bytes
 
 
 def read_certificate(chain: Path, key: Path) -> Certificate:
-    """The server's certificate, leaf first, and its key without a passphrase. TlsError if they
-    cannot be read or do not belong together."""
+    """The server's certificate, leaf first, and its key without a passphrase. Raises TlsError if
+    they cannot be read or do not belong together."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain, key, password="")
         return Certificate(chain=chain.read_bytes(), key=key.read_bytes())
@@ -37,7 +37,7 @@ def read_certificate(chain: Path, key: Path) -> Certificate:
 
 
 def read_authority(file: Path) -> bytes:
-    """The certificates of the authorities that one trusts, PEM. TlsError if there are none."""
+    """PEM certificates of the trusted authorities. Raises TlsError if it holds no certificate."""
     try:
         ssl.create_default_context(cafile=file)
         return file.read_bytes()

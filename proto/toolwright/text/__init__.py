@@ -1,6 +1,7 @@
-"""Text that several processes read or cut in the same way; pure.
+"""Text that several processes write, read or cut in the same way; pure.
 
 schemas.py     a JSON Schema in an order that is always the same
 filling.py     templates of prompts
-truncation.py  what stays of a text that is too long
+truncation.py  cuts a text that is too long
+figures.py     numbers in lines for people
 """

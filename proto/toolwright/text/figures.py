@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 WIDE = 1e6
-"""Size from which on a number is written with an exponent: a reward may be 1e300."""
+"""Least size of a number that is written with an exponent: a reward may be 1e300."""
 
 
 def compact(value: float, digits: int = 3) -> str:
@@ -14,8 +14,8 @@ def compact(value: float, digits: int = 3) -> str:
 
 
 def restarted(counts: Mapping[str, int]) -> str:
-    """A sentence on tool services that ended by themselves; "" without any. counts: restarts by
-    the service's name."""
+    """A sentence on tool services that ended and were restarted; "" without any. counts: restarts
+    by the service's name."""
     return "; ".join(
         f"tools.{name} ended and was restarted {count} time{'s' * (count > 1)}: look at "
         f"tools.{name}.log"

@@ -1,4 +1,4 @@
-"""Templates of prompts: words of a recipe with the names of what is put into them; pure."""
+"""Templates of prompts: texts of a recipe with names in braces; pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def filled(template: str, values: Mapping[str, str]) -> str:
-    """The template with each `{name}` of `values` replaced, in one pass: what is put in is never
-    looked at again, and a brace that names nothing stays as it is."""
+    """The template with each `{name}` of `values` replaced, in one pass. A value is never searched
+    for names, and a brace without a known name stays."""
     return _PLACE.sub(lambda found: values.get(found[1], found[0]), template)
 
 

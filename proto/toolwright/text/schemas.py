@@ -1,8 +1,7 @@
 """A JSON Schema that came through protobuf, in an order that is always the same; pure.
 
-A Struct keeps no order, and hands its members out in another one in each process. A schema that is
-written into prompts must read the same everywhere, or what was rendered for a warm-up is not what
-rollouts see.
+A Struct keeps no order, and each process iterates it in another one. A schema in a prompt must read
+the same everywhere, or the prompts of a warm-up differ from those of rollouts.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ def _value(value: Any) -> Any:
 
 
 def _required(schema: Mapping[str, Any]) -> dict[str, int]:
-    """The place of each name in `required`. A stranger may write a list as long as a message, so a
-    name has to be found in one step."""
+    """The place of each name in `required`. A hostile list may be as long as a message, so a name
+    must be found in one step."""
     required = schema.get("required")
     if not isinstance(required, list | tuple):
         return {}

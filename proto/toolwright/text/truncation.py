@@ -1,4 +1,4 @@
-"""What stays of an observation that is too long: tokens in the engine, characters in the tool
+"""How an observation that is too long is cut: by tokens in the engine, by characters in the tool
 service.
 
 One formula for both (`verltool.truncate_observation`): the marker counts into the limit.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 Keep = Literal["head", "middle", "tail"]
-"""What stays: the beginning; beginning and end; the end."""
+"""Which part stays: the beginning; beginning and end; the end."""
 
 
 class Cut(NamedTuple):

@@ -1,1 +1,1 @@
-"""Traces: ids of trajectories' spans, spans in our words, and what OTLP and Jaeger make of them."""
+"""Traces: ids of trajectories' spans, spans in our words, and how OTLP writes them."""

@@ -1,14 +1,14 @@
-"""Sends spans to a collector, from a thread of its own: whoever has spans never waits.
+"""Sends spans to a collector from a thread of its own, so the caller never waits.
 
-Not OpenTelemetry's SDK: its ids are drawn and its spans are opened and closed on the way, ours are
-derived and made of a record afterwards; and its exporter follows redirects, reads whatever answer
-comes, and does not count what it drops.
+OpenTelemetry's SDK does not fit: it draws ids and opens and closes spans as the program runs. Ours
+are derived from a record afterwards. Its exporter also follows redirects, reads answers of any
+size, and does not count dropped spans.
 
 Invariants
-- `offer` puts spans into a queue of at most `MOST_WAITING` and returns; where they find no room
-  they are dropped and counted. It takes microseconds, whatever the collector does.
-- A collector that is away, too busy or broken is asked again after growing pauses; meanwhile the
-  queue fills. What a collector refuses for good is dropped and counted.
+- `offer` puts spans into a queue of at most `MOST_WAITING` and returns. Without room the spans are
+  dropped and counted. It takes microseconds, whatever the collector does.
+- A request to an unreachable, busy or broken collector is retried with back-off. Meanwhile the
+  queue fills. Spans that a collector refuses for good are dropped and counted.
 - A request has `DEADLINE_S` in all once its host's name is resolved, however slowly bytes drip. Of
   an answer the first line is read, `LONGEST_LINE` bytes at most; nothing is followed.
 - Every span offered is in the end sent, dropped or refused.
@@ -30,21 +30,22 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector as MetricCollector
 
+from toolwright.process.backoff import Backoff
 from toolwright.process.daemon import start_daemon
 from toolwright.tracing import otlp
 from toolwright.tracing.settings import Collector
 from toolwright.tracing.spans import Span
 
 MOST_WAITING = 20_000
-"""Spans, about a kilobyte each."""
+"""Most spans in the queue, about a kilobyte each."""
 AT_ONCE = 128
-"""Spans of one request: encoding them holds the interpreter for less than a millisecond."""
+"""Most spans of one request: encoding them takes less than a millisecond."""
 DEADLINE_S = 5.0
-LONGEST_PAUSE_S = 30.0
+BACKOFF = Backoff(1.0, 30.0, jitter=False)
 GATHER_S = 0.5
-"""Between the first span that waits and the request with it: others come along."""
+"""Seconds between the first waiting span and its request, for further spans to arrive."""
 LAST_S = 2.0
-"""For what still waits when the process ends."""
+"""Seconds for the spans that wait when the process ends."""
 LONGEST_LINE = 4096
 
 log = structlog.get_logger("traces")
@@ -65,9 +66,9 @@ class Exporter(MetricCollector):
         self._context = ssl.create_default_context() if collector.secure else None
         self.sent = 0
         self.dropped = 0
-        """They found no room, or the end came first."""
+        """Spans that found no room, or that waited at the end."""
         self.refused = 0
-        """By the collector, for good."""
+        """Spans that the collector refused for good."""
         self._thread = start_daemon(self._run, "traces")
 
     @property
@@ -76,7 +77,7 @@ class Exporter(MetricCollector):
         return len(self._waiting)
 
     def offer(self, spans: Sequence[Span]) -> None:
-        """All of them are queued, or all are dropped."""
+        """Queues all spans, or drops all."""
         with self._some:
             if self._closing or len(self._waiting) + len(spans) > MOST_WAITING:
                 self.dropped += len(spans)
@@ -104,23 +105,25 @@ class Exporter(MetricCollector):
         yield GaugeMetricFamily(f"{self._prefix}_waiting", "in the queue", self.waiting)
 
     def _run(self) -> None:
-        pause = 0.0
-        while self._wait(pause):
+        failures = 0
+        while self._wait(BACKOFF.pause(failures - 1) if failures else 0.0):
             with self._some:
                 batch = list(islice(self._waiting, AT_ONCE))
             try:
                 status = self._post(json.dumps(otlp.request(batch)).encode())
             except (OSError, ValueError) as error:
-                pause = self._failed(pause, str(error) or type(error).__name__)
+                failures += 1
+                self._failed(str(error) or type(error).__name__)
                 continue
             if status == 429 or status >= 500:
-                pause = self._failed(pause, f"it answered {status}")
+                failures += 1
+                self._failed(f"it answered {status}")
                 continue
             self._done(len(batch), well=200 <= status < 300, status=status)
-            pause = 0.0
+            failures = 0
 
     def _wait(self, pause: float) -> bool:
-        """Until there is something to send and `pause` is over. False at the end."""
+        """Waits until there are spans to send and `pause` is over. False at the end."""
         with self._some:
             self._some.wait_for(lambda: self._waiting or self._closing)
             enough = AT_ONCE if not pause else MOST_WAITING + 1
@@ -145,15 +148,14 @@ class Exporter(MetricCollector):
             log.info("collector_back", collector=str(self._collector), dropped=self.dropped)
         self._away = not well
 
-    def _failed(self, pause: float, why: str) -> float:
-        """Says so once; returns the next pause."""
+    def _failed(self, why: str) -> None:
+        """Logs the first of several failures."""
         if not self._away:
             log.warning("collector_away", collector=str(self._collector), why=why)
         self._away = True
-        return min(LONGEST_PAUSE_S, max(1.0, 2 * pause))
 
     def _post(self, body: bytes) -> int:
-        """The status of the answer. OSError or ValueError where there is none in time."""
+        """The status of the answer. Raises OSError or ValueError without an answer in time."""
         collector, deadline = self._collector, time.monotonic() + DEADLINE_S
         head = "".join(
             f"{name}: {value}\r\n"
@@ -183,12 +185,12 @@ class Exporter(MetricCollector):
                 line += piece
         words = line.partition(b"\n")[0].split(None, 2)
         if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
-            raise ValueError("its answer is no HTTP")
+            raise ValueError("its answer is not HTTP")
         return int(words[1][:4])
 
 
 def _left(deadline: float) -> float:
-    """Seconds until then. TimeoutError after it."""
+    """Seconds until the deadline. Raises TimeoutError after it."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError(f"no answer within {DEADLINE_S:g} s")

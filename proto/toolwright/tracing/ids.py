@@ -1,15 +1,14 @@
 """Ids of traces and spans, derived from the names that a run gives its trajectories. Pure.
 
-A trajectory is one trace. Nothing carries an id anywhere: the engine, a tool service, the learner,
-a page and a log line that know the run and the trajectory's name all arrive at the same one. So a
-tool service makes its own span a child of the engine's without a header, also where one gRPC stream
-carries the calls of many trajectories.
+A trajectory is one trace. No message carries an id: engine, tool service, learner, page and log
+derive the same id from the run and the trajectory's name. So a tool service makes its span a child
+of the engine's without a header, also if one gRPC stream carries the calls of many trajectories.
 
 Invariants
 - Equal names give equal ids, in every process, life and language: first bytes of a SHA-256.
 - No id is all zeros, which the W3C's trace context forbids.
-- `run` is the owner that an engine gives itself once (the journal's fact `owner`, the `owner` of
-  OpenSession): two runs of one recipe share no trace.
+- `run` is the owner that an engine chooses once: the journal's fact `owner`, the `owner` of
+  OpenSession. Two runs of one recipe share no trace.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ SPAN_BYTES = 8
 
 def trace_id(run: str, trajectory: str) -> str:
     """The trace of a trajectory ("g0000012-3"): 32 lower-case hex digits, the first 16 bytes of
-    SHA-256 of "trace", `run` and `trajectory`, each after the first behind a line feed."""
+    SHA-256 of "trace", `run` and `trajectory`, joined by line feeds."""
     return _derived(TRACE_BYTES, "trace", run, trajectory)
 
 
@@ -37,8 +36,10 @@ def call_span(run: str, call_id: str) -> str:
 
 
 def span_id(run: str, name: str, part: str) -> str:
-    """A span of that part ("reward") of what has the name: 16 lower-case hex digits, the first 8
-    bytes of SHA-256 of "span", `run`, `name` and `part`, joined like those of a trace."""
+    """The span of a part, such as "reward", of a trajectory or call: 16 lower-case hex digits.
+
+    They are the first 8 bytes of SHA-256 of "span", `run`, `name` and `part`, joined by line feeds.
+    """
     return _derived(SPAN_BYTES, "span", run, name, part)
 
 

@@ -1,4 +1,4 @@
-"""Where traces go: the recipe's word, or OpenTelemetry's own variables. Off unless one says so.
+"""The collector of traces, from the recipe or OpenTelemetry's variables. Off without either.
 
 Of the variables these are read, as their specification has them: OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
 (used as it is), OTEL_EXPORTER_OTLP_ENDPOINT (/v1/traces is added), OTEL_EXPORTER_OTLP_HEADERS and
@@ -19,7 +19,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class CollectorUnclear(ValueError):
-    """What the recipe or the environment says of the collector is no address; names the mend."""
+    """The collector of recipe or environment is not an address. The message names the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,24 +37,27 @@ class Collector:
         return f"{'https' if self.secure else 'http'}://{host}:{self.port}{self.path}"
 
 
-def collector_of(told: str, environment: Mapping[str, str]) -> Collector | None:
-    """told: the recipe's `run.traces` or the command line's, like OTEL_EXPORTER_OTLP_ENDPOINT; wins
-    over the environment's. None: nobody wants traces. CollectorUnclear."""
+def collector_of(given: str, environment: Mapping[str, str]) -> Collector | None:
+    """The collector of traces; None = traces are off. Raises CollectorUnclear.
+
+    given: `run.traces` of the recipe or of the command line, in the form of
+    OTEL_EXPORTER_OTLP_ENDPOINT. It wins over the environment.
+    """
     off = environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     if off or environment.get("OTEL_TRACES_EXPORTER", "").strip() == "none":
         return None
     headers = {
         key: value for name in _HEADERS for key, value in _headers(name, environment.get(name, ""))
     }
-    if not told and (own := environment.get(_OWN_ENDPOINT, "").strip()):
+    if not given and (own := environment.get(_OWN_ENDPOINT, "").strip()):
         return _collector(own, _OWN_ENDPOINT, headers, path="")
-    if base := told or environment.get(ENDPOINT, "").strip():
-        return _collector(base, "run.traces" if told else ENDPOINT, headers, path=PATH)
+    if base := given or environment.get(ENDPOINT, "").strip():
+        return _collector(base, "run.traces" if given else ENDPOINT, headers, path=PATH)
     return None
 
 
 def endpoint_fault(endpoint: str) -> str:
-    """What is wrong with an endpoint of the recipe; empty where nothing is."""
+    """The error of an endpoint in the recipe; "" if it is right."""
     try:
         _collector(endpoint, "traces", {}, path=PATH)
     except CollectorUnclear as error:
@@ -67,10 +70,10 @@ def _collector(url: str, key: str, headers: Mapping[str, str], *, path: str) -> 
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise CollectorUnclear(f"{key} = {url!r} is no address ({error}): {_MEND}") from None
+        raise CollectorUnclear(f"{key} = {url!r} is not an address ({error}): {_FIX}") from None
     clean = url.isascii() and url.isprintable() and " " not in url
     if parts.scheme not in _PORTS or not parts.hostname or not clean or parts.username is not None:
-        raise CollectorUnclear(f"{key} is no address of a collector: {_MEND}")
+        raise CollectorUnclear(f"{key} is not the address of a collector: {_FIX}")
     return Collector(
         host=parts.hostname,
         port=port or _PORTS[parts.scheme],
@@ -80,12 +83,12 @@ def _collector(url: str, key: str, headers: Mapping[str, str], *, path: str) -> 
     )
 
 
-_MEND = "write http://HOST:PORT, as http://127.0.0.1:4318; keys belong into " + _HEADERS[0]
+_FIX = "write http://HOST:PORT, as http://127.0.0.1:4318; keys belong into " + _HEADERS[0]
 
 
 def _headers(variable: str, text: str) -> list[tuple[str, str]]:
-    """The pairs of "key=value,key=value", values percent-encoded. CollectorUnclear, without the
-    value."""
+    """The pairs of "key=value,key=value", values percent-encoded. Raises
+    CollectorUnclear, whose message leaves out the value."""
     found = []
     for pair in filter(None, map(str.strip, text.split(","))):
         key, sign, value = pair.partition("=")

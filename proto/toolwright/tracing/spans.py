@@ -1,4 +1,4 @@
-"""A span in our words."""
+"""A span, independent of its encoding."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 LONGEST_TEXT = 200
-"""Characters of an attribute: names of tools and reasons come from policies and services too."""
+"""Most characters of an attribute: policies and services write names and reasons too."""
 
 Value = str | int | float | bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """Another trace that a span has to do with."""
+    """A related span of another trace."""
 
     trace: str
     span: str
@@ -21,25 +21,24 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Something that took its time.
-
-    trace, id, parent: hex, see `toolwright.tracing.ids`; `parent` empty for the first of a trace.
-    start_ns, end_ns: Unix time. process: who did it: engine, toolsvc, learner. error: why it
-    failed, empty where it did not.
-    """
+    """One timed piece of work. Ids are hex, see `toolwright.tracing.ids`."""
 
     trace: str
     id: str
     parent: str = ""
+    """Id of the parent; "" for the first span of a trace."""
     name: str
     start_ns: int
+    """Unix time, nanoseconds."""
     end_ns: int
     process: str
+    """Process that did the work: engine, toolsvc or learner."""
     attributes: Mapping[str, Value] = field(default_factory=dict)
     error: str = ""
+    """Why the work failed; "" = it did not."""
     links: tuple[Link, ...] = ()
 
 
 def short(text: str) -> str:
-    """The text as an attribute holds it."""
+    """The text, cut to the length of an attribute."""
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} ..."

@@ -38,7 +38,7 @@ from refused import KIND, refusal
 from roles import EDITIONS, Actor, fits, tool_set
 from task import EASY, ENCYCLOPEDIA, HARD, SHAPE
 
-from engine.types import ToolSpec
+from engine.api import ToolSpec
 from tasks.judging import words
 from tasks.worlds.demonstrations import Messages, write_conversations
 from tasks.worlds.encyclopedia import Encyclopedia, Question

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import prompts
 
-from engine.protocols.tagged import Tagged
+from engine.api import Tagged
 
 
 class DeepSearch(Tagged):

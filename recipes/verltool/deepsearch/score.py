@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from engine.rewards import Score as EngineScore
+from engine.api import Score as EngineScore
 from tasks.judging import extract
 from tasks.judging.accuracy import Accuracy
 from tasks.judging.numbers import same_number_or_words

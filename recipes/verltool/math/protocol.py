@@ -22,9 +22,7 @@ from __future__ import annotations
 from prompts import style_of
 from rewards import boxed
 
-from engine.protocols.conversation import nothing_done
-from engine.protocols.tagged import Tagged
-from engine.types import Answer, Codec, Decision, View
+from engine.api import Answer, Codec, Decision, Tagged, View, nothing_done
 
 
 class Programs(Tagged):

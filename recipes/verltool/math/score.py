@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from rewards import CONDITIONS, Condition, boxed, math_reward
 
-from engine.rewards import Score as EngineScore
+from engine.api import Score as EngineScore
 from tasks.judging.outcomes import TOOL_PENALTY
 from tasks.judging.symbols import shared_judge
 from toolwright.types import (

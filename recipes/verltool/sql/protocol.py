@@ -21,9 +21,7 @@ from typing import Any
 
 from prompts import DESCRIBED, ENGINE, NO_KNOWLEDGE, PUBLISHED, RULES
 
-from engine.protocols.conversation import content_of, opening
-from engine.protocols.tagged import Tagged
-from engine.types import Codec, Decision, End, ToolSpec, View
+from engine.api import Codec, Decision, End, Tagged, ToolSpec, View, content_of, opening
 from toolwright.text.filling import filled
 from toolwright.types import StopReason, Task
 

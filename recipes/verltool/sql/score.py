@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from form import well_formed
 
-from engine.rewards import Score as EngineScore
+from engine.api import Score as EngineScore
 from tasks.judging import outcomes
 from tasks.judging.gold_rows import read_gold, read_rows
 from tasks.judging.tables import same_rows

@@ -24,11 +24,20 @@ from typing import Any
 
 import prompts
 
-from engine.protocols.actions import read_call
-from engine.protocols.chat import Chat
-from engine.protocols.conversation import calls_of, content_of, nothing_done, opening
-from engine.text.foreign import OwnText
-from engine.types import Calls, Codec, Decision, ToolSpec, View
+from engine.api import (
+    Calls,
+    Chat,
+    Codec,
+    Decision,
+    OwnText,
+    ToolSpec,
+    View,
+    calls_of,
+    content_of,
+    nothing_done,
+    opening,
+    read_call,
+)
 from toolwright.reading.actions import Tags
 from toolwright.text.filling import filled
 from toolwright.types import Task

@@ -10,7 +10,7 @@ Tests run in the tool, at `submit`, in a box that the policy never had
 
 from __future__ import annotations
 
-from engine.rewards import Score
+from engine.api import Score
 from tasks.judging.outcomes import solved
 from toolwright.types import Event, Purpose, RewardPart, StopReason, Trajectory
 

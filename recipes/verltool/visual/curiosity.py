@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from looks import TOOL, looks
 from rewards import PAPER, Looking, looking_rate, looking_reward
 
-from engine.rewards import Score
+from engine.api import Score
 from toolwright.types import Event, RewardPart, Status, Trajectory
 
 

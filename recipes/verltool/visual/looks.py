@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from engine.protocols.actions import read_json_call
+from engine.api import read_json_call
 from toolwright.types import CallRecord, ToolErrorKind, Trajectory
 
 TOOL = "image"

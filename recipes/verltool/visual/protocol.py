@@ -21,8 +21,7 @@ from typing import Any
 import prompts
 from looks import CLOSE, OPEN, TOOL
 
-from engine.protocols.chat import Chat
-from engine.types import ToolSpec
+from engine.api import Chat, ToolSpec
 from toolwright.types import Task
 
 VIDEO = "is_video"

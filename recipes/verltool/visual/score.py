@@ -10,7 +10,7 @@ from __future__ import annotations
 from answers import answer_of, options_of, right
 from looks import TOOL, aimed, looks, refused
 
-from engine.rewards import Score as EngineScore
+from engine.api import Score as EngineScore
 from toolwright.types import Event, Purpose, RewardPart, Trajectory
 
 BOX = "box"

@@ -84,22 +84,6 @@ def test_a_bare_installation_is_told_what_it_lacks(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "sentence"),
-    [
-        (["--bundle", "b.tar"], 2, "doctor: b.tar does not end in .zip: name a new FILE.zip\n"),
-        (["--bundle", __file__], 2, "name a new FILE.zip\n"),
-    ],
-)
-def test_words_that_make_no_sense_are_one_sentence(
-    words: list[str], status: int, sentence: str
-) -> None:
-    done = doctor(*words)
-    assert done.returncode == status
-    assert done.stderr.endswith(sentence)
-    assert done.stderr.count("\n") == 1
-
-
 ASKED: dict[str, Any] = {"capture_output": True, "text": True, "check": False, "timeout": 90}
 
 

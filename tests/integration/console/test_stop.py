@@ -10,7 +10,6 @@ import pytest
 
 from bench.scripted import ScriptedSampler, replies
 from console.course.stopping import state, stop
-from console.errors import ConsoleError
 from tests.support.engines import running
 from tests.support.net import free_port
 from tests.support.own_run import write_own_run
@@ -46,10 +45,3 @@ async def test_an_engine_that_runs_alone_is_drained_and_serves_on(
             assert (await alone.learner.status()).state == "draining"
     assert await asyncio.to_thread(stop, run, said.append, now=False) == f"{run} does not run"
     assert (await asyncio.to_thread(state, run)).word == "unknown"
-
-
-def test_what_is_no_run_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ConsoleError, match="no run folder"):
-        stop(tmp_path, lambda text: None, now=False)
-    with pytest.raises(ConsoleError, match="no run folder"):
-        state(tmp_path / "none")

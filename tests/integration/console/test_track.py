@@ -168,22 +168,6 @@ def test_a_second_tracker_of_the_same_run_is_refused(run: Path) -> None:
         assert first.wait(20) == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--to", "comet"], "track: --to comet: there are tensorboard, wandb, mlflow\n"),
-        (["--set", "run.steps=1"], "is none: name RECIPE.toml\n"),
-    ],
-)
-def test_words_that_make_no_sense_are_one_sentence(
-    run: Path, words: list[str], sentence: str
-) -> None:
-    done = _command(run, *words)
-    assert done.returncode == 2
-    assert done.stderr.endswith(sentence)
-    assert done.stderr.count("\n") == 1
-
-
 class _Refuses(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_error(418, "no curves here")

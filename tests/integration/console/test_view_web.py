@@ -155,20 +155,6 @@ async def test_tokens_calls_and_the_group_of_a_trajectory(browser: Browser, show
         await expect(page.locator("article")).to_have_count(2)
 
 
-async def test_a_trajectory_tells_its_advantage_and_what_its_turns_earned(
-    browser: Browser, shown: Shown
-) -> None:
-    formula = "reward less the group's mean, over its sample deviation"
-    async with page_of(browser, shown.address, "run=good&trajectory=g0-1") as page:
-        fact = page.locator(".facts div", has=page.get_by_text("advantage", exact=True))
-        await expect(fact).to_contain_text(f"+0.707{formula}")
-        first, second = page.locator(".earned").nth(0), page.locator(".earned").nth(1)
-        await expect(first).to_have_text("turn 1reward +0.5advantage of its tokens +1.707")
-        await expect(second).to_have_text("turn 2reward 0advantage of its tokens +0.707")
-        await page.goto(f"{shown.address}/?run=good&trajectory=g5-0")
-        await expect(fact).to_contain_text(f"0{formula}")
-
-
 async def test_a_strangers_label_is_text_where_it_is_drawn_and_chosen(
     browser: Browser, shown: Shown
 ) -> None:
@@ -190,20 +176,6 @@ async def test_a_strangers_label_is_text_where_it_is_drawn_and_chosen(
         await expect(page.locator("#by")).to_have_value("data_source")
         assert await page.locator("#main img, #main script").count() == 0
         assert await page.evaluate("window.ran") is None
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_a_narrow_window_shows_all_in_either_light(
-    browser: Browser, shown: Shown, scheme: str
-) -> None:
-    async with page_of(browser, shown.address, "run=good", width=400, color_scheme=scheme) as page:
-        for place in ("run=good", "run=good&trajectory=g0-0"):
-            await page.goto(f"{shown.address}/?{place}")
-            await expect(page.locator("tbody tr, article").first).to_be_visible()
-            assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        colours = "getComputedStyle(document.body).backgroundColor"
-        dark = await page.evaluate(colours) == "rgb(20, 23, 26)"
-        assert dark == (scheme == "dark")
 
 
 async def test_an_empty_run_and_a_broken_one_say_so(browser: Browser, shown: Shown) -> None:

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from bench.scripted import Faults, Script, ScriptedSampler, Timing
-from engine.text.codec import HuggingFaceCodec
+from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.engines import Running, running

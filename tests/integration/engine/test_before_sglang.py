@@ -22,14 +22,14 @@ import aiohttp
 import pytest
 from safetensors import safe_open
 
-from engine.protocols.tagged import Tagged
-from engine.sample.weights import fix
-from engine.sampler.asking import PolicySampler
-from engine.sampler.openai.pool import OpenAIPool
-from engine.sampler.pool import SamplerPool
-from engine.sampler.stops import StopTable
-from engine.text.codec import HuggingFaceCodec
-from engine.text.turns import TurnCodec
+from engine.core.protocols.tagged import Tagged
+from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.policy_sampler import GenerateRequest, PolicySampler
+from engine.core.sampler.pool import SamplerPool
+from engine.core.sampler.stops import StopTable
+from engine.core.text.codec import HuggingFaceCodec
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.offline.fixed_weights import fix_weights
 from engine.types import Codec
 from tests.contract import real_sampler
 from tests.integration.engine.conftest import MakeWorld
@@ -106,7 +106,7 @@ async def test_its_api_of_openai_says_what_its_own_says(model: Path, sglang: str
     codec = HuggingFaceCodec(model)
     table = {"endpoints": (sglang,), "temperature": 0.0}
     own = SamplerPool(Sampler(**table), codec, vocab_size=codec.vocab_size)
-    turns = TurnCodec(codec)
+    turns = ConversationCodec(codec)
     text = OpenAIPool(
         Sampler(api="openai-completions", **table), codec, vocab_size=codec.vocab_size
     )
@@ -115,7 +115,7 @@ async def test_its_api_of_openai_says_what_its_own_says(model: Path, sglang: str
         for pool in (own, text, chat):
             stack.push_async_callback(pool.close)
             await pool.open()
-        fix(own)
+        fix_weights(own)
         expected = await _said(own, codec)
         assert len(expected[0]) > 4
         assert await _said(text, codec) == expected
@@ -134,12 +134,13 @@ async def _said(pool: PolicySampler, codec: Codec) -> list[str]:
     texts = []
     for letters in (string.ascii_letters, ""):
         generated = await pool.generate(
-            key="t",
-            token_ids=token_ids,
-            sampling=SamplingParams(temperature=0.0),
-            max_new_tokens=24,
-            stops=StopTable([*letters[-4:], codec.end_of_turn], codec),
-            on_action=lambda _generated: None,
+            GenerateRequest(
+                key="t",
+                token_ids=token_ids,
+                sampling=SamplingParams(temperature=0.0),
+                max_new_tokens=24,
+                stops=StopTable([*letters[-4:], codec.end_of_turn], codec),
+            )
         )
         texts.append(codec.decode(generated.token_ids))
         head, tail = protocol.frame(generated.stop, codec)

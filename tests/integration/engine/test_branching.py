@@ -15,9 +15,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from bench.scripted import Break, Faults, ScriptRequest, Timing, Token
-from engine.commands.inspect import trajectory_state
-from engine.commands.replay import replay
-from engine.rewards.rewards import Rewards
+from engine.core.rewards.rewards import Rewards
+from engine.offline.inspect.replay import replay
+from engine.offline.inspect.state import trajectory_state
 from learner.config.objective import Advantage, Credit
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, said

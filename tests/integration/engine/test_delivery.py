@@ -104,7 +104,7 @@ async def test_a_lease_and_a_drain_are_answered_within_their_bounds(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for bound in ("LONGEST_LEASE_WAIT", "LONGEST_DRAIN_WAIT"):
-        monkeypatch.setattr(f"engine.edge.service.{bound}", 0.2)
+        monkeypatch.setattr(f"engine.serving.service.{bound}", 0.2)
     go_on = asyncio.Event()
 
     async def hangs(request: pb.CallToolRequest) -> pb.CallResult:

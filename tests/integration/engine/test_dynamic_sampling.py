@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from engine.commands.inspect import run_state
-from engine.lanes import signal as sieving
-from engine.lanes.signal import Sieve
+from engine.offline.inspect.state import run_state
+from engine.serving.admission import dynamic_sampling as sieving
+from engine.serving.admission.dynamic_sampling import GroupFilter
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.turning_away import BATCH, MOST, earned, whole_group
 from tests.support.engines import Running
@@ -155,7 +155,7 @@ def test_kill_minus_nine_neither_loses_nor_doubles_a_position(tmp_path: Path) ->
     positions = [position for position, _ in rows]
     assert sorted(positions) == list(range(len(rows)))
     assert len(rows) > 30
-    one_life = Sieve(DynamicSampling(max_gen_batches=MOST), groups_per_step=BATCH)
+    one_life = GroupFilter(DynamicSampling(max_gen_batches=MOST), groups_per_step=BATCH)
     fates = [2 if one_life.turns_away(whole_group(position)) else 0 for position in positions]
     assert [dropped for _, dropped in rows] == fates
     assert {0, 2} == set(fates)

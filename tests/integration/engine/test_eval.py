@@ -16,8 +16,10 @@ from typer.testing import CliRunner
 from bench.scripted import ScriptedSampler, ScriptRequest, Timing
 from engine.cli import app
 from engine.errors import StartupError
-from engine.evaluate.results.figures import Reading
-from engine.lanes.evaluation import suite as suites
+from engine.offline.evaluate.questions import Subset
+from engine.offline.evaluate.results.figures import ResultOptions
+from engine.offline.prices import Prices
+from engine.serving.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import start_service
 from tests.support.dialogue import ANSWER, CALL, by_turn
@@ -65,7 +67,7 @@ async def test_two_sets_through_a_real_tool_service(world: MakeWorld, tmp_path: 
                 questions(here.folder, "wrong", 3) | {"when": "ends"},
             ),
         }
-        found = await asked(here, changes=changes, reading=Reading(price_in=1.0))
+        found = await asked(here, changes=changes, results=ResultOptions(prices=Prices(read=1.0)))
     finally:
         service.process.terminate()
         assert service.process.wait(20) == 0
@@ -89,7 +91,7 @@ async def test_two_sets_through_a_real_tool_service(world: MakeWorld, tmp_path: 
 async def test_a_subset_asks_the_same_questions_again(world: MakeWorld) -> None:
     here = await world()
     changes = {"engine": lane(questions(here.folder, "a", 30), questions(here.folder, "b", 4))}
-    few = {"subset": 5, "subset_seed": 7, "changes": changes}
+    few = {"subset": Subset(n=5, seed=7), "changes": changes}
     await asked(here, **few)
     await asked(here, **few, output=here.folder / "again")
     ids = sorted(row["task_id"] for row in lines(here.folder / "eval"))
@@ -187,7 +189,7 @@ async def test_a_protocol_that_does_not_fit_ends_it_before_the_first_question(
 ) -> None:
     here = await world(engine=lane(suite("nq", 2)))
     (here.folder / "broken.py").write_text(
-        "from engine.protocols.tagged import Tagged\n"
+        "from engine.core.protocols.tagged import Tagged\n"
         "class Broken(Tagged):\n"
         "    def prompt(self, task, tools, codec):\n"
         "        raise ValueError('no such template')\n",
@@ -205,13 +207,13 @@ async def test_other_settings_are_refused_and_fresh_begins_anew(world: MakeWorld
     with pytest.raises(StartupError, match=r"begun with sampling of suite nq .*--fresh"):
         await asked(here, temperature=0.5)
     with pytest.raises(StartupError, match="begun with --subset 'all', not '1 of seed 0'"):
-        await asked(here, subset=1)
+        await asked(here, subset=Subset(n=1))
     await asked(here)
     assert len(here.sampler.requests) == seen
     with pytest.raises(StartupError, match="--suite popqa"):
         await asked(here, suites=("popqa",), fresh=True)
     assert not (here.folder / "eval.before-1").exists()
-    await asked(here, subset=1, fresh=True)
+    await asked(here, subset=Subset(n=1), fresh=True)
     assert len(lines(here.folder / "eval")) == 1
     assert len(lines(here.folder / "eval.before-1")) == 2
 

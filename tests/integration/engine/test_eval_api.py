@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.errors import StartupError
-from engine.evaluate.results.table import table
+from engine.offline.evaluate.results.table import table
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.evaluated import asked, lines
 from tests.support.evaluations import lane, suite

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from bench.scripted import Timing
-from engine.commands.stopping import Stopped
+from engine.offline.signals import StoppedBySignal
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.evaluated import asked, lines
 from tests.support.evaluations import cut, lane, suite
@@ -70,7 +70,7 @@ async def test_a_signal_stops_it_in_order_and_the_same_command_goes_on(world: Ma
     work = asyncio.create_task(asked(here, concurrency=2))
     await until(lambda: len(lines(here.folder / "eval")) >= 2, "rows")
     os.kill(os.getpid(), signal.SIGINT)
-    with pytest.raises(Stopped, match="stopped by SIGINT; the same command goes on"):
+    with pytest.raises(StoppedBySignal, match="stopped by SIGINT; the same command goes on"):
         await work
     assert not here.tools.live
     assert not (here.folder / "eval" / "results.json").exists()

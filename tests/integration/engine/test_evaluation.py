@@ -148,7 +148,7 @@ async def test_a_suite_that_is_longer_than_its_source_is_refused_at_the_start(
     from engine.errors import StartupError
 
     here = await world(run=NONE, engine=lane(suite(n=4, source="task.py:short")))
-    with pytest.raises(StartupError, match="has 3 tasks, 4 are asked"):
+    with pytest.raises(StartupError, match="has 3 tasks, 4 are"):
         async with here.engine():
             pass
 
@@ -279,7 +279,7 @@ async def test_what_is_held_does_not_grow_with_the_suite(world: MakeWorld) -> No
     )
     (here.folder / "my_reward.py").write_text(
         "import gc\n"
-        "from engine.rollout.log import AttemptLog\n"
+        "from engine.core.trajectory.log import AttemptLog\n"
         "async def score(trajectory):\n"
         "    if trajectory.index < 58:\n"
         "        return 0\n"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from bench.scripted import Timing
-from engine import lines as files
-from engine.lanes.evaluation import suite as suites
+from engine.serving import json_lines as files
+from engine.serving.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.evaluations import NONE, evaluated, lane, lines, lost, rows, suite, v
 from tests.support.tools import ToolDouble, serving

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from bench.scripted import ScriptRequest
-from engine.text.codec import HuggingFaceCodec
+from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.docs import example

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from bench.scripted import ScriptedSampler, replies
-from engine.sampler.fleet import Fleet
+from engine.core.sampler.fleet import Fleet
 from tests.chaos.harm.proxy import Mode, Proxy
 from tests.support.net import free_port
 

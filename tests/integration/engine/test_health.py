@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from engine.rollout.events import Streamed
-from engine.serve import Engine
+from engine.core.trajectory.events import Streamed
+from engine.serving.serve import Engine
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.waiting import PATIENCE
 from toolwright.rpc.channel import open_channel
@@ -26,7 +26,7 @@ NAMES = (
 
 def room(engine: Engine, pages: int) -> None:
     """How many pages the journal's file may still grow by."""
-    db = engine.journal._db
+    db = engine.serving.journal._db
     (now,) = db.execute("PRAGMA page_count").fetchone()
     db.execute(f"PRAGMA max_page_count={now + pages}")
 
@@ -34,9 +34,9 @@ def room(engine: Engine, pages: int) -> None:
 async def test_health_follows_the_disk_and_the_run_goes_on(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.serve.PROGRESS_SECONDS", 0.02)
-    monkeypatch.setattr("engine.journal.writer.RETRY_S", 0.05)
-    monkeypatch.setattr("engine.lanes.train.FULL_SECONDS", 0.05)
+    monkeypatch.setattr("engine.serving.serve.PROGRESS_SECONDS", 0.02)
+    monkeypatch.setattr("engine.serving.journal.writer.RETRY_S", 0.05)
+    monkeypatch.setattr("engine.serving.admission.train.FULL_SECONDS", 0.05)
     here = await world(run={"steps": 2, "groups_per_step": 2, "group_size": 2})
     async with (
         here.engine() as run,

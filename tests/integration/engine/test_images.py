@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from bench.scripted import Break, Faults
-from engine.text.codec import HuggingFaceCodec
+from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import Service
 from tests.support.dialogue import ANSWER, by_turn
@@ -52,7 +52,7 @@ async def test_prompt_and_observations(
         policy=vision,
         script=by_turn(HuggingFaceCodec(vision), [SMALL, LARGE, ANSWER], mark=answered),
         run=RUN,
-        task={**rows, "protocol": f"engine.protocols.{protocol}"},
+        task={**rows, "protocol": f"engine.core.protocols.{protocol}"},
     )
     add_tool(here, image_service)
     assert here.codec.image_mark is not None

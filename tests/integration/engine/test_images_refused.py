@@ -15,9 +15,9 @@ from PIL import Image
 from structlog.testing import capture_logs
 
 from bench.scripted import Break, BreakHow, Faults
+from engine.core.protocols.tagged import Tagged
 from engine.errors import StartupError
-from engine.journal.journal import Journal
-from engine.protocols.tagged import Tagged
+from engine.serving.journal.journal import Journal
 from engine.types import Codec
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_process import ended, process

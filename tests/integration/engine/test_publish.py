@@ -110,7 +110,7 @@ async def test_a_folder_that_is_not_whole_is_refused_and_the_run_goes_on(world: 
         ) as caught:
             await run.learner.publish(v(version, 1), cut)
         assert caught.value.code is grpc.StatusCode.INVALID_ARGUMENT
-        assert "whole Hugging Face folder" in caught.value.mend
+        assert "whole Hugging Face folder" in caught.value.fix
         assert not may_retry(caught.value)
         assert sampler_version(here) == str(version) == str(await run.learner.version())
         assert len(here.sampler.requests) == len(asked)
@@ -136,7 +136,7 @@ async def test_another_policy_is_refused_before_a_sampler_hears_of_it(world: Mak
             ) as no:
                 await run.learner.publish(v(version, 2 + 2 * life), other)
             assert no.value.code is grpc.StatusCode.INVALID_ARGUMENT
-            assert "run.folder" in no.value.mend
+            assert "run.folder" in no.value.fix
             assert not may_retry(no.value)
             here.weights("other")
             (other / "config.json").write_text('{"model_type": "qwen2"}', encoding="utf-8")
@@ -287,7 +287,7 @@ async def test_a_learner_that_begins_anew_begins_at_step_0(world: MakeWorld) -> 
         with pytest.raises(ServiceError, match="are acknowledged and gone") as caught:
             await run.learner.publish(fresh(0), here.weights("again"))
         assert caught.value.reason == reasons.ERROR_REASON_WRONG_LINEAGE
-        assert "run.folder" in caught.value.mend
+        assert "run.folder" in caught.value.fix
 
 
 async def test_a_sampler_that_refuses_weights_gets_the_old_ones_back(world: MakeWorld) -> None:
@@ -480,7 +480,7 @@ async def test_a_sampler_that_refuses_a_publish_is_set_aside_and_comes_back(
 async def test_a_sampler_that_hangs_holds_up_neither_the_start_nor_a_publish(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.sampler.control.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("engine.core.sampler.control.GRACE_SECONDS", 0.5)
     here = await world(run=RUN)
     async with ScriptedSampler(script=here.sampler._script) as other:
         here.tables["sampler"]["endpoints"].append(other.url)
@@ -510,7 +510,7 @@ async def test_a_sampler_that_comes_back_amid_a_publish_comes_back_with_the_newe
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It loads the version before, which is no longer the newest when that is done."""
-    monkeypatch.setattr("engine.sampler.control.GRACE_SECONDS", 0.1)
+    monkeypatch.setattr("engine.core.sampler.control.GRACE_SECONDS", 0.1)
     here = await world(run=RUN)
     async with ScriptedSampler(script=here.sampler._script) as other:
         here.tables["sampler"]["endpoints"].append(other.url)

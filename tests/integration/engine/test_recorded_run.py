@@ -9,7 +9,7 @@ from asyncio.subprocess import PIPE
 
 import pytest
 
-from engine.text.codec import HuggingFaceCodec
+from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, CALL, by_turn
 

@@ -12,7 +12,7 @@ import pytest
 
 from bench.scripted import ScriptRequest, Timing
 from bench.scripted.script import default_logprob
-from engine.text.codec import HuggingFaceCodec
+from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import ANSWER, CALL, by_turn
 from tests.support.recipes import ONE

@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 
 from bench.scripted import ScriptedSampler, Timing
-from engine.commands.sample import without_addresses
 from engine.errors import EngineError, StartupError
-from engine.sample.store import Store
+from engine.offline.collect.command import without_addresses
+from engine.offline.collect.store import Store
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.collected import Choosy, collect, keep, kept, progress
 from tests.support.dialogue import ANSWER, CALL
@@ -117,19 +117,11 @@ def test_words_of_serve_are_part_of_a_collection_and_addresses_are_not() -> None
     assert without_addresses(["a=http://h:1/v1"]) != without_addresses(["a=http://h:1/v2"])
 
 
-async def test_a_file_that_is_something_else_is_left_alone(world: MakeWorld) -> None:
-    here = await world()
-    (here.folder / "kept").write_text("precious", encoding="utf-8")
-    with pytest.raises(StartupError, match="is there already; choose another --output"):
-        await collect(here)
-    assert (here.folder / "kept").read_text(encoding="utf-8") == "precious"
-
-
 async def test_two_at_once_are_refused(world: MakeWorld) -> None:
     here = await world()
     other = Store(here.folder / "kept")
     await other.open({})
-    with pytest.raises(StartupError, match="is written by another `engine sample`"):
+    with pytest.raises(StartupError, match="in use by another `engine sample`"):
         await collect(here)
     other.close()
 
@@ -257,10 +249,3 @@ async def test_more_tasks_than_the_file_has_are_refused(world: MakeWorld) -> Non
         await collect(here, tasks="some.jsonl")
     with pytest.raises(StartupError, match="--n: a task function has no end"):
         await collect(here, n=None, output=here.folder / "second")
-
-
-async def test_masked_ones_do_not_stay(world: MakeWorld) -> None:
-    here = await world()
-    told = await collect(here, n=2, changes={"task": {"stops": {"answered": "mask"}}})
-    assert told.splitlines()[0] == "2 of 2 tasks: 0 kept, 2 masked, 0 bad rows"
-    assert kept(here) == []

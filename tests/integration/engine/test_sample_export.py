@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from bench.scripted import ScriptRequest
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.tools.spec import spec
 from engine.errors import StartupError
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.tools.spec import spec
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.collected import collect, kept
 from tests.support.tools import JSON_CALL, ToolDouble, text
@@ -57,7 +57,7 @@ async def test_what_messages_cannot_tell_is_counted(world: MakeWorld) -> None:
     told = await collect(here, n=1, export=True)
     assert len(kept(here)) == 1
     assert (here.folder / "kept.jsonl").read_text(encoding="utf-8") == ""
-    assert "without 1 that messages cannot tell: 1 a call that no tool understood" in told
+    assert "without 1 that chat messages cannot hold: 1 an invalid call" in told
 
 
 async def test_a_protocol_that_is_no_chat_is_not_exported(world: MakeWorld) -> None:
@@ -105,7 +105,7 @@ async def test_the_export_tells_a_chat_as_messages(
         lambda request: text(f"{request.arguments['a']:g} and one", tool="add"),
         tools=[parallel_add()],
     )
-    task = {"protocol": "engine.protocols.chat:Chat", "protocol_options": options}
+    task = {"protocol": "engine.api:Chat", "protocol_options": options}
     here = await world(script=script, tools=double, task=task)
     await collect(here, n=1, export=True)
     (line,) = (here.folder / "kept.jsonl").read_text(encoding="utf-8").splitlines()
@@ -134,7 +134,7 @@ async def test_a_tool_with_a_tag_that_is_called_by_its_name_is_exported(world: M
         said = here.codec.decode(request.input_ids)
         return here.codec.encode("2<|im_end|>" if "<|im_start|>tool" in said else call)
 
-    here = await world(script=script, task={"protocol": "engine.protocols.chat:Chat"})
+    here = await world(script=script, task={"protocol": "engine.api:Chat"})
     await collect(here, n=1, export=True)
     messages = json.loads((here.folder / "kept.jsonl").read_text(encoding="utf-8"))["messages"]
     (told,) = (one for one in messages if one.get("tool_calls"))
@@ -161,7 +161,7 @@ async def test_text_between_calls_is_not_dropped_silently(world: MakeWorld) -> N
         return here.codec.encode("2.<|im_end|>" if "<|im_start|>tool" in said else reply)
 
     double = ToolDouble(lambda _: text("2", tool="add"), tools=[parallel_add()])
-    task = {"protocol": "engine.protocols.chat:Chat", "protocol_options": {"parallel": True}}
+    task = {"protocol": "engine.api:Chat", "protocol_options": {"parallel": True}}
     here = await world(script=script, tools=double, task=task)
     told = await collect(here, n=1, export=True)
-    assert "without 1 that messages cannot tell: 1 text between or after calls" in told
+    assert "without 1 that chat messages cannot hold: 1 text between or after calls" in told

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from bench.scripted import ScriptRequest
-from engine.sample.collect import Dedupe
-from engine.sample.layouts import Layout
+from engine.offline.enums import Dedupe, ExportLayout
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.chat_endpoint import chat_endpoint
 from tests.support.collected import collect, kept
@@ -68,7 +67,7 @@ def second(trajectory):
 
 
 async def test_a_row_has_the_tools_of_its_own_session(world: MakeWorld) -> None:
-    here = await world(task={"protocol": "engine.protocols.chat:Chat"})
+    here = await world(task={"protocol": "engine.api:Chat"})
     (here.folder / "task.py").write_text(TASKS, encoding="utf-8")
     (here.folder / "criteria.py").write_text(KEEP, encoding="utf-8")
 
@@ -90,14 +89,14 @@ async def test_a_row_has_the_tools_of_its_own_session(world: MakeWorld) -> None:
             per_task=2,
             keep=("./criteria.py:named",),
             dedupe=Dedupe.CALLS,
-            export=(Layout.OPENAI, Layout.HERMES),
+            export=(ExportLayout.OPENAI, ExportLayout.HERMES),
         )
         one = await collect(
             here, n=3, keep=("./criteria.py:second",), output=here.folder / "second"
         )
     assert told.startswith("3 of 3 tasks: 3 kept, 3 duplicate")
     assert one.startswith("3 of 3 tasks: 1 kept")
-    for layout in (Layout.OPENAI, Layout.HERMES):
+    for layout in (ExportLayout.OPENAI, ExportLayout.HERMES):
         rows = [
             json.loads(line)
             for line in (here.folder / f"kept{layout.suffix}")

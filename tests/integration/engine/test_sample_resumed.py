@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from bench.scripted import Timing
-from engine import lines as files
-from engine.commands.stopping import Stopped
+from engine.offline.signals import StoppedBySignal
+from engine.serving import json_lines as files
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.collected import collect, kept, progress
 from tests.support.recipes import merged, write_recipe
@@ -53,19 +53,6 @@ async def test_after_a_kill_no_finished_task_runs_again(world: MakeWorld) -> Non
     assert sorted(t.task.id for t in kept(here)) == ["t0", "t1", "t2", "t3"]
 
 
-async def test_a_line_whose_trajectory_is_not_there_does_not_count(world: MakeWorld) -> None:
-    """A power cut may lose the file's end and leave the line."""
-    here = await world()
-    await collect(here, n=4)
-    asked = len(here.sampler.requests)
-    output = here.folder / "kept"
-    os.truncate(output, output.stat().st_size - 1)
-    output.rename(here.folder / "kept.unfinished")
-    await collect(here, n=4)
-    assert len(here.sampler.requests) == asked + 2
-    assert len(kept(here)) == 4
-
-
 async def test_a_signal_stops_it_and_the_same_command_goes_on(world: MakeWorld) -> None:
     here = await world(timing=Timing(tokens_per_second=100))
     few = {"engine": {"max_concurrent": 1}}
@@ -75,7 +62,7 @@ async def test_a_signal_stops_it_and_the_same_command_goes_on(world: MakeWorld) 
         lambda: lines.exists() and lines.read_text(encoding="utf-8").count("\n") >= 2, "a task"
     )
     os.kill(os.getpid(), signal.SIGTERM)
-    with pytest.raises(Stopped, match="stopped by SIGTERM; the same command goes on"):
+    with pytest.raises(StoppedBySignal, match="stopped by SIGTERM; the same command goes on"):
         await work
     assert not here.tools.live
     assert not (here.folder / "kept").exists()

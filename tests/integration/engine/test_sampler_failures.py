@@ -317,11 +317,11 @@ async def test_a_sampler_that_only_says_garbage_masks_and_never_ends_the_engine(
 async def test_no_sampler_at_all_is_a_sentence_at_the_start(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.sampler.fleet.START_SECONDS", 0.3)
+    monkeypatch.setattr("engine.core.sampler.fleet.START_SECONDS", 0.3)
     here = await world(run=ONE)
     urls = [f"http://127.0.0.1:{free_port()}" for _ in range(2)]
     here.tables["sampler"]["endpoints"] = urls
-    with pytest.raises(StartupError, match="is down or is no SGLang server") as caught:
+    with pytest.raises(StartupError, match="is not an SGLang server") as caught:
         async with here.engine():
             pass
     assert all(url in str(caught.value) for url in urls)

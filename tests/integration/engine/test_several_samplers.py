@@ -119,8 +119,8 @@ async def test_a_stream_that_stands_still_is_taken_to_another_sampler(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Long before it counts as silent, and nothing of it is lost."""
-    monkeypatch.setattr("engine.sampler.wire.stream.QUIET_SECONDS", 0.3)
-    monkeypatch.setattr("engine.sampler.wire.stream.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("engine.core.sampler.wire.stream.QUIET_SECONDS", 0.3)
+    monkeypatch.setattr("engine.core.sampler.wire.stream.LOOK_SECONDS", 0.1)
     here = await world(run={**ONE, "group_size": 4}, sampler={"timeout_s": 100.0})
     here.sampler._script = by_turn(here.codec, [LONG])
     stuck = Faults(breaks={n: Break(chunks=2, how=BreakHow.STALL) for n in range(99)})

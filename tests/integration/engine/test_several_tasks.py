@@ -139,8 +139,8 @@ async def test_suites_are_rolled_out_and_scored_as_their_task_is(world: MakeWorl
 @pytest.mark.parametrize(
     ("task", "words"),
     [
-        ("", r"suite 's': it names no task of the recipe's: set its task to one of sums, finds"),
-        ("maths", r"suite 's': task = 'maths' is none of the recipe's: .* one of sums, finds"),
+        ("", r"suite 's': .* set its task to one of sums, finds"),
+        ("maths", r"suite 's': task = 'maths' is not one .* one of sums, finds"),
     ],
 )
 async def test_a_suite_of_no_task_is_refused_with_the_mend(

@@ -8,7 +8,7 @@ import pytest
 
 from engine.config import EngineTable
 from engine.errors import SharedSampler
-from engine.serve import Engine
+from engine.serving.serve import Engine
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.recipes import ONE, merged, write_recipe
 from tests.support.tools import ToolDouble, add_up

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.text.codec import HuggingFaceCodec
+from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import by_turn
 from tests.support.families import write_family
@@ -31,7 +31,7 @@ async def test_tool_text_is_escaped_where_the_template_writes_json(
         script=by_turn(codec, [CALL, "It is <answer> 2</answer><|eot_id|>"], mark="ipython<|"),
         tools=ToolDouble(run=lambda _call: text(SAID)),
         run=ONE,
-        task={"protocol": "engine.protocols.chat:Chat", "limits": LIMITS},
+        task={"protocol": "engine.api:Chat", "limits": LIMITS},
     )
     async with here.engine() as run:
         version = await run.learner.version()

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from bench.scripted import Timing
+from engine.core.tools.calls import PendingCall
+from engine.core.tools.services import ToolServices
+from engine.core.tools.tool_sessions import ToolSessions
+from engine.core.trajectory.events import Called
 from engine.errors import ForkRefused, SessionLost
-from engine.rollout.events import Called
-from engine.tools.calls import PendingCall
-from engine.tools.environment import Environment
-from engine.tools.services import ToolServices
 from engine.types import Call
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import Service, start_service
@@ -92,7 +92,7 @@ async def life(**services: str) -> AsyncIterator[ToolServices]:
         await tools.close()
 
 
-def step(environment: Environment, turn: int, seconds: float = 0.0) -> PendingCall:
+def step(environment: ToolSessions, turn: int, seconds: float = 0.0) -> PendingCall:
     call = Call(action="<count>", tool="count", arguments={"seconds": seconds})
     sent = environment.dispatch(call, call_id=f"a/{turn}/0", turn=turn, turns_left=9 - turn)
     assert isinstance(sent, PendingCall)
@@ -132,7 +132,7 @@ async def test_a_later_life_finds_the_session_and_a_call_on_its_way_runs_once(
         assert [tool.name for tool in again.tools] == ["count"]
         assert (second.statistics()["count"]).open_sessions == 1
         called = logged(1, 0.5)
-        pending = again.reask(called.call, call_id=called.call_id, turn=1, turns_left=8)
+        pending = again.resend(called.call, call_id=called.call_id, turn=1, turns_left=8)
         assert (await pending.result()).outcome.observation == "call 2"
         assert len(effects.read_text(encoding="utf-8")) == before + 2
         # The state is still there, and goes on.
@@ -185,7 +185,7 @@ async def test_strangers_are_closed_and_only_when_that_is_said(count: tuple[Serv
     keeping = asyncio.create_task(tools.keep_leases())
     await passes(0.8, "leases are renewed, which closes nothing yet")
     adopted, _ = await tools.adopt("a", TASK, refs["a"])
-    await tools.close_strangers({"b"})
+    await tools.close_abandoned({"b"})
     await passes(0.5, "leases are renewed")
     found, _ = await tools.adopt("b", TASK, refs["b"])
     with pytest.raises(SessionLost):
@@ -207,7 +207,7 @@ async def test_a_session_that_is_being_opened_is_no_stranger() -> None:
     ):
         opening = asyncio.create_task(tools.open_session("a", TASK))
         await until(lambda: bool(double.live), "the session at the service")
-        await tools.close_strangers(())
+        await tools.close_abandoned(())
         environment = await opening
         assert double.closed == []
         environment.close()
@@ -242,12 +242,12 @@ async def test_an_adopted_session_whose_close_failed_is_closed_again() -> None:
         async with life(python=double.address) as first:
             refs = (await first.open_session("a", TASK)).refs
         async with life(python=double.address) as second:
-            await second.close_strangers({"a"})
+            await second.close_abandoned({"a"})
             environment, _ = await second.adopt("a", TASK, refs)
             environment.close()
             await until(lambda: bool(double.closed), "the close that fails")
             await until(lambda: not second._services["python"].known, "its end")
-            await second.close_strangers({"a"})
+            await second.close_abandoned({"a"})
         assert not double.live
 
 
@@ -292,7 +292,7 @@ async def test_a_service_that_cannot_tell_is_not_trusted() -> None:
         async with life(python=double.address) as first:
             refs = (await first.open_session("a", TASK)).refs
         async with life(python=double.address) as second:
-            with pytest.raises(SessionLost, match="is not told"):
+            with pytest.raises(SessionLost, match="unknown"):
                 await second.adopt("a", TASK, refs)
             await until(lambda: not double.live, "the close")
             # The same attempt may open another one: that is another session to the service.
@@ -379,7 +379,7 @@ async def test_a_python_session_is_forked_with_what_it_has_computed(tmp_path: Pa
     service = start_service(tmp_path / "log", "python", *small)
     ran = 0
 
-    async def run(environment: Environment, code: str) -> str:
+    async def run(environment: ToolSessions, code: str) -> str:
         nonlocal ran
         ran += 1
         action = f"<python>{code}</python>"

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from engine.core.tools.calls import PendingCall
+from engine.core.tools.services import ToolServices
+from engine.core.tools.sessions import session as toolsession
+from engine.core.tools.tool_sessions import ToolSessions
 from engine.errors import SessionLost, StartupError, ToolServiceFailed
-from engine.tools.calls import PendingCall
-from engine.tools.environment import Environment
-from engine.tools.services import ToolServices
-from engine.tools.sessions import session as toolsession
 from engine.types import Call
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, by_turn
@@ -45,7 +45,7 @@ def services(double: ToolDouble, **fields: object) -> ToolServices:
     return ToolServices({"python": Tool(service=double.address, **fields)}, "an owner")
 
 
-def dispatch(session: Environment, turn: int = 0) -> PendingCall:
+def dispatch(session: ToolSessions, turn: int = 0) -> PendingCall:
     """The call of one turn."""
     sent = session.dispatch(ONE_PLUS_ONE, call_id=f"c/{turn}/0", turn=turn, turns_left=3 - turn)
     assert isinstance(sent, PendingCall)
@@ -207,7 +207,7 @@ async def test_a_service_without_cancelling_is_only_asked_to_close() -> None:
 
 PAIRS = '''
 from dataclasses import replace
-from engine.protocols.tagged import Tagged
+from engine.core.protocols.tagged import Tagged
 from engine.types import Calls
 
 

@@ -10,12 +10,12 @@ import grpc
 import pytest
 
 from bench.scripted import ScriptRequest
+from engine.core.rollout import attempts
+from engine.core.tools.services import ToolServices
 from engine.errors import StartupError
-from engine.journal.logs import LogState
-from engine.journal.reader import reading
-from engine.lanes import group as group_of_train
-from engine.rollout import attempts
-from engine.tools.services import ToolServices
+from engine.serving.admission import group as group_of_train
+from engine.serving.journal.logs import LogState
+from engine.serving.journal.reader import reading
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.recipes import ONE, PAIR
@@ -31,6 +31,7 @@ from tests.support.tools import (
 )
 from tests.support.waiting import blocks, passes, until
 from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.process.backoff import Backoff
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -153,7 +154,7 @@ async def test_the_attempts_end_and_the_member_is_masked(
         failed = count(
             "toolwright_engine_attempts_failed_total", {"reason": "infrastructure_error"}
         )
-        # With so short a patience a busy machine may cost the other member an attempt, too.
+        # With no patience a retried open may cost the other member an attempt, too.
         assert failed is not None
         assert failed >= 2
     living, lost = group.members
@@ -187,7 +188,7 @@ async def test_a_member_whose_sessions_are_lost_says_so(
 async def test_a_group_that_was_lost_whole_is_run_again(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_of_train, "LONGEST_PAUSE_S", 0.01)
+    monkeypatch.setattr(group_of_train, "BACKOFF", Backoff(0.01, 0.01))
     monkeypatch.setattr(attempts, "LEAST_ATTEMPTS", 2)
     double = ToolDouble(faults=[broken()] * 4)
     here = await world(tools=double, run=PAIR, engine={"patience_s": 1e-6})

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from engine.core.time_limit import TimeLimit
+from engine.core.tools.calls import PendingCall
+from engine.core.tools.link import endpoint as link
+from engine.core.tools.link import liveness
+from engine.core.tools.services import ToolServices
+from engine.core.tools.sessions import session_opener
+from engine.core.tools.tool_sessions import ToolSessions
 from engine.errors import AttemptFailed, SessionLost, ToolServiceFailed
-from engine.timelimit import TimeLimit
-from engine.tools.calls import PendingCall
-from engine.tools.environment import Environment
-from engine.tools.link import endpoint as link
-from engine.tools.link import silence
-from engine.tools.services import ToolServices
-from engine.tools.sessions import opening
 from engine.types import Call
 from tests.integration.toolsvc.conftest import start_service
 from tests.support.net import free_port
@@ -67,7 +67,7 @@ async def with_double(double: ToolDouble) -> AsyncIterator[ToolServices]:
         yield tools
 
 
-def send(environment: Environment, call: Call, turn: int = 0) -> PendingCall:
+def send(environment: ToolSessions, call: Call, turn: int = 0) -> PendingCall:
     call_id = f"{environment.refs[0].session_id}/{turn}/0"
     sent = environment.dispatch(call, call_id=call_id, turn=turn, turns_left=9)
     assert isinstance(sent, PendingCall)
@@ -148,7 +148,7 @@ async def test_who_waits_for_room_can_be_cancelled_and_the_next_comes_in() -> No
 async def test_a_service_that_stays_full_is_said_at_growing_intervals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opening, "FIRST_REPORT", 0.2)
+    monkeypatch.setattr(session_opener, "FIRST_REPORT", 0.2)
     full = ServiceError(reasons.ERROR_REASON_TOO_MANY_SESSIONS, "full", retry_after=0.05)
     double = ToolDouble(open_faults=[full] * 100_000)
     with capture_logs() as said:
@@ -270,16 +270,16 @@ async def test_a_service_that_is_stopped_is_noticed_and_nothing_is_lost(
     nap_service: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It keeps its connections and says nothing. Its trajectories' clocks stand still."""
-    for module in (silence, link):
+    for module in (liveness, link):
         monkeypatch.setattr(module, "PROBE_SECONDS", 1.0)
-    monkeypatch.setattr(silence, "QUIET_SECONDS", 1.0)
+    monkeypatch.setattr(liveness, "QUIET_SECONDS", 1.0)
     service = await asyncio.to_thread(nap_service, free_port())
     try:
         with capture_logs() as said:
             async with kept({"nap": Tool(service=service.address)}) as tools:
                 environments = [await tools.open_session(f"s{n}", TASK) for n in range(4)]
 
-                async def trajectory(environment: Environment) -> str:
+                async def trajectory(environment: ToolSessions) -> str:
                     limit = TimeLimit(3.0)
                     async with limit:
                         reply = await send(environment, nap(0.5)).result(limit)
@@ -306,9 +306,9 @@ async def test_a_service_that_is_stopped_is_noticed_and_nothing_is_lost(
 
 
 async def test_a_call_that_takes_long_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (silence, link):
+    for module in (liveness, link):
         monkeypatch.setattr(module, "PROBE_SECONDS", 0.2)
-    monkeypatch.setattr(silence, "QUIET_SECONDS", 0.2)
+    monkeypatch.setattr(liveness, "QUIET_SECONDS", 0.2)
     monkeypatch.setattr(link, "TICK_SECONDS", 0.05)
 
     async def slow(request: pb.CallToolRequest) -> pb.CallResult:

@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from bench.scripted import ScriptRequest
+from engine.core.tools import output_log
+from engine.core.tools.process import ToolProcess
+from engine.core.tools.services import ToolServices
 from engine.errors import StartupError
-from engine.tools import printed
-from engine.tools.process import ToolProcess
-from engine.tools.services import ToolServices
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_process import ended, process
 from tests.support.dialogue import ANSWER, by_turn
@@ -141,8 +141,8 @@ async def test_what_a_service_prints_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By whatever way it prints, before it serves and after."""
-    monkeypatch.setattr(printed, "LIMIT", 100_000)
-    monkeypatch.setattr(printed, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(output_log, "LIMIT", 100_000)
+    monkeypatch.setattr(output_log, "LOOK_SECONDS", 0.02)
     (tmp_path / "loud.py").write_text(LOUD, encoding="utf-8")
     log, older = tmp_path / "tools.tool.log", tmp_path / "tools.tool.older.log"
     service = ToolProcess("tool", Tool(serve=("loud.py",)), folder=tmp_path, output=log)

@@ -10,11 +10,11 @@ from typing import Any
 import grpc
 import pytest
 
+from engine.core.tools.calls import PendingCall
+from engine.core.tools.link import endpoint as link
+from engine.core.tools.services import ToolServices
+from engine.core.tools.tool_sessions import ToolSessions
 from engine.errors import ToolServiceFailed
-from engine.tools.calls import PendingCall
-from engine.tools.environment import Environment
-from engine.tools.link import endpoint as link
-from engine.tools.services import ToolServices
 from engine.types import Call
 from tests.support.tools import InStream, ToolDouble, add_up, serving, text
 from tests.support.waiting import passes, until
@@ -30,7 +30,7 @@ def services(double: ToolDouble, **fields: object) -> ToolServices:
     return ToolServices({"python": Tool(service=double.address, **fields)}, "an owner")
 
 
-def send(environment: Environment, code: str, turn: int = 0) -> PendingCall:
+def send(environment: ToolSessions, code: str, turn: int = 0) -> PendingCall:
     call = Call(action=f"<python>{code}</python>", tool="python", arguments={"code": code})
     call_id = f"{environment.refs[0].session_id}/{turn}/0"
     sent = environment.dispatch(call, call_id=call_id, turn=turn, turns_left=9)
@@ -242,7 +242,7 @@ async def test_the_token_goes_with_every_stream(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_stream_s_error_is_what_call_tool_would_have_raised() -> None:
-    from engine.tools.link.stream import error_of
+    from engine.core.tools.link.stream import error_of
     from toolwright.rpc.errors import ServiceError, TransportError
 
     known = error_of(
@@ -255,7 +255,7 @@ async def test_a_stream_s_error_is_what_call_tool_would_have_raised() -> None:
         )
     )
     assert isinstance(known, ServiceError)
-    assert (known.reason_name, known.retry_after, known.mend) == ("QUEUE_LIMIT", None, "wait")
+    assert (known.reason_name, known.retry_after, known.fix) == ("QUEUE_LIMIT", None, "wait")
     assert known.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     for code in (0, 14, 99, 4_000_000_000):
         bare = error_of(pb.CallError(code=code))
@@ -267,7 +267,7 @@ async def test_a_service_that_forgets_an_answer_is_asked_again(
 ) -> None:
     """No call is without a deadline, on a stream as elsewhere."""
     monkeypatch.setattr(link, "TICK_SECONDS", 0.05)
-    monkeypatch.setattr("engine.tools.calls.GRACE", 0.2)
+    monkeypatch.setattr("engine.core.tools.calls.GRACE", 0.2)
 
     class Forgetful(ToolDouble):
         async def StreamCalls(self, requests: Any, context: Any) -> Answers:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from engine.core.tools.services import ToolServices
 from engine.errors import TaskUnfit
-from engine.tools.services import ToolServices
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import by_turn
 from tests.support.recipes import ONE
@@ -27,7 +27,7 @@ def chat(*calls: str) -> list[str]:
     return [*(f"<tool_call>{call}</tool_call>" for call in calls), "it is 2<|im_end|>"]
 
 
-CHAT = {"protocol": "engine.protocols.chat:Chat", "limits": {"action": 4000, "response": 9000}}
+CHAT = {"protocol": "engine.api:Chat", "limits": {"action": 4000, "response": 9000}}
 DEEP = '{"name": "add", "arguments": ' + '{"a":' * 200 + "1" + "}" * 201
 
 

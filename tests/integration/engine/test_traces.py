@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
-from engine.commands.trace import Layout, write_traces
 from engine.errors import StartupError
-from engine.telemetry.traces import Traces
+from engine.offline.enums import TraceLayout
+from engine.offline.inspect.trace import write_traces
+from engine.serving.telemetry.traces import Traces
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.collectors import FakeCollector, speaking
 from tests.support.dialogue import ANSWER, by_turn
@@ -65,7 +66,7 @@ async def test_one_trajectory_is_one_trace_through_engine_and_tool_service(
         trajectories = [one for group in groups for one in group.members]
         await until(lambda: len(collector.spans) >= 4 * 10, "all spans")
         file = tmp_path / "traces.json"
-        told = write_traces(tmp_path / "run", [trajectories[0].id], file, Layout.JAEGER)
+        told = write_traces(tmp_path / "run", [trajectories[0].id], file, TraceLayout.JAEGER)
     assert {one.stop_reason for one in trajectories} == {StopReason.ANSWERED}
     spans = collector.spans
     assert len({(s.trace_id, s.span_id) for _, s in spans}) == len(spans) == 4 * 10
@@ -170,6 +171,6 @@ async def test_an_endpoint_that_is_none_is_told_at_the_start(
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "127.0.0.1:4318")
     here = await world(run=RUN)
-    with pytest.raises(StartupError, match="OTEL_EXPORTER_OTLP_ENDPOINT is no address"):
+    with pytest.raises(StartupError, match="OTEL_EXPORTER_OTLP_ENDPOINT is not the address"):
         async with here.engine():
             pass

@@ -14,14 +14,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from engine.journal.journal import Journal
-from engine.lanes import train
-from engine.lanes.mixing import Mixture
-from engine.lanes.places import Places
-from engine.lanes.signal import Sieve
-from engine.lanes.train import TrainLane
-from engine.rollout.events import Ended
-from engine.tasks import BadRows, DrawnTask
+from engine.core.tasks import BadRows, DrawnTask
+from engine.core.trajectory.events import Ended
+from engine.serving.admission import train
+from engine.serving.admission.dynamic_sampling import GroupFilter
+from engine.serving.admission.mixing import Mixture
+from engine.serving.admission.places import Places
+from engine.serving.admission.train import TrainLane
+from engine.serving.journal.journal import Journal
 from toolwright.recipe import DynamicSampling, Run
 from toolwright.types import SamplingParams, Status, StopReason, Task, Trajectory
 
@@ -94,7 +94,7 @@ async def main(file: Path, *, drain: bool) -> None:
         sampling=SamplingParams(),
         bad_rows=BadRows(0),
         on_trajectory=lambda _one: None,
-        sieve=Sieve(DynamicSampling(max_gen_batches=MOST), groups_per_step=BATCH),
+        group_filter=GroupFilter(DynamicSampling(max_gen_batches=MOST), groups_per_step=BATCH),
     )
     print("admits", flush=True)
     admitting = asyncio.create_task(lane.run())

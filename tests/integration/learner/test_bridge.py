@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from engine.edge.policy_folder import check_policy_folder
-from engine.edge.policy_shape import difference
 from engine.errors import StartupError
-from engine.journal.identity import policy_identity
+from engine.serving.journal.identity import policy_identity
+from engine.serving.publish.policy_folder import check_policy_folder
+from engine.serving.publish.policy_shape import difference
 from learner.config.weights import Optimizer, Parallel
 from learner.errors import ModelError
 from learner.model.policy import load_frozen, load_policy

@@ -11,9 +11,10 @@ import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from bench.scripted import ScriptedSampler
-from engine.commands.sample import Options, sample
 from engine.config import EngineTable
-from engine.text.codec import HuggingFaceCodec
+from engine.core.text.codec import HuggingFaceCodec
+from engine.offline.collect import command
+from engine.offline.collect.options import CollectionOptions
 from learner.errors import DataError
 from learner.imitation.traces import load_traces
 from learner.intake.tokenizer_check import TokenizerCheck
@@ -50,8 +51,9 @@ async def collect(folder: Path, policy: Path) -> Path:
         sft_table = {"data": "kept", "steps": 1, "batch_size": 2, "optimizer": {"lr": 1e-2}}
         file = write_recipe(folder, {**tables, "sft": sft_table})
         recipe = load_recipe(file)
-        options = Options(output=folder / "kept", folder=folder, n=2)
-        await sample(recipe, recipe.table("engine", EngineTable), options, lambda _: None)
+        options = CollectionOptions(output=folder / "kept", folder=folder, n=2)
+        table = recipe.table("engine", EngineTable)
+        await command.collect(recipe, table, options, lambda _: None)
     return file
 
 

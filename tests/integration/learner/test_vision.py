@@ -11,8 +11,8 @@ import torch
 from typer.testing import CliRunner
 
 from bench.gpu.stages import independent
-from engine.edge.policy_folder import check_policy_folder
-from engine.edge.policy_shape import difference
+from engine.serving.publish.policy_folder import check_policy_folder
+from engine.serving.publish.policy_shape import difference
 from learner.cli import app
 from learner.config.weights import Lora, Optimizer, Parallel, Vision
 from learner.errors import DataError, ModelError

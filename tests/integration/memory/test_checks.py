@@ -12,12 +12,9 @@ from memory.checks.client import ToolServiceRunner
 from memory.checks.runner import Run
 from memory.errors import ChecksDown
 from memory.graph.naming import under_name
-from memory.memory import Memory
-from memory.search.embedding import hashing
-from memory.store.volatile import VolatileLog
 from memory.types import Tool
 from tests.integration.toolsvc.conftest import start_service
-from tests.support.tool_memory import registering, tool
+from tests.support.tool_memory import tool
 
 pytestmark = pytest.mark.quick
 
@@ -56,16 +53,6 @@ def test_outcomes_are_the_tools_own(runner: ToolServiceRunner) -> None:
     assert whole.result == renamed.result == 18014398509481986 and not whole.error
     assert "ZeroDivisionError" in broken.error
     assert ends.error and "no JSON" in spoils.error
-
-
-def test_merged_only_where_both_give_the_same(runner: ToolServiceRunner) -> None:
-    memory = Memory(VolatileLog(), hashing, runner=runner)
-    memory.merge_group(registering("a", DOUBLE))
-    lie, twice = doing("lie", "x * 3", '{"x": 4}'), doing("twice", "x + x", '{"x": 4}')
-    broken = doing("broken", "x / 0", '{"x": 4}')
-    merged = memory.merge_group(registering("b", lie, twice, broken, check=True))
-    assert merged.registered == {"lie": "lie", "twice": "double"}
-    assert [refused.name for refused in merged.refused] == ["broken"]
 
 
 def test_a_service_that_is_away_is_no_outcome(tmp_path: Path) -> None:

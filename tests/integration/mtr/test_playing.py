@@ -17,9 +17,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from engine.commands import check as checking
 from engine.config import EngineTable
 from engine.errors import StartupError
+from engine.offline.check import command as checking
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.codecs import END
 from tests.support.dialogue import in_turn

@@ -84,7 +84,6 @@ def start_service(log: Path, *arguments: str) -> Service:
             stderr=errors,
             text=True,
         )
-    assert process.stdout is not None
     found = re.search(r" on ([^\s,]+)", process.stdout.readline())
     if found is None:
         process.wait(20)

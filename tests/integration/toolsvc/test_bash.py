@@ -5,24 +5,21 @@ import dataclasses
 import json
 import shutil
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import psutil
 import pytest
 import pytest_asyncio
 
 from tests.support.trajectory import Trajectory, said
-from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
 from toolsvc.plugin.built_in import make_built_in
 from toolsvc.sandbox.config import MIB, Backend, SandboxConfig
 from toolsvc.tools.bash.bash_tool import BashTool
 from toolsvc.types import Result
-from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.tool.v1 import tool_pb2_grpc
 from toolwright.types import ToolErrorKind
 
 pytestmark = [
@@ -181,7 +178,6 @@ async def test_output_cannot_end_a_command(session: Trajectory) -> None:
 async def test_the_limit_interrupts_and_keeps_the_shell(session: Trajectory, command: str) -> None:
     await ask(session, "cd notes; x=5; sleep 600 &")
     result = await run(session, command, run_limit=0.4)
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.TIMEOUT
     assert not result.error.session_lost
     assert "[stopped after 0.4 s; the shell goes on]" in said(result)
@@ -197,7 +193,6 @@ async def test_what_ignores_the_interrupt_is_killed_with_the_shell(
 ) -> None:
     await ask(session, "cd notes; x=5")
     result = await run(session, command, run_limit=1.0)
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.TIMEOUT
     assert not result.error.session_lost
     assert "was killed with the shell; its variables and jobs are gone" in said(result)
@@ -211,7 +206,6 @@ async def test_cancel(session: Trajectory) -> None:
         while not session.cancel():  # noqa: ASYNC110 - until the call has begun
             await asyncio.sleep(0.01)
     result = await call
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.CANCELLED
     assert await ask(session, "echo $x") == "5"
 
@@ -366,7 +360,6 @@ async def test_an_edit_that_cannot_be_done_changes_nothing(
     await ask(session, "mkfifo pipe; printf '\\xff' > binary; ln -s /etc/passwd link")
     result = await edit(session, kind, **arguments)
     if says:
-        assert result.error is not None
         assert result.error.kind is ToolErrorKind.EXCEPTION
     assert says in said(result)
     assert await ask(session, "cat notes/a.txt; ls notes") == "one\ntwo\nthree\na.txt"
@@ -391,12 +384,6 @@ async def test_actions_as_r2e_agents_write_them(session: Trajectory) -> None:
     assert said(await session.act(action)) == "7"
     result = await session.act("<function=finish></function>")
     assert result.done
-
-
-@pytest.mark.parametrize("action", ["ls", "<bash>ls", "<tool_call>{</tool_call>", "</bash>"])
-async def test_an_action_without_a_request_is_invalid(session: Trajectory, action: str) -> None:
-    result = await session.act(action)
-    assert not result.valid
 
 
 @pytest.mark.parametrize("files", [{"../x": ""}, {"/x": ""}, {"x": 1}, ["x"], {"": ""}])
@@ -428,34 +415,6 @@ async def test_a_folder_for_all_sessions_within_all_walls(
         assert await ask(one, "cat name") == "one"
 
 
-def test_a_folder_that_does_not_fit_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "big").write_bytes(bytes(9 * MIB))
-    with pytest.raises(StartError, match="--disk-mib"):
-        make_built_in("bash", {"folder": tmp_path}, SMALL)
-    with pytest.raises(StartError, match="no such folder"):
-        make_built_in("bash", {"folder": tmp_path / "none"}, SMALL)
-
-
-def test_over_grpc(start: Callable[..., Any]) -> None:
-    service = start("bash", "--ready", "1", "--shards", "1")
-    with grpc.insecure_channel(service.address) as channel:
-        stub: Any = tool_pb2_grpc.ToolServiceStub(channel)
-        (tool,) = stub.ListTools(pb.ListToolsRequest(), timeout=10).tools
-        assert "</bash>" in tool.stop_strings
-        opening = pb.OpenSessionRequest(session_id="s", owner="o")
-        opening.metadata.update({"files": {"a": "text"}})
-        stub.OpenSession(opening, timeout=10)
-        call = pb.CallToolRequest(session_id="s", call_id="1", action="<bash>cat a</bash>")
-        result = stub.CallTool(call, timeout=20).result
-        assert result.observation[0].text == "text"
-        assert result.isolation
-        call = pb.CallToolRequest(session_id="s", call_id="2", tool="bash")
-        call.arguments.update({"command": "exit 1"})
-        result = stub.CallTool(call, timeout=20).result
-        assert "the shell ended with exit code 1" in result.observation[0].text
-        assert result.metrics["exit_code"] == 1
-
-
 FORGE = 'builtin() { command printf \'%%s\\0\' "$3" %s "$5" >&8; }; false'
 
 
@@ -466,7 +425,6 @@ async def test_a_forged_end_deceives_its_own_session_alone(host: Host, session: 
     assert said(await run(other, "false")) == "[exit code 1]"
     forged = await run(other, FORGE % ("9" * 400), run_limit=0.2)
     # The policy's doing, and told to it: no failure of the service.
-    assert forged.error is not None
     assert forged.error.kind is ToolErrorKind.TIMEOUT
     assert "killed with the shell" in said(forged)
     assert await ask(other, "echo on") == "on"

@@ -13,7 +13,7 @@ import pytest_asyncio
 from redis import Redis
 
 from tests.support.redis import MEMORY, RedisServer, redis_server
-from toolsvc.backends.cache import Cache, cache_key, open_cache
+from toolsvc.backends.cache import Cache, open_cache
 from toolsvc.errors import StartError
 
 pytestmark = pytest.mark.quick
@@ -187,9 +187,3 @@ async def test_what_cannot_be_reached_at_the_start_is_named(tmp_path: Path) -> N
     with pytest.raises(StartError, match=r"cache redis://127.0.0.1:9/0 cannot be used") as caught:
         await open_cache("redis://user:secret@127.0.0.1:9/0", most_bytes=MIB, seconds=None)
     assert "secret" not in str(caught.value)
-
-
-def test_a_key_is_that_of_equal_parts() -> None:
-    assert cache_key("a", {"x": 1, "y": [2]}) == cache_key("a", {"y": [2], "x": 1})
-    assert cache_key("a", {"x": 1}) != cache_key("b", {"x": 1})
-    assert cache_key("\ud800") != cache_key("?")

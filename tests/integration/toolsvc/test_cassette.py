@@ -1,6 +1,5 @@
 """A service in a process of its own, one that stands before it and records, one that replays."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -99,10 +98,3 @@ def test_a_service_before_a_service_keeps_the_contract(
         )
         assert code == 0, shown
         assert findings["passed"] >= least, shown
-
-
-def test_a_service_that_is_not_there_is_one_sentence(
-    serve_fails: Callable[..., str], tmp_path: Path
-) -> None:
-    told = serve_fails("grpc:127.0.0.1:1", environment=dict(os.environ))
-    assert "no tool service answers at 127.0.0.1:1" in told

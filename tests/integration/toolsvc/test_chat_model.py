@@ -17,7 +17,6 @@ from toolsvc.backends.chat_model import (
     ChatModelOptions,
     ChatModelRefused,
 )
-from toolsvc.errors import StartError
 
 pytestmark = pytest.mark.quick
 
@@ -63,13 +62,6 @@ async def test_the_request_is_the_api_s(monkeypatch: pytest.MonkeyPatch) -> None
             },
         }
     ]
-
-
-async def test_a_key_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MY_KEY", raising=False)
-    options = ChatModelOptions(endpoint="http://127.0.0.1:9/v1", model="m", key_variable="MY_KEY")
-    with pytest.raises(StartError, match="set the environment variable MY_KEY"):
-        ChatModel(options)
 
 
 async def test_the_cache_outlives_model_and_endpoint(tmp_path: Path) -> None:

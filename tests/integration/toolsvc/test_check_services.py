@@ -88,7 +88,6 @@ def test_a_breach_is_told_and_ends_in_exit_code_1(tmp_path: Path) -> None:
         "127.0.0.1:0",
     ]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         address = process.stdout.readline().split()[-1]
         only = ("--only", "a-repetition-has-no-effect")
         code, found, shown = check(address, *only, folder=tmp_path)
@@ -103,19 +102,3 @@ def test_no_service_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
     assert (code, found) == (2, {})
     (line,) = shown.splitlines()
     assert line.startswith("toolsvc: no tool service answers at 127.0.0.1:9: ")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--only", "no-such-check"), "there is no check no-such-check"),
-        (("--probe", "no-such.toml"), "no-such.toml: "),
-        (("--tls-ca", "no-such.pem"), "authority no-such.pem: "),
-    ],
-)
-def test_what_cannot_be_checked_is_said(
-    arguments: tuple[str, ...], says: str, tmp_path: Path
-) -> None:
-    code, _, shown = check("127.0.0.1:9", *arguments, folder=tmp_path)
-    assert code == 2
-    assert shown.startswith(f"toolsvc: {says}")

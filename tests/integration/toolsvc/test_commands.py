@@ -1,7 +1,6 @@
 """`toolsvc call` and `toolsvc list` against a real service."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,23 +40,6 @@ def test_list_shows_what_can_be_served_and_its_options() -> None:
     assert {option["name"] for option in tools["judge"]["options"]} >= {"endpoint", "cache", "tag"}
 
 
-def test_list_shows_what_stands_after_a_sources_colon() -> None:
-    tools = {tool["name"]: tool for tool in json.loads(run("list", "--json").stdout)}
-    assert (tools["mcp"]["word"], tools["simulated"]["word"]) == (
-        "mcp:COMMAND|URL",
-        "simulated:[FILE]",
-    )
-    options = {option["name"]: option for option in tools["mcp"]["options"]}
-    assert options["env"]["type"] == "table of text"
-    assert options["tools"]["default"] == []
-    (authority,) = tools["grpc"]["options"]
-    assert (authority["name"], authority["type"]) == ("tls_ca", "path")
-    table = run("list").stdout
-    assert "mcp:COMMAND|URL  The tools of an MCP server." in table
-    assert "simulated.maker.endpoint" in table
-    assert "verltool.num_workers" in table
-
-
 def test_list_shows_the_tools_of_a_file(tmp_path: Path) -> None:
     file = tmp_path / "tool.py"
     file.write_text(
@@ -74,35 +56,6 @@ def test_list_shows_the_tools_of_a_file(tmp_path: Path) -> None:
     refused = run("list", str(empty))
     assert refused.exit_code == 1
     assert refused.stderr.startswith(f"toolsvc: {empty} defines no tool")
-
-
-def test_a_name_in_the_list_is_never_broken() -> None:
-    """In 80 columns, as the output of a command has them that is no terminal."""
-    shown = run("list").stdout
-    for tool in json.loads(run("list", "--json").stdout):
-        for option in tool["options"]:
-            assert f"{tool['name']}.{option['name']} " in shown
-
-
-def test_list_shows_one_word_alone() -> None:
-    shown = run("list", "search").stdout
-    assert shown.startswith("search  Searches a corpus")
-    assert "search.index" in shown
-    assert "python" not in shown
-    (source,) = json.loads(run("list", "mcp", "--json").stdout)
-    assert source["word"] == "mcp:COMMAND|URL"
-
-
-def test_list_shows_how_to_call_at_a_terminal(start: Callable[..., Any], tmp_path: Path) -> None:
-    file = tmp_path / "add.py"
-    file.write_text(
-        "from toolsvc import tool\n\n@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n",
-        encoding="utf-8",
-    )
-    address = start(str(file)).address
-    shown = run("list", address).stdout
-    assert '"name": "add", "arguments": {"a": ..., "b": ...}' in shown
-    assert f'toolsvc call {address} add --arguments \'{{"a": ..., "b": ...}}\'' in shown
 
 
 def test_list_shows_what_a_service_serves(service: Any) -> None:
@@ -130,23 +83,6 @@ def test_an_action_may_come_in_several_ways(
     assert "42" in called.stdout.split()
     assert "isolation" in called.stderr
     assert "isolation" not in called.stdout
-
-
-@pytest.mark.parametrize(
-    ("action", "shown"),
-    [('{"a": 1, "b": 2}', """'{"a": 1, "b": 2}'"""), ("1 2", "JSON"), ("[1]", "JSON")],
-)
-def test_arguments_alone_are_hinted_at_for_a_tool_in_json(
-    start: Callable[..., Any], tmp_path: Path, action: str, shown: str
-) -> None:
-    file = tmp_path / "add.py"
-    file.write_text(
-        "from toolsvc import tool\n\n@tool\ndef add(a: int, b: int): ...\n", encoding="utf-8"
-    )
-    said = run("call", start(str(file)).address, "add", action).stderr
-    assert "INVALID_ACTION" in said
-    assert said.splitlines()[-1].startswith("hint: add is called in JSON")
-    assert said.endswith(f"use --arguments {shown}\n")
 
 
 def test_a_tool_that_failed_has_answered(service: Any) -> None:

@@ -55,7 +55,6 @@ def use(session: str, call_id: str, tool: str = "add", **arguments: Any) -> Any:
 
 async def told(host: Host, request: Any) -> tuple[Recorded, Any]:
     answer = await host.call(request)
-    assert isinstance(answer, Recorded)
     (part,) = answer.result.observation
     assert isinstance(part, Text)
     try:
@@ -133,13 +132,6 @@ async def test_words_that_make_no_tool(host: Host, changes: dict[str, Any], erro
     assert not answer.new_tools and error in said["error"]
 
 
-def test_the_tool_may_have_its_published_name() -> None:
-    tool = CreateTool(SandboxConfig(), CreateOptions(name="create_and_execute_mcp"))
-    assert tool.name == "create_and_execute_mcp" and CreateTool.name == "create_and_execute"
-    with pytest.raises(ValueError, match="pattern"):
-        CreateOptions(name="create and execute")
-
-
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_call_keeps_no_state(host: Host) -> None:
     code = "seen = []\ndef add(a, b=1):\n    seen.append(a)\n    return len(seen)\n"
@@ -204,7 +196,6 @@ async def test_a_session_makes_so_many_tools_and_no_more(host: Host) -> None:
         code = f"def {name}(a, b): return 1"
         answer, said = await told(host, create("many", name, name=name, code=code))
     assert "2 tools were made" in said["error"]
-    assert answer.result.error is not None
     assert answer.result.error.kind is ToolErrorKind.INVALID_ACTION
 
 

@@ -29,7 +29,7 @@ from toolsvc.plugin.built_in import make_built_in
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
 from toolsvc.tools.web_search import fetch
-from toolsvc.types import CallRequest, Recorded, Running
+from toolsvc.types import CallRequest, Running
 
 pytestmark = pytest.mark.quick
 
@@ -147,7 +147,6 @@ async def test_an_answer_that_comes_after_the_run_limit_is_the_result(
         assert waits.queued > 0.2
         case.backend.set()
         answer = await case.host.call(case.call("a"))
-        assert isinstance(answer, Recorded)
         assert answer.result.error is None, answer.result
         assert answer.queued > 0.2
         assert answer.run < 0.2
@@ -167,7 +166,6 @@ async def test_a_backend_that_never_answers_is_a_refusal_and_the_call_may_come_a
         assert case.host.look("s").call_ids == ()
         case.backend.set()
         answer = await case.host.call(case.call("a"))
-        assert isinstance(answer, Recorded)
         assert answer.result.error is None, answer.result
 
 

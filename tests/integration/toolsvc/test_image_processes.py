@@ -18,13 +18,12 @@ from tests.support.trajectory import Trajectory
 from toolsvc.confined import places
 from toolsvc.confined.errors import InputFailed, InputFault
 from toolsvc.confined.pool import Jobs
-from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
 from toolsvc.tools.image.image_tool import ImageOptions, ImageTool
 from toolsvc.types import Text
 from toolwright.types import ToolErrorKind
 
-MIB = 1 << 20
 WORKER_MIB = 512
 pytestmark = [
     pytest.mark.quick,
@@ -54,7 +53,6 @@ async def test_want_of_memory_is_told_and_mends_itself(host: Host) -> None:
         session = Trajectory(small, "image", media=(media, png(quarters())))
         for _ in range(2):
             result = await session.act(call("rotate_image", angle=0))
-            assert result.error is not None
             assert result.error.kind is ToolErrorKind.OUT_OF_MEMORY
             assert not result.error.session_lost
         assert (await look(session, target_image=2)).size == (400, 200)
@@ -88,7 +86,6 @@ async def test_the_run_limit_and_cancelling_end_a_call_and_nothing_else(
     session = Trajectory(host, "image", media=(png(quarters()),))
     process = await at_rest(until)
     result = await session.act(call("rotate_image", angle=0), run_limit=0.2)
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.TIMEOUT
     process.send_signal(signal.SIGCONT)
     await until(lambda: not busy(host))
@@ -98,7 +95,6 @@ async def test_the_run_limit_and_cancelling_end_a_call_and_nothing_else(
     await in_it(host, until, sent)
     assert session.cancel()
     result = await asked
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.CANCELLED
     process.send_signal(signal.SIGCONT)
     await until(lambda: not busy(host))
@@ -139,7 +135,6 @@ async def test_what_a_file_does_to_its_process_is_a_tool_error(
     monkeypatch.setattr(Jobs, "run", fail)
     session = Trajectory(host, "image", media=(png(quarters()),))
     result = await session.act(call("rotate_image", angle=0))
-    assert result.error is not None
     assert (result.error.kind, result.error.session_lost) == (kind, False)
 
 
@@ -158,9 +153,3 @@ async def test_a_call_that_finds_no_place_has_not_run(
     process.send_signal(signal.SIGCONT)
     assert (await asked).error is None
     assert (await second.act(call("rotate_image", angle=0))).error is None
-
-
-async def test_too_little_memory_is_said_at_the_start() -> None:
-    tool = ImageTool(ImageOptions.model_construct(**{**dict(ImageOptions()), "memory_mib": 48}))
-    with pytest.raises(StartError, match="memory_mib"):
-        await tool.start()

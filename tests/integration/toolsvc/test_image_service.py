@@ -186,36 +186,6 @@ async def test_bombs_and_broken_files_are_refused_and_cost_no_memory(
     assert sum(decoders) < 160 * MIB
 
 
-@pytest.mark.parametrize(
-    ("action", "says"),
-    [
-        (call("crop_image", bbox_2d=[0, 0, 401, 200]), "400 x 200 pixels"),
-        (call("crop_image", bbox_2d=[0, 0, 300, 201]), "400 x 200 pixels"),
-        (call("crop_image", bbox_2d=[10, 0, 10, 20]), "left < right"),
-        (call("crop_image", bbox_2d=[30, 0, 10, 20]), "left < right"),
-        (call("crop_image", bbox_2d=[-5, 0, 10, 20]), "greater than or equal to 0"),
-        ('<tool_call>{"name": "zoom_in", "arguments": {"bbox_2d": [0, NaN, 9, 9]}}</tool_call>',
-         "NaN is no JSON"),
-        (call("crop_image", bbox_2d=[0, 0, 9, 9], target_image=2), "there is no image 2"),
-        (call("resize_image", width=20), "from 28 to 2048"),
-        (call("select_frames", target_frames=[25]), "there is no frame 25: the video has 24"),
-        (call("select_frames", target_frames=[1], target_video=2), "there is no video 2"),
-        (call("blur_image"), "there is no function 'blur_image'"),
-    ],
-)  # fmt: skip
-async def test_what_does_not_fit_is_an_invalid_action_and_adds_nothing(
-    client: Client, action: str, says: str
-) -> None:
-    metadata = {"images": ["quarters.png"], "videos": ["grey.mp4"]}
-    session = await client.open(("image",), metadata)
-    result = await session.call("image", action)
-    assert not result.valid
-    assert says in result.observation[0].text
-    result = await session.call("image", call("rotate_image", angle=0))
-    assert result.observation[0].text == "Image 2: 400 x 200 pixels\n"
-    await session.close()
-
-
 def test_the_contract_is_kept(service: Service, tmp_path: Path) -> None:
     probes = tmp_path / "probes.toml"
     probes.write_text(PROBES, encoding="utf-8")

@@ -101,7 +101,6 @@ async def test_a_server_that_dies_during_a_call_is_a_crash(servers: Path) -> Non
         (child,) = psutil.Process().children()
         child.kill()
         result = await running
-        assert result.error is not None
         assert (result.error.kind, result.error.session_lost) == (ToolErrorKind.CRASHED, True)
 
 
@@ -110,7 +109,6 @@ async def test_a_run_limit_leaves_the_session_usable(servers: Path) -> None:
         await call(host, "echo", {"message": "hello"})
         long = {"duration": 60, "steps": 60}
         late = await call(host, "trigger-long-running-operation", long, "b", run_limit=0.2)
-        assert late.error is not None
         assert late.error.kind is ToolErrorKind.TIMEOUT
         assert text_of(await call(host, "echo", {"message": "on"}, "c")) == "Echo: on"
 

@@ -80,7 +80,6 @@ async def test_an_answer_that_is_not_mcp_is_one_sentence_at_once(mode: str, says
         began = time.monotonic()
         result = await call(host, "echo", {})
         assert time.monotonic() - began < 10  # of a run limit of 30
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.EXCEPTION
     assert says in text_of(result)
     assert "\n" not in text_of(result)

@@ -109,7 +109,6 @@ async def test_a_plan_is_made_once(host: Host) -> None:
     await asked(host, "once", "the square of a number")
     fields = {"tool": "plan", "arguments": {"queries": ["x"]}, "digest": b"x"}
     again = await host.call(calling("again", session="once", turn=1, **fields))
-    assert isinstance(again, Recorded)
     assert not again.result.valid
 
 
@@ -131,7 +130,6 @@ async def test_strangers_code_is_confined(host: Host) -> None:
     answer = await asked(host, "confined", *queries[1:4])
     assert set(text_of(answer)[1:-2].split("|")) == {"endless", "reader", "writer"}
     endless = await called(host, "confined", "endless", "a")
-    assert endless.result.error is not None
     assert endless.result.error.kind is ToolErrorKind.TIMEOUT
     assert "2 s" in text_of(endless)
     answer, said = await used(host, "confined", "reader", "b")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -68,9 +66,6 @@ def test_it_is_for_this_machine_alone_keeps_the_contract_and_leaves_nothing(
         (("--ray-address", "auto"), "--ray-address auto: write it as host:port"),
         (("--workers", "2"), "--workers, --advertise and --worker-port are for one machine: "),
         ((*LOCAL, "--hosts", "2"), NOT_LOCAL),
-        ((*LOCAL, "--host-gpus", "1"), NOT_LOCAL),
-        ((*LOCAL, "--host-cpus", "1"), NOT_LOCAL),
-        ((*LOCAL, "--workers", "2", "--host-memory-mib", "4096"), NOT_LOCAL),
         (("--verltool-http", "127.0.0.1:0"), "--verltool-http is for one process: "),
     ],
 )
@@ -79,15 +74,3 @@ def test_what_cannot_be_is_said_at_once(
 ) -> None:
     said = serve_fails("finish", *RAY, *arguments, environment=dict(os.environ))
     assert said.startswith(f"toolsvc: {says}")
-
-
-def test_without_the_package_the_extra_is_named() -> None:
-    without = "import sys; sys.modules['ray'] = None; from toolsvc.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", without, "serve", "finish", *RAY],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 1
-    assert done.stderr == ("toolsvc: this needs the package ray: pip install 'toolwright[ray]'\n")

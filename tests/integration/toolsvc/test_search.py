@@ -246,15 +246,3 @@ def test_a_killed_build_goes_on_where_it_was(tmp_path: Path) -> None:
     )
     assert (resumed[8:16] == marked).all()
     assert (np.delete(resumed, range(8, 16), 0) == np.delete(whole, range(8, 16), 0)).all()
-
-
-def test_progress_is_shown_and_the_end_is_one_line(tmp_path: Path) -> None:
-    write_corpus(tmp_path / "corpus.jsonl", PASSAGES)
-    done = subprocess.run(
-        [*BUILD, str(tmp_path / "corpus.jsonl"), "--output", str(tmp_path / "index")],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0
-    assert done.stdout == f"{tmp_path / 'index'} holds 6 passages, bm25\n"
-    assert re.search(r"bm25 .*6/6", done.stderr)

@@ -7,8 +7,6 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.support.service import Client, refused, seconds
 from tests.support.waiting import passes
@@ -25,17 +23,6 @@ async def client(service: Any) -> AsyncIterator[Client]:
     one = Client(service.address)
     yield one
     await one.channel.close()
-
-
-async def test_the_tool_describes_itself(client: Client) -> None:
-    listed = await rpc(client.stub.ListTools, pb.ListToolsRequest(), timeout=10)
-    (tool,) = listed.tools
-    assert tool.name == "python"
-    assert list(tool.stop_strings) == ["</python>"]
-    assert tool.action_format.tag.open == "<python>"
-    assert tool.stateful
-    assert not tool.parallel_calls
-    assert listed.service.startswith("toolsvc ")
 
 
 async def test_a_session_keeps_its_variables_and_its_isolation_is_stamped(client: Client) -> None:
@@ -59,13 +46,6 @@ async def test_an_exception_is_a_tool_error_that_the_policy_reads(client: Client
     assert result.error.message == "ZeroDivisionError: division by zero"
     assert result.observation[0].text.startswith("Traceback")
     assert not result.error.session_lost
-
-
-async def test_an_action_without_code_is_invalid(client: Client) -> None:
-    session = await client.open()
-    answer = await client.call(session, "I do not know.")
-    assert not answer.result.valid
-    assert answer.result.error.kind == reasons.TOOL_ERROR_KIND_INVALID_ACTION
 
 
 async def test_the_run_limit_is_a_tool_error_and_keeps_the_state(client: Client) -> None:
@@ -134,16 +114,6 @@ async def test_a_cut_rpc_does_not_cut_the_call(client: Client) -> None:
     assert answer.result.observation[0].text == "1"
 
 
-async def test_a_long_call_answers_running(client: Client) -> None:
-    session = await client.open()
-    fields: dict[str, Any] = {"call_id": "long", "wait": seconds(0.1)}
-    action = "<python>import time; time.sleep(0.5); 'done'</python>"
-    answer = await client.call(session, action, **fields)
-    assert answer.HasField("running")
-    answer = await client.call(session, action, call_id="long")
-    assert answer.result.observation[0].text == "'done'"
-
-
 async def test_cancelling_a_call_keeps_the_state(client: Client) -> None:
     session = await client.open()
     await client.text(session, "x = 1")
@@ -171,21 +141,6 @@ async def test_queue_and_run_limits_are_two_things(client: Client) -> None:
     await first
 
 
-async def test_closing_is_idempotent_and_final(client: Client) -> None:
-    session = await client.open()
-    running = asyncio.create_task(client.python(session, "while True: pass"))
-    await passes(0.2, "the call runs")
-    close = pb.CloseSessionRequest(session_id=session)
-    assert (await rpc(client.stub.CloseSession, close, timeout=10)).closed
-    with refused(reasons.ERROR_REASON_SESSION_CLOSED):
-        await running
-    assert not (await rpc(client.stub.CloseSession, close, timeout=10)).closed
-    with refused(reasons.ERROR_REASON_SESSION_CLOSED):
-        await client.python(session, "1")
-    with refused(reasons.ERROR_REASON_SESSION_NOT_FOUND):
-        await client.python("never opened", "1")
-
-
 async def test_a_lease_that_runs_out_ends_the_session(client: Client) -> None:
     short = await client.open(owner="careless", lease=seconds(0.5))
     kept = await client.open(owner="careful", lease=seconds(0.5))
@@ -207,20 +162,6 @@ async def test_what_is_not_served_says_so(client: Client) -> None:
         with refused(reasons.ERROR_REASON_NOT_SERVED) as failure:
             await rpc(getattr(client.stub, method), request, timeout=10)
         assert failure.value.code is grpc.StatusCode.UNIMPLEMENTED
-
-
-async def test_health_and_reflection(client: Client) -> None:
-    health: Any = health_pb2_grpc.HealthStub(client.channel)
-    answer = await health.Check(
-        health_pb2.HealthCheckRequest(service="toolwright.tool.v1.ToolService"), timeout=10
-    )
-    assert answer.status == health_pb2.HealthCheckResponse.SERVING
-    reflection: Any = reflection_pb2_grpc.ServerReflectionStub(client.channel)
-    ask = reflection_pb2.ServerReflectionRequest(list_services="")
-    names = set()
-    async for response in reflection.ServerReflectionInfo(iter([ask]), timeout=10):
-        names = {service.name for service in response.list_services_response.service}
-    assert "toolwright.tool.v1.ToolService" in names
 
 
 async def test_many_sessions_at_once(client: Client) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from tests.support.service import Client, refused, seconds
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import call as rpc
 from toolwright.tool.v1 import tool_pb2 as pb
+
+from .conftest import Service, start_service
 
 pytestmark = pytest.mark.quick
 
@@ -67,15 +69,24 @@ class Notes(Tool):
 '''
 
 
-@pytest.fixture
-def plugin(tmp_path: Path) -> str:
-    path = tmp_path / "my_tools.py"
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("plugin") / "my_tools.py"
     path.write_text(PLUGIN, encoding="utf-8")
     return str(path)
 
 
-async def test_a_plugin_file(start: Any, connect: Callable[[str], Client], plugin: str) -> None:
-    client = connect(start(plugin).address)
+@pytest.fixture(scope="module")
+def served(plugin: str) -> Iterator[Service]:
+    """One service of the plugin, for the tests that end no service."""
+    running = start_service(Path(plugin).with_name("errors.log"), plugin)
+    yield running
+    running.process.kill()
+    running.process.wait(20)
+
+
+async def test_a_plugin_file(served: Service, connect: Callable[[str], Client]) -> None:
+    client = connect(served.address)
     listed = await rpc(client.stub.ListTools, pb.ListToolsRequest(), timeout=10)
     assert [tool.name for tool in listed.tools] == [
         "count",
@@ -105,9 +116,9 @@ async def test_a_plugin_file(start: Any, connect: Callable[[str], Client], plugi
 
 
 async def test_what_a_tool_may_answer_arrives(
-    start: Any, connect: Callable[[str], Client], plugin: str
+    served: Service, connect: Callable[[str], Client]
 ) -> None:
-    client = connect(start(plugin).address)
+    client = connect(served.address)
     listed = await rpc(client.stub.ListTools, pb.ListToolsRequest(), timeout=10)
     media = {tool.name: tool.capabilities.media for tool in listed.tools}
     assert media["picture"]

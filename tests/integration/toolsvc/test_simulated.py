@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,11 +59,3 @@ async def test_tools_that_are_made_for_a_session_are_listed_and_called_from_a_te
     assert [json.loads(one.stdout or "0") for one in twice] == [{"year": 2003}] * 2, twice[1].output
     assert missing.exit_code == 1
     assert "there is no tool 'simulated' here, only film" in missing.output
-
-
-def test_a_model_that_was_not_named_is_one_sentence(
-    serve_fails: Callable[..., str], tmp_path: Path
-) -> None:
-    (tmp_path / "tools.json").write_text(json.dumps([FILM]), encoding="utf-8")
-    told = serve_fails(f"simulated:{tmp_path / 'tools.json'}", environment=dict(os.environ))
-    assert "--set simulated.endpoint: Field required" in told

@@ -231,7 +231,6 @@ async def test_commands_are_bounded_and_cancelled(host: Host, source: Source) ->
     session = Trajectory(host, "swe", source.task())
     result = await session.act(call("execute_bash", cmd="echo a; sleep 60"), run_limit=0.5)
     assert said(result) == "a\n[stopped after 0.5 s]"
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.TIMEOUT
     asked = asyncio.create_task(bash(session, "sleep 60"))
     while not session.cancel():  # noqa: ASYNC110 - until the call has begun

@@ -174,7 +174,6 @@ def container(machine: Path) -> Path:
 
 async def is_told_and_told_again(session: Trajectory, result: Result) -> None:
     for told in (result, await session.act(call("execute_bash", command="true"))):
-        assert told.error is not None
         assert (told.error.kind, told.error.session_lost) == (ToolErrorKind.CRASHED, True)
     assert session.host.renew("tests", 600, [session.session_id]).lost == ()
 

@@ -14,8 +14,8 @@ import grpc
 import pytest
 from mcp import Client, StdioServerParameters
 
-from engine.tools.calls import PendingCall
-from engine.tools.services import ToolServices
+from engine.core.tools.calls import PendingCall
+from engine.core.tools.services import ToolServices
 from engine.types import Call
 from tests.support.tls import Pem, make_pem
 from toolsvc.errors import StartError

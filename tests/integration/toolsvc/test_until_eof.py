@@ -16,7 +16,6 @@ PIPE = subprocess.PIPE
 def test_it_ends_when_standard_input_does(tmp_path: Path, more: tuple[str, ...]) -> None:
     command = [*SERVE, "finish", "--until-eof", "--listen", f"unix:{tmp_path}/sock", *more]
     with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True) as process:
-        assert process.stdout is not None
         assert process.stdout.readline().startswith("serving finish")
         _, said = process.communicate("what is said there means nothing\n", timeout=20)
     assert process.returncode == 0, said

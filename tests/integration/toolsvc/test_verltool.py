@@ -1,7 +1,6 @@
 """VerlTool's tool classes and its trainer's requests at a real service."""
 
 import json
-import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -149,11 +148,3 @@ async def test_a_program_that_does_not_end_is_told_as_there(
         told = await answer.json()
     said = "a\n\nExecution timed out after 1 seconds."
     assert told["observations"] == [f"\n<result>\n{said}\n</result>\n"]
-
-
-def test_several_processes_cannot_share_the_face(serve_fails: Callable[..., str]) -> None:
-    said = serve_fails(
-        f"verltool:{TOOLS / 'word_count.py'}", "--workers", "2", "--verltool-http", "127.0.0.1:0",
-        environment=dict(os.environ),
-    )  # fmt: skip
-    assert "--workers" in said

@@ -124,7 +124,6 @@ async def test_a_query_that_the_api_does_not_take_is_told() -> None:
     async with search_server() as server, policy(server) as one:
         server.faults = [web.Response(status=400, text='{"message": "Query pattern not allowed"}')]
         result = await one.act("<search>a</search>")
-        assert result.error is not None
         assert result.error.kind is ToolErrorKind.EXCEPTION
         assert (await one.act("<search>b</search>")).error is None
         server.faults = [web.Response(status=400, text='{"message": "no such country"}')]
@@ -321,7 +320,6 @@ async def test_a_page_that_cannot_be_read_is_told(
         monkeypatch.setattr(fetch, "FETCH_SECONDS", 0.2)
     async with visitor(*WEB) as (one, where):
         result = await one.act(VISIT.format(f"{where}/{path}"))
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.EXCEPTION
     assert says in said(result)
     assert result.valid
@@ -336,7 +334,6 @@ async def test_what_a_page_does_to_our_side_is_no_refusal_that_a_policy_could_br
     monkeypatch.setattr(fetch.Fetcher, "_get", breaks)
     async with visitor(*WEB) as (one, where):
         result = await one.act(VISIT.format(f"{where}/plain"))
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.EXCEPTION
     assert said(result) == "the page is too large or too strange to be read"
 
@@ -408,10 +405,3 @@ async def test_a_page_that_takes_too_long_to_read_costs_its_process(
         assert "too large or too strange" in said(await one.act(visit))
         monkeypatch.setattr(extract, "EXTRACT_SECONDS", 60)
         assert "The beginning" in said(await one.act(visit))
-
-
-async def test_an_empty_query_is_an_invalid_action() -> None:
-    async with search_server() as server, policy(server) as one:
-        result = await one.act("<search> </search>")
-        assert (result.valid, said(result)) == (False, "nothing between <search> and </search>")
-        assert server.requests == []

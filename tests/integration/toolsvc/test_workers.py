@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -11,7 +9,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from tests.support.workers import NOTES, Client, connected, fresh, one_at_each, refusal
+from tests.support.workers import NOTES, Client, connected, one_at_each, refusal
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -49,27 +47,6 @@ async def test_a_session_lives_at_the_endpoint_that_opening_names(client: Client
     assert len(pids) == 2
 
 
-async def test_opening_again_gives_the_same_session_whoever_is_asked(client: Client) -> None:
-    at = await one_at_each(client)
-    for endpoint, session in at.items():
-        for other in at:
-            async with connected(other) as there:
-                assert await there.open(session) == endpoint
-                with pytest.raises(ServiceError) as failure:
-                    await there.open(session, owner="somebody else")
-                assert refusal(failure) == "INVALID_REQUEST"
-
-
-async def test_sixteen_at_once_through_all_doors_are_one_session(client: Client) -> None:
-    at = await one_at_each(client)
-    async with connected(next(iter(at))) as first, connected(list(at)[1]) as second:
-        session = fresh()
-        opened = await asyncio.gather(
-            *(door.open(session) for door in (client, first, second) for _ in range(5))
-        )
-    assert len(set(opened)) == 1
-
-
 async def test_a_call_at_the_wrong_endpoint_names_the_right_one_and_runs_nothing(
     client: Client,
 ) -> None:
@@ -88,16 +65,6 @@ async def test_a_call_at_the_wrong_endpoint_names_the_right_one_and_runs_nothing
         assert await here.cancel(session, "long")
 
 
-async def test_what_nobody_holds_is_not_found_at_either(client: Client) -> None:
-    for endpoint in await one_at_each(client):
-        async with connected(endpoint) as there:
-            for ask in (there.say(fresh(), "x"), there.cancel(fresh(), "c")):
-                with pytest.raises(ServiceError) as failure:
-                    await ask
-                assert refusal(failure) == "SESSION_NOT_FOUND"
-            assert not await there.close(fresh())
-
-
 async def test_a_close_finds_its_session_and_is_final_everywhere(client: Client) -> None:
     (_, session), (wrong, _) = (await one_at_each(client)).items()
     async with connected(wrong) as there:
@@ -107,16 +74,6 @@ async def test_a_close_finds_its_session_and_is_final_everywhere(client: Client)
             with pytest.raises(ServiceError) as failure:
                 await ask
             assert refusal(failure) == "SESSION_CLOSED"
-
-
-async def test_leases_are_renewed_on_all_workers_whoever_is_asked(client: Client) -> None:
-    owner = uuid.uuid4().hex
-    at = await one_at_each(client, owner=owner)
-    for endpoint in at:
-        async with connected(endpoint) as there:
-            held, lost = await there.renew(owner, *at.values(), "gone")
-            assert held == set(at.values())
-            assert lost == {"gone"}
 
 
 async def test_every_process_is_healthy_and_reflects(client: Client) -> None:

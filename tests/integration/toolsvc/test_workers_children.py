@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -110,11 +109,3 @@ async def test_a_worker_that_does_not_start_is_one_sentence(
     with pytest.raises(StartError, match=says):
         await serve_locally(config(), 2, advertise="", first_port=0)
     assert set(psutil.Process().children()) == children
-
-
-@pytest.mark.parametrize("option", [("--advertise", "localhost"), ("--worker-port", "50062")])
-def test_options_of_workers_need_more_than_one(
-    serve_fails: Callable[..., str], option: tuple[str, str]
-) -> None:
-    line = serve_fails("finish", *option, environment=dict(os.environ))
-    assert "--workers of two or more" in line

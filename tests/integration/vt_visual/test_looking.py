@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from engine.text.codec import HuggingFaceCodec
+from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import Service
 from tests.support.dialogue import in_turn

@@ -29,7 +29,7 @@ from bench.rollouts.report import lines, page, remarks
 from bench.rollouts.scenarios import SCENARIOS, TRAJECTORIES
 from bench.scripted import ScriptedSampler, Timing
 from bench.scripted.types import GenerateRequest
-from toolwright.reference import find
+from engine.offline.reference import find
 
 PAPER = {"math": (87, 66), "sql": (111, 91), "deepsearch": (193, 98)}
 TWO = Plan(

@@ -15,7 +15,7 @@ from console.compare.curves import MOST_POINTS, curves
 from console.compare.page import page
 from console.compare.runs import differences, read_metrics, read_runs
 from console.errors import RecordBroken
-from console.record.run import MOST_RUNS, distinct
+from console.record.run import MOST_RUNS
 
 XHTML = "{http://www.w3.org/1999/xhtml}"
 
@@ -115,13 +115,6 @@ def test_evaluations_are_a_table_and_curves_with_their_intervals(tmp_path: Path)
 
 ONE = "1 ± 0.059 at 4, n = 32"
 """All rewards are equal: the error is that of the rule of succession."""
-
-
-def test_no_run_with_evaluations_is_said(tmp_path: Path) -> None:
-    runs = [write_run(tmp_path / name, recipe={}) for name in "ab"]
-    assert compare(*runs, "-o", tmp_path / "page.html") == (0, "")
-    rows, _, text = shown(tmp_path / "page.html")
-    assert rows == [] and "Without evaluations: a, b." in text
 
 
 def test_suites_of_recipes_differ_by_their_keys_and_not_as_json(tmp_path: Path) -> None:
@@ -262,16 +255,6 @@ def test_imitation_is_compared_by_its_own_metrics(tmp_path: Path) -> None:
     assert run.hours() == {0: 1.0}
 
 
-def test_names_are_as_long_as_they_must_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    paths = [Path("/x/1/run"), Path("/x/2/run"), Path("/y/2/run")]
-    assert distinct(paths) == ["x/1/run", "x/2/run", "y/2/run"]
-    assert distinct([Path("/x/a"), Path("/x/b")]) == ["a", "b"]
-    assert distinct([Path("/x/a"), Path("/x/a")]) == ["a", "a"]
-    assert distinct([Path("/")]) == ["/"]
-    monkeypatch.chdir(write_run(tmp_path / "here"))
-    assert read_runs([Path()])[0].name == "here"
-
-
 def test_hours_leave_out_the_time_between_two_lives(tmp_path: Path) -> None:
     (run,) = read_runs([write_run(tmp_path / "a", 100)])
     assert run.hours()[100] == pytest.approx(1.0)
@@ -279,13 +262,6 @@ def test_hours_leave_out_the_time_between_two_lives(tmp_path: Path) -> None:
     last = curve.points[-1]
     assert (last.x, last.y) == (pytest.approx(1.0), 10.0)
     assert curves([run], "entropy", window=1) == []
-
-
-def test_recipes_that_agree_have_no_row(tmp_path: Path) -> None:
-    same = {"learner": {"a": [1, 2], "b": {}}}
-    runs = read_runs([write_run(tmp_path / n, recipe=same) for n in "ab"])
-    assert differences(runs) == []
-    assert "Nothing." in page(runs, window=1)
 
 
 def test_long_curves_are_thinned_and_keep_their_ends_and_their_spike(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ import psutil
 import pytest
 
 from console.asked.plan import Kind, Maker
-from console.commands.status import told
 from console.course import half_made, leftovers
 from console.course.lock import only_console
 from console.course.state import State, state_of
@@ -30,7 +29,6 @@ from console.machine.pids import pid_space
 from console.machine.processes import created
 from console.record.course import Began, CourseRecord, Ended, ProcessRecord
 from console.record.run import RunFiles
-from console.record.types import Record, Step
 from tests.support.net import free_port
 
 HERE = socket.gethostname()
@@ -82,13 +80,6 @@ def test_a_file_where_the_run_would_be_is_named(tmp_path: Path, below: str) -> N
         raise AssertionError("a file is no folder")
 
 
-def test_a_folder_that_takes_nothing_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "console/console.lock").mkdir(parents=True)
-    said = pytest.raises(ConsoleError, match=r"cannot be written .*--folder")
-    with said, only_console(tmp_path):
-        raise AssertionError("a folder is no lock")
-
-
 # --- What a killed console left
 
 
@@ -136,7 +127,6 @@ def _leader() -> Iterator[tuple[subprocess.Popen[bytes], int]]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as leader:
-        assert leader.stdout is not None
         child = int(leader.stdout.readline())
         try:
             yield leader, child
@@ -190,7 +180,6 @@ def test_who_was_told_by_the_kernel_is_not_told_twice() -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         record = _record(process.pid, created(process.pid))
         leftovers.end(record.processes, print, told=True, grace_s=0.5)
@@ -213,7 +202,6 @@ def test_a_learner_has_time_for_its_checkpoint_and_that_is_said(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
-        assert process.stdout is not None
         process.stdout.readline()
         (one,) = _record(process.pid, created(process.pid)).processes
         said: list[str] = []
@@ -270,19 +258,6 @@ def test_what_the_user_put_there_counts(tmp_path: Path) -> None:
     assert half_made.there(tmp_path, [_maker(made)])(made)
 
 
-def test_halves_are_numbered_and_none_is_deleted(tmp_path: Path) -> None:
-    maker = _maker(tmp_path / "policy")
-    for text in ("first", "second"):
-        with pytest.raises(RuntimeError), half_made.making(tmp_path, maker):
-            maker.makes.mkdir()
-            (maker.makes / "half").write_text(text, encoding="utf-8")
-            raise RuntimeError("killed")
-    with half_made.making(tmp_path, maker):
-        maker.makes.mkdir()
-    assert (tmp_path / "policy.unfinished/half").read_text(encoding="utf-8") == "first"
-    assert (tmp_path / "policy.unfinished-2/half").read_text(encoding="utf-8") == "second"
-
-
 @pytest.mark.parametrize("kind", ["prepare", "render"])
 def test_what_the_user_puts_where_a_maker_failed_is_the_users(tmp_path: Path, kind: Kind) -> None:
     made = tmp_path / "rows.jsonl"
@@ -304,17 +279,6 @@ def test_what_an_imitation_left_is_for_its_next_start(tmp_path: Path) -> None:
         maker.makes.mkdir()
         raise ProcessFailed("sft ended with exit code 1", exit_code=1)
     assert maker.makes.is_dir() and not half_made.there(tmp_path, [maker])(maker.makes)
-
-
-def test_a_mark_that_holds_is_not_written_again(tmp_path: Path) -> None:
-    maker = _maker(tmp_path / "rows.jsonl")
-    with pytest.raises(RuntimeError), half_made.making(tmp_path, maker):
-        (mark,) = (tmp_path / half_made.MAKING).iterdir()
-        os.utime(mark, (1, 1))
-        raise RuntimeError("killed")
-    with half_made.making(tmp_path, maker):
-        assert mark.stat().st_mtime == 1
-    assert not mark.exists()
 
 
 # --- Who is at an address
@@ -422,18 +386,3 @@ def test_another_machines_run_goes_on_while_its_engine_answers() -> None:
 def test_a_run_of_the_launch_files_is_known_by_its_engine() -> None:
     assert _state(CourseRecord(), answers=True).word == "running"
     assert _state(CourseRecord()).word == "unknown"
-
-
-def test_processes_are_told_as_they_are() -> None:
-    (alive,) = _state(STARTED, lives=True).processes
-    (dead,) = _state(STARTED).processes
-    assert (alive.alive, dead.alive) == (True, False)
-    assert json.loads(json.dumps(_state(STARTED).as_json()))["processes"][0]["name"] == "engine"
-
-
-def test_doubts_are_told_by_status_too() -> None:
-    step = Step(step=1, values={"call_failed_fraction/planet": 1.0}, call_error="planet: away\x1b")
-    run = RunFiles(folder=Path("/run"), name="run", record=Record(steps=(step,)), course=STARTED)
-    found = state_of(run, here=True, lives=lambda pid, at: True, answers=True)
-    assert found.doubts == ("every call of `planet` failed at step 1: away\x1b",)
-    assert "doubt    every call of `planet` failed at step 1: away\x1b" in list(told(found))

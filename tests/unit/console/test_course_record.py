@@ -35,10 +35,6 @@ def _began(pid: int = 1, space: str = "") -> Began:
     )
 
 
-def test_a_run_without_a_console_has_an_empty_record(tmp_path: Path) -> None:
-    assert read_course(tmp_path) == CourseRecord()
-
-
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     with CourseLog(tmp_path) as log:
         log.began(_began())
@@ -129,12 +125,6 @@ def test_an_event_of_a_later_toolwright_is_passed_over(tmp_path: Path) -> None:
 
 def _fields(record: ProcessRecord) -> dict[str, object]:
     return {name: getattr(record, name) for name in ProcessRecord.__slots__}
-
-
-def test_what_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / COURSE).mkdir(parents=True)
-    with pytest.raises(RecordBroken, match=r"course\.jsonl cannot be read \(.*rights"):
-        read_course(tmp_path)
 
 
 @pytest.mark.quick

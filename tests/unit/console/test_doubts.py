@@ -14,10 +14,8 @@ from console.record.types import Step
 from console.report.figures import figures
 from console.verdict import Verdict, judge
 from console.watch import doubts
-from console.watch.status import Status, fields
-from engine.telemetry.progress import Progress
 from tests.support import run_folders
-from toolwright.text.figures import compact, restarted
+from toolwright.text.figures import restarted
 
 pytestmark = pytest.mark.quick
 
@@ -77,21 +75,6 @@ def test_a_step_raises_a_doubt(figures: dict[str, Any], sentence: str) -> None:
 )
 def test_what_is_usual_raises_none(figures: dict[str, Any]) -> None:
     assert doubts.of_rollouts(read(7, **figures), REWARD) == []
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(0.75, "0.750"), (-3.0, "-3.000"), (1e300, "1e+300"), (-2.5e38, "-2.5e+38"), (1e6, "1e+06")],
-)
-def test_a_large_reward_is_short_in_every_line(value: float, text: str) -> None:
-    assert compact(value) == text
-    shown = dict(fields(Status(newest=[read(1, reward=value)])))
-    assert len(shown["reward"]) < 12
-    line = Progress(7).line(
-        state="running", step=3, running=4, evaluating=0, waiting=2, tokens=1, reward=value,
-        turned_away=0,
-    )  # fmt: skip
-    assert line.endswith(f"reward {text}")
 
 
 def collapsed() -> list[Step]:

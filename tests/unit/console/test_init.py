@@ -46,10 +46,6 @@ def test_every_recipe_of_the_package_is_listed() -> None:
     assert all(line.split(maxsplit=1)[1:] for line in said.splitlines() if line[:1].strip())
 
 
-def test_a_folder_put_there_is_listed_by_its_first_paragraph(recipes: Path) -> None:
-    assert typed()[1].splitlines()[0] == "mine  It does this."
-
-
 def test_a_recipe_of_a_family_is_named_by_its_path(recipes: Path, tmp_path: Path) -> None:
     for folder in ("family/math", "mine/part"):
         (recipes.parent / folder).mkdir(parents=True)
@@ -108,14 +104,3 @@ def test_a_name_that_is_none_is_refused(recipes: Path, tmp_path: Path, name: str
     assert code == 2
     assert f"there is no recipe {name!r}" in said and "there are mine" in said
     assert not (tmp_path / "new").exists()
-
-
-def test_a_slip_of_the_pen_is_guessed(recipes: Path, tmp_path: Path) -> None:
-    assert "did you mean 'mine'?" in typed("mines", tmp_path / "new")[1]
-
-
-def test_the_folder_is_asked_for(recipes: Path) -> None:
-    assert typed("mine") == (
-        2,
-        "toolwright: name the new folder as well: toolwright init mine my-run\n",
-    )

@@ -9,10 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from console.machine.memory import (
-    INTERVAL_S,
-    LONGEST_PAUSE_S,
     MemoryMeter,
-    pause,
     proportional,
     total,
 )
@@ -44,9 +41,3 @@ async def test_a_child_counts(tmp_path: Path, until: Any) -> None:
 def test_a_process_that_is_gone_counts_nothing() -> None:
     assert proportional(2**22 + 1) == 0
     assert proportional(os.getpid()) > 1 << 20
-
-
-def test_the_pause_is_a_share_of_what_a_look_costs_and_has_a_bound() -> None:
-    assert pause(0.001) == INTERVAL_S
-    assert pause(0.2) == 10.0
-    assert pause(60.0) == LONGEST_PAUSE_S

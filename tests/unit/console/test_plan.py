@@ -57,16 +57,6 @@ def test_prepared_things_come_first_in_the_recipes_order() -> None:
     assert planned((*ALL, late), goals=goals) == [BASE, ROWS, late.makes, DATA, POLICY]
 
 
-def test_what_a_command_reads_of_another_is_made_before_it_whatever_the_order() -> None:
-    first, second = prepare(Path("/b")), prepare(Path("/a"), Path("/b"))
-    assert planned((second, first), goals=[need(Path("/a"))]) == [Path("/b"), Path("/a")]
-
-
-def test_a_command_that_reads_what_is_rendered_waits_for_it() -> None:
-    after = prepare(Path("/c"), DATA)
-    assert planned((after, *ALL), goals=[need(after.makes)]) == [BASE, ROWS, DATA, after.makes]
-
-
 def test_what_no_key_reads_is_wanted_by_the_run_itself() -> None:
     database = prepare(Path("/database"))
     assert [n.path for n in unread((*ALL, database), [GOAL])] == [database.makes]

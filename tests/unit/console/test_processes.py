@@ -116,14 +116,6 @@ async def test_a_service_that_dies_at_once_gives_the_tail_of_its_log(tmp_path: P
     assert gone(other.pid)
 
 
-async def test_a_killed_service_is_named_by_its_signal(tmp_path: Path) -> None:
-    with pytest.raises(ProcessFailed, match="one was ended by SIGKILL"):
-        async with Processes(tmp_path) as processes:
-            one = await processes.start(python("one", *SLEEPS))
-            os.kill(one.pid, signal.SIGKILL)
-            await processes.while_alive(asyncio.sleep(60))
-
-
 async def test_a_job_that_fails(tmp_path: Path) -> None:
     async with Processes(tmp_path) as processes:
         done = await processes.run(python("good", "-c", "print('whole')"))
@@ -229,15 +221,6 @@ async def test_who_dies_while_all_are_stopped_is_not_started_again(
         os.kill(one.pid, signal.SIGKILL)
         await stopping
     assert starts == [one.pid, late.pid]
-
-
-async def test_a_message_has_the_last_life_of_a_log_alone(tmp_path: Path) -> None:
-    (tmp_path / "one.log").write_text("of an earlier start\n", encoding="utf-8")
-    with pytest.raises(ProcessFailed) as caught:
-        async with Processes(tmp_path) as processes:
-            await processes.run(python("one", "-c", "raise SystemExit('learner: no room')"))
-    assert "earlier" not in str(caught.value)
-    assert caught.value.sentence("learner") == "no room"
 
 
 async def test_what_cannot_be_started_is_one_sentence(tmp_path: Path) -> None:

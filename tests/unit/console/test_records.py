@@ -15,18 +15,12 @@ from console.record import files
 from console.record.files import read_record
 from console.record.resolved import read_resolved
 from console.record.run import read_run
-from console.record.tail import MOST, Tail
 from console.report import breakdown
 from tests.support import run_folders
 from tests.support.run_folders import evaluation, lines, sample, step
 
 NOBODY = 65534
 """The user of that name."""
-
-
-def test_a_folder_without_files_is_an_empty_record(tmp_path: Path) -> None:
-    record = read_record(tmp_path)
-    assert (record.steps, record.evaluations, record.samples, record.remarks) == ((), (), (), ())
 
 
 def test_of_a_step_and_a_version_that_came_twice_the_last_counts(tmp_path: Path) -> None:
@@ -177,25 +171,6 @@ def test_a_course_of_another_shape_is_said(tmp_path: Path) -> None:
     assert run.course.starts == () and "course" in run.remarks[0]
 
 
-def test_a_tail_gives_whole_lines_once(tmp_path: Path) -> None:
-    path = tmp_path / "x.jsonl"
-    tail = Tail(path)
-    assert tail.read() == []
-    path.write_bytes(b'{"a": 1}\n\xff\n[1]\n{"a": 2')
-    assert tail.read() == [{"a": 1}]
-    with path.open("ab") as out:
-        out.write(b'2}\n{"a": 3}\n')
-    assert tail.read() == [{"a": 22}, {"a": 3}]
-    path.write_bytes(b'{"a": 4}\n')  # begun anew
-    assert tail.read() == [{"a": 4}]
-
-
-def test_a_tail_holds_no_line_without_end(tmp_path: Path) -> None:
-    path = tmp_path / "x.jsonl"
-    path.write_bytes(b"x" * (MOST + 10) + b'\n{"a": 1}\n')
-    assert Tail(path).read() == [{"a": 1}]
-
-
 def test_shares_of_time_add_up(tmp_path: Path) -> None:
     record = read_run(run_folders.whole(tmp_path / "a")).record
     trajectory = {share.name: share.seconds for share in breakdown.of_trajectory(record)}
@@ -220,19 +195,6 @@ def test_of_files_that_differ_the_newest_counts(tmp_path: Path) -> None:
         "learner",
         "sft",
     ]
-
-
-def test_a_recipe_or_its_folder_is_told_where_its_runs_are(tmp_path: Path) -> None:
-    recipe = tmp_path / "recipe.toml"
-    recipe.touch()
-    with pytest.raises(RecordBroken, match=r"Name the run\.folder of a run$"):
-        read_run(tmp_path)
-    lines(tmp_path / "run/learner.jsonl", [step(1)])
-    for given in (tmp_path, recipe):
-        with pytest.raises(RecordBroken, match=rf"\(did you mean {tmp_path}/run\?\)"):
-            read_run(given)
-    with pytest.raises(RecordBroken, match=r"of a run$"):
-        read_run(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(

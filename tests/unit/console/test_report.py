@@ -124,54 +124,6 @@ def test_every_plot_is_drawn_from_the_summary(seeds: list[Path]) -> None:
     }  # fmt: skip
 
 
-def test_what_stands_beside_an_evaluations_reward_is_drawn(tmp_path: Path) -> None:
-    """A line a suite; what is the reward itself is not drawn again."""
-    folder = bare(tmp_path / "run")
-    rows = [
-        evaluation(
-            f"{name}-{way}", at, 0.1 + 0.2, parts={"answer": 0.3, "searches": searches - at / 2}
-        )
-        for at in (0, 2)
-        for name, searches in (("easy", 2.0), ("hard", 3.0))
-        for way in ("sampled", "greedy")
-    ]
-    lines(folder / "evaluations.jsonl", rows)
-    text, data = report(folder)
-    (drawn,) = [plot for plot in data["suite_plots"] if plot["key"].startswith("part:")]
-    assert drawn["title"] == "searches"
-    assert [(one["name"], one["x"], one["y"]) for one in drawn["lines"]] == [
-        ("easy", [0, 2], [2, 1]),
-        ("hard", [0, 2], [3, 2]),
-    ]
-    assert draw(drawn, wide=False) in text
-
-
-def test_parts_that_were_measured_once_or_lack_somewhere_draw_no_plot(tmp_path: Path) -> None:
-    folder = bare(tmp_path / "run")
-    rows = [
-        evaluation("easy-sampled", 0, 0.5, parts={"once": 0.1}),
-        evaluation("easy-sampled", 2, 0.5, parts={"answer": 0.5}),
-    ]
-    lines(folder / "evaluations.jsonl", rows)
-    _, data = report(folder)
-    assert not [plot for plot in data["suite_plots"] if plot["key"].startswith("part:")]
-
-
-def test_every_part_is_there(seeds: list[Path]) -> None:
-    text, _ = report(*seeds)
-    for words in (
-        "Held-out success rose from 20% to 95%", "Learning curve", "control: learning rate 0",
-        "control, dashed",
-        "held out, mean of 2 runs", "wait for rollouts", "generate", "open session", "queue",
-        "3.11.7", "never trained on", "sampled, seed-2, step 50: 1", "A tiny policy learnt",
-        "run.steps = 50",
-    ):  # fmt: skip
-        assert words in text
-    assert text.count('class="trace"') == 6
-    assert 'class="by-model">&lt;python&gt; print(6*7)&lt;/python&gt;' in text
-    assert 'class="by-tool">&lt;result&gt; 42&lt;/result&gt;' in text
-
-
 def test_commands_work_when_copied(seeds: list[Path], tmp_path: Path) -> None:
     run = run_folders.whole(tmp_path / "a 'strange' $(folder)")
     _, data = report(run)
@@ -233,24 +185,6 @@ def test_a_run_that_has_made_no_step_has_a_report(tmp_path: Path) -> None:
     assert "0 of 50 steps are made" in text and "No step has been made" in text
 
 
-def test_imitation_alone_has_a_report(tmp_path: Path) -> None:
-    lines(tmp_path / "sft/sft.jsonl", ({"step": n, "loss": 1 / n} for n in (1, 2)))
-    _, data = report(tmp_path)
-    assert [plot["key"] for plot in data["plots"]] == ["imitation"]
-
-
-def test_a_run_that_could_not_learn_says_so_in_its_headline(tmp_path: Path) -> None:
-    run = run_folders.whole(tmp_path / "a")
-    reason = "16 of 16 groups without a signal"
-    rows = [step(n, reward=1.0, groups_with_signal=0, worthless_steps=n, worthless=reason)
-            for n in (1, 2, 3)]  # fmt: skip
-    lines(run / "learner.jsonl", rows)
-    text, data = report(run)
-    assert data["verdict"] == "nothing to learn from"
-    assert data["headline"] == "Nothing could be learnt"
-    assert text.count("solved already") == 1
-
-
 def test_a_tool_that_always_failed_is_named_and_nothing_is_praised(tmp_path: Path) -> None:
     run = run_folders.whole(tmp_path / "a", after=0.9)
     error = "planet: RuntimeError: no <database>"
@@ -267,16 +201,6 @@ def test_a_tool_that_always_failed_is_named_and_nothing_is_praised(tmp_path: Pat
     assert data["suites"]["heldout"]["sampled"]["after"]["mean"] == 0.9
     (plot,) = (plot for plot in data["plots"] if plot["key"] == "failed")
     assert plot["lines"][0]["y"] == [0.9] * 3
-
-
-def test_one_without_change_and_one_that_failed_say_so(tmp_path: Path) -> None:
-    run = run_folders.whole(tmp_path / "a", after=0.2)
-    run_folders.course(run, ended=3)
-    text, data = report(run)
-    assert data["headline"] == "Held-out success did not change: 20% before, 20% after"
-    assert "ended with status 3: the learner failed" in text
-    run = run_folders.whole(tmp_path / "b", after=0.1)
-    assert report(run)[1]["headline"] == "Held-out success fell from 20% to 10%"
 
 
 def test_a_page_of_many_steps_stays_small(tmp_path: Path) -> None:
@@ -299,24 +223,6 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
         result = CliRunner().invoke(app, ["report", *map(str, words)])
         assert result.exit_code == 1, result.output
         assert said in result.stderr and result.stderr.count("\n") == 1
-
-
-def test_the_reward_is_seen_beneath_a_part_that_is_all_of_it(seeds: list[Path]) -> None:
-    text, data = report(seeds[0])
-    (plot,) = (plot for plot in data["plots"] if plot["key"] == "reward")
-    assert [one["style"] for one in plot["lines"]] == ["c0 beneath", "c1", "c2"]
-    assert text.index('class="line c0 beneath"') < text.index('class="line c1"')
-    assert ".line.beneath { stroke-width: 6;" in text
-
-
-def test_the_learners_reason_stands_once(tmp_path: Path) -> None:
-    run = run_folders.whole(tmp_path / "a")
-    said = "learner failed"  # a part of how the run ended
-    lines(run / "learner.jsonl", (step(n, worthless_steps=n, worthless=said) for n in (1, 2)))
-    run_folders.course(run, ended=4)
-    text, data = report(run)
-    assert "a: ended with status 4" in data["remarks"]
-    assert text.count(said) == 1
 
 
 def test_the_page_of_a_memory_is_linked_from_where_the_report_lies(tmp_path: Path) -> None:

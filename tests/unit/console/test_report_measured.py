@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from console.report.measured import MOST_FIGURES, related
+from console.report.measured import MOST_FIGURES
 from console.report.plot import draw
-from tests.support import run_folders
 from tests.support.run_folders import lines, step
 from tests.unit.console.test_report import HOSTILE, Page, report
 
@@ -51,19 +48,6 @@ def test_a_plot_for_each_figure_and_conditions_beside_what_they_are_of(tmp_path:
     assert all(draw(plot, wide=False) in text for plot in data["measured_plots"])
 
 
-def test_runs_lie_over_each_other_and_a_run_without_the_figure_has_no_line(tmp_path: Path) -> None:
-    runs = [leave(tmp_path / "a", {"searches": 2.0}), leave(tmp_path / "b", {"searches": 3.0}),
-            leave(tmp_path / "c", {})]  # fmt: skip
-    _, data = report(*runs)
-    (plot,) = data["measured_plots"]
-    assert [(one["run"], one["y"]) for one in plot["lines"]] == [("a", [2]), ("b", [3])]
-
-
-def test_a_recipe_that_measures_nothing_has_no_such_part(tmp_path: Path) -> None:
-    text, data = report(run_folders.whole(tmp_path / "a"))
-    assert data["measured_plots"] == [] and "What the recipe measures" not in text
-
-
 def test_figures_of_strangers_are_text_and_bounded(tmp_path: Path) -> None:
     many = {f"n{number:03}": 1.0 for number in range(MOST_FIGURES + 8)}
     bad: dict[str, Any] = {"nan": float("nan"), "text": "x", "huge": 10**400, "": 1.0}
@@ -73,16 +57,3 @@ def test_figures_of_strangers_are_text_and_bounded(tmp_path: Path) -> None:
     assert data["measured_plots"][-1]["note"] == "9 more figures are in learner.jsonl."
     assert "<script" not in text and "onload='x'" not in text
     Page(text)
-
-
-@pytest.mark.parametrize(
-    ("names", "groups"),
-    [
-        ([], []),
-        (["a", "a_if_b", "a_if_c"], [["a", "a_if_b", "a_if_c"]]),
-        (["a_if_b", "b"], [["a_if_b"], ["b"]]),
-        (["_if_", "_if_x", "a_b", "ab"], [["_if_"], ["_if_x"], ["a_b"], ["ab"]]),
-    ],
-)
-def test_which_figures_share_a_plot(names: list[str], groups: list[list[str]]) -> None:
-    assert related(names) == groups

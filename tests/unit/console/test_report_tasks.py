@@ -7,7 +7,6 @@ from typing import Any
 
 from console.report.plot import draw
 from console.report.tasks import MOST_LINES
-from tests.support import run_folders
 from tests.support.run_folders import lines, step
 from tests.unit.console.test_report import HOSTILE, report
 
@@ -47,18 +46,6 @@ def test_each_task_has_a_line_and_each_pair_of_gradients(tmp_path: Path) -> None
     drawn = [plot for plot in data["plots"] if plot["key"].startswith("task:")]
     assert all(draw(plot, wide=False) in text for plot in drawn)
     assert "Do the tasks pull in one direction?" in text
-
-
-def test_a_run_with_one_task_has_no_such_plots(tmp_path: Path) -> None:
-    _, data = report(run_folders.whole(tmp_path / "a"))
-    assert shown(data) == {}
-
-
-def test_runs_lie_over_each_other(tmp_path: Path) -> None:
-    runs = [leave(tmp_path / name, {"task/sums/reward": y}) for name, y in (("a", 0.5), ("b", 1.0))]
-    _, data = report(*runs)
-    (plot,) = [one for one in data["plots"] if one["key"] == "task:reward"]
-    assert [(one["run"], one["y"]) for one in plot["lines"]] == [("a", [0.5]), ("b", [1])]
 
 
 def test_names_of_strangers_are_text_and_bounded(tmp_path: Path) -> None:

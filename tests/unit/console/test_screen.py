@@ -11,10 +11,10 @@ import pytest
 from rich.console import Console
 
 from console.record.types import Evaluation, Step
-from console.watch import doubts, engine, pace, screen
+from console.watch import doubts, pace, screen
 from console.watch.engine import EngineSays
 from console.watch.screen import Screen, panel
-from console.watch.status import Status, duration, fields, line, spark, success
+from console.watch.status import Status
 
 
 def step(number: int, **values: float) -> Step:
@@ -42,23 +42,6 @@ def known() -> Status:
     )
 
 
-def test_a_line_of_a_log_is_short() -> None:
-    assert line(known(), 123.4) == (
-        "[  123 s] reinforcement learning, step 57/200, reward 0.63, "
-        "heldout sampled 0.55 (step 50), greedy 0.60 (step 50), left about 4 min"
-    )
-    long = Status(stage="x" * 500, step=1, steps=2)
-    assert len(line(long, 1.0)) == 160
-
-
-def test_all_that_is_asked_for_is_among_the_fields() -> None:
-    names = [name for name, _ in fields(known())]
-    assert names == [
-        "step", "reward", "heldout", "\ufffd[2Jb", "tokens/s", "calls/s", "staleness", "masked",
-        "memory", "left",
-    ]  # fmt: skip
-
-
 def test_a_log_has_each_doubt_once_as_long_as_it_lasts() -> None:
     out = io.StringIO()
     shown = Screen(Console(file=out, soft_wrap=True, highlight=False))
@@ -68,34 +51,6 @@ def test_a_log_has_each_doubt_once_as_long_as_it_lasts() -> None:
         shown._say_line()
     said = [text for text in out.getvalue().splitlines() if "doubt" in text]
     assert said == ["  doubt: 30% of step 57 is masked", "  doubt: a b", "  doubt: a b"]
-
-
-def test_unknown_is_left_out() -> None:
-    assert line(Status(), 0.2) == "[    0 s] starting"
-
-
-def test_many_suites_are_counted() -> None:
-    status = Status(evaluations={f"s{n}": measured(f"s{n}", 0.5) for n in range(9)})
-    assert success(status)[-1] == ("", "and 5 other suites")
-    assert line(status, 0).endswith("s0 sampled 0.50 (step 50)")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"), (89, "89 s"), (100, "2 min"), (5340, "89 min"), (6000, "1 h 40 min"),
-        (49 * 3600, "2 d 1 h"),
-    ],
-)  # fmt: skip
-def test_duration(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_spark() -> None:
-    assert spark([0, 0.5, 1.0]) == "▁▅█"
-    assert spark([-1, 0, 1]) == "▁▅█"
-    assert spark([0, 40]) == "▁█"
-    assert spark([]) == ""
 
 
 def test_the_panel_shows_it_all_and_no_escape_of_a_stranger() -> None:
@@ -129,19 +84,6 @@ def test_the_pace_is_the_learners() -> None:
     assert pace.of_steps(steps, last=3, since_s=10.0, afterwards_s=30.0) == 20.0
 
 
-def test_before_the_second_step_the_batches_tell() -> None:
-    def guess(accepted: int, elapsed: float, made: int = 0) -> float | None:
-        return pace.of_first_batches(
-            accepted=accepted, batch=32, elapsed_s=elapsed, made=made, steps=10, afterwards_s=5.0
-        )
-
-    assert guess(0, 60.0) is None
-    assert guess(8, 1.0) is None
-    assert guess(8, 60.0) == 10 * 240 + 5
-    assert guess(48, 60.0, made=1) == 9 * 40 + 5
-    assert guess(64, 60.0) == 10 * 60 + 5  # it trains, for nobody knows how long
-
-
 def test_no_signal_is_said_from_the_second_step_on_with_the_learners_reason() -> None:
     def without(number: int) -> Step:
         values = {"worthless_steps": float(number), "trajectories": 8.0, "masked": 0.0}
@@ -167,44 +109,6 @@ def test_masks_gaps_and_broken_updates_are_doubted() -> None:
     assert len(doubts.of_engine("full", {"fruitless": "gave up", "sampler_away": "refused"})) == 3
 
 
-def says(state: str = "running", **more: Any) -> EngineSays:
-    return EngineSays(state=state, **more)
-
-
-def test_what_each_process_does() -> None:
-    def doing(one: EngineSays | None) -> dict[str, str]:
-        return engine.doing(one, batch=32, steps=10)
-
-    assert doing(None) == {"engine": "does not answer"}
-    assert doing(says("starting"))["engine"].startswith("starting")
-    assert "learner" not in doing(says("starting"))
-    waits = doing(says(step=2, accepted=72, running=24))
-    assert waits["learner"] == "waits for rollouts: 8 of 32"
-    assert waits["engine"] == "running, 24 in flight"
-    assert doing(says(step=2, accepted=96))["learner"] == "trains step 3"
-    assert doing(says(step=2, accepted=0))["learner"] == "waits for rollouts: 0 of 32"
-    assert doing(says("publishing", step=2, accepted=96))["learner"] == "publishes"
-    assert "learner" not in doing(says(step=10, accepted=320))
-    numbers = {
-        "evaluation_rows": 96.0, "evaluated_rows": 30.0, "samplers": 2.0, "samplers_up": 1.0,
-        "sampler_requests": 7.0, "tool_sessions": 5.0, "tool_calls_in_flight": 2.0,
-    }  # fmt: skip
-    whole = doing(says("evaluating", numbers=numbers))
-    assert "30 of 96 evaluation rows" in whole["engine"]
-    assert whole["samplers"] == "1 of 2 up, 7 requests"
-    assert whole["tools"] == "5 sessions, 2 calls in flight"
-    assert doing(says("publishing", numbers=numbers))["samplers"] == "paused, 7 requests"
-
-
-def test_rates_are_those_of_one_engine() -> None:
-    first, later = (says(numbers={"tokens": t}, at=at) for t, at in ((100.0, 1.0), (300.0, 3.0)))
-    assert later.rate(first, "tokens") == 100
-    assert later.rate(first, "calls") is None
-    assert later.rate(None, "tokens") is None
-    assert later.rate(later, "tokens") is None
-    assert first.rate(later, "tokens") is None  # a new engine counts from 0
-
-
 async def test_a_log_file_gets_a_line_at_every_stage_and_every_while(
     monkeypatch: pytest.MonkeyPatch, until: Any
 ) -> None:
@@ -220,25 +124,6 @@ async def test_a_log_file_gets_a_line_at_every_stage_and_every_while(
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert "\x1b" not in out.getvalue()
-
-
-def test_a_new_stage_has_no_pace_of_the_last_one() -> None:
-    shown = Screen(Console(file=io.StringIO()))
-    shown.status.tokens_per_second, shown.status.left_s, shown.status.steps = 900.0, 60.0, 50
-    shown.stage("stopping every process")
-    assert [name for name, _ in fields(shown.status)] == ["step"]
-
-
-async def test_a_terminal_gets_a_live_panel(monkeypatch: pytest.MonkeyPatch, until: Any) -> None:
-    monkeypatch.setattr(screen, "LIVE_S", 0.01)
-    out = io.StringIO()
-    shown = Screen(Console(file=out, force_terminal=True, width=100))
-    task = asyncio.create_task(shown.run())
-    shown.stage("training")
-    shown.status.newest = [step(1, reward=0.1), step(2, reward=0.9)]
-    await until(lambda: "▁█" in out.getvalue())
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
 
 
 def test_a_tool_that_fails_is_named_with_its_words() -> None:
@@ -261,15 +146,6 @@ def test_a_tool_that_fails_is_named_with_its_words() -> None:
     assert len(doubts.of_steps([Step(step=1, values=many)])) == doubts.MOST_TOOLS
 
 
-def test_no_line_steers_the_terminal() -> None:
-    status = Status(doubts=["tool said \x1b[2J"], doing={"engine": "\x1b[2J"})
-    assert "\x1b" not in line(status, 0)
-
-
-def test_stages_add_up_to_the_age_of_the_run() -> None:
-    status = Status()
-    assert status.ages(5.0) is None
-    status.enter("checking", 10.0)
-    status.enter("learning", 13.0)
-    assert status.ages(20.0) == (7.0, 10.0)
-    assert status.ages(0.0) == (0.0, 3.0)  # a clock that was set back
+def test_a_new_engine_counts_from_0() -> None:
+    first, later = (EngineSays(state="", numbers={"tokens": t}, at=t / 100) for t in (100.0, 300.0))
+    assert (later.rate(first, "tokens"), first.rate(later, "tokens")) == (100, None)

@@ -18,7 +18,7 @@ from console.course.course import Ending
 from console.course.look import Missing
 from console.course.made import note_made, outdated, remake
 from console.errors import NothingStarted
-from console.record.changes import changes, differences, marked
+from console.record.changes import changes, marked
 from console.record.course import read_course
 from console.record.run import read_run
 from console.report.figures import figures
@@ -83,7 +83,7 @@ def old(setup: Setup) -> dict[str, list[str]]:
         (("sft.steps=3",), {"sft": ["sft.steps 2 -> 3"]}),
         (("sft.batch_size=4",), {"sft": ["sft.batch_size unset -> 4"]}),
         (
-            ("task.protocol=engine.protocols.chat:Chat",),
+            ("task.protocol=engine.api:Chat",),
             {"render": ['task.protocol unset -> "engine.protocols.chat:Chat"']},
         ),
         (("policy.template.a=1",), {"render": ["policy.template.a unset -> 1"]}),
@@ -120,7 +120,7 @@ def test_what_was_put_there_by_hand_stays(file: Path) -> None:
 
 def test_remake_moves_aside_what_is_old_and_what_was_made_of_it(file: Path) -> None:
     make_all(asked(file))
-    setup = asked(file, overrides=("task.protocol=engine.protocols.chat:Chat",))
+    setup = asked(file, overrides=("task.protocol=engine.api:Chat",))
     (setup.run / "sft").mkdir()
     said = remake(setup, needs.makers(setup.recipe, setup.table), steps=0)
     assert said == [
@@ -139,17 +139,6 @@ def test_remake_after_the_first_step_is_refused(file: Path) -> None:
         remake(setup, needs.makers(setup.recipe, setup.table), steps=4)
     assert (setup.run / "warm").exists()
     assert remake(asked(file), needs.makers(setup.recipe, setup.table), steps=4) == []
-
-
-def test_differences_are_said_by_key_and_file() -> None:
-    before = {"learner.optimizer.lr": "0.001", "reward.py": "sha256:a", "b.py": "sha256:b"}
-    now = {"learner.optimizer.lr": "1e-4", "reward.py": "sha256:c", "a.py": "sha256:d"}
-    assert differences(before, now) == [
-        "a.py is new",
-        "b.py is gone",
-        "learner.optimizer.lr 0.001 -> 1e-4",
-        "reward.py has changed",
-    ]
 
 
 def test_where_a_run_listens_and_how_long_it_is_are_no_settings(file: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import shlex
 import sys
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from console.asked import needs
 from console.asked.plan import plan
 from console.asked.ports import settle
-from console.asked.setup import Options, Setup, _toml, set_up, with_overrides
+from console.asked.setup import Options, Setup, set_up, with_overrides
 from console.course.commands import Commands
 from console.errors import NothingStarted
 from tests.support.recipes import merged, to_toml
@@ -295,19 +294,6 @@ def test_the_users_modules_are_neither_sglang_nor_a_rank(tmp_path: Path) -> None
     assert "No module named 'sglang'" in done.stderr, "the tests' environment has none"
 
 
-def test_a_file_beside_the_recipe_does_not_hide_ours(tmp_path: Path) -> None:
-    """A user's engine.py is not the engine."""
-    import subprocess
-
-    (tmp_path / "engine.py").write_text("raise SystemExit('mine')", encoding="utf-8")
-    setup = settled(asked(written(tmp_path)))
-    argv = Commands(setup).engine().argv[:4]
-    done = subprocess.run(
-        [*argv, "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-
-
 def test_no_port_is_given_twice_nor_one_that_the_recipe_names(tmp_path: Path) -> None:
     setup = asked(written(tmp_path, sampler={"endpoints": ["http://127.0.0.1:20003"]}))
     ports = iter((20_001, 20_001, 20_003, 20_002))
@@ -322,12 +308,6 @@ def test_no_port_is_given_that_a_word_of_serve_names(tmp_path: Path) -> None:
     ports = itertools.count(20_001)
     addresses = settle(setup.recipe, setup.table, lambda: next(ports))
     assert addresses.services[0].ready == "grpc:127.0.0.1:20003"
-
-
-def test_a_tool_that_no_task_has_needs_nobody_who_plays_it(tmp_path: Path) -> None:
-    words = ["simulated:", "a.endpoint=http://127.0.0.1:0/v1"]
-    changes = {"tools": {"played": {"serve": words}}, "task": {"tools": ["python"]}}
-    settled(asked(written(tmp_path, **changes)))
 
 
 def test_whatever_names_what_is_made_moves_with_the_folder(tmp_path: Path) -> None:
@@ -361,10 +341,3 @@ def test_whatever_names_what_is_made_moves_with_the_folder(tmp_path: Path) -> No
     assert setup.table.services[0].run == ("python", f"{new}/own.py")
     assert setup.recipe.shared.task.reward == "./task.py:score"
     assert not any(str(tmp_path / "run") in text for text in setup.overrides)
-
-
-def test_a_list_is_said_in_toml_on_one_line() -> None:
-    value = [{"a b": '\U0001f600 \x7f\n"', "n": 0.5, "on": True, "in": {"x": [1, "y"]}}]
-    said = _toml(value)
-    assert "\n" not in said
-    assert tomllib.loads(f"value = {said}")["value"] == value

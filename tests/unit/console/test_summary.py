@@ -15,7 +15,7 @@ from console.record.course import Began, CourseLog, ProcessRecord
 from console.record.run import read_runs
 from console.redact import GONE
 from console.report.figures import figures
-from console.report.writing import dumps, table, write
+from console.report.writing import dumps, write
 from tests.support import run_folders
 from tests.support.run_folders import evaluation, lines
 
@@ -68,42 +68,6 @@ def test_a_run_that_was_not_evaluated_again_has_no_after(seeds: list[Path]) -> N
     assert ends(found["runs"][1]["suites"]["heldout"], "sampled") == (0.2, 1.0)
     assert found["verdict"] == "too early"
     assert "cannot be taken together" in found["why"]
-
-
-def test_other_questions_are_said(seeds: list[Path]) -> None:
-    rows = [evaluation("heldout-sampled", 0, 0.2, n=512), evaluation("heldout-sampled", 50, 0.9)]
-    lines(seeds[0] / "evaluations.jsonl", rows)
-    assert summary(seeds[0])["remarks"] == [
-        "1: heldout-sampled was asked 512 questions first and 1024 last"
-    ]
-
-
-def test_suites_without_words_come_in_the_recipes_order(tmp_path: Path) -> None:
-    lines(
-        tmp_path / "evaluations.jsonl",
-        [evaluation(name, at, 0.5, temperature=heat)
-         for at in (0, 9) for name, heat in (("b", 0.0), ("a", 1.0), ("-greedy", 0.0))],
-    )  # fmt: skip
-    told = {"suites": [{"name": "a"}, {"name": "never"}, {"name": "b", "temperature": 0}]}
-    engine = {"engine": {"evaluation": told}}
-    (tmp_path / "engine.resolved.json").write_text(json.dumps(engine), encoding="utf-8")
-    (tmp_path / "engine.jsonl").write_text("", encoding="utf-8")
-    found = summary(tmp_path)
-    assert list(found["suites"]) == ["a", "b", "-greedy"]
-    assert "sampled" in found["suites"]["a"] and "greedy" in found["suites"]["b"]
-
-
-def test_the_lines_of_the_terminal(seeds: list[Path]) -> None:
-    head, *rows = table(summary(*seeds))
-    assert head == "Held-out success rose from 20% to 95%"
-    assert "held out" in rows[0] and "0.200 ±0.007 -> 0.950 ±0.007" in rows[0]
-    assert len({row.index("n = ") for row in rows}) == 1
-
-
-def test_the_summary_is_read_easily_by_people_and_programs(seeds: list[Path]) -> None:
-    text = dumps({"a": [1, 2.5, None], "b": [{"c": "[ 1,\n 2 ]"}], "d": {}, "e": []})
-    assert text.splitlines()[1] == '  "a": [1, 2.5, null],'
-    assert json.loads(text) == {"a": [1, 2.5, None], "b": [{"c": "[ 1,\n 2 ]"}], "d": {}, "e": []}
 
 
 def test_what_is_handed_on_holds_no_secret_and_its_commands_still_work(tmp_path: Path) -> None:

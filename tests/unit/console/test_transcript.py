@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from console.record.files import sample
 from console.record.types import Record, Sample
 from console.report.suites import Asked
@@ -13,9 +11,7 @@ from console.report.transcript import (
     LONGEST,
     as_text,
     before_and_after,
-    question,
     segments,
-    verdict,
 )
 from tests.support import run_folders
 
@@ -33,36 +29,6 @@ def test_a_trajectory_is_question_tokens_verdict() -> None:
         "    <python> print(6*7)</python><result> 42</result><answer> 42</answer><|im_end|>\n"
         "    right"
     )
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({}, "wrong, it is 42"),
-        ({"answers": ["42", "forty-two"]}, "wrong, it is 42 or forty-two"),
-        ({"answers": []}, "reward 0"),
-        ({"reward": 0.25}, "reward 0.25"),
-        ({"reward": -1, "stop_reason": "turns"}, "reward -1, turns"),
-        ({"reward": 1.0, "stop_reason": "response"}, "right, response"),
-    ],
-)
-def test_verdicts(more: dict[str, object], said: str) -> None:
-    assert verdict(read(0, 0, right=False, **more)) == said
-
-
-@pytest.mark.parametrize(
-    ("prompt", "asked"),
-    [
-        (
-            "<|im_start|>system\nx<|im_end|>\n<|im_start|>user\nhow?<|im_end|>\n<|im_start|>a\n",
-            "how?",
-        ),
-        ("plain words", "plain words"),
-        ("", ""),
-    ],
-)
-def test_question(prompt: str, asked: str) -> None:
-    assert question(prompt) == asked
 
 
 def test_what_a_policy_wrote_steers_no_terminal() -> None:

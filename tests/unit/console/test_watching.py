@@ -6,7 +6,6 @@ import asyncio
 import io
 import json
 import os
-import signal
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -23,15 +22,14 @@ from typer.testing import CliRunner
 
 from console.cli import app
 from console.machine.pids import pid_space
-from console.machine.signals import stopped_by
-from console.record.course import Began, CourseLog, CourseRecord, Ended
+from console.record.course import Began, CourseLog
 from console.record.resolved import Resolved
 from console.watch import follow, watching
 from console.watch.engine import EngineSays
 from console.watch.follow import Follower
 from console.watch.screen import Screen
 from console.watch.status import Status, fields
-from console.watch.watching import last_words, watch
+from console.watch.watching import watch
 from tests.support import run_folders
 from tests.support.net import free_port
 from tests.support.run_folders import evaluation, lines, step
@@ -281,17 +279,3 @@ async def test_a_new_stage_does_not_show_the_warm_ups_counter(tmp_path: Path, st
     lines(tmp_path / "learner.jsonl", [step(1)])
     await follower.look()
     assert status.step == 1
-
-
-def test_who_watched_is_told_that_the_run_was_stopped_and_what_goes_on() -> None:
-    began = Began(
-        at=1.0, pid=1, created=1.0, argv=("toolwright", "run", "my recipe.toml"), recipe="",
-        overrides=(),
-    )  # fmt: skip
-    course = CourseRecord(starts=(began,))
-    stopped = Ended(at=2.0, status=130, sentence=stopped_by(signal.SIGINT))
-    assert last_words(stopped, course) == (
-        "the run was stopped by SIGINT; `toolwright run 'my recipe.toml'` goes on with it"
-    )
-    failed = Ended(at=2.0, status=3, sentence="the learner diverged")
-    assert last_words(failed, course) == "the learner diverged"

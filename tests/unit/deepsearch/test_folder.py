@@ -10,6 +10,7 @@ import pytest
 
 from console.config import ConsoleTable
 from engine.config import EngineTable, RenderTable
+from engine.offline.check.remarks import remarks
 from learner.config.tables import SftTable
 from tests.unit.deepsearch.conftest import FOLDER
 from toolsvc.tools.search import SearchOptions
@@ -17,7 +18,6 @@ from toolsvc.tools.web_search.web_search_tool import SESSION_PAGES, WebSearchOpt
 from toolwright.imports import load_file, load_object
 from toolwright.recipe import Recipe, check_all, load_recipe
 from toolwright.recipe.assignments import assign
-from toolwright.recipe.remarks import remarks
 
 FILES = ("recipe", "chat")
 ROWS = {

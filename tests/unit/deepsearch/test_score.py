@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.rewards import Score
+from engine.core.rewards import Score
 from tasks.errors import JudgeDown
 from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
 from tests.support.recipes import Part

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from console.machine import sampler_home
 from toolwright.imports import load_file
-from toolwright.process import sampler_home
 from toolwright.process.packaged import packaged
 
 where = load_file(packaged("deploy/sglang-cpu") / "where.py")

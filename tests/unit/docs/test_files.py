@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from console.record import files as record
-from engine.evaluate import folder as evaluated
-from engine.journal import schema
+from engine.offline.evaluate import folder as evaluated
+from engine.serving.journal import schema
 from learner import lock
 from tests.support.docs import DOCS
 from tests.support.docs_names import all_commands

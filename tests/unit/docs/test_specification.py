@@ -72,6 +72,8 @@ def value_of(node: ast.expr, module: ast.Module) -> Any:
         case ast.Call(func=ast.Name(id="Field"), keywords=keywords):
             (default,) = (one.value for one in keywords if one.arg == "default")
             return value_of(default, module)
+        case ast.Call(func=ast.Name(id="Backoff")):
+            return ast.unparse(node)
     raise ValueError(f"{ast.unparse(node)} is no arithmetic")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.text.codec import HuggingFaceCodec
+from engine.core.text.codec import HuggingFaceCodec
 from tests.support.policy import QWEN_TEMPLATE, write_policy
 
 

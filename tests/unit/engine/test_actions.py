@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from engine.protocols.actions import read_call
-from engine.protocols.chat import Chat
+from engine.core.protocols.actions import read_call
+from engine.core.protocols.chat import Chat
 from engine.types import Call, ToolSpec
-from tests.support.codecs import END, ToyCodec
+from tests.support.codecs import ToyCodec
 from tests.support.views import view_of
 
 CODEC = ToyCodec()
@@ -102,8 +102,3 @@ def test_in_chat_a_tag_is_its_tools_and_an_unknown_name_a_raw_tools() -> None:
     )
     (unknown,) = Chat().decide(call_of("fly"), CALL_END, view_of(tools[:2]), CODEC).calls
     assert unknown.tool == "fly"
-
-
-def test_stops_are_the_union() -> None:
-    tools = (tag("a"), json_call("zoom"), raw("free", "two"), tag("b", "two"))
-    assert Chat().stops(tools, CODEC) == ("</a>", CALL_END, "</b>", END)

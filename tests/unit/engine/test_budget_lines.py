@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from engine.commands.budgets import budget_lines
 from engine.config import Suite
-from engine.lanes.evaluation.lane import limits_of
+from engine.offline.check.budgets import budget_lines
+from engine.serving.evaluation.lane import limits_of
 from toolwright.recipe import Limits
 
 pytestmark = pytest.mark.quick

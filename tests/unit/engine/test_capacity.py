@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.capacity import staleness, staleness_room
+from engine.serving.admission.capacity import staleness, staleness_room
 from toolwright.types import WeightVersion
 
 

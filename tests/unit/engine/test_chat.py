@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.protocols.chat import Chat
-from engine.text.codec import HuggingFaceCodec
+from engine.core.protocols.chat import Chat
+from engine.core.text.codec import HuggingFaceCodec
 from engine.types import Answer, Call, End, ToolSpec
 from tests.support.codecs import END, ToyCodec
 from tests.support.views import EMPTY, view_of

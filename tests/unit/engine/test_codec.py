@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.rehearsal import rehearse
+from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.rehearsal import rehearse
-from engine.text.codec import HuggingFaceCodec
 from tests.support.policy import (
     PLAIN_TEMPLATE,
     QWEN_TEMPLATE,
@@ -78,7 +78,7 @@ def test_folders_that_are_no_policies(tmp_path: Path, policy_folder: Path) -> No
     (folder / "config.json").write_text(
         '{"model_type": "qwen3", "text_config": [1]}', encoding="utf-8"
     )
-    with pytest.raises(StartupError, match="names no vocab_size"):
+    with pytest.raises(StartupError, match="has no vocab_size"):
         HuggingFaceCodec(folder)
     (folder / "config.json").write_text(
         json.dumps({"model_type": "mistral", "vocab_size": 9}), encoding="utf-8"
@@ -86,7 +86,7 @@ def test_folders_that_are_no_policies(tmp_path: Path, policy_folder: Path) -> No
     with pytest.raises(StartupError, match="a 'mistral' model; supported are qwen2, qwen3"):
         HuggingFaceCodec(folder)
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3"}), encoding="utf-8")
-    with pytest.raises(StartupError, match="names no vocab_size"):
+    with pytest.raises(StartupError, match="has no vocab_size"):
         HuggingFaceCodec(folder)
     bare = tmp_path / "bare"
     bare.mkdir()
@@ -168,7 +168,7 @@ def test_several_templates(tmp_path: Path) -> None:
 def test_a_tokenizer_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     folder = write_policy(tmp_path / "p")
     (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(StartupError, match=r"tokenizer\.json is no tokenizer: "):
+    with pytest.raises(StartupError, match=r"tokenizer\.json is not a tokenizer"):
         HuggingFaceCodec(folder)
 
 

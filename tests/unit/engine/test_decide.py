@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.rollout.decide import (
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.rollout.decide import (
     Await,
-    Decided,
+    DecisionCache,
     Dispatch,
     Finish,
     Generate,
@@ -19,8 +19,8 @@ from engine.rollout.decide import (
     calls_at,
     next_step,
 )
-from engine.rollout.events import Ended, Noted
-from engine.rollout.log import AttemptLog
+from engine.core.trajectory.events import Ended, Noted
+from engine.core.trajectory.log import AttemptLog
 from engine.types import Codec, Decision, Say, ToolSpec, View
 from tests.support.codecs import END, ToyCodec
 from tests.support.written_logs import LENGTH, STOP, act, answer, append, call, opened
@@ -213,7 +213,7 @@ def test_a_protocol_is_asked_once_a_turn_and_again_where_it_would_see_more() -> 
             asked.append(text)
             return super().decide(text, stop, view, codec)
 
-    log, told, decided = opened(tools=[PYTHON]), rules(Counts()), Decided()
+    log, told, decided = opened(tools=[PYTHON]), rules(Counts()), DecisionCache()
     act(log, CALL, "</python>")
     assert isinstance(next_step(log.state, told, TASK, decided), Dispatch)
     call_id = call(log)

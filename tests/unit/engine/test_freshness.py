@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.edge.freshness import old_versions, without_old
-from engine.journal.journal import StoredGroup
+from engine.serving.delivery.freshness import stale_versions, without_stale
+from engine.serving.journal.journal import StoredGroup
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.types import (
     Author,
@@ -70,7 +70,7 @@ def sent(
     forks: Mapping[str, WeightVersion] | None = None,
 ) -> tuple[StoredGroup, list[Trajectory], int] | None:
     """The group that is sent, its members, tokens that lost their loss."""
-    found = without_old(group, old_versions(group.versions, v(at), forks or {}, bound))
+    found = without_stale(group, stale_versions(group.versions, v(at), forks or {}, bound))
     if found is None:
         return None
     members = [
@@ -116,7 +116,7 @@ def test_a_group_within_the_bound_is_sent_without_being_parsed() -> None:
     unreadable = StoredGroup(
         sequence=1, id="g", hash="h", versions=(v("a.4"), v("a.5")), members=(b"\xff\xff",)
     )
-    found = without_old(unreadable, old_versions(unreadable.versions, v("a.5"), {}, 1))
+    found = without_stale(unreadable, stale_versions(unreadable.versions, v("a.5"), {}, 1))
     assert found is not None
     assert found.group is unreadable
 
@@ -155,7 +155,7 @@ def test_an_errored_member_in_a_group_with_old_segments_is_harmless() -> None:
 )
 def test_age_is_counted_over_forks(wrote_at: str, at: str, bound: int, old: bool) -> None:
     forks = {"b": v("a.3"), "c": v("b.4")}
-    assert bool(old_versions([v(wrote_at)], v(at), forks, bound)) is old
+    assert bool(stale_versions([v(wrote_at)], v(at), forks, bound)) is old
 
 
 def test_a_segment_of_an_abandoned_lineage_loses_its_loss() -> None:

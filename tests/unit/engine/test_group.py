@@ -12,22 +12,22 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
-from engine.lanes.group import GroupRun, Lane
-from engine.lanes.places import Places
-from engine.protocols.tagged import Tagged
-from engine.rewards.hook import GroupHook
-from engine.rewards.rewards import Rewards
-from engine.rollout.decide import Rules
-from engine.rollout.events import AnyEvent, Ended, Opened, decode, encode
-from engine.rollout.log import AttemptLog
-from engine.tasks import DrawnTask
+from engine.core.protocols.tagged import Tagged
+from engine.core.rewards.hook import GroupHook
+from engine.core.rewards.rewards import Rewards
+from engine.core.rollout.decide import Rules
+from engine.core.tasks import DrawnTask
+from engine.core.trajectory.events import AnyEvent, Ended, Opened, decode, encode
+from engine.core.trajectory.log import AttemptLog
+from engine.serving.admission.group import GroupRun, Lane
+from engine.serving.admission.places import Places
 from tests.support.codecs import END, ToyCodec
 from tests.support.written_logs import act, opened
 from toolwright.recipe import Limits
 from toolwright.types import SamplingParams, StopReason, Task, Trajectory, ids
 
 CODE = """
-from engine.rewards import Score
+from engine.core.rewards import Score
 from toolwright.types import RewardPart
 
 calls = []
@@ -55,7 +55,7 @@ class World:
         self.kept: list[AnyEvent] = []
         codec = ToyCodec()
         self.lane = Lane(
-            surroundings=cast(
+            rollout_context=cast(
                 "Any",
                 SimpleNamespace(
                     rules=Rules(

@@ -8,11 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.images.media import media_of
-from engine.images.places import (
+from engine.core.images.placeholders import (
     ExpansionMismatch,
     ImagesUnplaced,
-    data_uri,
     expansions,
     fold,
     plain,
@@ -90,10 +88,6 @@ def test_no_text_spells_an_image() -> None:
 def test_what_does_not_fit_says_so(content: Any, images: int, says: str) -> None:
     with pytest.raises(ImagesUnplaced, match=says):
         with_images(task(content, images=images), MARK)
-
-
-def test_a_data_uri() -> None:
-    assert data_uri(media_of(b"\x00\xff", "image/png")) == "data:image/png;base64,AP8="
 
 
 @given(st.lists(st.one_of(st.integers(0, 6), st.just(MARK)), max_size=20))

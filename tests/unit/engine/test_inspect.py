@@ -15,14 +15,14 @@ import pytest
 from typer.testing import CliRunner
 
 from engine.cli import app
-from engine.commands.inspect import of_record, run_state, trajectory_state
-from engine.commands.show import plain, show
+from engine.core.trajectory.events import Ended
+from engine.core.trajectory.record import Identity, record
+from engine.core.trajectory.state import fold
 from engine.errors import StartupError
-from engine.journal.journal import Journal
-from engine.journal.schema import FILE_NAME
-from engine.rollout.events import Ended
-from engine.rollout.record import Identity, record
-from engine.rollout.state import fold
+from engine.offline.inspect.show import escaped, show
+from engine.offline.inspect.state import record_details, run_state, trajectory_state
+from engine.serving.journal.journal import Journal
+from engine.serving.journal.schema import FILE_NAME
 from tests.support.logs import V1, example
 from toolwright.types import Event, StopReason, Task, Trajectory
 from toolwright.wire import serialize, trajectory_to_proto
@@ -170,12 +170,12 @@ async def test_an_unknown_trajectory_is_answered_with_near_names(run: Path) -> N
 def test_why_a_trajectory_is_masked_is_said() -> None:
     one = finished("g0000001-0")
     failed = Event(kind="reward_failed", turn=0, data={"error": "took more than 60 s"})
-    by_reward = of_record(replace(one, masked=True, events=(failed,)))
+    by_reward = record_details(replace(one, masked=True, events=(failed,)))
     assert by_reward["why_masked"] == "reward_failed: took more than 60 s"
-    by_rule = of_record(replace(one, masked=True, events=()))
+    by_rule = record_details(replace(one, masked=True, events=()))
     assert "rule" in by_rule["why_masked"]
     state = fold([*example()[:2], Ended(reason=StopReason.SAMPLER_ERROR, error="no sampler")])
-    lost = of_record(
+    lost = record_details(
         record(
             state,
             Identity(
@@ -193,23 +193,16 @@ def test_why_a_trajectory_is_masked_is_said() -> None:
 
 @pytest.mark.parametrize("text", ["\x1b[2J\x1b]0;owned\x07", "a\rb\x08", "\u202eevil", "\x9b31m"])
 def test_what_a_terminal_would_obey_is_shown_as_text(text: str) -> None:
-    shown = plain(f"[red]before {text} after :smile:")
+    shown = escaped(f"[red]before {text} after :smile:")
     assert shown.isprintable()
     assert shown.startswith("[red]before ")
     assert shown.endswith(" after :smile:")
     one = finished("g0000001-0")
     calls = (replace(one.calls[0], tool=text),)
-    found = of_record(replace(one, calls=calls), lambda _ids: f"[b]{text}")
+    found = record_details(replace(one, calls=calls), lambda _ids: f"[b]{text}")
     out = laid_out({"trajectory": text, "attempts": [], **found})
     assert all(char.isprintable() or char == "\n" for char in out)
     assert "[b]" in out
-
-
-def test_a_long_text_is_cut_in_the_middle() -> None:
-    shown = plain("a" * 1000 + "b" * 1000)
-    assert len(shown) < 420
-    assert shown.startswith("aaa")
-    assert shown.endswith("bbb")
 
 
 async def test_damage_is_told_and_the_rest_is_shown(run: Path) -> None:

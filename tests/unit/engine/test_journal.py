@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.images.media import Media, media_of
-from engine.journal.journal import TIDIED_GROUPS, Journal
+from engine.core.images.media import Media, media_of
+from engine.serving.journal.journal import TIDIED_GROUPS, Journal
 from tests.support.waiting import until
 from toolwright.types import WeightVersion
 from toolwright.wire import content_hash
@@ -245,8 +245,8 @@ async def test_counts_kept_by_increments_are_those_of_a_scan(tmp_path: Path) -> 
 async def test_what_is_acknowledged_goes_step_by_step_and_the_file_is_used_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.journal.writer.TIDY_S", 0.001)
-    monkeypatch.setattr("engine.journal.journal.SPARE_PAGES", 64)
+    monkeypatch.setattr("engine.serving.journal.writer.TIDY_S", 0.001)
+    monkeypatch.setattr("engine.serving.journal.journal.SPARE_PAGES", 64)
     file = tmp_path / "j.sqlite"
     journal = Journal(file)
     for turn in range(3):

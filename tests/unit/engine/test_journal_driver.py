@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.journal.journal import Journal
-from engine.journal.writer import Writer
-from engine.rollout.events import Ended
+from engine.core.trajectory.events import Ended
+from engine.serving.journal.journal import Journal
+from engine.serving.journal.writer import Writer
 from tests.support.waiting import passes
 from toolwright.types import StopReason
 

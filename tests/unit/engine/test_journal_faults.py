@@ -16,10 +16,10 @@ from pathlib import Path
 import grpc
 import pytest
 
+from engine.core.trajectory.events import Streamed
 from engine.errors import StartupError
-from engine.journal.journal import GROUP_COMMIT_S, Journal, JournalDamaged, JournalFull
-from engine.journal.schema import engine_lives
-from engine.rollout.events import Streamed
+from engine.serving.journal.journal import GROUP_COMMIT_S, Journal, JournalDamaged, JournalFull
+from engine.serving.journal.schema import engine_lives
 from tests.support.waiting import passes, until
 from toolwright.types import WeightVersion, floats, ids
 
@@ -88,7 +88,7 @@ async def test_a_full_disk_stores_nothing_of_a_group_and_the_journal_goes_on(
 async def test_a_full_disk_loses_nothing_that_was_appended_and_ends_by_itself(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.journal.writer.RETRY_S", 0.02)
+    monkeypatch.setattr("engine.serving.journal.writer.RETRY_S", 0.02)
     journal = Journal(file)
     journal.append(A, [streamed(0)])
     await journal.flush()
@@ -115,7 +115,7 @@ async def test_a_full_disk_loses_nothing_that_was_appended_and_ends_by_itself(
 async def test_an_attempt_that_is_given_up_on_a_full_disk_leaves_the_buffer(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.journal.writer.RETRY_S", 0.02)
+    monkeypatch.setattr("engine.serving.journal.writer.RETRY_S", 0.02)
     limit_pages(journal, 1)
     for number in range(50):
         journal.append(f"g0000001-{number}/a", [streamed(*range(1000))])
@@ -131,7 +131,7 @@ async def test_an_attempt_that_is_given_up_on_a_full_disk_leaves_the_buffer(
 async def test_an_acknowledgement_frees_room_for_what_waits(
     journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.journal.writer.RETRY_S", 0.02)
+    monkeypatch.setattr("engine.serving.journal.writer.RETRY_S", 0.02)
     number = await add(journal, 0, b"x" * 400_000)
     limit_pages(journal, 2)
     journal.append(A, [streamed(*range(20_000))])
@@ -150,9 +150,9 @@ async def test_a_disk_without_a_byte_left_is_waited_for(tmp_path: Path) -> None:
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
         "sys.path.insert(0, str(Path(sys.argv[2])))\n"
-        "from engine.journal import writer\n"
-        "from engine.journal.journal import Journal, JournalFull\n"
-        "from engine.rollout.events import Streamed\n"
+        "from engine.serving.journal import writer\n"
+        "from engine.serving.journal.journal import Journal, JournalFull\n"
+        "from engine.core.trajectory.events import Streamed\n"
         "from toolwright.types import WeightVersion, floats, ids\n"
         "writer.RETRY_S = 0.05\n"
         "async def main():\n"
@@ -202,7 +202,7 @@ def _quoted(text: str) -> str:
 async def test_a_second_process_is_refused_in_one_sentence(journal: Journal, file: Path) -> None:
     await add(journal, 0)
     script = (
-        "import sys; from pathlib import Path; from engine.journal.journal import Journal\n"
+        "import sys; from pathlib import Path; from engine.serving.journal.journal import Journal\n"
         "from engine.errors import StartupError\n"
         "try: Journal(Path(sys.argv[1]))\n"
         "except StartupError as error: print(error); sys.exit(1)\n"
@@ -306,8 +306,8 @@ async def test_pages_that_are_overwritten_while_it_runs_end_the_engine_with_a_se
 _WRITES = """
 import asyncio, sys, time
 from pathlib import Path
-from engine.journal.journal import Journal
-from engine.rollout.events import Streamed
+from engine.serving.journal.journal import Journal
+from engine.core.trajectory.events import Streamed
 from toolwright.types import WeightVersion, floats, ids
 
 V = WeightVersion(lineage="a", step=0)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from engine.errors import PublishFailed, StartupError
-from engine.journal import facts
-from engine.journal.fork import fork_from
-from engine.journal.identity import difference, policy_identity
-from engine.journal.journal import Journal
-from engine.journal.schema import FILE_NAME, open_read_only
+from engine.serving.journal import facts
+from engine.serving.journal.fork import fork_from
+from engine.serving.journal.identity import difference, policy_identity
+from engine.serving.journal.journal import Journal
+from engine.serving.journal.schema import FILE_NAME, open_read_only
 from toolwright.types import WeightVersion
 
 NOW = {"tokenizer": "aa11", "task source": "questions.jsonl#1f", "group size": "8"}

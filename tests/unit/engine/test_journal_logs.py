@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.images.media import media_of
-from engine.journal.journal import Journal
-from engine.rollout.events import AnyEvent, Ended, Noted, Scored, Streamed
+from engine.core.images.media import media_of
+from engine.core.trajectory.events import AnyEvent, Ended, Noted, Scored, Streamed
+from engine.serving.journal.journal import Journal
 from tests.support.waiting import holds_for, until
 from toolwright.types import Event, StopReason, WeightVersion, floats, ids
 
@@ -46,7 +46,7 @@ def rows(file: Path, table: str) -> int:
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("engine.journal.writer.TIDY_S", 0.05)
+    monkeypatch.setattr("engine.serving.journal.writer.TIDY_S", 0.05)
     return tmp_path / "journal.sqlite"
 
 
@@ -84,7 +84,7 @@ async def test_an_append_returns_at_once_and_is_durable_within_the_group_commit(
     journal: Journal, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # On a busy machine 100 appends may take as long as a group commit waits.
-    monkeypatch.setattr("engine.journal.writer.GROUP_COMMIT_S", 3.0)
+    monkeypatch.setattr("engine.serving.journal.writer.GROUP_COMMIT_S", 3.0)
     began = time.perf_counter()
     for number in range(100):
         journal.append(f"g0000001-{number}/a", [streamed(number)])
@@ -131,14 +131,14 @@ async def test_a_complete_group_ends_the_logs_of_its_members_and_no_other(file: 
 async def test_rows_that_a_crash_left_before_the_sweep_are_swept_in_the_next_life(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.journal.writer.TIDY_S", 60.0)
+    monkeypatch.setattr("engine.serving.journal.writer.TIDY_S", 60.0)
     journal = Journal(file)
     for attempt in (A, B, "g0000002-0/a"):
         journal.append(attempt, [streamed(1)])
     await complete(journal, A, B)
     await journal.close()
     assert rows(file, "events") == 3
-    monkeypatch.setattr("engine.journal.writer.TIDY_S", 0.05)
+    monkeypatch.setattr("engine.serving.journal.writer.TIDY_S", 0.05)
     journal = Journal(file)
     journal.append("g0000003-0/a", [streamed(3)])
     await until(lambda: rows(file, "events") == 2, "the sweep")
@@ -148,7 +148,7 @@ async def test_rows_that_a_crash_left_before_the_sweep_are_swept_in_the_next_lif
 async def test_rows_behind_one_that_is_needed_stay_until_they_are_many(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.journal.logs.SCATTERED_ROWS", 4)
+    monkeypatch.setattr("engine.serving.journal.logs.SCATTERED_ROWS", 4)
     journal = Journal(file)
     journal.append(A, [streamed(1)])
     await journal.flush()

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from engine.telemetry.lag import BOUNDS, LoopLag, quantile
+from engine.serving.telemetry.lag import BOUNDS, LoopLag, quantile
 from tests.support.waiting import blocks, passes
 
 pytestmark = pytest.mark.alone

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from engine.protocols.actions import read_call, read_json_call
-from engine.protocols.chat import MOST_CALLS, Chat
-from engine.protocols.tagged import Tagged
+from engine.core.protocols.actions import read_call, read_json_call
+from engine.core.protocols.chat import MOST_CALLS, Chat
+from engine.core.protocols.tagged import Tagged
 from engine.types import Calls, ToolSpec
 from tests.support.codecs import END, ToyCodec
 from tests.support.linear import assert_linear

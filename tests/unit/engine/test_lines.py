@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from engine import lines
-from engine.lines import Lines, append_whole
+from engine.serving import json_lines as lines
+from engine.serving.json_lines import JsonLines, append_whole
 from tests.support.waiting import holds_for, until
 
 
@@ -33,16 +33,16 @@ def text(file: Path) -> str:
 async def test_what_a_kill_cut_is_taken_away(tmp_path: Path, left: str, whole: str) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text(left, encoding="utf-8")
-    found = Lines(file)
-    found.mend_end()
+    found = JsonLines(file)
+    found.cut_partial_line()
     assert text(file) == whole
     await found.append({"b": 2})
     assert text(file) == whole + '{"b":2}\n'
 
 
 async def test_a_file_that_is_not_there_has_no_rows(tmp_path: Path) -> None:
-    found = Lines(tmp_path / "none" / "rows.jsonl")
-    found.mend_end()
+    found = JsonLines(tmp_path / "none" / "rows.jsonl")
+    found.cut_partial_line()
     assert list(found.read()) == []
     await found.append({"a": 1}, {"a": 2})
     assert list(found.read()) == [{"a": 1}, {"a": 2}]
@@ -51,7 +51,7 @@ async def test_a_file_that_is_not_there_has_no_rows(tmp_path: Path) -> None:
 async def test_what_is_no_object_is_passed_over(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_bytes(b'{"a":1}\n\0\0\0\n[1]\nnull\n\n{"a":2}\n')
-    assert list(Lines(file).read()) == [{"a": 1}, {"a": 2}]
+    assert list(JsonLines(file).read()) == [{"a": 1}, {"a": 2}]
 
 
 async def test_a_full_disk_is_waited_for_and_told(
@@ -60,7 +60,7 @@ async def test_a_full_disk_is_waited_for_and_told(
     monkeypatch.setattr(lines, "FULL_SECONDS", 0.01)
     file = tmp_path / "rows.jsonl"
     file.symlink_to("/dev/full")
-    found = Lines(file)
+    found = JsonLines(file)
     first = asyncio.create_task(found.append({"a": 1}))
     second = asyncio.create_task(found.append({"a": 2}))
     await until(lambda: found.full, "the full disk")
@@ -76,7 +76,7 @@ async def test_a_limit_on_file_size_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines, "FULL_SECONDS", 0.01)
-    found = Lines(tmp_path / "rows.jsonl")
+    found = JsonLines(tmp_path / "rows.jsonl")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4, hard))
     try:
@@ -92,7 +92,7 @@ async def test_a_limit_on_file_size_is_waited_for(
 async def test_another_failure_is_raised(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").mkdir()
     with pytest.raises(IsADirectoryError):
-        await Lines(tmp_path / "rows.jsonl").append({"a": 1})
+        await JsonLines(tmp_path / "rows.jsonl").append({"a": 1})
 
 
 def test_a_write_that_fails_half_way_leaves_nothing(

@@ -12,15 +12,15 @@ from typing import Any, cast
 
 import pytest
 
+from engine.core.tasks import BadRows, DrawnTask
 from engine.errors import StartupError, TaskUnfit
-from engine.journal.journal import Journal
-from engine.journal.reader import reading
-from engine.lanes import train
-from engine.lanes.mixing import Mixture
-from engine.lanes.places import Places
-from engine.lanes.signal import MOST_EMPTY_ROUNDS, Sieve
-from engine.lanes.train import TrainLane
-from engine.tasks import BadRows, DrawnTask
+from engine.serving.admission import train
+from engine.serving.admission.dynamic_sampling import MOST_EMPTY_ROUNDS, GroupFilter
+from engine.serving.admission.mixing import Mixture
+from engine.serving.admission.places import Places
+from engine.serving.admission.train import TrainLane
+from engine.serving.journal.journal import Journal
+from engine.serving.journal.reader import reading
 from tests.support.waiting import until
 from tests.unit.engine.test_scheduler import EndedMember, Positions, member
 from toolwright.recipe import DynamicSampling, Run
@@ -47,7 +47,7 @@ def mixed(
     *,
     ends: Mapping[int, asyncio.Event | Exception] | None = None,
     sources: Mapping[str, Positions] | None = None,
-    sieve: Sieve | None = None,
+    group_filter: GroupFilter | None = None,
     reward: Callable[[int], float] = lambda position: 1.0,
     **run: Any,
 ) -> Mixed:
@@ -95,7 +95,7 @@ def mixed(
         sampling=SamplingParams(),
         bad_rows=BadRows(100),
         on_trajectory=lambda _trajectory: None,
-        sieve=sieve,
+        group_filter=group_filter,
     )
     return Mixed(lane, asked, drawn_tasks)
 
@@ -239,7 +239,7 @@ async def test_what_dynamic_sampling_turns_away_is_sampled_again_of_the_same_tas
     one = mixed(
         monkeypatch,
         journal,
-        sieve=Sieve(DynamicSampling(), groups_per_step=3),
+        group_filter=GroupFilter(DynamicSampling(), groups_per_step=3),
         reward=lambda position: float(position not in (0, 1, 3)),
     )
     running = asyncio.create_task(one.lane.run())
@@ -258,7 +258,7 @@ async def test_a_task_that_never_varies_ends_the_run_although_the_others_wait(
     one = mixed(
         monkeypatch,
         journal,
-        sieve=Sieve(DynamicSampling(), groups_per_step=3),
+        group_filter=GroupFilter(DynamicSampling(), groups_per_step=3),
         reward=lambda position: float(position % 2 == MATH),
         max_staleness=1,
     )

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from engine.lanes.mixing import Mixture
+from engine.serving.admission.mixing import Mixture
 
 THREE = {"math": 4, "sql": 3, "visual": 1}
 

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from engine.images.media import Media
-from engine.protocols.tagged import Tagged
-from engine.rollout.assignment import Assignment
-from engine.rollout.decide import Rules
-from engine.rollout.log import AttemptLog
-from engine.rollout.observe import Observer
-from engine.rollout.view import fitting
+from engine.core.images.media import Media
+from engine.core.protocols.tagged import Tagged
+from engine.core.rollout.assignment import Assignment
+from engine.core.rollout.decide import Rules
+from engine.core.rollout.observe import Observer
+from engine.core.rollout.view import fit_prefix
+from engine.core.trajectory.log import AttemptLog
 from engine.types import ImageMark, Say
 from tests.support.codecs import ToyCodec
 from tests.support.written_logs import act, answer, call, opened
@@ -145,8 +145,8 @@ async def test_a_call_that_nobody_could_read_reads_why() -> None:
 def test_an_images_mark_is_never_cut(room: int, kept: list[int]) -> None:
     """Neither between the placeholder and what stands before it, nor before what ends it."""
     mark = ImageMark(text="([i])", token_ids=(40, IMAGE, 41), placeholder=IMAGE, reserved=())
-    assert fitting([2, 40, IMAGE, 41, 3], room, mark, 5) == kept
-    assert fitting([2, 40, IMAGE, 41, 3], 9, mark, 5) == [2, 40, IMAGE, 41, 3]
+    assert fit_prefix([2, 40, IMAGE, 41, 3], room, mark, 5) == kept
+    assert fit_prefix([2, 40, IMAGE, 41, 3], 9, mark, 5) == [2, 40, IMAGE, 41, 3]
 
 
 @pytest.mark.parametrize(

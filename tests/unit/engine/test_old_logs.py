@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.rollout.events import decode
-from engine.rollout.record import record
-from engine.rollout.state import fold
+from engine.core.trajectory.events import decode
+from engine.core.trajectory.record import record
+from engine.core.trajectory.state import fold
 from tests.unit.engine.test_state import IDENTITY
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.wire import trajectory_from_proto

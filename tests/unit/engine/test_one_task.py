@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.build import one_task
-from engine.commands.evaluate import of_task
 from engine.config import EngineTable
+from engine.core.build import one_task
 from engine.errors import StartupError
+from engine.offline.evaluate.command import suites_of_task
 from tests.support.recipes import merged, recipe_tables, write_recipe
 from toolwright.recipe import Recipe, load_recipe
 
@@ -37,7 +37,7 @@ def test_a_recipe_with_one_task_needs_no_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "asked", "words"),
     [
-        (("sums", "finds"), "", "`x` works on one task: say --task with one of sums, finds"),
+        (("sums", "finds"), "", "`x` works on one task: set --task to one of sums, finds"),
         (("sums", "finds"), "sql", "--task sql: the recipe's tasks are sums, finds"),
         ((), "sums", r"--task sums: the recipe has only \[task\]"),
     ],
@@ -55,5 +55,5 @@ def test_suites_of_other_tasks_are_left_out() -> None:
         for name, task in (("a", "sums"), ("b", "finds"), ("c", "sums"))
     ]
     table = EngineTable.model_validate({"evaluation": {"suites": suites}})
-    assert [one.name for one in of_task(table, "sums").evaluation.suites] == ["a", "c"]
-    assert of_task(table, "").evaluation.suites == ()
+    assert [one.name for one in suites_of_task(table, "sums").evaluation.suites] == ["a", "c"]
+    assert suites_of_task(table, "").evaluation.suites == ()

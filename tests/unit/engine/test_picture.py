@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from engine.images.picture import MOST_PIXELS, UnfitImage, check_picture
+from engine.core.images.picture import MOST_PIXELS, UnfitImage, check_picture
 
 
 def image(width: int, height: int, kind: str, mode: str = "RGB", **options: Any) -> bytes:
@@ -60,8 +60,8 @@ def test_a_bitmap_may_begin_at_the_top() -> None:
         (png_of(5, 5)[:20], "without a whole header"),
         (b"\xff\xd8" + b"\xff\xe0\0\2" * 5000, "without a whole header"),
         (b"\xff\xd8\xff\xe0\0\2text", "without a whole header"),
-        (b"<svg/>", "no PNG, JPEG"),
-        (b"\0\0\0\x18ftypmp42", "no PNG, JPEG"),
+        (b"<svg/>", "not a PNG, JPEG"),
+        (b"\0\0\0\x18ftypmp42", "not a PNG, JPEG"),
     ],
 )
 def test_what_no_sampler_takes_says_why(data: bytes, says: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from engine.lanes.places import Places
+from engine.serving.admission.places import Places
 
 
 async def test_a_place_that_is_given_back_goes_to_the_one_who_has_waited_longest() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.edge.policy_folder import BrokenFolder, check_policy_folder
+from engine.serving.publish.policy_folder import BrokenFolder, check_policy_folder
 from tests.support.weights import safetensors, write_weights
 
 
@@ -72,7 +72,7 @@ SPOILED: dict[str, tuple[Spoil, str]] = {
     ),
     "weights gone": (lambda f: (f / "model.safetensors").unlink(), r"no \*.safetensors weights"),
     "config gone": (lambda f: (f / "config.json").unlink(), "No such file"),
-    "config empty": (lambda f: (f / "config.json").write_bytes(b""), "is no JSON"),
+    "config empty": (lambda f: (f / "config.json").write_bytes(b""), "is not JSON"),
     "config a list": (
         lambda f: (f / "config.json").write_text("[1]", encoding="utf-8"),
         "no JSON object",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from engine.edge.policy_folder import check_policy_folder
-from engine.edge.policy_shape import PolicyShape, difference, misfit, missing
+from engine.serving.publish.policy_folder import check_policy_folder
+from engine.serving.publish.policy_shape import PolicyShape, difference, misfit, missing
 
 CONFIG: dict[str, Any] = {
     "model_type": "qwen3",

@@ -14,13 +14,14 @@ import orjson
 import pytest
 from aiohttp import web
 
+from engine.core.sampler.control import WeightControl
+from engine.core.sampler.policy_sampler import GenerateRequest
+from engine.core.sampler.pool import SamplerPool
+from engine.core.sampler.server import RequestInFlight
+from engine.core.sampler.stops import StopTable
+from engine.core.sampler.token_action import TokenAction
+from engine.core.sampler.wire.stream import Stream
 from engine.errors import SamplerFailed, StartupError
-from engine.sampler.action import Action
-from engine.sampler.control import WeightControl
-from engine.sampler.flight import Flight
-from engine.sampler.pool import SamplerPool
-from engine.sampler.stops import StopTable
-from engine.sampler.wire.stream import Stream
 from engine.types import Generated
 from tests.support.codecs import END, ToyCodec
 from tests.support.net import free_port
@@ -133,7 +134,7 @@ async def pool_of(
         )
         stack.push_async_callback(made.close)
         await made.open()
-        await WeightControl(made, pause_mode="retract").put_in_order(VERSION, Path("/w"))
+        await WeightControl(made, pause_mode="retract").initialise(VERSION, Path("/w"))
         yield made
 
 
@@ -171,7 +172,7 @@ async def test_a_server_with_older_weights_of_the_run_was_started_anew() -> None
     server = Server(answer)
     async with pool_of(server, patience_s=5.0) as pool:
         control = WeightControl(pool, pause_mode="retract")
-        await control.put_in_order(VERSION, Path("/w"))
+        await control.initialise(VERSION, Path("/w"))
         await control.publish(later, Path("/w"))
         server.version = str(VERSION)  # another process, started with these weights
         keeping = asyncio.create_task(pool.keep_alive())
@@ -190,10 +191,9 @@ async def ask(pool: SamplerPool, key: str = "t", **changes: Any) -> Generated:
         "sampling": SamplingParams(),
         "max_new_tokens": 50,
         "stops": StopTable([END], CODEC),
-        "on_action": lambda _generated: None,
         **changes,
     }
-    return await pool.generate(**asked)
+    return await pool.generate(GenerateRequest(**asked))
 
 
 def failures(pool: SamplerPool, server: Server) -> dict[str, int]:
@@ -249,7 +249,7 @@ async def test_a_lie_is_asked_elsewhere_and_ends_no_other_stream(
     lie: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two streams of the liar are open while it lies; one of them tells the truth."""
-    monkeypatch.setattr("engine.sampler.wire.stream.MAX_EVENT_BYTES", 1 << 20)
+    monkeypatch.setattr("engine.core.sampler.wire.stream.MAX_EVENT_BYTES", 1 << 20)
     liar, honest = Server(lie, truth), Server(truth)
     liar.gate, honest.gate = asyncio.Event(), asyncio.Event()
     async with pool_of(liar, honest) as pool:
@@ -342,10 +342,10 @@ async def test_a_prompt_outside_the_vocabulary_is_not_sent() -> None:
 
 
 async def test_no_server_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.sampler.fleet.START_SECONDS", 0.1)
+    monkeypatch.setattr("engine.core.sampler.fleet.START_SECONDS", 0.1)
     table = Sampler(endpoints=(f"http://127.0.0.1:{free_port()}",))
     pool = SamplerPool(table, CODEC, vocab_size=300)
-    with pytest.raises(StartupError, match="is down or is no SGLang server"):
+    with pytest.raises(StartupError, match="is not an SGLang server"):
         await pool.open()
     await pool.close()
 
@@ -391,7 +391,9 @@ async def test_an_action_leaves_nothing_to_the_garbage_collector() -> None:
             for _ in range(10):
                 await ask(pool, on_mark=lambda _ids, _hit, _ns: None)
             left = [
-                kind for kind in map(type, gc.get_objects()) if kind in (Flight, Action, Stream)
+                kind
+                for kind in map(type, gc.get_objects())
+                if kind in (RequestInFlight, TokenAction, Stream)
             ]
         finally:
             gc.enable()

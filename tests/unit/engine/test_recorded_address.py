@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.tools.service import Service
+from engine.core.tools.service import Service
 from toolwright.recipe import Tool
 
 pytestmark = pytest.mark.quick
@@ -26,7 +26,7 @@ async def test_a_session_is_looked_for_where_the_recipe_says(recorded: str, used
     service = Service("python", Tool(service=OWN), "owner")
     dialled: list[str] = []
     service.endpoint_at = dialled.append  # type: ignore[method-assign, assignment]
-    service.close_unknown("session", recorded)
+    service.close_if_open("session", recorded)
     await service.close()
     assert service.recorded_address(recorded) == used
     assert dialled == [used]

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from engine.commands.render import Part, render, render_recipe
 from engine.config import RenderTable
+from engine.core.protocols.tagged import Tagged
+from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.protocols.tagged import Tagged
-from engine.text.codec import HuggingFaceCodec
+from engine.offline.render import RenderPart, render, render_recipe
 from tests.support.recipes import merged, recipe_tables, write_recipe
 from toolwright.recipe import Recipe, load_recipe
 from toolwright.trajectory_files import read_trajectories
@@ -37,7 +37,7 @@ def rendered(folder: Path, codec: HuggingFaceCodec, *lines: Any) -> list[Traject
         encoding="utf-8",
     )
     out = folder / "out" / "x.trajectories"
-    count = render([Part(file=file, protocol=Tagged())], out, codec)
+    count = render([RenderPart(file=file, protocol=Tagged())], out, codec)
     read = list(read_trajectories(out))
     assert len(read) == count
     return read
@@ -83,7 +83,7 @@ def test_blank_lines_are_skipped_and_lines_are_names(
         ({"conversation": []}, ':2: a line is {"messages"'),
         ([1], ':2: a line is {"messages"'),
         ({"messages": ["hello"]}, ":2: message 1 is a str"),
-        ({"messages": [{"role": "user", "content": "x"}]}, ":2: a conversation needs messages"),
+        ({"messages": [{"role": "user", "content": "x"}]}, ":2: a conversation needs"),
     ],
 )
 def test_a_line_that_does_not_fit_is_named_and_nothing_is_left(
@@ -97,7 +97,9 @@ def test_a_line_that_does_not_fit_is_named_and_nothing_is_left(
 
 def test_no_file(tmp_path: Path, codec: HuggingFaceCodec) -> None:
     with pytest.raises(StartupError, match=r"render\.conversations: no file"):
-        render([Part(file=tmp_path / "absent.jsonl", protocol=Tagged())], tmp_path / "x", codec)
+        render(
+            [RenderPart(file=tmp_path / "absent.jsonl", protocol=Tagged())], tmp_path / "x", codec
+        )
 
 
 def test_conversations_of_each_task_are_told_in_its_own_protocol(

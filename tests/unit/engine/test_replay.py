@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.commands.replay import Replayed, first_difference, replay
 from engine.config import EngineTable
+from engine.core.rewards.rewards import Rewards
+from engine.core.trajectory.events import AnyEvent, Ended, encode
+from engine.core.trajectory.record import Identity, record
+from engine.core.trajectory.state import fold
 from engine.errors import StartupError
-from engine.journal.journal import Journal
-from engine.journal.schema import FILE_NAME
-from engine.rewards.rewards import Rewards
-from engine.rollout.events import AnyEvent, Ended, encode
-from engine.rollout.record import Identity, record
-from engine.rollout.state import fold
+from engine.offline.inspect.replay import ReplayResult, first_difference, replay
+from engine.serving.journal.journal import Journal
+from engine.serving.journal.schema import FILE_NAME
 from tests.support.logs import V0, example
 from tests.support.recipes import recipe_tables, write_recipe
 from toolwright.recipe import load_recipe
@@ -89,7 +89,7 @@ async def recorded(
     return folder
 
 
-async def replayed(folder: Path, reward: str = REWARD, *, per_group: bool = False) -> Replayed:
+async def replayed(folder: Path, reward: str = REWARD, *, per_group: bool = False) -> ReplayResult:
     (folder / "task.py").write_text(reward, encoding="utf-8")
     rewards = Rewards("./task.py:reward", folder, per_group=per_group, seconds=20)
     return await replay(folder, {"": rewards}, folder / "no-policy")

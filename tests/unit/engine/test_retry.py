@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from engine.sampler.retry import FIRST_PAUSE, LONGEST_PAUSE, Again, Fault, Over, Retry
+from engine.core.sampler.retry import BACKOFF, Again, Fault, Over, Retry
 
 PASSING = [Fault.BROKEN, Fault.SILENT, Fault.MALFORMED, Fault.ABORTED]
 
 
+@pytest.fixture(autouse=True)
+def whole_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No jitter: each pause is its longest."""
+    monkeypatch.setattr(random, "uniform", lambda _low, high: high)
+
+
 def retry(*, patience: float = 300.0, images: bool = False) -> Retry:
-    return Retry(patience=patience, images=images, jitter=lambda: 1.0)
+    return Retry(patience=patience, images=images)
 
 
 def fails(
@@ -38,19 +43,8 @@ def test_pauses_grow_up_to_the_longest(fault: Fault) -> None:
         assert isinstance(decision, Again)
         pauses.append(decision.after)
     assert pauses == sorted(pauses)
-    assert FIRST_PAUSE <= pauses[0] < 1
-    assert pauses[-1] == LONGEST_PAUSE
-
-
-@given(st.floats(0, 1, exclude_max=True), st.integers(1, 5000))
-def test_a_pause_is_bounded_whatever_the_jitter_and_the_number_of_failures(
-    jitter: float, tries: int
-) -> None:
-    machine = Retry(patience=300.0, jitter=lambda: jitter)
-    for _ in range(tries):
-        decision = fails(machine, Fault.BROKEN, 1.0)
-    assert isinstance(decision, Again)
-    assert 0 < decision.after <= LONGEST_PAUSE
+    assert BACKOFF.first <= pauses[0] < 1
+    assert pauses[-1] == BACKOFF.longest
 
 
 @pytest.mark.parametrize("fault", PASSING)

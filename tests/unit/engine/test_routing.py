@@ -9,7 +9,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sampler.routing import (
+from engine.core.sampler.routing import (
     FIRST_SUSPICION,
     FORGET_SECONDS,
     LONGEST_SUSPICION,

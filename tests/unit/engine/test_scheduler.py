@@ -12,16 +12,26 @@ from typing import Any, cast
 
 import pytest
 
-from engine.journal.journal import Counts, Journal, JournalFull
-from engine.lanes import train
-from engine.lanes.mixing import Mixture
-from engine.lanes.places import Places
-from engine.lanes.train import TrainLane
-from engine.rollout.log import AttemptLog
-from engine.tasks import BadRows, DrawnTask
+from engine.core.tasks import BadRows, DrawnTask
+from engine.core.trajectory.events import Opened
+from engine.core.trajectory.log import AttemptLog
+from engine.serving.admission import train
+from engine.serving.admission.mixing import Mixture
+from engine.serving.admission.places import Places
+from engine.serving.admission.train import TrainLane
+from engine.serving.journal.journal import GroupCounts, Journal, JournalFull
+from engine.serving.journal.logs import OpenLog
 from tests.support.waiting import holds_for, until
 from toolwright.recipe import Run
-from toolwright.types import SamplingParams, Status, StopReason, Task, Trajectory
+from toolwright.types import (
+    SamplingParams,
+    Status,
+    StopReason,
+    Task,
+    Trajectory,
+    WeightVersion,
+    ids,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,8 +240,8 @@ class SlowJournal:
         self.storing = 0
 
     @property
-    def counts(self) -> Counts:
-        return Counts(
+    def counts(self) -> GroupCounts:
+        return GroupCounts(
             accepted=self.accepted, waiting=self.accepted, dropped_groups=0, last_sequence=0,
             durable_sequence=0, skipped=0,
         )  # fmt: skip
@@ -367,8 +377,43 @@ async def test_a_file_without_a_single_good_row_ends_the_run(
 
 def test_a_task_s_own_sampling_overlays_the_recipe_s() -> None:
     recipe = SamplingParams(temperature=1.0, top_p=0.9)
-    assert train.overlaid(recipe, None) == recipe
+    assert train.merged_sampling(recipe, None) == recipe
     task = SamplingParams(temperature=0.0, max_new_tokens=5)
-    assert train.overlaid(recipe, task) == SamplingParams(
+    assert train.merged_sampling(recipe, task) == SamplingParams(
         temperature=0.0, top_p=0.9, max_new_tokens=5
     )
+
+
+@pytest.mark.parametrize(
+    ("newest", "accepted", "going_on"),
+    [
+        (None, 0, [0, 1, 2, 3]),
+        (0, 4, [0, 1]),  # two groups more fit into the batch of four
+        (0, 8, []),  # the learner went back: the bound lets nothing in before its next publish
+        (1, 8, [0, 1, 2, 3]),
+    ],
+)
+async def test_sessions_go_on_of_groups_that_are_admitted_at_once(
+    monkeypatch: pytest.MonkeyPatch, newest: int | None, accepted: int, going_on: list[int]
+) -> None:
+    """Else they hold room of a tool service for which the next publish's evaluation waits."""
+    version = newest if newest is None else (WeightVersion(lineage="a", step=newest), Path())
+    prompt = Opened(sessions=(), prompt=ids([1]), sampling=SamplingParams())
+
+    async def open_logs() -> dict[str, OpenLog]:
+        names = [f"g{position:07d}-{index}" for position in range(6) for index in range(2)]
+        return {name: OpenLog(attempt=f"{name}/b1r0a0", events=[prompt]) for name in names}
+
+    async def newest_version() -> object:
+        return version
+
+    counts = GroupCounts(
+        accepted=accepted, waiting=0, dropped_groups=0, last_sequence=0, durable_sequence=0
+    )
+    journal = SimpleNamespace(open_logs=open_logs, newest_version=newest_version, counts=counts)
+    made = Lane(monkeypatch, journal)
+    made.lane._lane = cast("Any", SimpleNamespace(places=made.places, keeper=lambda *_: None))
+    found = await made.lane.resume()
+    assert sorted(found) == [
+        f"g{position:07d}-{index}/b1r0a0" for position in going_on for index in range(2)
+    ]

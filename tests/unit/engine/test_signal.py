@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.signal import MOST_EMPTY_ROUNDS, Sieve, dapo_filter, has_signal
+from engine.serving.admission.dynamic_sampling import (
+    MOST_EMPTY_ROUNDS,
+    GroupFilter,
+    dapo_filter,
+    has_signal,
+)
 from toolwright.recipe import DynamicSampling
 from toolwright.types import RewardPart, Status, StopReason, Task, Trajectory
 
@@ -31,8 +36,8 @@ VARIES = [member(0.0), member(1.0)]
 UNIFORM = [member(1.0), member(1.0)]
 
 
-def sieve(most: int = 0, *, groups: int = 2, metric: str = "") -> Sieve:
-    return Sieve(DynamicSampling(metric=metric, max_gen_batches=most), groups_per_step=groups)
+def group_filter(most: int = 0, *, groups: int = 2, metric: str = "") -> GroupFilter:
+    return GroupFilter(DynamicSampling(metric=metric, max_gen_batches=most), groups_per_step=groups)
 
 
 def test_filter_keeps_groups_that_vary_in_their_order() -> None:
@@ -76,20 +81,20 @@ def test_a_part_of_the_reward_can_be_the_metric() -> None:
 
 def test_a_batch_costs_no_more_than_its_rounds() -> None:
     """Two groups a batch, three rounds: six groups are sampled, then what comes is kept."""
-    mine = sieve(3)
+    mine = group_filter(3)
     assert [mine.turns_away(UNIFORM) for _ in range(6)] == [True] * 4 + [False] * 2
     assert mine.turns_away(UNIFORM)  # the next batch has rounds of its own
     assert not mine.fruitless
 
 
 def test_one_round_turns_nothing_away() -> None:
-    mine = sieve(1)
+    mine = group_filter(1)
     assert not any(mine.turns_away(UNIFORM) for _ in range(9))
 
 
 @given(st.lists(st.booleans(), max_size=60), st.integers(1, 4), st.integers(1, 3))
 def test_every_batch_is_full_within_its_rounds(varied: list[bool], most: int, groups: int) -> None:
-    mine, sampled, kept = sieve(most, groups=groups), 0, 0
+    mine, sampled, kept = group_filter(most, groups=groups), 0, 0
     for varies in varied:
         away = mine.turns_away(VARIES if varies else UNIFORM)
         assert not (varies and away)
@@ -100,7 +105,7 @@ def test_every_batch_is_full_within_its_rounds(varied: list[bool], most: int, gr
 
 
 def test_what_never_varies_ends_with_a_sentence() -> None:
-    mine = sieve()
+    mine = group_filter()
     enough = MOST_EMPTY_ROUNDS * 2
     for _ in range(enough - 1):
         assert mine.turns_away(UNIFORM)
@@ -113,14 +118,14 @@ def test_what_never_varies_ends_with_a_sentence() -> None:
 
 
 def test_one_group_that_varies_begins_the_count_anew() -> None:
-    mine = sieve()
+    mine = group_filter()
     for number in range(MOST_EMPTY_ROUNDS * 2 * 3):
         mine.turns_away(VARIES if number % 39 == 38 else UNIFORM)
         assert not mine.fruitless
 
 
 def test_a_metric_that_no_rollout_has_is_named() -> None:
-    mine = sieve(metric="acc", groups=1)
+    mine = group_filter(metric="acc", groups=1)
     other = (RewardPart(name="accuracy", value=1.0),)
     group = [replace(one, reward_parts=other) for one in VARIES]
     for _ in range(MOST_EMPTY_ROUNDS):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from engine.rollout.events import (
+from engine.core.trajectory.events import (
     Acted,
     AnyEvent,
     Appended,
@@ -22,8 +22,8 @@ from engine.rollout.events import (
     decode,
     encode,
 )
-from engine.rollout.record import Identity, record
-from engine.rollout.state import EMPTY, LogError, apply, fold
+from engine.core.trajectory.record import Identity, record
+from engine.core.trajectory.state import EMPTY, LogError, apply, fold
 from tests.support.logs import PLACEHOLDER, V0, ends, example, logs, scores
 from toolwright.types import (
     Author,

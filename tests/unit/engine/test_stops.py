@@ -10,9 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.sampler.stops import StopDetector, StopTable
-from engine.text.codec import HuggingFaceCodec
-from engine.text.cut import stop_cut
+from engine.core.sampler.stops import StopDetector, StopTable
+from engine.core.text.codec import HuggingFaceCodec
+from engine.core.text.cut import stop_cut
 from engine.types import StopHit
 from tests.support.codecs import END, ToyCodec
 

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 
-from engine.sampler.action import Action
-from engine.sampler.openai.text import TextAction
-from engine.sampler.stops import StopDetector, StopTable
-from engine.sampler.wire.events import Chunk
+from engine.core.sampler.openai.text_action import TextAction
+from engine.core.sampler.policy_sampler import GenerateRequest
+from engine.core.sampler.stops import StopDetector, StopTable
+from engine.core.sampler.token_action import TokenAction
+from engine.core.sampler.wire.events import Chunk
 from engine.types import Generated, StopHit
 from tests.support.codecs import END, ToyCodec
 from toolwright.reading.action_ends import Tags, counted, spoken
 from toolwright.reading.actions import calls_in
-from toolwright.types import FinishKind, FinishReason, WeightVersion
+from toolwright.types import FinishKind, FinishReason, SamplingParams, WeightVersion
 
 pytestmark = pytest.mark.quick
 
@@ -140,14 +141,17 @@ class Heard:
         self.codec = codec
         self.progress: list[int] = []
         self.acted: list[Generated] = []
-        self.action = Action(
+        request = GenerateRequest(
+            key="t",
+            token_ids=array("i"),
+            sampling=SamplingParams(),
             stops=StopTable([CALL.close, END], codec, json_calls=[CALL]),
-            codec=codec,
-            known={str(V): V},
+            max_new_tokens=100,
             on_action=self.acted.append,
             on_progress=lambda part: self.progress.extend(part.token_ids),
             received=received,
         )
+        self.action = TokenAction(request, codec=codec, known={str(V): V})
         self.action.begin(1)
 
     def take(self, text: str, finish: FinishReason | None = None, read_ns: int = 1) -> bool:

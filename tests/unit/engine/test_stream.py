@@ -10,14 +10,14 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from engine.sampler.wire.client import (
+from engine.core.sampler.wire.client import (
     SamplerClient,
     ServerRefused,
     ServerSilent,
     ServerUnreachable,
 )
-from engine.sampler.wire.events import Chunk, ChunkReader, WireError
-from engine.sampler.wire.stream import (
+from engine.core.sampler.wire.events import Chunk, ChunkReader, WireError
+from engine.core.sampler.wire.stream import (
     MAX_ERROR_BYTES,
     ReadTurn,
     StatusError,
@@ -272,8 +272,8 @@ async def test_bytes_that_never_become_an_event_are_silence() -> None:
 async def test_a_quiet_stream_is_told_once_and_again_after_an_event(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engine.sampler.wire.stream.QUIET_SECONDS", 0.1)
-    monkeypatch.setattr("engine.sampler.wire.stream.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("engine.core.sampler.wire.stream.QUIET_SECONDS", 0.1)
+    monkeypatch.setattr("engine.core.sampler.wire.stream.LOOK_SECONDS", 0.02)
 
     async def halts(writer: asyncio.StreamWriter) -> None:
         writer.write(HEAD)
@@ -339,7 +339,7 @@ async def test_reads_beyond_their_time_wait_for_the_others_and_stay_in_order(
         time.sleep(0.002)
         return True
 
-    monkeypatch.setattr("engine.sampler.wire.stream.READ_NS", 1_000_000)
+    monkeypatch.setattr("engine.core.sampler.wire.stream.READ_NS", 1_000_000)
     turn = ReadTurn()
     connection = _Connection(turn)
     connection.connection_made(_Deaf())

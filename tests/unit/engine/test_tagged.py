@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.protocols.tagged import Tagged
+from engine.core.protocols.tagged import Tagged
 from engine.types import Answer, Call, Calls, End, ToolSpec
 from tests.support.codecs import END, ToyCodec
 from tests.support.views import EMPTY, view_of
@@ -151,8 +151,8 @@ def test_a_demonstration_is_token_for_token_what_a_rollout_writes() -> None:
 @pytest.mark.parametrize(
     ("messages", "words"),
     [
-        ([{"role": "user", "content": "q"}], "needs messages before its first assistant"),
-        ([{"role": "assistant", "content": "a"}], "needs messages before its first assistant"),
+        ([{"role": "user", "content": "q"}], "a conversation needs"),
+        ([{"role": "assistant", "content": "a"}], "a conversation needs"),
         (
             [
                 {"role": "user", "content": "q"},
@@ -169,7 +169,7 @@ def test_a_demonstration_is_token_for_token_what_a_rollout_writes() -> None:
                     "tool_calls": [{"name": "python", "arguments": {"a": 1, "b": 2}}],
                 },
             ],
-            "'python': a tag takes one argument, got 2",
+            "'python' has 2 arguments",
         ),
         (
             [
@@ -180,7 +180,7 @@ def test_a_demonstration_is_token_for_token_what_a_rollout_writes() -> None:
         ),
         (
             [{"role": "user", "content": "q"}, {"role": "assistant", "content": 3}],
-            "content that is no text",
+            "content that is not text",
         ),
     ],
 )

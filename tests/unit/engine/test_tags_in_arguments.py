@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from engine.conversations.layouts import conversation
-from engine.conversations.types import BrokenRow
-from engine.sampler.openai.messages import _split_calls
+from engine.core.sampler.openai.messages import _split_calls
+from engine.offline.conversations.layouts import conversation
+from engine.offline.conversations.types import BrokenRow
 from recipes.mtr.answers import without_calls
 
 pytestmark = pytest.mark.quick

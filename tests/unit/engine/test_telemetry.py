@@ -14,11 +14,11 @@ import pytest
 import structlog
 from prometheus_client import CollectorRegistry
 
-from engine.telemetry.logs import log_to, sentence
-from engine.telemetry.metrics import Metrics
-from engine.telemetry.parts import PartMetrics
-from engine.telemetry.progress import Progress
-from toolwright.stop_rules import mask_reasons
+from engine.serving.telemetry.logs import log_to, sentence
+from engine.serving.telemetry.metrics import Metrics
+from engine.serving.telemetry.parts import PartMetrics
+from engine.serving.telemetry.progress import EngineProgress
+from toolwright.recipe.models.stop_rules import mask_reasons
 from toolwright.types import (
     Author,
     CallOutcome,
@@ -200,7 +200,7 @@ def test_a_total_that_begins_again_is_no_error() -> None:
 
 def test_the_line_for_people() -> None:
     out, now = io.StringIO(), 100.0
-    progress = Progress(7, out, clock=lambda: now)
+    progress = EngineProgress(7, out, clock=lambda: now)
 
     def line(tokens: int, evaluating: int = 0, turned_away: int = 0) -> str:
         return progress.line(
@@ -272,7 +272,7 @@ def test_logs_are_json_and_warnings_reach_people(
 
 def test_output_on_a_full_disk_ends_nothing() -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as out:
-        progress = Progress(3, out=out)
+        progress = EngineProgress(3, out=out)
         for _ in range(3):
             progress.show("engine: a line")
         with pytest.raises(OSError, match="No space"):

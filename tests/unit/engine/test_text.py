@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.text.cut import Keep, stop_cut, truncate_observation
+from engine.core.text.cut import Keep, stop_cut, truncate_observation
 
 LETTERS = st.text("ab<", max_size=12)
 STOPS = st.lists(st.text("ab<", min_size=1, max_size=3), max_size=3)

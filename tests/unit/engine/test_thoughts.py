@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.rollout.decide import Rules, calls_at, next_step
-from engine.rollout.state import Action, State
-from engine.sample.calls import canonical_calls, decision_of
-from engine.sample.messages import conversation_of
-from engine.text.thoughts import begins_inside, thought_of
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.rollout.decide import Rules, calls_at, next_step
+from engine.core.text.thoughts import begins_inside, thought_of
+from engine.core.trajectory.chain import Chain
+from engine.core.trajectory.state import Action, State
+from engine.offline.collect.calls import canonical_calls, decision_of
+from engine.offline.collect.messages import conversation_of
 from engine.types import Answer, Calls, ToolSpec
 from tests.support.codecs import END, ToyCodec
 from toolwright.reading.action_ends import Tags
@@ -63,8 +64,10 @@ def acted(text: str, stop: str, codec: ToyCodec, tools: tuple[ToolSpec, ...] = (
         weight_version=WeightVersion(lineage="a", step=0), finish=STOPPED, trainable=True,
     )  # fmt: skip
     return State(
-        token_ids=prompt + written,
-        segments=(Segment(author=Author.PROMPT, token_ids=prompt), action),
+        chain=Chain(
+            token_ids=prompt + written,
+            segments=(Segment(author=Author.PROMPT, token_ids=prompt), action),
+        ),
         tools=tools,
         actions=(Action(text=text, stop=stop, finish=STOPPED, tokens=len(written)),),
     )
@@ -102,7 +105,7 @@ def test_calls_in_a_thought_do_not_run(opens: bool, text: str, wanted: list[int]
 def test_a_mark_behind_a_thought_brings_the_call_behind_it() -> None:
     codec, chat = Thinking(), Chat(parallel=True)
     state = acted("", END, codec)
-    state = State(token_ids=state.segments[0].token_ids, segments=state.segments[:1], tools=(PICK,))
+    state = State(chain=Chain.begun(state.segments[0].token_ids), tools=(PICK,))
     rules = Rules(protocol=chat, codec=codec, limits=Limits(), observation_keep="middle")
     step: Any = calls_at(f"<think>{call(1)}</think>{call(2)}", CLOSE, state, rules, TASK)
     assert [one.arguments for one in step.calls] == [{"n": 2}]

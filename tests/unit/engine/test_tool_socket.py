@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.tools.process import ToolProcess
+from engine.core.tools.process import ToolProcess
 from toolwright.process.sockets import path_fault
 from toolwright.recipe import Tool
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
-from engine.tools.replies import reply_of
-from engine.tools.spec import spec
+from engine.core.tools.replies import reply_of
+from engine.core.tools.spec import spec
 from tests.support.tools import JSON_CALL, PYTHON, STATELESS_PYTHON
 from toolwright.common.v1 import media_pb2
 from toolwright.common.v1 import reasons_pb2 as reasons

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from engine.images.media import Media, media_of
-from engine.images.places import ImagesUnplaced
-from engine.protocols.tagged import Tagged
-from engine.rollout.view import Observation, images_of, observation, prompt_ids
-from engine.text.codec import HuggingFaceCodec
+from engine.core.images.media import Media, media_of
+from engine.core.images.placeholders import ImagesUnplaced
+from engine.core.protocols.tagged import Tagged
+from engine.core.rollout.view import Observation, images_of, observation, prompt_ids
+from engine.core.text.codec import HuggingFaceCodec
 from engine.types import ToolSpec
 from tests.support.policy import write_vision_policy
 from toolwright.types import BlobRef, CallOutcome, MediaRef, Task

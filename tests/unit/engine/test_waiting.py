@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-from engine.sampler.waiting import Cause, Waiting
-from engine.timelimit import TimeLimit
+from engine.core.sampler.waiting import WaitCause, Waiting
+from engine.core.time_limit import TimeLimit
 from tests.support.waiting import ToldClock, passes
 
 
 async def test_causes_that_overlap_stop_the_clock_once() -> None:
     clock = ToldClock()
     waiting = Waiting(clock)
-    waiting.begin(Cause.QUIET, 5.0)
-    waiting.begin(Cause.NO_SAMPLER, 7.0)
-    waiting.begin(Cause.NO_SAMPLER, 8.0)
-    waiting.end(Cause.QUIET)
-    waiting.end(Cause.QUIET)
+    waiting.begin(WaitCause.QUIET, 5.0)
+    waiting.begin(WaitCause.NO_SAMPLER, 7.0)
+    waiting.begin(WaitCause.NO_SAMPLER, 8.0)
+    waiting.end(WaitCause.QUIET)
+    waiting.end(WaitCause.QUIET)
     assert waiting
     assert clock.told == [5.0]
     waiting.end()
@@ -29,9 +29,9 @@ async def test_time_that_was_given_back_is_not_given_back_again() -> None:
     clock = ToldClock()
     waiting = Waiting(clock)
     now = asyncio.get_running_loop().time()
-    waiting.begin(Cause.PAUSED, now - 1)
-    waiting.end(Cause.PAUSED)
-    waiting.begin(Cause.BROKEN, now - 9)
+    waiting.begin(WaitCause.PAUSED, now - 1)
+    waiting.end(WaitCause.PAUSED)
+    waiting.begin(WaitCause.BROKEN, now - 9)
     first, _, second = clock.told
     assert first == now - 1
     assert second is not None
@@ -42,12 +42,12 @@ async def test_a_limit_stands_still_while_an_action_waits() -> None:
     limit = TimeLimit(0.1)
     async with limit:
         waiting = Waiting(limit)
-        waiting.begin(Cause.NO_SAMPLER, asyncio.get_running_loop().time())
+        waiting.begin(WaitCause.NO_SAMPLER, asyncio.get_running_loop().time())
         await passes(0.2, "the action waits")
-        waiting.end(Cause.NO_SAMPLER)
+        waiting.end(WaitCause.NO_SAMPLER)
 
 
 async def test_without_a_clock_nothing_happens() -> None:
     waiting = Waiting(None)
-    waiting.begin(Cause.BROKEN, 0.0)
+    waiting.begin(WaitCause.BROKEN, 0.0)
     waiting.end()

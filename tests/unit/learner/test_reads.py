@@ -32,9 +32,9 @@ from tests.unit.learner.records import Step, group, rows, trajectory
 from toolwright.credit.corrections import CORRECTIONS
 from toolwright.credit.estimators import ESTIMATORS
 from toolwright.credit.losses import LOSSES
-from toolwright.recipe.keys import unread
+from toolwright.recipe.diagnostics.keys import unread
 from toolwright.recipe.layers import Layer
-from toolwright.recipe.table import ON, Case
+from toolwright.recipe.models.table import ON, Case
 
 Settings = dict[str, Any]
 """Dotted keys of a recipe with their values."""
@@ -276,8 +276,8 @@ def test_every_key_of_the_objective_is_said_or_always_read() -> None:
 def test_the_keys_of_imitation_exist() -> None:
     sft = SftTable(data=Path("x"))
     layers = [Layer(source="r", tables={"sft": {"heldout": {"every": 3}}})]
-    (warning,) = unread(reads.SFT, {"sft": sft}, layers)
+    (warning,) = unread(SftTable.rules[1:], {"sft": sft}, layers)
     assert warning.startswith("sft.heldout.every = 3 does nothing")
     layers = [Layer(source="r", tables={"sft": {"heldout": {"every": 3, "fraction": 0.1}}})]
     held = SftTable.model_validate({"data": "x", "heldout": {"fraction": 0.1}})
-    assert list(unread(reads.SFT, {"sft": held}, layers)) == []
+    assert list(unread(SftTable.rules[1:], {"sft": held}, layers)) == []

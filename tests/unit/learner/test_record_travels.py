@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.edge.freshness import without_old
-from engine.journal.journal import StoredGroup
+from engine.serving.delivery.freshness import without_stale
+from engine.serving.journal.journal import StoredGroup
 from learner.errors import EngineError
 from learner.intake.client import _close_group
 from toolwright.common.v1 import trajectory_pb2
@@ -83,7 +83,7 @@ def test_parts_of_turns_anchors_and_baseline_flags_arrive_as_they_were_recorded(
 
 
 def test_they_arrive_as_well_where_old_segments_lost_their_loss() -> None:
-    found = without_old(stored(), frozenset({V2}))
+    found = without_stale(stored(), frozenset({V2}))
     assert found is not None
     plain, rich = arrived(found.group.members, found.group.hash)
     for before, after in ((PLAIN, plain), (RICH, rich)):
@@ -92,7 +92,7 @@ def test_they_arrive_as_well_where_old_segments_lost_their_loss() -> None:
 
 
 def test_the_announced_hash_is_that_of_the_bytes_that_are_sent() -> None:
-    found = without_old(stored(), frozenset({V2}))
+    found = without_stale(stored(), frozenset({V2}))
     assert found is not None
     with pytest.raises(EngineError, match="hash"):
         arrived(found.group.members, stored().hash)

@@ -71,5 +71,5 @@ def test_where_nobody_wants_traces_the_engine_is_not_asked(
 
     assert step_traces(unasked, "") is None
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "nowhere")
-    with pytest.raises(CollectorError, match="OTEL_EXPORTER_OTLP_ENDPOINT is no address"):
+    with pytest.raises(CollectorError, match="OTEL_EXPORTER_OTLP_ENDPOINT is not the address"):
         step_traces(unasked, "")

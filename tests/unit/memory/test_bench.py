@@ -19,8 +19,3 @@ def test_the_table_and_the_file(tmp_path: Path) -> None:
     report = json.loads(file.read_text(encoding="utf-8"))
     assert report["nodes"] > 100 and report["question"]["count"] == 10
     assert 0 < report["question"]["p50"] <= report["question"]["p99"]
-
-
-def test_an_embedder_that_is_none_is_told() -> None:
-    done = CliRunner().invoke(app, ["memory", "--embedder", "bert"])
-    assert done.exit_code == 2 and "name hashing, minilm" in done.output

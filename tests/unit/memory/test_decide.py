@@ -31,22 +31,6 @@ def after(*works: tuple[GroupWork, Vectors]) -> ToolGraph:
 QUAD = (registering("g", tool("quad")), {"quad": (1, 0)})
 
 
-def test_two_names_of_one_tool_lead_to_one_node() -> None:
-    work = registering("h", tool("roots"))
-    change, graph = decided(after(QUAD), work, {"roots": (1, 0.1)})
-    assert change.registered == {"roots": "quad"}
-    assert change.canonical == ({"roots": "quad"},)
-    assert [(n.name, n.support, n.aliases) for n in graph.nodes] == [("quad", 2, ("roots",))]
-    assert graph.node("roots") is graph.node("quad")
-
-
-def test_tools_of_one_rollout_meet_each_other() -> None:
-    work = registering("g", tool("a"), tool("b"), tool("c"), edges=(("b", "c", 2), ("a", "b", 5)))
-    change, graph = decided(EMPTY, work, {"a": (1, 0), "b": (1, 0.05), "c": (0, 1)})
-    assert change.registered == {"a": "a", "b": "a", "c": "c"}
-    assert graph.edges == {(0, 1): 2}
-
-
 def test_a_name_of_another_tool_gets_a_suffix_of_its_content() -> None:
     again = tool("quad", "something else")
     change, graph = decided(after(QUAD), registering("h", again), {"quad": (0, 1)})

@@ -44,9 +44,3 @@ def test_what_is_no_embedder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sentences, "MINILM", "no_such_package")
     with pytest.raises(Unusable, match=r"toolwright\[minilm\]"):
         embedder("minilm")[1]()
-
-
-def test_without_the_package_the_mend_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "sentence_transformers", None)
-    with pytest.raises(Unusable, match=r"toolwright\[minilm\]"):
-        embedder("minilm")[1]()

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory import history
-from memory.errors import NoVersion, Unusable
+from memory.errors import Unusable
 from memory.memory import Memory
 from memory.search.embedding import hashing
 from memory.store.volatile import VolatileLog
@@ -108,7 +108,6 @@ def test_a_torn_snapshot_is_passed_over(keep: int) -> None:
     log = VolatileLog()
     memory = filled(log)
     data = log.snapshot(6)
-    assert data is not None
     log.keep(6, data[:keep])
     same(Memory(log, hashing).graph, memory.graph)
     flipped = bytearray(data)
@@ -153,10 +152,3 @@ def test_snapshots_together_are_no_longer_than_the_log(monkeypatch: pytest.Monke
     sizes = [len(log.snapshot(version) or b"") for version in log.snapshots(1000)]
     assert 1 < len(sizes) < 40
     assert sum(sizes) < 1.5 * sum(len(data) for data in log.read(0, 1000))
-
-
-def test_a_version_that_is_not_there_is_told() -> None:
-    memory = filled(VolatileLog(), 2)
-    for version in (-1, 3):
-        with pytest.raises(NoVersion, match="0 to 2"):
-            memory.retrieve(["x"], version=version)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from memory import history
 from memory.admission import check_work
 from memory.edge import wire
-from memory.errors import BadWork, NoChecks
+from memory.errors import BadWork
 from memory.graph import snapshot
 from memory.graph.changes import from_bytes, to_bytes
 from memory.graph.graph import ToolGraph
@@ -293,13 +293,6 @@ def test_growth_counts_groups_and_tools_once() -> None:
     assert sum(row.registered + row.merged for row in rows) == 5
 
 
-def test_a_check_needs_a_sandbox() -> None:
-    memory = Memory(VolatileLog(), hashing)
-    with pytest.raises(NoChecks, match="memory serve"):
-        memory.merge_group(replace(CHAIN[0], check=True))
-    assert memory.graph.version == 0
-
-
 @pytest.mark.parametrize("group", ["run/iteration 3", "x/iteration 0", "run/a/iteration 12"])
 def test_no_group_has_the_name_of_an_iteration(group: str) -> None:
     with pytest.raises(BadWork, match="name of an iteration"):
@@ -312,7 +305,3 @@ def test_no_group_has_the_name_of_an_iteration(group: str) -> None:
 def test_what_names_no_iteration_is_refused(text: str) -> None:
     with pytest.raises(BadWork, match=r"write RUN\.STEP"):
         wire.iteration(text)
-
-
-def test_an_iteration_is_read() -> None:
-    assert wire.iteration("a.b.12") == of(12, run="a.b")

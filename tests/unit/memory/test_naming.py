@@ -48,11 +48,6 @@ def test_code_runs_under_another_name_as_a_session_runs_it(
     assert required == [*inputs] and set(required) <= set(accepted)
 
 
-def test_a_tool_keeps_its_own_name() -> None:
-    own = tool("f")
-    assert under_name(own, "f") is own
-
-
 def test_a_name_that_the_code_has_is_no_name_for_it() -> None:
     own = tool("roots", code="def quad(x): return x\ndef roots(x): return quad(x)")
     with pytest.raises(ValueError, match="has the word quad"):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from memory.graph.graph import EMPTY
 from memory.memory import Memory
-from memory.report.drawing import HEIGHT, SHOWN, WIDTH, layout, part_of
+from memory.report.drawing import part_of
 from memory.report.growth import FRAMES, MOST_ROWS, Growth, frame_places, growth, row_ends
 from memory.report.page import render
 from memory.search.embedding import hashing
@@ -46,11 +46,6 @@ def test_the_last_row_is_drawn(sizes: list[int]) -> None:
     assert places[-1:] == ([len(sizes) - 1] if sizes else [])
 
 
-def test_drawings_follow_the_growth() -> None:
-    assert frame_places([4, 8, 12, 16, 16, 16, 16, 16]) == [0, 1, 2, 7]
-    assert frame_places([0, 0, 0]) == [0, 2]
-
-
 def test_a_late_group_counts_where_it_came_in() -> None:
     found = grown([1, 3, 2, 3, 4])
     assert [(row.step, row.groups, row.nodes) for row in found.rows] == [
@@ -71,20 +66,6 @@ def test_a_training_that_begins_with_a_memory_is_counted_on() -> None:
         (60, 60, 2),
         (63, 3, 2),
     ]
-
-
-def test_many_steps_are_few_rows() -> None:
-    found = grown(list(range(450)))
-    assert len(found.rows) == MOST_ROWS
-    assert sum(row.registered + row.merged for row in found.rows) == 450
-    assert [step for step, _ in found.frames][-1] == 449
-    last = found.frames[-1][1]
-    ids = part_of(last)
-    assert len(ids) == SHOWN
-    places = layout(ids, last)
-    assert len(set(places.values())) == SHOWN
-    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in places.values())
-    assert layout(ids, last) == places
 
 
 @pytest.mark.parametrize("steps", [[], [0], [5, 5]])

@@ -143,24 +143,6 @@ def test_more_nodes_than_are_paired_join_the_nearest_cluster(
     assert names(memory, "count words", scoring="graphrag")[0] == "words"
 
 
-def test_memories_on_one_log_side_by_side_lose_nothing() -> None:
-    log = VolatileLog()
-
-    def engine(number: int) -> list[int]:
-        memory = Memory(log, hashing)
-        works = (
-            registering(f"{number}.{n}", tool(f"t{number}_{n}", f"{number} {n}")) for n in range(9)
-        )
-        return [memory.merge_group(work).version for work in works]
-
-    with ThreadPoolExecutor(8) as pool:
-        versions = sorted(version for found in pool.map(engine, range(8)) for version in found)
-    assert versions == list(range(1, 73))
-    graph = Memory(log, hashing).graph
-    assert sum(node.support for node in graph.nodes) == 72
-    assert set(graph.names) == {f"t{number}_{n}" for number in range(8) for n in range(9)}
-
-
 def test_questions_while_tools_come_in_see_whole_versions(memory: Memory) -> None:
     def ask(_: int) -> None:
         for found in memory.retrieve(["count words of a text"]):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.sample.keep import Keep
+from engine.offline.collect.criteria import Criterion
 from tests.support.recipes import Part
 from tests.unit.mtr.conftest import FAILED, FOLDER, OK, REFUSED, answer, call, ran
 from toolwright.types import CallOutcome, StopReason, ToolErrorKind, Trajectory
@@ -80,16 +80,16 @@ def test_a_failure_without_a_refusal_is_an_error(part: Part) -> None:
 
 
 @pytest.fixture
-def keep() -> Callable[[str], Keep]:
-    return lambda name: Keep(f"./filter.py:{name}", FOLDER, seconds=5.0, threads=1)
+def keep() -> Callable[[str], Criterion]:
+    return lambda name: Criterion(f"./filter.py:{name}", FOLDER, seconds=5.0, threads=1)
 
 
 @pytest.mark.parametrize("criterion", [*CRITERIA, "errors_recovered"])
 async def test_engine_sample_takes_each_by_its_name(
-    keep: Callable[[str], Keep], criterion: str
+    keep: Callable[[str], Criterion], criterion: str
 ) -> None:
     named = keep(criterion)
     try:
-        assert await named.wants(ALONE[""]) is True
+        assert await named.accepts(ALONE[""]) is True
     finally:
         named.close()

@@ -10,11 +10,11 @@ import pytest
 from console.asked.ports import settle
 from console.config import ConsoleTable
 from engine.config import EngineTable
+from engine.offline.check.remarks import remarks
 from tests.unit.mtr.conftest import FOLDER
 from toolsvc.sources.simulated.options import SimulatedOptions
 from toolwright.imports import load_object
 from toolwright.recipe import Recipe, check_all, load_recipe
-from toolwright.recipe.remarks import remarks
 
 FILES = ("recipe", "chat")
 PAPERS = {

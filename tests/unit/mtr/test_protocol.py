@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.rollout.state import State
-from engine.sample.messages import conversation_of, tools_of
+from engine.core.trajectory.state import State
+from engine.offline.collect.messages import conversation_of, tools_of
 from engine.types import Answer, Calls, End, ToolSpec, View
 from tests.support.codecs import END, ToyCodec
 from tests.support.linear import assert_linear
 from tests.support.recipes import Part
 from tests.unit.mtr.conftest import FAILED, OK, REFUSED, answer, call, ran
-from toolwright.types import CallOutcome, StopReason, Task, ids
+from toolwright.types import CallOutcome, StopReason, Task
 
 CODEC = ToyCodec("<think>", "</think>")
 CALL_END, ANSWER_END = "</tool_call>", "</answer>"
@@ -160,7 +160,7 @@ def test_with_the_tools_off_none_is_named_and_none_is_called(part: Part) -> None
 
 
 def test_an_exported_conversation_names_the_tools_that_the_policy_was_told_of(part: Part) -> None:
-    state = State(token_ids=ids([]), tools=TOOLS)
+    state = State(tools=TOOLS)
     for options, task, told, in_row in (
         ({}, asked(), 2, True),
         ({"prompt": "{tools}"}, asked(), 2, False),
@@ -194,7 +194,7 @@ def test_a_demonstration_is_what_a_rollout_has(part: Part) -> None:
     assert protocol.demonstration([*recorded, *said], CODEC) == whole
     other = [{"role": "system", "content": "another"}, *asked().messages, *said]
     assert CODEC.decode(protocol.demonstration(other, CODEC)[0][1]).count("another") == 1
-    with pytest.raises(ValueError, match="before its first assistant"):
+    with pytest.raises(ValueError, match="a conversation needs"):
         protocol.demonstration([], CODEC)
 
 

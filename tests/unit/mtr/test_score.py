@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.evaluation.rates import rates_of
+from engine.serving.evaluation.rates import rates_of
 from tests.support.recipes import Part
 from tests.unit.mtr.conftest import FAILED, REFUSED, answer, call, ran
 from toolwright.types import Purpose, StopReason, Trajectory

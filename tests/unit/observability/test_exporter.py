@@ -13,6 +13,7 @@ import pytest
 from tests.support.collectors import FakeCollector, answering, spans_by_service, speaking
 from tests.support.net import free_port
 from tests.support.waiting import until
+from toolwright.process.backoff import Backoff
 from toolwright.tracing import exporter as module
 from toolwright.tracing.exporter import Exporter
 from toolwright.tracing.settings import CollectorUnclear, collector_of
@@ -83,7 +84,7 @@ def test_a_full_queue_drops_what_comes_and_nobody_waits(monkeypatch: pytest.Monk
 
 
 async def test_one_that_comes_back_gets_what_waited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(module, "BACKOFF", Backoff(0.05, 0.05))
     statuses = iter([503, 429, 200])
     with answering(lambda: next(statuses)) as (url, came), exporting(url) as exporter:
         exporter.offer(spans(5))

@@ -9,13 +9,14 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.trajectory.trace_spans import spans_of
+from engine.offline.inspect import jaeger
 from tests.support.collectors import decoded, spans_by_service
 from tests.support.records import FLOAT, TEXT
 from toolwright import types as t
-from toolwright.tracing import jaeger, otlp
+from toolwright.tracing import otlp
 from toolwright.tracing.ids import call_span, root_span, trace_id
 from toolwright.tracing.spans import Link, Span
-from toolwright.tracing.trajectory import spans_of
 
 RUN = "0123456789abcdef"
 MS = 1_000_000

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.commands.check import check
 from engine.config import EngineTable
+from engine.offline.check.command import check
 from tests.support.policy import write_policy
 from tests.support.recipes import Part
 from tests.unit.prompting.conftest import FOLDER

@@ -8,10 +8,10 @@ import pytest
 
 from console.config import ConsoleTable
 from engine.config import EngineTable, RenderTable
+from engine.offline.check.remarks import remarks
 from learner.config.tables import SftTable
 from toolwright.process.packaged import packaged
 from toolwright.recipe import Recipe, check_all, load_recipe
-from toolwright.recipe.remarks import remarks
 
 ROOT = packaged("recipes")
 FILES = sorted(file for folder in ("*", "*/*") for file in ROOT.glob(f"{folder}/*.toml"))

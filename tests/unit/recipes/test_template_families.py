@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.build import build_protocol, task_recipes
-from engine.commands.check import check
 from engine.config import EngineTable
+from engine.core.build import build_protocol, task_recipes
+from engine.core.protocols.chat import Chat
 from engine.errors import StartupError
-from engine.protocols.chat import Chat
+from engine.offline.check.command import check
 from tests.support.families import FAMILIES, write_family
 from tests.unit.recipes.test_recipes import RECIPES, over
 from toolwright.recipe import Recipe, load_recipe

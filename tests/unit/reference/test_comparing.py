@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolwright.reference import ReferenceFault, Result, against, find, read_results
-from toolwright.reference.comparing import Line, competition_ranks, standard_error
-from toolwright.reference.fragment import html
-from toolwright.reference.names import assignments, matched
-from toolwright.reference.showing import shown
+from engine.offline.reference import ReferenceFault, Result, against, find, read_results
+from engine.offline.reference.comparing import ComparedRow, competition_ranks, standard_error
+from engine.offline.reference.fragment import html
+from engine.offline.reference.names import assignments, matched
+from engine.offline.reference.showing import shown
 
 SEVEN = ["nq", "triviaqa", "popqa", "hotpotqa", "2wikimultihopqa", "musique", "bamboogle"]
 
@@ -23,7 +23,9 @@ def results(**scores: float) -> list[Result]:
     return [Result(name=name, score=score, n=100) for name, score in scores.items()]
 
 
-def line(name: str, system: str, ours: list[Result] | None = None, *, model: str = "") -> Line:
+def line(
+    name: str, system: str, ours: list[Result] | None = None, *, model: str = ""
+) -> ComparedRow:
     (found,) = (
         one
         for one in against(name, ours or []).lines

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from toolwright.reference.comparing import competition_ranks
-from toolwright.reference.papers import (
+from engine.offline.reference.comparing import competition_ranks
+from engine.offline.reference.papers import (
     Paper,
     PaperTable,
     ReferenceFault,

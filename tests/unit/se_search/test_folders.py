@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from console.config import ConsoleTable
+from engine.offline.check.remarks import remarks
 from engine.types import End, View
 from tests.support.codecs import ToyCodec
 from toolwright.imports import load_object
 from toolwright.recipe import Recipe, check_all, load_recipe
-from toolwright.recipe.remarks import remarks
 from toolwright.types import StopReason, Task
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"

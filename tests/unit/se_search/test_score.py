@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.rewards.reading import read_score
+from engine.core.rewards.reading import read_score
 from tests.support.linear import assert_linear
 from tests.support.recipes import Part
 from tests.unit.se_search.conftest import ran, valued

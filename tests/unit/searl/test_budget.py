@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from engine.rollout.assignment import Assignment
-from engine.rollout.decide import Dispatch, Finish, Generate, Observe, Rules, next_step
-from engine.rollout.log import AttemptLog
-from engine.rollout.observe import Observer
+from engine.core.rollout.assignment import Assignment
+from engine.core.rollout.decide import Dispatch, Finish, Generate, Observe, Rules, next_step
+from engine.core.rollout.observe import Observer
+from engine.core.trajectory.log import AttemptLog
 from engine.types import Say, ToolSpec
 from tests.support.codecs import ToyCodec
 from tests.support.recipes import Part

@@ -11,7 +11,7 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from engine.tasks.source import TaskSource
+from engine.core.tasks.source import TaskSource
 from tasks.cli import app
 from tasks.commands.writing import write_new
 from tasks.errors import NotMade
@@ -112,7 +112,7 @@ async def test_a_converted_set_is_a_task_source(qa: Path, tmp_path: Path) -> Non
         task = (await source.at(2)).task
         assert (task.prompt, task.answers, task.data_source) == ("q2?", ("a2",), "hotpotqa")
         assert task.metadata == {"task": "qa", "split": "test"}
-        assert (source.rows, source.bad_rows, source.doubts()) == (5, 0, [])
+        assert (source.rows, source.bad_rows, source.warnings()) == (5, 0, [])
     finally:
         source.close()
 
@@ -206,6 +206,6 @@ async def test_a_world_is_three_files(tmp_path: Path) -> None:
     source = await TaskSource.opened("train.jsonl", tmp_path / "one", seed=1, shuffle=True)
     try:
         assert (await source.at(0)).task.answers
-        assert (source.bad_rows, source.doubts()) == (0, [])
+        assert (source.bad_rows, source.warnings()) == (0, [])
     finally:
         source.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.tasks.rows import read_task
+from engine.core.tasks.rows import read_task
 from tasks.worlds.encyclopedia import (
     Encyclopedia,
     Question,

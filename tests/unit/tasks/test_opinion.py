@@ -13,6 +13,7 @@ from aiohttp import web
 from tasks.errors import JudgeDown
 from tasks.judging import opinion
 from tasks.judging.opinion import LONGEST, PROMPT, OpinionJudge, asked
+from toolwright.process.backoff import Backoff
 
 
 def test_what_a_policy_writes_fills_its_place_and_no_other() -> None:
@@ -71,7 +72,7 @@ async def test_a_verdict_is_counted_as_it_was_said() -> None:
 async def test_an_endpoint_is_asked_again_a_bounded_number_of_times(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opinion, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(opinion, "BACKOFF", Backoff(0.001, 0.001))
     statuses = [503, 429, 200]
     async with (
         endpoint(

@@ -20,8 +20,8 @@ from tasks.sets.layout import HeldOut, record_of
 from tasks.sets.loading import held_out_rows
 from tasks.sources import WINDOW, endless, once
 from toolwright.imports import load_object
-from toolwright.reading.refusal import RowRefused
-from toolwright.reading.rows import answers_of
+from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.reading.task_rows.rows import answers_of
 
 PROMPT = [{"role": "user", "content": "Who?"}]
 TRUTH = {"ground_truth": "Ada", "style": "rule"}
@@ -382,8 +382,8 @@ def test_a_file_of_another_set_is_not_read_to_its_end(tmp_path: Path) -> None:
     [
         ("x.json", b'[{"question": "a"}', "ends inside of its list"),
         ("x.json", b"[{]", "ends inside of its list"),
-        ("x.parquet", b"PAR1", "no Parquet"),
-        ("x.parquet", b"", "no Parquet"),
+        ("x.parquet", b"PAR1", "not Parquet"),
+        ("x.parquet", b"", "not Parquet"),
         ("x.xlsx", b"", "ends in none of"),
     ],
 )

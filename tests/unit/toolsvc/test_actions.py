@@ -22,10 +22,6 @@ ZOOM = descriptor("zoom", JsonCallFormat())
 RAW = descriptor("raw", RawFormat())
 
 
-def test_a_tag_gives_its_body() -> None:
-    assert parse_arguments("I compute. <python> 1+1</python>", PYTHON) == {"code": " 1+1"}
-
-
 def test_the_last_block_counts_and_a_body_may_hold_the_opening_tag() -> None:
     assert parse_arguments("<python>a</python> x <python>b</python>", PYTHON) == {"code": "b"}
     code = "print('<python>')"

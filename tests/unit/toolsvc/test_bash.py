@@ -12,7 +12,6 @@ from toolsvc.tools.bash.action import find_request
 from toolsvc.tools.bash.bash_tool import BashTool, as_result
 from toolsvc.tools.sandboxed import shell_report
 from toolsvc.types import Text
-from toolwright.types import ToolErrorKind
 
 
 def function(name: str, **parameters: str) -> str:
@@ -84,12 +83,6 @@ def test_arguments_are_checked(arguments: dict[str, Any], says: str) -> None:
         BashTool(SandboxConfig()).check(arguments)
 
 
-def test_structured_arguments_need_no_text() -> None:
-    checked = BashTool(SandboxConfig()).check({"command": "ls"})
-    assert checked["command"] == "ls"
-    assert checked["edit"] is None
-
-
 def outcome(output: str, report: object, ending: Ending = Ending.OK) -> Outcome:
     line = report if isinstance(report, str) else json.dumps(report)
     return Outcome(
@@ -101,26 +94,6 @@ def text(result: Any) -> str:
     (part,) = result.observation
     assert isinstance(part, Text)
     return part.text
-
-
-def test_a_quiet_success_says_nothing() -> None:
-    result = as_result(outcome("", {"exit": 0, "dropped": 0, "shell": "kept"}), 1.0)
-    assert (text(result), result.error) == ("", None)
-
-
-def test_a_cut_output_and_a_failure_are_both_told() -> None:
-    report = {"exit": 1, "dropped": 7, "shell": "kept"}
-    result = as_result(outcome("x\ufffd", report), 1.0)
-    assert text(result) == "x\n[the output was longer: 7 bytes are not shown]\n[exit code 1]"
-    assert result.truncated
-
-
-def test_a_timeout_is_an_error_and_names_the_limit() -> None:
-    report = {"exit": 130, "dropped": 0, "shell": "kept"}
-    result = as_result(outcome("x", report, Ending.TIMEOUT), 1.5)
-    assert result.error is not None
-    assert result.error.kind is ToolErrorKind.TIMEOUT
-    assert text(result) == "x\n[stopped after 1.5 s; the shell goes on]"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from toolsvc.plugin.built_in import make_built_in
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.browser_tool import BrowserOptions, BrowserTool
-from toolsvc.tools.browser.words import PageView, describe, why_not_done, why_not_loaded
 
 LIST = AllowList.parse(["Example.org", "*.example.net", "127.0.0.1:8080", "[::1]:80"])
 
@@ -91,27 +90,6 @@ def tool() -> BrowserTool:
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        {"action": "navigate", "url": "http://example.org"},
-        {"action": "click", "ref": "e1"},
-        {"action": "click", "ref": "f12e3"},
-        {"action": "type", "ref": "e1", "text": ""},
-        {"action": "type", "ref": "e1", "text": "x", "submit": True},
-        {"action": "scroll", "direction": "up"},
-        {"action": "scroll", "ref": "e1"},
-        {"action": "back"},
-        {"action": "read"},
-        {"action": "read", "start": 8000},
-        {"action": "screenshot", "url": None},
-    ],
-)
-def test_actions(tool: BrowserTool, arguments: dict[str, Any]) -> None:
-    checked = tool.check(arguments)
-    assert {name: checked[name] for name in arguments} == arguments
-
-
-@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ({}, "action: Field required"),
@@ -150,39 +128,3 @@ def test_actions_that_make_no_sense(
 def test_options_that_make_no_sense_are_one_sentence(options: dict[str, Any], says: str) -> None:
     with pytest.raises(StartError, match=says):
         make_built_in("browser", options, SandboxConfig())
-
-
-def test_a_page_in_words() -> None:
-    view = PageView(title="T" * 300, url="http://x/", text="0123456789", notes=("HTTP status 404",))
-    head = f"Page: {'T' * 200}...\nURL: http://x/\n[HTTP status 404]\n"
-    assert describe(view, 0, 10) == (f"{head}0123456789", False)
-    part = "[characters 0 to 4 of 10; read with start=4 for more]\n0123"
-    assert describe(view, 0, 4) == (head + part, True)
-    assert describe(view, 8, 4) == (f"{head}[characters 8 to 10 of 10]\n89", False)
-    assert describe(view, 50, 4) == (f"{head}[characters 10 to 10 of 10]", False)
-
-
-@pytest.mark.parametrize(
-    ("failure", "says"),
-    [
-        (
-            "net::ERR_PROXY_CONNECTION_FAILED at http://x/",
-            "a host that is not on the allow-list (x)",
-        ),
-        ("Page.goto: net::ERR_NAME_NOT_RESOLVED at http://x/\nCall log:", "ERR_NAME_NOT_RESOLVED"),
-        ("Page.goto: Download is starting", "it is no page but a download"),
-    ],
-)
-def test_why_a_page_did_not_load(failure: str, says: str) -> None:
-    assert says in why_not_loaded(failure, "x")
-
-
-def test_why_something_could_not_be_done() -> None:
-    log = "Locator.click: Timeout 5000ms exceeded.\nCall log:\n  - waiting for locator"
-    assert why_not_done(log) == "Timeout 5000ms exceeded."
-    assert why_not_done(f"{log}\n    - <p>x</p> intercepts pointer events\n  - retrying") == (
-        "<p>x</p> intercepts pointer events"
-    )
-    assert why_not_done("Locator.fill: Error: Element is not an <input>") == (
-        "Element is not an <input>"
-    )

@@ -18,7 +18,6 @@ def test_who_wrote_is_charged_and_not_who_computed() -> None:
     growth.look(100 * MIB, {1: Effort(0.0, 0), 2: Effort(0.0, 0)})
     growth.look(400 * MIB, {1: Effort(1.0, 10), 2: Effort(0.2, 300 * PAGES)})
     heaviest = growth.heaviest()
-    assert heaviest is not None
     assert heaviest[0] == 2
     assert 270 * MIB < heaviest[1] <= 300 * MIB
 

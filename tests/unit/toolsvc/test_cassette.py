@@ -160,8 +160,6 @@ async def test_an_action_that_cannot_be_read_has_the_real_tool_s_answer(tmp_path
     async with replaying(path) as host:
         await host.open(opening())
         again = await host.call(bad)
-    assert isinstance(real, Recorded)
-    assert isinstance(again, Recorded)
     assert again.result == real.result
     assert not again.result.valid
 
@@ -263,11 +261,6 @@ def test_a_file_that_is_no_cassette_is_named_with_its_line(
     (tmp_path / "c.jsonl").write_text(text, encoding="utf-8")
     with pytest.raises(StartError, match=message):
         read(tmp_path / "c.jsonl")
-
-
-def test_a_file_that_is_not_there_is_told_how_to_make() -> None:
-    with pytest.raises(StartError, match=r"cassette\.record"):
-        read(Path("/nowhere/c.jsonl"))
 
 
 VALUES = st.recursive(

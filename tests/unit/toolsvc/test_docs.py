@@ -26,17 +26,6 @@ def test_an_example_can_be_served(tmp_path: Path, example: Example) -> None:
     assert len(example.code.splitlines()) <= 22
 
 
-def test_the_page_shows_each_kind_of_tool() -> None:
-    assert [example.file for example in EXAMPLES] == [
-        "shout.py",
-        "note.py",
-        "swatch.py",
-        "photos.py",
-        "guess.py",
-    ]
-    assert all(example.commands for example in EXAMPLES)
-
-
 async def test_the_built_in_tool_of_the_page_has_options_and_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -87,8 +87,6 @@ async def test_a_caller_that_goes_away_does_not_stop_the_call(host: Host, counte
 async def test_the_run_limit_is_a_result(host: Host) -> None:
     await host.open(opening())
     answer = await host.call(calling("a", 5, run_limit=0.05))
-    assert isinstance(answer, Recorded)
-    assert answer.result.error is not None
     assert answer.result.error.kind is ToolErrorKind.TIMEOUT
     assert 0.04 < answer.run < 2
     assert await host.call(calling("a", 5, run_limit=0.05)) == answer
@@ -220,8 +218,6 @@ async def test_cancelling_a_running_and_a_queued_call(host: Host, counter: Count
     assert host.cancel("s", "a")
     for task in (running, queued):
         answer = await task
-        assert isinstance(answer, Recorded)
-        assert answer.result.error is not None
         assert answer.result.error.kind is ToolErrorKind.CANCELLED
     assert counter.calls == 1
     assert not host.cancel("s", "a")
@@ -235,8 +231,6 @@ async def test_cancelling_a_call_that_has_not_begun_yet(host: Host, counter: Cou
     await asyncio.sleep(0)
     assert host.cancel("s", "a")
     answer = await task
-    assert isinstance(answer, Recorded)
-    assert answer.result.error is not None
     assert answer.result.error.kind is ToolErrorKind.CANCELLED
     assert counter.calls == 0
 
@@ -244,7 +238,6 @@ async def test_cancelling_a_call_that_has_not_begun_yet(host: Host, counter: Cou
 async def test_an_action_that_makes_no_sense_is_a_result(host: Host, counter: Counter) -> None:
     await host.open(opening())
     answer = await host.call(calling("a", arguments=None, action="no block here"))
-    assert isinstance(answer, Recorded)
     assert not answer.result.valid
     assert "<counter>" in answer.result.invalid_reason
     assert counter.calls == 0

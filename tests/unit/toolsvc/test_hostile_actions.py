@@ -31,8 +31,8 @@ from toolsvc.tools.finish import FinishTool
 from toolsvc.tools.image.image_tool import ImageOptions, ImageTool
 from toolsvc.tools.python import PythonTool
 from toolsvc.tools.sql.templates import Templates
-from toolsvc.types import Call, RawFormat, Recorded, Result
-from toolwright.reading.json_bounds import (
+from toolsvc.types import Call, RawFormat, Result
+from toolwright.reading.json_text.json_bounds import (
     MOST_CHARACTERS,
     MOST_VALUES,
     OutOfBounds,
@@ -151,8 +151,6 @@ async def test_whatever_a_tool_raises_while_it_reads_is_an_invalid_action(
         await host.open(opening())
         name = "" if method == "accepts" else "first"
         answer = await host.call(calling("a", tool=name, action="x</bash>", arguments=None))
-        assert isinstance(answer, Recorded)
-        assert answer.result.error is not None
         assert answer.result.error.kind is ToolErrorKind.INVALID_ACTION
         # Its id is taken: the answer is recorded like any other.
         again = await host.call(calling("a", tool=name, action="x</bash>", arguments=None))
@@ -239,8 +237,6 @@ async def test_arguments_over_grpc_have_the_same_bounds(value: str) -> None:
     async with Host([Adder()]) as host:
         await host.open(opening())
         answer = await host.call(call_from_proto(request))
-        assert isinstance(answer, Recorded)
-        assert answer.result.error is not None
         assert answer.result.error.kind is ToolErrorKind.INVALID_ACTION
 
 

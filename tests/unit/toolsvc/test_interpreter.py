@@ -1,12 +1,11 @@
 """How a confined interpreter splits a program into its statements and its last expression."""
 
 import ast
-import itertools
 import types
 
 import pytest
 
-from toolsvc.sandbox.jailed.drivers.interpreter import _compiled, _compiled_in_two
+from toolsvc.sandbox.jailed.drivers.interpreter import _compiled
 
 NAME = "<call 1>"
 HEADS = (
@@ -101,14 +100,3 @@ def test_a_program_is_split_as_its_tree_would_be(head: str) -> None:
             )
         else:
             assert told(statements) == told(expected[0]), code
-
-
-def test_programs_that_end_in_a_line_of_their_own_need_no_tree() -> None:
-    sure = [
-        (head, tail)
-        for head, tail in itertools.product(HEADS, TAILS)
-        if _compiled_in_two(f"{head}\n{tail}", NAME) is not None
-    ]
-    assert ("x = 1", "x") in sure
-    assert ("def f():\n    return 2", "print(x)  # and more") in sure
-    assert ("x = (1,", ")") not in sure

@@ -83,8 +83,3 @@ def test_a_file_that_cannot_be_read_is_named(
 ) -> None:
     with pytest.raises(StartError, match=says):
         references(tmp_path, *rows)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StartError, match="No such file"):
-        References(tmp_path / "nothing", key="question_id")

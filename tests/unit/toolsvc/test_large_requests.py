@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.tools.service import Service
+from engine.core.tools.service import Service
 from tests.support.waiting import PATIENCE
 from toolsvc.edge.large import LARGE, converted, is_large
 from toolsvc.edge.service import ToolServicer
@@ -112,15 +112,3 @@ def test_both_ways_of_reading_agree(text: str, monkeypatch: pytest.MonkeyPatch) 
     at_once = read()
     monkeypatch.setattr(json_data, "LARGE_TEXT", -1)
     assert read() == at_once
-
-
-@pytest.mark.parametrize(
-    ("data", "large"),
-    [
-        ({}, False), ({"a": "x" * (1 << 20)}, False), ({"a": [0] * 20_000}, True),
-        ({str(one): one for one in range(20_000)}, True), ([[[0] * 101] * 10] * 10, True),
-        ([[0] * 10] * 10, False),
-    ],
-)  # fmt: skip
-def test_large_data_are_known_without_a_look_at_all(data: Any, large: bool) -> None:
-    assert json_data.is_large(data) is large

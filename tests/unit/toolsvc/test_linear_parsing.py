@@ -21,7 +21,7 @@ from toolsvc.tools.swe.swe_tool import _denial
 from toolsvc.tools.swe.verifying.report import read_report
 from toolsvc.tools.web_search.action import find_request as web_request
 from toolsvc.types import JsonCallFormat
-from toolwright.reading.json_bounds import read_json
+from toolwright.reading.json_text.json_bounds import read_json
 
 pytestmark = pytest.mark.alone
 

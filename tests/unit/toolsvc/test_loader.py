@@ -96,29 +96,9 @@ async def test_a_run_limit_at_a_bound_is_taken(tmp_path: Path, limit: str) -> No
     assert one.run_limit == float(limit)
 
 
-@pytest.mark.parametrize(
-    ("setting", "meant"),
-    [("timeout=5", "run_limit"), ("memory=5", "memory_bytes"), ("runlimit=5", "run_limit")],
-)
-async def test_an_unknown_setting_lists_the_known_ones(
-    tmp_path: Path, setting: str, meant: str
-) -> None:
-    text = f"from toolsvc import tool\n@tool({setting})\ndef slow(text: str): ..."
-    with pytest.raises(StartError) as failure:
-        await load_tools([write(tmp_path, text)], {}, SANDBOX)
-    name = setting.partition("=")[0]
-    said = f"mine.py cannot be imported: TypeError: @tool has no setting {name} (did you mean"
-    assert f"{said} {meant}?): the settings are cpus, description, " in str(failure.value)
-
-
 async def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(StartError, match=r"'pyhton' \(did you mean 'python'\?\): .*python"):
         await load_tools(["pyhton"], {}, SANDBOX)
-
-
-async def test_a_missing_file_is_named() -> None:
-    with pytest.raises(StartError, match=r"nowhere\.py"):
-        await load_tools(["nowhere.py"], {}, SANDBOX)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +126,3 @@ def test_a_missing_package_names_the_extra_that_brings_it(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(StartError, match=rf"needs the package {package}: .*\[{extra}\]'$"):
         imported("mine", f"{package}:Anything")
-
-
-async def test_options_that_do_not_go_together_are_told_of_the_tool() -> None:
-    with pytest.raises(StartError, match=r"^swe: set swe\.repositories=FOLDER "):
-        await load_tools(["swe"], {}, SANDBOX)

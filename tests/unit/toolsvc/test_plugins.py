@@ -15,7 +15,7 @@ from tests.support.hosts import calling, opening, refused, said
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
-from toolsvc.types import Call, CallRequest, Recorded, Running
+from toolsvc.types import Call, CallRequest, Running
 from toolwright.tracing.ids import trace_id, trajectory_of
 from toolwright.types import ToolErrorKind
 
@@ -53,7 +53,7 @@ async def test_a_call_that_found_no_free_thread_ran_nothing_and_may_be_repeated(
             with refused(Reason.QUEUE_LIMIT) as failure:
                 await host.call(request("second", run_limit=0.05))
             assert failure.value.retry_after is not None
-            assert "--workers" in failure.value.mend
+            assert "--workers" in failure.value.fix
             tool.may_end.set()
             assert said(await first) == "first"
             assert tool.calls == 1
@@ -78,8 +78,6 @@ async def test_the_line_for_a_thread_is_no_part_of_the_run(
             late = await host.call(request("second", run_limit=0.3))
             tool.ends["second"].set()
             await first
-    assert isinstance(late, Recorded)
-    assert late.result.error is not None
     assert late.result.error.kind is ToolErrorKind.TIMEOUT
     assert late.queued > 0.09
     assert late.run > 0.29

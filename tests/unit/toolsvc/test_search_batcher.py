@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from toolsvc.backends.search.batcher import Batcher, BatchFailed, QueueFull
+from toolsvc.backends.search.batcher import Batcher, BatchFailed
 
 
 class Work:
@@ -49,20 +49,6 @@ async def test_a_batch_has_at_most_so_many() -> None:
         tickets = [batcher.submit(item) for item in range(5)]
         assert await asyncio.gather(*(ticket.answer for ticket in tickets)) == [0, 10, 20, 30, 40]
     assert [len(batch) for batch in work.batches] == [2, 2, 1]
-
-
-async def test_no_more_wait_than_there_is_room_for() -> None:
-    work = Work()
-    async with Batcher(work, queue=2) as batcher:
-        first = batcher.submit(1)
-        await begin(work)
-        others = [batcher.submit(2), batcher.submit(3)]
-        assert batcher.room == 0
-        with pytest.raises(QueueFull):
-            batcher.submit(4)
-        work.go.release(2)
-        await asyncio.gather(first.answer, *(ticket.answer for ticket in others))
-        assert batcher.room == 2
 
 
 async def test_what_was_given_up_while_it_waited_is_not_computed() -> None:

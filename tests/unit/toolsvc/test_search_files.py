@@ -9,7 +9,6 @@ import pytest
 from toolsvc.backends.search import files
 from toolsvc.backends.search.corpus import Corpus, find_offsets
 from toolsvc.backends.search.errors import IndexFault, WrongVector
-from toolsvc.backends.search.types import Passage
 from toolsvc.backends.search.vectors import decode_vector, encode_vector
 
 
@@ -32,12 +31,6 @@ def test_passages_are_found_by_number_whatever_lies_between_them(tmp_path: Path,
     assert corpus[2].id == "2"
     assert [passage.title for passage in corpus.passages(1)] == ["B", "C"]
     assert corpus[1].text == "two\nlines"
-
-
-def test_a_title_is_the_first_line_without_its_quotation_marks() -> None:
-    assert Passage(id="1", contents='"The "New" York"\ntext').title == 'The "New" York'
-    assert Passage(id="1", contents="plain").title == "plain"
-    assert Passage(id="1", contents="plain").text == ""
 
 
 @pytest.mark.parametrize(
@@ -75,23 +68,6 @@ def test_a_file_that_could_not_be_written_is_not_there(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "before"
     files.write_whole(path, lambda file: file.write(b"after"))
     assert path.read_text(encoding="utf-8") == "after"
-
-
-def test_a_fingerprint_sees_size_and_contents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
-
-    def of(data: bytes) -> str:
-        path.write_bytes(data)
-        return files.fingerprint(path)
-
-    assert of(b"abc") == of(b"abc") != of(b"abd")
-    assert of(b"") != of(b"\0")
-    # Above the limit only pieces are read, the first and the last among them.
-    monkeypatch.setattr(files, "PIECE", 4)
-    monkeypatch.setattr(files, "PIECES", 3)
-    assert len({of(bytes(40)), of(b"x" + bytes(39)), of(bytes(39) + b"x"), of(bytes(41))}) == 4
 
 
 def test_a_vector_travels_exactly() -> None:

@@ -68,12 +68,6 @@ def test_scores_of_vectors_are_cosines_whatever_their_length(order: Order) -> No
     assert [(hit.passage.id, pytest.approx(hit.score)) for hit in hits] == [("p0", 1), ("p1", 0.8)]
 
 
-def test_no_more_passages_than_there_are(order: Order) -> None:
-    build(order)
-    index = SearchIndex(Sources(folder=order.folder, retriever=Retriever.DENSE))
-    assert len(ids(index, 50, Query(text="", vector=vector(1, 1, 1)))[0]) == 4
-
-
 def test_a_query_that_cannot_be_answered_is_known_beforehand(order: Order) -> None:
     build(order)
     index = SearchIndex(Sources(folder=order.folder))
@@ -112,24 +106,6 @@ def test_another_index_is_never_written_over_one(order: Order, finished: bool) -
         (order.folder / MANIFEST).rename(order.folder / PLAN)
     with pytest.raises(IndexFault, match="another corpus, kind or encoder"):
         build(replace(order, kind=IndexKind.BM25, vectors=None))
-
-
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"kind": IndexKind.FLAT, "vectors": None}, "--kind flat needs vectors"),
-        ({"kind": IndexKind.FLAT, "encoder": Path("e5")}, "one of the two"),
-        ({"kind": IndexKind.BM25}, "leave out --vectors"),
-        ({"vectors": Path("none.npy")}, "there is no such file"),
-        ({"vectors": None, "encoder": Path("/")}, "is no encoder"),
-        ({"corpus": Path("none.jsonl")}, "No such file"),
-    ],
-)
-def test_an_order_that_makes_no_sense_says_what_would(
-    order: Order, changes: dict[str, object], why: str
-) -> None:
-    with pytest.raises(IndexFault, match=why):
-        build(replace(order, **changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wrong", [VECTORS[:3], VECTORS.astype(np.float64), VECTORS[0]])
@@ -181,9 +157,3 @@ def test_a_part_of_another_index_is_refused(order: Order, tmp_path: Path) -> Non
     (other.folder / "bm25").rename(order.folder / "bm25")
     with pytest.raises(IndexFault, match="is of 1 passages, the corpus has 4"):
         SearchIndex(Sources(folder=order.folder))
-
-
-def test_a_retriever_that_the_index_has_not_is_refused(order: Order) -> None:
-    build(replace(order, kind=IndexKind.FLAT))
-    with pytest.raises(IndexFault, match="has only vectors, not what bm25 needs"):
-        SearchIndex(Sources(folder=order.folder, retriever=Retriever.BM25))

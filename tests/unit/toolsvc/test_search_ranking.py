@@ -89,10 +89,6 @@ def test_fusion_is_the_sum_of_reciprocal_ranks() -> None:
     assert fused.scores[0] == pytest.approx([1 / 63 + 1 / 61, 1 / 61, 1 / 62, 1 / 62])
 
 
-def test_fusion_of_nothing_is_nothing() -> None:
-    assert reciprocal_rank_fusion([ranking([-1]), ranking([-1])], 2).rows.tolist() == [[-1, -1]]
-
-
 @given(st.permutations(range(8)), st.integers(1, 8))
 def test_fusion_of_equal_rankings_changes_nothing(order: list[int], k: int) -> None:
     fused = reciprocal_rank_fusion([ranking(order), ranking(order)], k)

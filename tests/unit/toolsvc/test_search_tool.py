@@ -16,7 +16,6 @@ from toolsvc.backends.search.manifest import IndexKind
 from toolsvc.backends.search.types import Query
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
-from toolsvc.plugin.actions import parse_arguments
 from toolsvc.plugin.built_in import make_built_in
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import SandboxConfig
@@ -94,14 +93,6 @@ async def test_an_observation_has_a_line_for_each_passage(tool: SearchTool) -> N
     assert (said(other), other.valid, other.error) == (NOTHING_FOUND, True, None)
 
 
-async def test_the_last_block_of_an_action_is_the_query(tool: SearchTool) -> None:
-    descriptor = tool.describe()
-    action = "<search>one</search> no, <search> two </search>"
-    assert parse_arguments(action, descriptor) == {"query": " two "}
-    assert descriptor.stop_strings == ("</search>",)
-    assert (descriptor.parallel_calls, descriptor.stateful) == (True, False)
-
-
 async def test_the_best_passages_stay_of_an_observation_that_is_too_long(tool: SearchTool) -> None:
     async with Host([tool], observation_limit=64) as host:
         found = await Trajectory(host, "search").act("<search>brown apples</search>")
@@ -115,7 +106,6 @@ async def test_an_empty_query_is_an_invalid_action(tool: SearchTool) -> None:
     result = await tool.run(None, call(" \n"), Cancellation())
     await tool.stop()
     assert not result.valid
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.INVALID_ACTION
 
 
@@ -150,7 +140,6 @@ async def test_a_run_limit_is_told_to_the_policy_only_if_the_search_had_begun(
         await tool.run(None, call("apples", run_limit=0.01), Cancellation())
     assert refusal.value.reason is Reason.QUEUE_LIMIT
     result = await begun
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.TIMEOUT
     held.go.set()
     await tool.stop()
@@ -190,7 +179,6 @@ async def test_a_cancelled_call_says_so(tool: SearchTool, monkeypatch: pytest.Mo
     await asyncio.sleep(0)
     cancellation.request()
     result = await waiting
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.CANCELLED
     held.go.set()
     await running
@@ -216,16 +204,3 @@ def test_options_that_are_wrong_are_named(folder: Path) -> None:
         make_built_in("search", {}, SandboxConfig())
     with pytest.raises(StartError, match=r"search.topk"):
         make_built_in("search", {"index": str(folder), "topk": 0}, SandboxConfig())
-
-
-@pytest.mark.parametrize(
-    ("http", "why"), [("0.0.0.0:0", "TOOLWRIGHT_TOKEN"), ("127.0.0.1", "host:port")]
-)
-async def test_an_http_address_that_will_not_do_is_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, http: str, why: str
-) -> None:
-    monkeypatch.delenv("TOOLWRIGHT_TOKEN", raising=False)
-    tool = SearchTool(SearchOptions(index=folder, http=http))
-    with pytest.raises(StartError, match=why):
-        await tool.start()
-    await tool.stop()

@@ -72,25 +72,6 @@ def test_words_of_one_letter_and_of_every_script_find_their_passage(order: Order
         assert best(order, query)[:1] == [str(wanted)], query
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("The dog's don't", ["the", "dog", "don"]),
-        ("A cat. A dog, plan A", ["a", "cat", "a", "dog", "plan", "a_"]),
-        ("U.S. Catch-22 x_1", ["u", "s", "catch", "22", "x_1"]),
-        ("iPhone手机", ["iphone", "手", "机", "手机"]),
-        ("", []),
-    ],
-)
-def test_words(text: str, words: list[str]) -> None:
-    assert split(text) == words
-
-
-def test_a_query_needs_only_pairs() -> None:
-    assert split("日本の", query=True) == ["日本", "本の"]
-    assert split("猫 cat", query=True) == ["猫", "cat"]
-
-
 @pytest.mark.parametrize("text", ["猫" * 200_000, "a's" * 100_000, "A " * 200_000, "क्" * 100_000])
 def test_splitting_is_linear(text: str) -> None:
     began = time.process_time()

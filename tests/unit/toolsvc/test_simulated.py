@@ -14,7 +14,7 @@ from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
 from tests.support.hosts import calling, opening, refused
 from tests.support.waiting import holds_for
 from tests.unit.toolsvc.test_simulated_schemas import FILM, film
-from toolsvc.errors import Reason, StartError
+from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.lint import MOST_TOOLS
@@ -69,7 +69,6 @@ def asking(call_id: str, title: Any = "Lost", session: str = "s", **more: Any) -
 async def told(host: Host, request: Any) -> tuple[Recorded, Any]:
     """The record and the observation, which is JSON."""
     answer = await host.call(request)
-    assert isinstance(answer, Recorded)
     (part,) = answer.result.observation
     assert isinstance(part, Text)
     return answer, json.loads(part.text)
@@ -130,7 +129,6 @@ async def test_one_that_never_fits_is_a_structured_error(tmp_path: Path) -> None
         "tool": "film",
         "violations": [{"path": "$.year", "rule": "type", "expected": "integer"}],
     }
-    assert answer.result.error is not None
     assert answer.result.error.kind is ToolErrorKind.EXCEPTION
     assert len(endpoint.requests) == 3
 
@@ -237,17 +235,6 @@ async def test_no_tools_are_made_where_the_task_has_them_off() -> None:
         assert [tool.name for tool in on.tools] == ["film"]
 
 
-def test_a_world_may_be_kept_for_ever() -> None:
-    """In the word that its option's description has, as it is typed behind --set."""
-    told = {"endpoint": "http://127.0.0.1:1/v1", "model": "m"}
-    assert SimulatedOptions.model_validate(told).cache_days == 30
-    assert SimulatedOptions.model_validate({**told, "cache_days": "none"}).cache_days is None
-    assert SimulatedOptions.model_validate({**told, "cache_days": "0.5"}).cache_days == 0.5
-    for wrong in ("never", "0", "-1", "inf", "1e9", "nan", ""):
-        with pytest.raises(ValidationError):
-            SimulatedOptions.model_validate({**told, "cache_days": wrong})
-
-
 async def test_made_tools_are_linted_and_made_again() -> None:
     answers = [json.dumps([film(description="")]), json.dumps([FILM])]
     async with simulated(lambda _: answers.pop(0)) as (host, endpoint):
@@ -286,7 +273,7 @@ async def test_a_tool_set_that_was_cut_off_is_told_so() -> None:
         with refused(Reason.BACKEND_DOWN) as failure:
             await host.open(opening(metadata=TASK))
     assert "cut off at max_tokens = 60" in failure.value.message
-    assert "simulated.max_tokens" in failure.value.mend
+    assert "simulated.max_tokens" in failure.value.fix
     assert "cut off" in endpoint.requests[1]["messages"][-1]["content"]
 
 
@@ -329,13 +316,6 @@ async def test_maker_and_actor_may_be_two_models(tmp_path: Path) -> None:
         assert [request["model"] for request in actor.requests] == ["tiny"]
 
 
-def test_a_maker_of_its_own_is_counted_by_itself() -> None:
-    given = {"endpoint": "http://127.0.0.1:9/v1", "model": "tiny"}
-    alone = Cast(SimulatedOptions.model_validate(given)).figures()
-    both = Cast(SimulatedOptions.model_validate({**given, "maker": given})).figures()
-    assert both.keys() - alone.keys() == {f"maker_{name}" for name in alone if "model" in name}
-
-
 async def test_a_model_that_is_down_or_too_dear_is_nothing_that_the_policy_reads(
     tmp_path: Path,
 ) -> None:
@@ -355,18 +335,8 @@ async def test_what_the_model_cannot_read_is_told_to_the_policy(tmp_path: Path) 
         await host.open(opening())
         endpoint.faults = [fault(400, "This model's maximum context length is 8192 tokens.")]
         answer = await host.call(asking("a"))
-        assert isinstance(answer, Recorded)
-        assert answer.result.error is not None
         assert answer.result.error.kind is ToolErrorKind.EXCEPTION
         assert answer.result.error.message == "film cannot read so much: call it with less"
-
-
-async def test_the_endpoint_may_be_told_the_schema(tmp_path: Path) -> None:
-    async with simulated(year, folder=tmp_path, constrained=True) as (host, endpoint):
-        await host.open(opening())
-        await told(host, asking("a"))
-    schema = endpoint.requests[0]["response_format"]["json_schema"]["schema"]
-    assert schema["required"] == ["year"]
 
 
 async def test_of_a_hybrid_some_tools_are_real(tmp_path: Path) -> None:
@@ -382,16 +352,6 @@ async def test_of_a_hybrid_some_tools_are_real(tmp_path: Path) -> None:
         assert endpoint.requests == []
         _, played = await told(host, asking("b", tool="song", turn=1))
         assert (real, played) == ({"real": 1}, {"year": 2003})
-
-
-async def test_a_file_without_tools_is_one_sentence(tmp_path: Path) -> None:
-    for text, message in (("{", "no JSON file"), ('[{"name": 1}]', "tool 0: name")):
-        (tmp_path / "t.json").write_text(text, encoding="utf-8")
-        options = SimulatedOptions(endpoint="http://127.0.0.1:1", model="m")
-        with pytest.raises(StartError, match=message):
-            await SimulatedSource.tools(str(tmp_path / "t.json"), options, SandboxConfig())
-        with pytest.raises(StartError):
-            await HybridSource.tools(str(tmp_path / "t.json"), options, SandboxConfig())
 
 
 async def test_ordinary_schemas_are_changed_and_counted() -> None:
@@ -426,10 +386,20 @@ async def test_prompts_are_options(tmp_path: Path) -> None:
     assert played.startswith("Be a tool: {tool}. Answer with one JSON value")
 
 
-@pytest.mark.parametrize("option", ["maker_prompt", "actor_prompt"])
-def test_a_prompt_that_cannot_be_read_is_named(tmp_path: Path, option: str) -> None:
-    (tmp_path / "empty.txt").write_text(" \n", encoding="utf-8")
-    for name, words in (("none.txt", "No such file"), ("empty.txt", "write a system prompt")):
-        given = {"endpoint": "http://127.0.0.1:9/v1", "model": "m", option: tmp_path / name}
-        with pytest.raises(StartError, match=f"simulated.{option}=.*{words}"):
-            Cast(SimulatedOptions.model_validate(given))
+async def test_the_endpoint_may_be_told_the_schema(tmp_path: Path) -> None:
+    async with simulated(year, folder=tmp_path, constrained=True) as (host, endpoint):
+        await host.open(opening())
+        await told(host, asking("a"))
+    schema = endpoint.requests[0]["response_format"]["json_schema"]["schema"]
+    assert schema["required"] == ["year"]
+
+
+def test_a_world_may_be_kept_for_ever() -> None:
+    """In the word that its option's description has, as it is typed behind --set."""
+    told = {"endpoint": "http://127.0.0.1:1/v1", "model": "m"}
+    assert SimulatedOptions.model_validate(told).cache_days == 30
+    assert SimulatedOptions.model_validate({**told, "cache_days": "none"}).cache_days is None
+    assert SimulatedOptions.model_validate({**told, "cache_days": "0.5"}).cache_days == 0.5
+    for wrong in ("never", "0", "-1", "inf", "1e9", "nan", ""):
+        with pytest.raises(ValidationError):
+            SimulatedOptions.model_validate({**told, "cache_days": wrong})

@@ -92,12 +92,6 @@ def test_violations_are_told_where_they_are() -> None:
     assert violations(tool.returns, {"year": 1984.0}) == []
 
 
-def test_of_a_wrong_type_nothing_else_is_told() -> None:
-    schema = {"type": "string", "enum": ["a"]}
-    assert [one.rule for one in violations(schema, 1)] == ["type"]
-    assert [one.rule for one in violations(schema, "b")] == ["enum"]
-
-
 @pytest.mark.parametrize(
     ("answer", "value"),
     [
@@ -183,7 +177,6 @@ def test_what_fits_the_form_passes() -> None:
 
 def test_what_fits_the_form_requires_every_member() -> None:
     (tool,) = checked(json.dumps([plain()]), (), Counter(), constrained=True)
-    assert tool.returns is not None
     assert (tool.parameters["required"], tool.returns["required"]) == (["title"], ["years"])
     said = plain(parameters={"type": "object", "properties": {"a": {}}, "required": []})
     assert completed([said])[0]["function"]["parameters"]["required"] == []

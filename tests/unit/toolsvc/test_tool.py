@@ -70,10 +70,6 @@ def of(function: object) -> Tool:
     return found
 
 
-def test_a_function_stays_a_function() -> None:
-    assert shout("a") == "A"
-
-
 def test_one_text_parameter_makes_a_tag_tool() -> None:
     described = of(shout).describe()
     assert described.name == "shout"
@@ -128,7 +124,6 @@ async def test_what_a_plugin_raises_is_told_to_the_policy(
             raise error
 
     result = await Broken().run(None, call(text=""), Cancellation())
-    assert result.error is not None
     assert result.error.kind is kind
     assert result.valid is valid
     assert str(error) in text(result)
@@ -149,7 +144,6 @@ async def test_a_coroutine_is_stopped_at_its_limit() -> None:
             return ""
 
     result = await Slow().run(None, call(run_limit=0.05), Cancellation())
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.TIMEOUT
     assert stopped.is_set()
 
@@ -168,7 +162,6 @@ async def test_a_thread_outlives_its_limit_and_says_when_it_has_ended() -> None:
     began = time.perf_counter()
     result = await Stuck().run(None, call(run_limit=0.05), cancellation)
     assert time.perf_counter() - began < 5
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.TIMEOUT
     idle = asyncio.Event()
     cancellation.when_idle(idle.set)
@@ -195,7 +188,6 @@ async def test_cancelling_gives_a_cancelled_result() -> None:
     await begun.wait()
     cancellation.request()
     result = await running
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.CANCELLED
 
 
@@ -222,7 +214,6 @@ async def test_waiting_for_something_cancelled_is_the_plugin_s_own_failure() -> 
             return str(await other)
 
     result = await Waiting().run(None, call(), Cancellation())
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.EXCEPTION
     assert "CancelledError" in result.error.message
 
@@ -254,15 +245,5 @@ async def test_what_no_answer_can_hold_is_the_plugin_s_own_failure(
             return returned
 
     result = await Wrong().run(None, call(), Cancellation())
-    assert result.error is not None
     assert result.error.kind is ToolErrorKind.EXCEPTION
     assert says in result.error.message
-
-
-def test_media_and_what_is_kept_can_be_said_of_a_function() -> None:
-    @tool(media=True, keep="head")
-    def picture(text: str) -> Media:
-        return Media(media_type="image/png", data=b"x")
-
-    assert of(picture).describe().media
-    assert of(picture).keep == "head"

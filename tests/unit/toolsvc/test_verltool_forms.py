@@ -36,7 +36,6 @@ def test_an_action_is_answered_to_the_byte_as_there(one: Any) -> None:
         told = form.without_call(one["action"], one["extra"], True)
         assert told is not None
     else:
-        assert arguments is not None
         (given,) = arguments.values()
         assert given == {
             "python": program(one["read"], ""),

@@ -113,13 +113,6 @@ async def test_a_trajectory_from_its_first_action_to_its_end(
     assert (await trainer.finish())["dones"] == [True]
 
 
-async def test_the_same_words_again_are_a_new_action_once_they_were_answered(
-    trainer: Trainer,
-) -> None:
-    assert await trainer.act("a") == "a 1"
-    assert await trainer.act("a") == "a 2"
-
-
 async def test_half_a_surrogate_pair_of_one_action_leaves_the_others_of_its_request(
     trainer: Trainer,
 ) -> None:

@@ -17,7 +17,7 @@ from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
-from toolsvc.types import Media, RawFormat, Recorded, Result, Text
+from toolsvc.types import Media, RawFormat, Result, Text
 from toolwright.types import ToolErrorKind
 
 TOOLS = Path(__file__).parents[2] / "support" / "verltool"
@@ -93,7 +93,6 @@ async def act(host: Host, action: str, call_id: str = "a", **more: Any) -> Resul
             digest=f"{call_id} {action}".encode()
         )
     )
-    assert isinstance(answer, Recorded)
     return answer.result
 
 
@@ -119,7 +118,6 @@ async def test_an_action_that_the_tool_calls_invalid(tmp_path: Path) -> None:
     async with hosting(tool) as host:
         told = await act(host, "nothing")
         assert (told.valid, told.invalid_reason) == (False, "Write <count>text</count>.")
-        assert told.error is not None
         assert told.error.kind is ToolErrorKind.INVALID_ACTION
         assert (await act(host, "<count> </count>", "b")).invalid_reason == "no words"
 
@@ -162,7 +160,6 @@ async def test_images_rewards_and_ends_are_ours() -> None:
         paid = await act(host, '{"pay": true}', "b")
         assert paid == Result.of("paid", done=True, reward=0.5, metrics={"price": 3})
         fell = await act(host, '{"drop": 1}', "c")
-        assert fell.error is not None
         assert fell.error.message == "RuntimeError: the basket fell"
 
 
@@ -174,7 +171,6 @@ async def test_an_environment_is_deleted_after_a_call_that_outlived_its_answer(
     async with hosting(tool) as host:
         slow = '{"put": "pear", "after": 0.3}'
         result = await act(host, slow, run_limit=0.05)
-        assert result.error is not None
         assert result.error.kind is ToolErrorKind.TIMEOUT
         await host.close("s")
     assert os.listdir(tmp_path) == []
@@ -187,7 +183,6 @@ async def test_coroutines_run_on_one_loop_of_their_own(tmp_path: Path) -> None:
         await host.open(opening("other"))
         limited = act(host, "60", run_limit=0.05)
         others = await asyncio.gather(limited, act(host, "0", session="other"))
-        assert others[0].error is not None
         assert others[0].error.kind is ToolErrorKind.TIMEOUT
         assert others[1] == Result.of("slept, 1 stopped")
     assert not [one for one in threading.enumerate() if one.name.startswith("verltool")]
@@ -214,11 +209,6 @@ async def test_a_file_that_cannot_be_served_is_one_sentence(
     with pytest.raises(StartError, match=says) as failure:
         await load(tmp_path / "bad.py")
     assert "\n" not in str(failure.value)
-
-
-async def test_a_missing_file_is_named() -> None:
-    with pytest.raises(StartError, match=r"nowhere\.py"):
-        await load(Path("nowhere.py"))
 
 
 async def test_an_installed_verl_tool_gives_the_base_class(

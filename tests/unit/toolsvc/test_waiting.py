@@ -64,8 +64,6 @@ async def test_what_a_call_runs_after_it_has_waited_counts() -> None:
     async with Host([tool]) as host:
         await host.open(opening())
         answer = await host.call(calling("a", 60, run_limit=0.05))
-    assert isinstance(answer, Recorded)
-    assert answer.result.error is not None
     assert answer.result.error.kind is ToolErrorKind.TIMEOUT
     assert answer.run > 0.04
 
@@ -96,8 +94,6 @@ async def test_a_call_can_be_cancelled_while_it_waits() -> None:
         await tool.runs.wait()
         assert host.cancel("s", "a")
         answer = await asked
-    assert isinstance(answer, Recorded)
-    assert answer.result.error is not None
     assert answer.result.error.kind is ToolErrorKind.CANCELLED
 
 

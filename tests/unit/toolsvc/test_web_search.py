@@ -1,21 +1,10 @@
 import pytest
 
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.tools.web_search.action import LONGEST, find_request, request
+from toolsvc.tools.web_search.action import LONGEST, find_request
 from toolsvc.tools.web_search.addresses import is_public
-from toolsvc.tools.web_search.results import (
-    NOTHING_FOUND,
-    as_text,
-    distinct,
-    page_as_text,
-    same_page,
-    shortened,
-)
-from toolsvc.tools.web_search.types import Page, WebHit
-
-
-def hit(url: str, snippet: str = "s") -> WebHit:
-    return WebHit(title="T", url=url, snippet=snippet)
+from toolsvc.tools.web_search.results import distinct, same_page
+from toolsvc.tools.web_search.types import WebHit
 
 
 @pytest.mark.parametrize(
@@ -46,10 +35,6 @@ def test_what_cannot_be_asked_for_is_invalid(action: str, says: str) -> None:
         find_request(action)
 
 
-def test_a_body_alone_is_a_query_too() -> None:
-    assert request(" a  b ", visit=False) == ("a b", False)
-
-
 @pytest.mark.parametrize(
     "other",
     [
@@ -74,31 +59,6 @@ def test_addresses_of_two_pages_are_not() -> None:
     assert len({same_page(url) for url in urls}) == len(urls)
 
 
-def test_each_page_is_shown_once_and_answers_without_a_page_stay() -> None:
-    hits = [hit(""), hit("http://a.org"), hit("https://a.org/"), hit(""), hit("http://b.org")]
-    assert distinct(hits, 10) == [hits[0], hits[1], hits[3], hits[4]]
-    assert distinct(hits, 2) == hits[:2]
-
-
-def test_an_observation_numbers_the_hits() -> None:
-    hits = [WebHit(title="A\nB", url="http://a.org", snippet="x " * 10), hit("", "plain")]
-    assert as_text(hits, ["what stands there", ""], 9) == (
-        "1. A B (http://a.org)\nx x x ...\nwhat stands there\n\n2. T\nplain"
-    )
-    assert as_text([], [], 9) == NOTHING_FOUND
-
-
-def test_a_text_is_cut_with_its_mark_inside_the_limit() -> None:
-    assert shortened("  abcdef ", 6) == "abcdef"
-    assert shortened("abcdefg", 6) == "ab ..."
-    assert len(shortened("a" * 100, 50)) == 50
-
-
-def test_a_page_has_a_heading() -> None:
-    assert page_as_text(Page(url="u", title="T", text="x"), 10) == "T (u)\nx"
-    assert page_as_text(Page(url="u", title="", text="x"), 10) == "(u)\nx"
-
-
 @pytest.mark.parametrize(
     "address",
     ["8.8.8.8", "2606:4700:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"],
@@ -118,3 +78,13 @@ def test_addresses_of_the_public_internet(address: str) -> None:
 )  # fmt: skip
 def test_addresses_of_the_operator_s_own_network(address: str) -> None:
     assert not is_public(address)
+
+
+def hit(url: str, snippet: str = "s") -> WebHit:
+    return WebHit(title="T", url=url, snippet=snippet)
+
+
+def test_each_page_is_shown_once_and_answers_without_a_page_stay() -> None:
+    hits = [hit(""), hit("http://a.org"), hit("https://a.org/"), hit(""), hit("http://b.org")]
+    assert distinct(hits, 10) == [hits[0], hits[1], hits[3], hits[4]]
+    assert distinct(hits, 2) == hits[:2]

@@ -11,10 +11,10 @@ from toolwright.imports import ImportPathError, load_file, load_object
 
 
 def test_from_a_module(tmp_path: Path) -> None:
-    from engine.protocols.tagged import Tagged
+    from engine.core.protocols.tagged import Tagged
 
-    assert load_object("engine.protocols.tagged:Tagged", tmp_path) is Tagged
-    assert load_object("engine.protocols.tagged:Tagged.decide", tmp_path) is Tagged.decide
+    assert load_object("engine.api:Tagged", tmp_path) is Tagged
+    assert load_object("engine.api:Tagged.decide", tmp_path) is Tagged.decide
 
 
 def test_from_a_file_relative_to_the_folder(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from google.protobuf.struct_pb2 import Struct
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.protocols.actions import read_json_call
+from engine.core.protocols.actions import read_json_call
 from toolsvc.edge.wire import call_from_proto, open_from_proto
 from toolwright import wire
 from toolwright.json_data import (

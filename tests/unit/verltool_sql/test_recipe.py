@@ -9,11 +9,11 @@ import pytest
 
 from console.config import ConsoleTable
 from engine.config import EngineTable, RenderTable
+from engine.offline.check.remarks import remarks
 from learner.config.tables import SftTable
 from tests.unit.verltool_sql.conftest import FOLDER
 from toolwright.imports import load_object
 from toolwright.recipe import Recipe, check_all, load_recipe
-from toolwright.recipe.remarks import remarks
 
 FILES = ("recipe.toml", "chat.toml")
 

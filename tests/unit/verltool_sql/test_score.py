@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.rewards import Score
-from engine.rewards.reading import read_score
+from engine.core.rewards import Score
+from engine.core.rewards.reading import read_score
 from tasks.judging.gold_rows import Gold
 from tests.golden.tasks_adapters import TASKS_ADAPTERS
 from tests.support.recipes import Part

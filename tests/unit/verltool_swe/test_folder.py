@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.config import EngineTable
-from engine.protocols.conversation import opening
+from engine.core.text.messages import opening
+from engine.offline.check.remarks import remarks
 from tests.support.recipes import Part
 from tests.unit.verltool_swe.conftest import FOLDER
 from toolsvc.tools.swe.options import SweOptions
 from toolwright.imports import load_object
 from toolwright.recipe import check_all, load_recipe
-from toolwright.recipe.remarks import remarks
 
 
 @pytest.mark.parametrize("file", ["chat", "recipe", "published"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.rewards.stops import StopRules, verdict
+from engine.core.rewards.stops import StopRules, stop_effect
 from tests.support.recipes import Part
 from tests.unit.verltool_swe.conftest import FOLDER, failed, ran, submitted
 from toolwright.recipe import load_recipe
@@ -85,7 +85,7 @@ def test_figures_of_the_verification(part: Part) -> None:
 def test_what_a_stop_means_for_the_loss(part: Part, stop: StopReason) -> None:
     """Any timeout, exception or overlength: reward 0, and out of the loss."""
     ended = scored(part, ran(SEEN, submitted(1.0), stop=stop))
-    found = verdict(ended, rules())
+    found = stop_effect(ended, rules())
     assert found.masked is (stop in MASKED)
     if found.masked:
         assert ended.reward + found.adjustment == 0.0
@@ -95,7 +95,7 @@ def test_what_a_stop_means_for_the_loss(part: Part, stop: StopReason) -> None:
 def test_a_step_that_broke_costs_a_solved_task_its_reward(part: Part, kind: ToolErrorKind) -> None:
     solved = scored(part, ran(failed(kind), submitted(1.0)))
     assert solved.reward == 1.0
-    found = verdict(solved, rules())
+    found = stop_effect(solved, rules())
     assert (found.masked, solved.reward + found.adjustment) == (
         (True, 0.0) if kind in BROKEN else (False, 1.0)
     )
@@ -103,16 +103,16 @@ def test_a_step_that_broke_costs_a_solved_task_its_reward(part: Part, kind: Tool
 
 def test_what_infrastructure_ended_is_masked_and_no_part_of_the_baseline(part: Part) -> None:
     lost = ran(SEEN, stop=StopReason.SESSION_LOST, status=Status.ERRORED)
-    found = verdict(scored(part, lost), rules())
+    found = stop_effect(scored(part, lost), rules())
     assert found.masked
     assert found.outside_baseline
 
 
 def test_masked_members_stay_in_the_baseline_unless_asked(part: Part) -> None:
     late = scored(part, ran(SEEN, stop=StopReason.TRAJECTORY_TIMEOUT))
-    assert not verdict(late, rules()).outside_baseline
+    assert not stop_effect(late, rules()).outside_baseline
     alone = replace(rules(), exclude_masked=True)
-    assert verdict(late, alone).outside_baseline
+    assert stop_effect(late, alone).outside_baseline
 
 
 @pytest.mark.parametrize(("rule", "masked", "worth"), [("keep", False, 1.0), ("mask", True, 1.0)])
@@ -120,5 +120,5 @@ def test_each_stop_has_an_option(part: Part, rule: str, masked: bool, worth: flo
     told: Any = f"task.stops.tool_timeout={rule}"
     recipe = load_recipe(FOLDER / "chat.toml", (told,))
     slow = scored(part, ran(failed(ToolErrorKind.TIMEOUT), submitted(1.0)))
-    found = verdict(slow, StopRules.of(recipe.shared.task))
+    found = stop_effect(slow, StopRules.of(recipe.shared.task))
     assert (found.masked, slow.reward + found.adjustment) == (masked, worth)

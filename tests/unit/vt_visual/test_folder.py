@@ -9,10 +9,10 @@ import pytest
 
 from console.config import ConsoleTable
 from engine.config import EngineTable
+from engine.offline.check.remarks import remarks
 from tests.unit.vt_visual.conftest import FOLDER
 from toolwright.imports import load_object
 from toolwright.recipe import Recipe, check_all, load_recipe
-from toolwright.recipe.remarks import remarks
 
 FILES = ("recipe", "chat")
 

@@ -84,7 +84,7 @@ class Played:
             f"{self._player.where} has no answer to call {self._calls}, "
             f"{described(tool, arguments)} (key {key[:16]}): {why}",
             subject=tool,
-            mend="record it, or run what was recorded: the same tasks, policy and sampling",
+            fix="record it, or run what was recorded: the same tasks, policy and sampling",
         )
 
 

@@ -26,7 +26,7 @@ from toolsvc.edge.client import Client, OpenedSession
 from toolsvc.sources.mcp.content import as_content
 from toolsvc.types import Media, Text
 from toolwright import wire
-from toolwright.reading.json_bounds import OutOfBounds, check_values
+from toolwright.reading.json_text.json_bounds import OutOfBounds, check_values
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.text.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb

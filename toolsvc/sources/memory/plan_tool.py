@@ -23,7 +23,7 @@ from toolsvc.plugin.tool import STRICT, Cancellation, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.validation import BadSchema
 from toolsvc.sources.memory.client import MemoryClient, NotAnswered, Question, Remembered
-from toolsvc.sources.memory.source import MemoryOptions
+from toolsvc.sources.memory.options import MemoryOptions
 from toolsvc.tools.create.create_tool import CreatedTool
 from toolsvc.tools.create.request import NotMade, check_name, schema_of
 from toolsvc.tools.sandboxed import SandboxedTool
@@ -209,8 +209,8 @@ def _iteration(known: Mapping[str, Any]) -> str | None:
     raise _unknown("memory_iteration", value, "RUN.STEP, or '{iteration}' in the recipe's metadata")
 
 
-def _unknown(key: str, value: Any, mend: str) -> Refused:
+def _unknown(key: str, value: Any, fix: str) -> Refused:
     """Who evaluates would otherwise measure something else than what was meant."""
     return Refused(
-        Reason.INVALID_REQUEST, f"the task's metadata has {key} = {value!r:.80}: write {mend}"
+        Reason.INVALID_REQUEST, f"the task's metadata has {key} = {value!r:.80}: write {fix}"
     )

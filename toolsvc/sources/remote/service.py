@@ -11,28 +11,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable
-from typing import Any, cast
 
-import grpc.aio
 import structlog
 
-from toolsvc.errors import Refused, StartError, backend_down
-from toolsvc.host.blobs import SESSION_BYTES
+from toolsvc.errors import StartError
+from toolsvc.sources.remote.link import OPEN_SECONDS, ServiceLink
 from toolsvc.sources.remote.session import RemoteSession
-from toolsvc.sources.remote.wire import refusal_from
 from toolsvc.types import SessionInfo
 from toolwright import wire
-from toolwright.rpc.channel import backoff, call, may_retry, open_channel
+from toolwright.rpc.channel import call
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.tool.v1 import tool_pb2_grpc
-from toolwright.types import BlobRef
 
 LEASE_SECONDS = 120.0
-OPEN_SECONDS = 60.0
 _ANSWER_SECONDS = 10.0
-_TRIES = 4
 
 log = structlog.get_logger(__name__)
 
@@ -42,10 +34,8 @@ class RemoteService:
 
     def __init__(self, address: str, token: str, authority: bytes | None) -> None:
         """`authority`: see `toolwright.rpc.channel.open_channel`."""
-        self.address = address
+        self.link = ServiceLink(address, token, authority)
         self.owner = f"toolsvc/{uuid.uuid4().hex}"
-        self._how = (token, authority)
-        self._channels: dict[str, grpc.aio.Channel] = {}
         self._sessions: dict[str, RemoteSession] = {}
         self._keeping: asyncio.Task[None] | None = None
 
@@ -53,11 +43,13 @@ class RemoteService:
         """StartError if it does not answer."""
         try:
             answer = await call(
-                self.stub(self.address).ListTools, pb.ListToolsRequest(), timeout=_ANSWER_SECONDS
+                self.link.stub(self.link.address).ListTools,
+                pb.ListToolsRequest(),
+                timeout=_ANSWER_SECONDS,
             )
         except (ServiceError, TransportError) as error:
             raise StartError(
-                f"no tool service answers at {self.address} ({error}); start it first"
+                f"no tool service answers at {self.link.address} ({error}); start it first"
             ) from error
         return list(answer.tools)
 
@@ -72,8 +64,7 @@ class RemoteService:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
             self._keeping = None
-        while self._channels:
-            await self._channels.popitem()[1].close()
+        await self.link.close()
 
     async def join(self, info: SessionInfo, tools: tuple[str, ...]) -> RemoteSession:
         """The session there that stands behind ours, opened by the first tool that needs it.
@@ -93,51 +84,10 @@ class RemoteService:
         self._sessions = {name: one for name, one in self._sessions.items() if one is not session}
         with contextlib.suppress(ServiceError, TransportError):
             await call(
-                self.stub(session.endpoint).CloseSession,
+                self.link.stub(session.endpoint).CloseSession,
                 pb.CloseSessionRequest(session_id=session.id),
                 timeout=_ANSWER_SECONDS,
             )
-
-    def stub(self, address: str) -> tool_pb2_grpc.ToolServiceAsyncStub:
-        if address not in self._channels:
-            self._channels[address] = open_channel(address, *self._how)
-        return cast(
-            "tool_pb2_grpc.ToolServiceAsyncStub",
-            tool_pb2_grpc.ToolServiceStub(self._channels[address]),
-        )
-
-    async def ask(
-        self, method: Callable[[], Callable[..., Any]], request: Any, *, timeout: float
-    ) -> Any:
-        """Sent again where nothing ran or the answer was lost; every request here may be. Raises
-        the last ServiceError or TransportError. `method` is looked up anew for every try."""
-        for attempt in range(_TRIES):
-            try:
-                return await call(method(), request, timeout=timeout)
-            except (ServiceError, TransportError) as error:
-                if attempt == _TRIES - 1 or not may_retry(error):
-                    raise
-                await asyncio.sleep(backoff(attempt, error))
-        raise AssertionError("unreachable")
-
-    async def blob(self, endpoint: str, reference: BlobRef) -> bytes:
-        """Refused if it cannot be had."""
-        if reference.size > SESSION_BYTES:
-            raise backend_down(f"{self.address} has media of {reference.size} bytes")
-        data = bytearray()
-        request = pb.GetBlobRequest(sha256=reference.sha256)
-        try:
-            async for piece in self.stub(endpoint).GetBlob(request, timeout=OPEN_SECONDS):
-                data += piece.data
-                if len(data) > reference.size:
-                    break
-        except grpc.aio.AioRpcError as error:
-            raise backend_down(
-                f"{self.address} lost media {reference.sha256}: {error.details()}"
-            ) from error
-        if len(data) != reference.size:
-            raise backend_down(f"{self.address} sent another size of media than it named")
-        return bytes(data)
 
     async def _open(self, info: SessionInfo, tools: tuple[str, ...]) -> RemoteSession:
         request = pb.OpenSessionRequest(
@@ -150,17 +100,14 @@ class RemoteService:
             queue_limit=wire.duration(OPEN_SECONDS),
         )
         try:
-            opened = await self.ask(
-                lambda: self.stub(self.address).OpenSession,
+            opened = await self.link.ask(
+                lambda: self.link.stub(self.link.address).OpenSession,
                 request,
                 timeout=OPEN_SECONDS + _ANSWER_SECONDS,
             )
         except (ServiceError, TransportError) as error:
-            raise self.refusal(error) from error
-        return RemoteSession(self, opened)
-
-    def refusal(self, error: ServiceError | TransportError) -> Refused:
-        return refusal_from(error, self.address)
+            raise self.link.refusal(error) from error
+        return RemoteSession(self.link, opened)
 
     async def _keep_leases(self) -> None:
         while True:
@@ -176,11 +123,11 @@ class RemoteService:
                 )
                 try:
                     answer = await call(
-                        self.stub(endpoint).RenewLeases, request, timeout=_ANSWER_SECONDS
+                        self.link.stub(endpoint).RenewLeases, request, timeout=_ANSWER_SECONDS
                     )
                 except (ServiceError, TransportError) as error:
                     log.warning("renewal failed", endpoint=endpoint, error=str(error))
                     continue
                 for session in sessions:
                     if session.id in answer.lost:
-                        session.lost = f"{self.address} lost it"
+                        session.lost = f"{self.link.address} lost it"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.cancellation import Cancellation
+from toolsvc.plugin.tool import Tool
 from toolsvc.plugin.waiting import WAIT_SECONDS
+from toolsvc.sources.remote.link import ServiceLink
 from toolsvc.sources.remote.wire import result_from_proto
 from toolsvc.types import Call, Media, Result
 from toolwright import wire
@@ -17,10 +18,6 @@ from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import BlobRef
-
-if TYPE_CHECKING:
-    from toolsvc.plugin.tool import Tool
-    from toolsvc.sources.remote.service import RemoteService
 
 GRACE = 10.0
 """Seconds beyond the limits until a service that answers nothing is given up."""
@@ -32,10 +29,10 @@ _LOST = ("SESSION_LOST", "SESSION_NOT_FOUND", "SESSION_CLOSED")
 class RemoteSession:
     """`tools` are all that the session there has; calls may add to them."""
 
-    def __init__(self, service: RemoteService, opened: pb.OpenSessionResponse) -> None:
-        self._service = service
+    def __init__(self, link: ServiceLink, opened: pb.OpenSessionResponse) -> None:
+        self._link = link
         self.id = opened.session_id
-        self.endpoint = opened.endpoint or service.address
+        self.endpoint = opened.endpoint or link.address
         self.tools: list[pb.ToolDescriptor] = list(opened.tools)
         self.own: dict[str, Tool] = {}
         """What stands here for those that the service does not list, by name."""
@@ -71,7 +68,7 @@ class RemoteSession:
                 answer = await self._answer(request)
         except TimeoutError:
             raise backend_down(
-                f"{self._service.address} did not end a call of {call.run_limit:g} s"
+                f"{self._link.address} did not end a call of {call.run_limit:g} s"
             ) from None
         known = {descriptor.name for descriptor in self.tools}
         self.tools += [one for one in answer.new_tools if one.name not in known]
@@ -84,15 +81,15 @@ class RemoteSession:
     async def _answer(self, request: pb.CallToolRequest) -> pb.CallResult:
         while True:
             try:
-                response: pb.CallToolResponse = await self._service.ask(
-                    lambda: self._service.stub(self.endpoint).CallTool,
+                response: pb.CallToolResponse = await self._link.ask(
+                    lambda: self._link.stub(self.endpoint).CallTool,
                     request,
                     timeout=LONGEST_WAIT + GRACE,
                 )
             except (ServiceError, TransportError) as error:
                 if isinstance(error, ServiceError) and error.reason_name == "WRONG_ENDPOINT":
                     if error.endpoint in ("", self.endpoint):
-                        raise self._service.refusal(error) from error
+                        raise self._link.refusal(error) from error
                     self.endpoint = error.endpoint
                     continue
                 raise self._refusal(error) from error
@@ -102,8 +99,8 @@ class RemoteSession:
     def _refusal(self, error: ServiceError | TransportError) -> Refused:
         if isinstance(error, ServiceError) and error.reason_name in _LOST:
             self.lost = error.message
-            return Refused(Reason.SESSION_LOST, f"{self._service.address}: {error.message}")
-        return self._service.refusal(error)
+            return Refused(Reason.SESSION_LOST, f"{self._link.address}: {error.message}")
+        return self._link.refusal(error)
 
     def _cancel_later(self, call_id: str) -> None:
         """Asks for it; that the call was cancelled is its result."""
@@ -111,7 +108,7 @@ class RemoteSession:
         async def cancel() -> None:
             request = pb.CancelCallRequest(session_id=self.id, call_id=call_id)
             try:
-                await rpc(self._service.stub(self.endpoint).CancelCall, request, timeout=GRACE)
+                await rpc(self._link.stub(self.endpoint).CancelCall, request, timeout=GRACE)
             except (ServiceError, TransportError):
                 return  # The call's own limit ends it.
 
@@ -120,7 +117,7 @@ class RemoteSession:
         task.add_done_callback(self._cancelling.discard)
 
     async def _with_media(self, result: Result) -> Result:
-        blob = self._service.blob
+        blob = self._link.blob
         return replace(
             result,
             observation=tuple(

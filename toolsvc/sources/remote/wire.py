@@ -73,7 +73,7 @@ def refusal_from(error: ServiceError | TransportError, who: str) -> Refused:
         reason,
         f"{who}: {error.message}",
         subject=error.subject,
-        mend=error.mend,
+        fix=error.fix,
         retry_after=error.retry_after,
     )
 

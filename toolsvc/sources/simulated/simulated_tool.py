@@ -148,7 +148,7 @@ class MadeTools(Tool):
                 Reason.INVALID_REQUEST,
                 f"the task's metadata have no {options.question!r}, from which its tools are made",
                 subject=options.question,
-                mend="put the question there, or name its key by simulated.question",
+                fix="put the question there, or name its key by simulated.question",
             )
         taken = sorted(session.names)
         model = (options.maker or options).model
@@ -173,7 +173,7 @@ class MadeTools(Tool):
             raise Refused(
                 Reason.BACKEND_DOWN,
                 f"model {model} made no tools that may be used: {error}",
-                mend="take a better model for simulated.maker, or raise simulated.max_tokens",
+                fix="take a better model for simulated.maker, or raise simulated.max_tokens",
             ) from error
         return [SimulatedTool(cast, function) for function in function_tools(json.loads(made))]
 

@@ -152,7 +152,7 @@ async def _unpack(process: SandboxSession, tree: BinaryIO) -> None:
         raise Refused(
             Reason.INVALID_REQUEST,
             f"the session's files cannot be put into its folder: {why}",
-            mend="raise --disk-mib",
+            fix="raise --disk-mib",
         )
     if outcome.ending is not Ending.OK:
         raise backend_down(f"the session's files were not unpacked: {outcome.reason or 'too slow'}")

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from toolsvc.plugin.tool import STRICT
 from toolsvc.schemas.lint import MOST_CHARACTERS, schema_faults
 from toolsvc.schemas.validation import BadSchema, check_schema, closed
-from toolwright.reading.json_bounds import OutOfBounds, read_json
+from toolwright.reading.json_text.json_bounds import OutOfBounds, read_json
 from toolwright.reading.tool_arguments import LONGEST_WORDS, in_words, schemas
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")

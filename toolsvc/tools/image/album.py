@@ -69,7 +69,7 @@ class Album:
             raise Refused(
                 Reason.INVALID_REQUEST,
                 f"the task brings {len(images)} images; a session holds {most_images}",
-                mend="raise image.images",
+                fix="raise image.images",
             )
 
     def image(self, number: int) -> Source:
@@ -112,7 +112,7 @@ def named_files(metadata: Mapping[str, Any], key: str, folder: Path) -> list[Sou
             Reason.INVALID_REQUEST,
             f"metadata.{key} is {names!r:.200}, not a list of paths",
             subject=key,
-            mend=f"name files beneath {folder}",
+            fix=f"name files beneath {folder}",
         )
     return [StoredFile(path=_beneath(folder, name, key)) for name in names]
 
@@ -128,7 +128,7 @@ def _beneath(folder: Path, name: str, key: str) -> Path:
         Reason.INVALID_REQUEST,
         f"metadata.{key}: there is no file {name!r:.200} beneath image.folder",
         subject=key,
-        mend=f"put it into {folder}",
+        fix=f"put it into {folder}",
     )
 
 

@@ -235,7 +235,7 @@ class ImageTool(BuiltIn):
                 Reason.INVALID_REQUEST,
                 "the metadata name images or videos, and the service has no folder for them",
                 subject="metadata",
-                mend="send them as blobs, or serve the tool with --set image.folder=FOLDER",
+                fix="send them as blobs, or serve the tool with --set image.folder=FOLDER",
             )
         return images, videos
 

@@ -54,7 +54,7 @@ class References:
                 Reason.INVALID_REQUEST,
                 f"metadata.{self._key} is {name!r:.80}, no id of judge.references",
                 subject=self._key,
-                mend=f"give each task its question's id as metadata.{self._key}",
+                fix=f"give each task its question's id as metadata.{self._key}",
             )
         return found
 

@@ -157,5 +157,5 @@ def _not_opened(name: str, outcome: Outcome) -> Refused:
         Reason.INVALID_REQUEST,
         f"database {name} cannot be opened: {outcome.output or outcome.reason}",
         subject=name,
-        mend="raise --memory-mib" if outcome.ending is Ending.OUT_OF_MEMORY else "",
+        fix="raise --memory-mib" if outcome.ending is Ending.OUT_OF_MEMORY else "",
     )

@@ -61,7 +61,7 @@ class Templates:
                 Reason.INVALID_REQUEST,
                 f"metadata.{self._key} is {name!r:.100}, not the name of a database",
                 subject=self._key,
-                mend=f"name a database of {self._source}",
+                fix=f"name a database of {self._source}",
             )
         for folder in (self._source, self._source / name):
             for suffix in _SUFFIXES:
@@ -72,7 +72,7 @@ class Templates:
             Reason.INVALID_REQUEST,
             f"there is no database {name!r}",
             subject=name,
-            mend=f"put it into {self._source} as {name}.sqlite or {name}/{name}.sqlite",
+            fix=f"put it into {self._source} as {name}.sqlite or {name}/{name}.sqlite",
         )
 
     async def get(self, path: Path) -> Template:

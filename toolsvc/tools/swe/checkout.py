@@ -105,7 +105,7 @@ def below(root: Path, name: str, key: str) -> Path:
             Reason.INVALID_REQUEST,
             f"metadata.{key} is {name!r}, and there is no such thing in the service's folder",
             subject=key,
-            mend=f"give the name of what lies below {root}",
+            fix=f"give the name of what lies below {root}",
         )
     return path
 

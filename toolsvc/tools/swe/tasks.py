@@ -93,5 +93,5 @@ class Tasks:
 _REPOSITORIES = "start the service with swe.repositories=FOLDER, or name an image"
 
 
-def _refused(key: str, what: str, mend: str) -> Refused:
-    return Refused(Reason.INVALID_REQUEST, f"metadata.{key} {what}", subject=key, mend=mend)
+def _refused(key: str, what: str, fix: str) -> Refused:
+    return Refused(Reason.INVALID_REQUEST, f"metadata.{key} {what}", subject=key, fix=fix)

@@ -18,7 +18,7 @@ import trafilatura
 from trafilatura.metadata import examine_meta, extract_meta_json, extract_title
 from trafilatura.utils import load_html
 
-from toolwright.reading.charset import decoded, guessed
+from toolsvc.tools.web_search.charset import decoded, guessed
 
 _REHEARSED = "".join(
     (

@@ -22,9 +22,9 @@ class BlobRef(google.protobuf.message.Message):
     sha256: builtins.str
     """Lower-case hex SHA-256 of the content."""
     media_type: builtins.str
-    """For example "image/png"."""
+    """Media type, for example "image/png"."""
     size: builtins.int
-    """Bytes."""
+    """Size in bytes."""
     def __init__(
         self,
         *,

@@ -135,8 +135,8 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     ERROR_REASON_DRAINING: _ErrorReason.ValueType  # 10
     """UNAVAILABLE: the service is shutting down."""
     ERROR_REASON_BACKEND_DOWN: _ErrorReason.ValueType  # 11
-    """UNAVAILABLE: a part that the service stands on is down; without RetryInfo it refuses, and would
-    refuse the same again.
+    """UNAVAILABLE: a backend of the service is down. Without RetryInfo the same request would be
+    refused again.
     """
     ERROR_REASON_UNKNOWN_TOOL: _ErrorReason.ValueType  # 12
     """NOT_FOUND: no tool of that name in the session."""
@@ -161,11 +161,11 @@ class _ErrorReasonEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._En
     ERROR_REASON_INTERNAL: _ErrorReason.ValueType  # 22
     """INTERNAL: a fault of the service itself; the log line has this id."""
     ERROR_REASON_SUPERSEDED: _ErrorReason.ValueType  # 23
-    """FAILED_PRECONDITION: another learner has taken the run over."""
+    """FAILED_PRECONDITION: another learner has taken over the run."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
-    """Why a service could not do what it was asked. Travels as ErrorDetail in google.rpc.Status;
-    nothing ran where one of these is answered to CallTool, unless its comment says otherwise.
+    """Why a service refused a request. Travels as ErrorDetail in google.rpc.Status. If CallTool answers
+    with one of these, nothing ran, unless the comment says otherwise.
     """
 
 ERROR_REASON_UNSPECIFIED: ErrorReason.ValueType  # 0
@@ -190,8 +190,8 @@ ERROR_REASON_TOO_MANY_SESSIONS: ErrorReason.ValueType  # 9
 ERROR_REASON_DRAINING: ErrorReason.ValueType  # 10
 """UNAVAILABLE: the service is shutting down."""
 ERROR_REASON_BACKEND_DOWN: ErrorReason.ValueType  # 11
-"""UNAVAILABLE: a part that the service stands on is down; without RetryInfo it refuses, and would
-refuse the same again.
+"""UNAVAILABLE: a backend of the service is down. Without RetryInfo the same request would be
+refused again.
 """
 ERROR_REASON_UNKNOWN_TOOL: ErrorReason.ValueType  # 12
 """NOT_FOUND: no tool of that name in the session."""
@@ -216,7 +216,7 @@ ERROR_REASON_NOT_OWNER: ErrorReason.ValueType  # 21
 ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 22
 """INTERNAL: a fault of the service itself; the log line has this id."""
 ERROR_REASON_SUPERSEDED: ErrorReason.ValueType  # 23
-"""FAILED_PRECONDITION: another learner has taken the run over."""
+"""FAILED_PRECONDITION: another learner has taken over the run."""
 global___ErrorReason = ErrorReason
 
 class _ToolErrorKind:
@@ -279,11 +279,11 @@ class ErrorDetail(google.protobuf.message.Message):
     MEND_FIELD_NUMBER: builtins.int
     reason: global___ErrorReason.ValueType
     subject: builtins.str
-    """The thing that the error speaks of: a session, a call_id, a field, a version."""
+    """Subject of the error: a session, a call_id, a field, a version."""
     endpoint: builtins.str
     """Where the request should go instead (WRONG_ENDPOINT)."""
     mend: builtins.str
-    """What the reader can do about it, one sentence."""
+    """The fix, in one sentence."""
     def __init__(
         self,
         *,

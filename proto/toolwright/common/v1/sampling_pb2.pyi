@@ -12,7 +12,7 @@ DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
 class SamplingParams(google.protobuf.message.Message):
-    """How tokens were or shall be drawn. Fields that are absent take the recipe's value."""
+    """How tokens were drawn or must be drawn. An absent field takes the recipe's value."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -33,7 +33,7 @@ class SamplingParams(google.protobuf.message.Message):
     repetition_penalty: builtins.float
     seed: builtins.int
     adapter: builtins.str
-    """Name of the adapter (LoRA) that was loaded; empty = none."""
+    """Name of the loaded adapter (LoRA); empty = no adapter."""
     max_new_tokens: builtins.int
     """Tokens per action."""
     def __init__(

@@ -39,7 +39,7 @@ class _AuthorEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTyp
     AUTHOR_SYSTEM: _Author.ValueType  # 6
 
 class Author(_Author, metaclass=_AuthorEnumTypeWrapper):
-    """Who wrote a segment's tokens."""
+    """Author of a segment's tokens."""
 
 AUTHOR_UNSPECIFIED: Author.ValueType  # 0
 AUTHOR_PROMPT: Author.ValueType  # 1
@@ -264,7 +264,7 @@ global___Segment = Segment
 
 @typing.final
 class Sequence(google.protobuf.message.Message):
-    """Tokens that one request after another extended; whatever rewrites the context opens a new one."""
+    """Tokens that one request after another extended. A rewrite of the context opens a new sequence."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -275,10 +275,10 @@ class Sequence(google.protobuf.message.Message):
     SEGMENTS_FIELD_NUMBER: builtins.int
     id: builtins.str
     parent: builtins.str
-    """Sequence that this one was forked from; empty = none."""
+    """Sequence that this one was forked from; empty = not forked."""
     fork_offset: builtins.int
     agent: builtins.str
-    """Which agent of the application speaks here; empty = the only one."""
+    """Agent of the application that writes here; empty = the only one."""
     @property
     def segments(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___Segment]: ...
     def __init__(
@@ -308,7 +308,7 @@ class RewardPart(google.protobuf.message.Message):
     name: builtins.str
     value: builtins.float
     turn: builtins.int
-    """Absent = the whole trajectory; else the turn."""
+    """The turn; absent = the whole trajectory."""
     def __init__(
         self,
         *,
@@ -324,7 +324,7 @@ global___RewardPart = RewardPart
 
 @typing.final
 class Event(google.protobuf.message.Message):
-    """Something that happened on the way: plan_parsed, tool_created, validation_error, ..."""
+    """An event during the trajectory: plan_parsed, tool_created, validation_error, ..."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -367,7 +367,7 @@ class CallTimings(google.protobuf.message.Message):
     dispatched_ns: builtins.int
     """The call was handed to the channel."""
     result_ns: builtins.int
-    """The result was there."""
+    """The result had arrived."""
     queued_s: builtins.float
     run_s: builtins.float
     def __init__(
@@ -439,18 +439,18 @@ class CallRecord(google.protobuf.message.Message):
     truncated: builtins.bool
     isolation: builtins.str
     author: global___Author.ValueType
-    """Who speaks in the observation; unspecified = TOOL."""
+    """Author of the observation; unspecified = TOOL."""
     token_budget: builtins.int
     """Tokens that the observation was allowed; 0 = the recipe's limit."""
     session_lost: builtins.bool
-    """The session's state went with it."""
+    """The session's state was lost with it."""
     @property
     def metrics(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.float]: ...
     @property
     def timings(self) -> global___CallTimings: ...
     @property
     def parts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CallPart]:
-        """What the observation is made of where it has media."""
+        """Pieces of an observation with media; empty without media."""
 
     def __init__(
         self,
@@ -522,9 +522,7 @@ class TrajectoryTimings(google.protobuf.message.Message):
     reward_s: builtins.float
     open_s: builtins.float
     clock_s: builtins.float
-    """Unix time at which the clock of all stamps stood at zero, as the attempt's first engine knew
-    it; 0 = not told.
-    """
+    """Unix time of zero on the clock of all stamps, by the attempt's first engine; 0 = unknown."""
     def __init__(
         self,
         *,
@@ -551,11 +549,11 @@ class ActionTimings(google.protobuf.message.Message):
     ACTED_NS_FIELD_NUMBER: builtins.int
     turn: builtins.int
     asked_ns: builtins.int
-    """The action was asked for; with tokens of an earlier life, the rest of it."""
+    """The request for the action was sent; after a resume, the request for the rest of it."""
     first_ns: builtins.int
-    """The chunk that holds its first token was read from the sampler's socket; 0 = not told."""
+    """The chunk that holds its first token was read from the sampler's socket; 0 = unknown."""
     acted_ns: builtins.int
-    """The action was whole."""
+    """The action was complete."""
     def __init__(
         self,
         *,
@@ -596,7 +594,7 @@ class Task(google.protobuf.message.Message):
     """
     messages_json: builtins.str
     name: builtins.str
-    """Which of the recipe's tasks it belongs to, by its name there; empty where the recipe has one."""
+    """Name of its task in the recipe's [tasks]; empty if the recipe has one task."""
     @property
     def metadata(self) -> google.protobuf.struct_pb2.Struct:
         """Either messages or a prompt, as JSON: [{"role", "content"}]."""
@@ -659,7 +657,7 @@ class Trajectory(google.protobuf.message.Message):
     group_id: builtins.str
     attempt: builtins.int
     index: builtins.int
-    """Which of the group's rollouts this is, from 0."""
+    """Number of the rollout in its group, from 0."""
     reward: builtins.float
     status: global___TrajectoryStatus.ValueType
     stop_reason: toolwright.common.v1.reasons_pb2.StopReason.ValueType
@@ -685,11 +683,11 @@ class Trajectory(google.protobuf.message.Message):
     def timings(self) -> global___TrajectoryTimings: ...
     @property
     def metadata(self) -> google.protobuf.struct_pb2.Struct:
-        """Facts that the reader of the data may want (evaluation suite, wording, ...)."""
+        """Facts for readers of the data (evaluation suite, wording, ...)."""
 
     @property
     def anchors(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___TurnAnchors]:
-        """What the turns stand for when credit is assigned, one entry a turn that has any."""
+        """Anchors for the assignment of credit, one entry for each turn that has some."""
 
     @property
     def action_timings(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ActionTimings]:

@@ -34,7 +34,7 @@ class _ScoringEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumTy
     """Words, embeddings, graph, communities and history (SEARL's released GraphRAG variant)."""
 
 class Scoring(_Scoring, metaclass=_ScoringEnumTypeWrapper):
-    """How a score is made."""
+    """How a score is computed."""
 
 SCORING_UNSPECIFIED: Scoring.ValueType  # 0
 """HYBRID."""
@@ -202,7 +202,7 @@ class RetrieveRequest(google.protobuf.message.Message):
     """
     @property
     def subtasks(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Texts that are looked for one by one; empty = the question."""
+        """Texts of separate searches; empty = the question."""
 
     def __init__(
         self,
@@ -449,13 +449,13 @@ class MergeGroupRequest(google.protobuf.message.Message):
     step: builtins.int
     """Training step."""
     registers: builtins.str
-    """trajectory_id of the rollout whose candidates are registered; empty = none are."""
+    """trajectory_id of the rollout whose candidates are registered; empty = no candidate is."""
     delta: builtins.float
     """Cosine from which on two tools are one; absent = the service's own."""
     mode: global___MergeMode.ValueType
     merge_check: builtins.bool
     """Merged only where both tools give the same on each other's recorded inputs. FAILED_PRECONDITION
-    where the service has no sandbox to ask.
+    if the service has no sandbox.
     """
     iteration: builtins.str
     """RUN.STEP: the iteration that the group began in. Its canonical names are then decided against
@@ -467,11 +467,11 @@ class MergeGroupRequest(google.protobuf.message.Message):
     def rollouts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RolloutTools]: ...
     @property
     def reserved(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Names that no tool of the memory may have: those of the tools that every session has."""
+        """Names that no tool of the memory may have: the names of every session's own tools."""
 
     @property
     def counts(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
-        """What a report shall count beside the graph: created, refused, retrieved, called."""
+        """Counts for a report beside the graph: created, refused, retrieved, called."""
 
     def __init__(
         self,
@@ -580,16 +580,14 @@ class MergeGroupResponse(google.protobuf.message.Message):
     REFUSED_FIELD_NUMBER: builtins.int
     REGISTERED_FIELD_NUMBER: builtins.int
     version: builtins.int
-    """Of the memory with this change."""
+    """Version of the memory with this change."""
     @property
     def rollouts(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CanonicalTools]: ...
     @property
     def refused(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___RefusedTool]: ...
     @property
     def registered(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.str]:
-        """Of the tools that were registered: name -> the node that holds it now. Empty for a group that
-        waits.
-        """
+        """Name of each registered tool -> the node that holds it now. Empty for a group that waits."""
 
     def __init__(
         self,
@@ -653,7 +651,7 @@ class RefusedTool(google.protobuf.message.Message):
     trajectory_id: builtins.str
     name: builtins.str
     reason: builtins.str
-    """A sentence."""
+    """Why, in one sentence."""
     def __init__(
         self,
         *,

@@ -107,15 +107,15 @@ class MemoryServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def MergeGroup(self, request, context):
-        """What a group of rollouts did: registers the tools of one of them, counts the calls of all, and
-        tells under which canonical name each tool of each rollout goes. Idempotent by group.
+        """The work of a group of rollouts: registers the tools of one rollout, counts the calls of all, and
+        returns the canonical name of each tool of each rollout. Idempotent by group.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStatus(self, request, context):
-        """How the memory is.
+        """State of the memory.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -55,15 +55,15 @@ class MemoryServiceStub:
         toolwright.memory.v1.memory_pb2.MergeGroupRequest,
         toolwright.memory.v1.memory_pb2.MergeGroupResponse,
     ]
-    """What a group of rollouts did: registers the tools of one of them, counts the calls of all, and
-    tells under which canonical name each tool of each rollout goes. Idempotent by group.
+    """The work of a group of rollouts: registers the tools of one rollout, counts the calls of all, and
+    returns the canonical name of each tool of each rollout. Idempotent by group.
     """
 
     GetStatus: grpc.UnaryUnaryMultiCallable[
         toolwright.memory.v1.memory_pb2.GetStatusRequest,
         toolwright.memory.v1.memory_pb2.GetStatusResponse,
     ]
-    """How the memory is."""
+    """State of the memory."""
 
 class MemoryServiceAsyncStub:
     """The tool-graph memory: tools that agents made live on and are found again.
@@ -102,15 +102,15 @@ class MemoryServiceAsyncStub:
         toolwright.memory.v1.memory_pb2.MergeGroupRequest,
         toolwright.memory.v1.memory_pb2.MergeGroupResponse,
     ]
-    """What a group of rollouts did: registers the tools of one of them, counts the calls of all, and
-    tells under which canonical name each tool of each rollout goes. Idempotent by group.
+    """The work of a group of rollouts: registers the tools of one rollout, counts the calls of all, and
+    returns the canonical name of each tool of each rollout. Idempotent by group.
     """
 
     GetStatus: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.memory.v1.memory_pb2.GetStatusRequest,
         toolwright.memory.v1.memory_pb2.GetStatusResponse,
     ]
-    """How the memory is."""
+    """State of the memory."""
 
 class MemoryServiceServicer(metaclass=abc.ABCMeta):
     """The tool-graph memory: tools that agents made live on and are found again.
@@ -159,8 +159,8 @@ class MemoryServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.memory.v1.memory_pb2.MergeGroupRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.memory.v1.memory_pb2.MergeGroupResponse, collections.abc.Awaitable[toolwright.memory.v1.memory_pb2.MergeGroupResponse]]:
-        """What a group of rollouts did: registers the tools of one of them, counts the calls of all, and
-        tells under which canonical name each tool of each rollout goes. Idempotent by group.
+        """The work of a group of rollouts: registers the tools of one rollout, counts the calls of all, and
+        returns the canonical name of each tool of each rollout. Idempotent by group.
         """
 
     @abc.abstractmethod
@@ -169,6 +169,6 @@ class MemoryServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.memory.v1.memory_pb2.GetStatusRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.memory.v1.memory_pb2.GetStatusResponse, collections.abc.Awaitable[toolwright.memory.v1.memory_pb2.GetStatusResponse]]:
-        """How the memory is."""
+        """State of the memory."""
 
 def add_MemoryServiceServicer_to_server(servicer: MemoryServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

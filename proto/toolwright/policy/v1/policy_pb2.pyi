@@ -63,7 +63,7 @@ class PublishWeightsResponse(google.protobuf.message.Message):
     def version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion: ...
     @property
     def paused(self) -> google.protobuf.duration_pb2.Duration:
-        """How long the samplers stood still."""
+        """How long the samplers were paused."""
 
     def __init__(
         self,
@@ -107,8 +107,8 @@ class BeginPublishRequest(google.protobuf.message.Message):
 
     @property
     def lease(self) -> google.protobuf.duration_pb2.Duration:
-        """The engine ends a publish of which it heard nothing for so long, a bucket that takes longer
-        included; absent = 60 s, 600 s at most.
+        """The engine ends a publish without a message for so long, also during a bucket; absent = 60 s,
+        at most 600 s.
         """
 
     def __init__(
@@ -159,7 +159,7 @@ class TensorMeta(google.protobuf.message.Message):
     name: builtins.str
     """As in the served policy's Hugging Face folder."""
     dtype: builtins.str
-    """torch's word: float32, bfloat16."""
+    """Name of the type in torch: float32, bfloat16."""
     @property
     def shape(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.int]: ...
     def __init__(
@@ -234,7 +234,7 @@ class CommitPublishResponse(google.protobuf.message.Message):
     def version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion: ...
     @property
     def paused(self) -> google.protobuf.duration_pb2.Duration:
-        """How long the samplers stood still, from the first bucket on."""
+        """How long the samplers were paused, from the first bucket on."""
 
     def __init__(
         self,
@@ -279,8 +279,8 @@ class GetPolicyRequest(google.protobuf.message.Message):
 
     LEARNER_FIELD_NUMBER: builtins.int
     learner: builtins.str
-    """A learner's start: a word of its own that it makes for this process. The run is this learner's
-    from the answer on; one that had it before is refused with SUPERSEDED. Empty = who only asks.
+    """A learner's start: a word that this process made for itself. From the answer on the run belongs
+    to this learner; the learner before it is refused with SUPERSEDED. Empty = a reader.
     """
     def __init__(
         self,
@@ -317,7 +317,7 @@ class GetPolicyResponse(google.protobuf.message.Message):
 
     @property
     def fingerprint(self) -> global___Fingerprint:
-        """What the engine was started with; absent from engines that do not tell."""
+        """Settings of the engine; absent from engines that do not report them."""
 
     @property
     def path_version(self) -> toolwright.common.v1.trajectory_pb2.WeightVersion:
@@ -367,7 +367,7 @@ class Fingerprint(google.protobuf.message.Message):
     lineage: builtins.str
     """The run's first lineage; `forks` has the others."""
     recipe: builtins.str
-    """What both processes must have the same in the recipe: one JSON object, values by dotted key,
+    """Settings of the recipe that both processes must share: one JSON object, values by dotted key,
     keys sorted, no blanks.
     """
     def __init__(

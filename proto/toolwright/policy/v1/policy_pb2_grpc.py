@@ -82,8 +82,9 @@ class PolicyServiceServicer(object):
 
     def BeginPublish(self, request, context):
         """Opens a publish over a distributed group of the learner, as rank 0, and the samplers' ranks.
-        Answers when servers were told to join, not when they joined; they go on sampling. Idempotent
-        by version, address, port and learner. Another publish of the run ends one that is open.
+        Answers when the servers have the request to join, not when they have joined; they go on
+        sampling. Idempotent by version, address, port and learner. Another publish of the run ends an
+        open publish.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -108,7 +109,7 @@ class PolicyServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AbortPublish(self, request, context):
-        """Ends a publish that is open. Any other id is answered too: there is nothing to end.
+        """Ends an open publish. Any other id is answered too: there is nothing to end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

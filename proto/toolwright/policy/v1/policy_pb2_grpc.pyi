@@ -35,8 +35,9 @@ class PolicyServiceStub:
         toolwright.policy.v1.policy_pb2.BeginPublishResponse,
     ]
     """Opens a publish over a distributed group of the learner, as rank 0, and the samplers' ranks.
-    Answers when servers were told to join, not when they joined; they go on sampling. Idempotent
-    by version, address, port and learner. Another publish of the run ends one that is open.
+    Answers when the servers have the request to join, not when they have joined; they go on
+    sampling. Idempotent by version, address, port and learner. Another publish of the run ends an
+    open publish.
     """
 
     PublishBucket: grpc.UnaryUnaryMultiCallable[
@@ -61,7 +62,7 @@ class PolicyServiceStub:
         toolwright.policy.v1.policy_pb2.AbortPublishRequest,
         toolwright.policy.v1.policy_pb2.AbortPublishResponse,
     ]
-    """Ends a publish that is open. Any other id is answered too: there is nothing to end."""
+    """Ends an open publish. Any other id is answered too: there is nothing to end."""
 
     GetPolicy: grpc.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.GetPolicyRequest,
@@ -85,8 +86,9 @@ class PolicyServiceAsyncStub:
         toolwright.policy.v1.policy_pb2.BeginPublishResponse,
     ]
     """Opens a publish over a distributed group of the learner, as rank 0, and the samplers' ranks.
-    Answers when servers were told to join, not when they joined; they go on sampling. Idempotent
-    by version, address, port and learner. Another publish of the run ends one that is open.
+    Answers when the servers have the request to join, not when they have joined; they go on
+    sampling. Idempotent by version, address, port and learner. Another publish of the run ends an
+    open publish.
     """
 
     PublishBucket: grpc.aio.UnaryUnaryMultiCallable[
@@ -111,7 +113,7 @@ class PolicyServiceAsyncStub:
         toolwright.policy.v1.policy_pb2.AbortPublishRequest,
         toolwright.policy.v1.policy_pb2.AbortPublishResponse,
     ]
-    """Ends a publish that is open. Any other id is answered too: there is nothing to end."""
+    """Ends an open publish. Any other id is answered too: there is nothing to end."""
 
     GetPolicy: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.GetPolicyRequest,
@@ -139,8 +141,9 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[toolwright.policy.v1.policy_pb2.BeginPublishResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.BeginPublishResponse]]:
         """Opens a publish over a distributed group of the learner, as rank 0, and the samplers' ranks.
-        Answers when servers were told to join, not when they joined; they go on sampling. Idempotent
-        by version, address, port and learner. Another publish of the run ends one that is open.
+        Answers when the servers have the request to join, not when they have joined; they go on
+        sampling. Idempotent by version, address, port and learner. Another publish of the run ends an
+        open publish.
         """
 
     @abc.abstractmethod
@@ -171,7 +174,7 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.policy.v1.policy_pb2.AbortPublishRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.policy.v1.policy_pb2.AbortPublishResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.AbortPublishResponse]]:
-        """Ends a publish that is open. Any other id is answered too: there is nothing to end."""
+        """Ends an open publish. Any other id is answered too: there is nothing to end."""
 
     @abc.abstractmethod
     def GetPolicy(

@@ -33,7 +33,7 @@ class _ConsumerEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._EnumT
     CONSUMER_EVAL: _Consumer.ValueType  # 2
 
 class Consumer(_Consumer, metaclass=_ConsumerEnumTypeWrapper):
-    """Who leases. Each lane has watermarks of its own; the train lane never sees evaluation."""
+    """Consumer of a lease. Each lane has its own watermarks; the train lane never sees evaluation."""
 
 CONSUMER_UNSPECIFIED: Consumer.ValueType  # 0
 CONSUMER_TRAIN: Consumer.ValueType  # 1

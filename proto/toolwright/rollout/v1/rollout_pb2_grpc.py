@@ -29,7 +29,7 @@ class RolloutServiceStub(object):
     """The engine: tasks in, groups of trajectories out.
 
     Delivery is at least once: every group has a sequence number and a content hash, the consumer
-    keeps a ledger of what it used, and the engine forgets only what was acknowledged.
+    keeps a ledger of the groups that it used, and the engine forgets acknowledged groups only.
     """
 
     def __init__(self, channel):
@@ -79,7 +79,7 @@ class RolloutServiceServicer(object):
     """The engine: tasks in, groups of trajectories out.
 
     Delivery is at least once: every group has a sequence number and a content hash, the consumer
-    keeps a ledger of what it used, and the engine forgets only what was acknowledged.
+    keeps a ledger of the groups that it used, and the engine forgets acknowledged groups only.
     """
 
     def SubmitTasks(self, request, context):
@@ -97,14 +97,14 @@ class RolloutServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def AckGroups(self, request, context):
-        """Tells up to where the consumer's durable state holds what it leased. Idempotent.
+        """Reports up to which group the consumer's durable state holds its leases. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchEvents(self, request, context):
-        """Streams what happens: trajectories, groups, publishes, evaluations.
+        """Streams events: trajectories, groups, publishes, evaluations.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -181,7 +181,7 @@ class RolloutService(object):
     """The engine: tasks in, groups of trajectories out.
 
     Delivery is at least once: every group has a sequence number and a content hash, the consumer
-    keeps a ledger of what it used, and the engine forgets only what was acknowledged.
+    keeps a ledger of the groups that it used, and the engine forgets acknowledged groups only.
     """
 
     @staticmethod

@@ -21,7 +21,7 @@ class RolloutServiceStub:
     """The engine: tasks in, groups of trajectories out.
 
     Delivery is at least once: every group has a sequence number and a content hash, the consumer
-    keeps a ledger of what it used, and the engine forgets only what was acknowledged.
+    keeps a ledger of the groups that it used, and the engine forgets acknowledged groups only.
     """
 
     def __init__(self, channel: typing.Union[grpc.Channel, grpc.aio.Channel]) -> None: ...
@@ -41,13 +41,13 @@ class RolloutServiceStub:
         toolwright.rollout.v1.rollout_pb2.AckGroupsRequest,
         toolwright.rollout.v1.rollout_pb2.AckGroupsResponse,
     ]
-    """Tells up to where the consumer's durable state holds what it leased. Idempotent."""
+    """Reports up to which group the consumer's durable state holds its leases. Idempotent."""
 
     WatchEvents: grpc.UnaryStreamMultiCallable[
         toolwright.rollout.v1.rollout_pb2.WatchEventsRequest,
         toolwright.rollout.v1.rollout_pb2.WatchEventsResponse,
     ]
-    """Streams what happens: trajectories, groups, publishes, evaluations."""
+    """Streams events: trajectories, groups, publishes, evaluations."""
 
     GetStatus: grpc.UnaryUnaryMultiCallable[
         toolwright.rollout.v1.rollout_pb2.GetStatusRequest,
@@ -72,7 +72,7 @@ class RolloutServiceAsyncStub:
     """The engine: tasks in, groups of trajectories out.
 
     Delivery is at least once: every group has a sequence number and a content hash, the consumer
-    keeps a ledger of what it used, and the engine forgets only what was acknowledged.
+    keeps a ledger of the groups that it used, and the engine forgets acknowledged groups only.
     """
 
     SubmitTasks: grpc.aio.UnaryUnaryMultiCallable[
@@ -91,13 +91,13 @@ class RolloutServiceAsyncStub:
         toolwright.rollout.v1.rollout_pb2.AckGroupsRequest,
         toolwright.rollout.v1.rollout_pb2.AckGroupsResponse,
     ]
-    """Tells up to where the consumer's durable state holds what it leased. Idempotent."""
+    """Reports up to which group the consumer's durable state holds its leases. Idempotent."""
 
     WatchEvents: grpc.aio.UnaryStreamMultiCallable[
         toolwright.rollout.v1.rollout_pb2.WatchEventsRequest,
         toolwright.rollout.v1.rollout_pb2.WatchEventsResponse,
     ]
-    """Streams what happens: trajectories, groups, publishes, evaluations."""
+    """Streams events: trajectories, groups, publishes, evaluations."""
 
     GetStatus: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.rollout.v1.rollout_pb2.GetStatusRequest,
@@ -122,7 +122,7 @@ class RolloutServiceServicer(metaclass=abc.ABCMeta):
     """The engine: tasks in, groups of trajectories out.
 
     Delivery is at least once: every group has a sequence number and a content hash, the consumer
-    keeps a ledger of what it used, and the engine forgets only what was acknowledged.
+    keeps a ledger of the groups that it used, and the engine forgets acknowledged groups only.
     """
 
     @abc.abstractmethod
@@ -147,7 +147,7 @@ class RolloutServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.rollout.v1.rollout_pb2.AckGroupsRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.rollout.v1.rollout_pb2.AckGroupsResponse, collections.abc.Awaitable[toolwright.rollout.v1.rollout_pb2.AckGroupsResponse]]:
-        """Tells up to where the consumer's durable state holds what it leased. Idempotent."""
+        """Reports up to which group the consumer's durable state holds its leases. Idempotent."""
 
     @abc.abstractmethod
     def WatchEvents(
@@ -155,7 +155,7 @@ class RolloutServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.rollout.v1.rollout_pb2.WatchEventsRequest,
         context: _ServicerContext,
     ) -> typing.Union[collections.abc.Iterator[toolwright.rollout.v1.rollout_pb2.WatchEventsResponse], collections.abc.AsyncIterator[toolwright.rollout.v1.rollout_pb2.WatchEventsResponse]]:
-        """Streams what happens: trajectories, groups, publishes, evaluations."""
+        """Streams events: trajectories, groups, publishes, evaluations."""
 
     @abc.abstractmethod
     def GetStatus(

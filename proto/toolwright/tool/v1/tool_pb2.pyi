@@ -19,7 +19,7 @@ DESCRIPTOR: google.protobuf.descriptor.FileDescriptor
 
 @typing.final
 class ToolDescriptor(google.protobuf.message.Message):
-    """What the engine needs to know of a tool to stop, route and render without knowing the tool."""
+    """Facts of a tool with which the engine stops, routes and renders without knowing the tool."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -101,7 +101,7 @@ class ActionFormat(google.protobuf.message.Message):
 
     @property
     def raw(self) -> global___RawFormat:
-        """Only the service can tell; it gets the raw text."""
+        """Only the service can parse it; it gets the raw text."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ global___RawFormat = RawFormat
 
 @typing.final
 class ToolCapabilities(google.protobuf.message.Message):
-    """What of the optional contract the tool serves."""
+    """Optional methods that the tool serves."""
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
@@ -246,7 +246,7 @@ class OpenSessionRequest(google.protobuf.message.Message):
     """Stable over the owner's restarts."""
     metadata_json: builtins.str
     """`metadata` as JSON, where it has integers that a Struct cannot hold: beyond 2^53. Else empty.
-    Who reads `metadata` alone has the nearest doubles.
+    A reader of `metadata` alone has the nearest doubles.
     """
     @property
     def lease(self) -> google.protobuf.duration_pb2.Duration:
@@ -258,7 +258,7 @@ class OpenSessionRequest(google.protobuf.message.Message):
 
     @property
     def metadata(self) -> google.protobuf.struct_pb2.Struct:
-        """Of the task: database id, images, repository. Never the gold answer."""
+        """Metadata of the task: database id, images, repository. Never the gold answer."""
 
     @property
     def blobs(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[toolwright.common.v1.media_pb2.BlobRef]: ...
@@ -293,7 +293,7 @@ class OpenSessionResponse(google.protobuf.message.Message):
     STARTUP_FIELD_NUMBER: builtins.int
     session_id: builtins.str
     endpoint: builtins.str
-    """Where the session is held; empty = the address that was asked."""
+    """Address of the session; empty = the address of the request."""
     isolation: builtins.str
     """Level of isolation in force: full, compat, per-session, none."""
     @property
@@ -351,7 +351,7 @@ class CallToolRequest(google.protobuf.message.Message):
     last_step: builtins.bool
     arguments_json: builtins.str
     """`arguments` and `metadata` as JSON, each where it has integers that a Struct cannot hold: beyond
-    2^53. Else empty. Who reads the Structs alone has the nearest doubles.
+    2^53. Else empty. A reader of the Structs alone has the nearest doubles.
     """
     metadata_json: builtins.str
     @property
@@ -368,7 +368,7 @@ class CallToolRequest(google.protobuf.message.Message):
 
     @property
     def wait(self) -> google.protobuf.duration_pb2.Duration:
-        """Answer `running` after this long, at most 30 s; ask again with the same call_id."""
+        """Answer `running` after this long, at most 30 s; then send the request again with its call_id."""
 
     @property
     def metadata(self) -> google.protobuf.struct_pb2.Struct: ...
@@ -403,7 +403,7 @@ class CallToolResponse(google.protobuf.message.Message):
     RESULT_FIELD_NUMBER: builtins.int
     @property
     def running(self) -> global___Running:
-        """Not finished yet: ask again with the same call_id."""
+        """Not finished yet: send the request again with the same call_id."""
 
     @property
     def result(self) -> global___CallResult: ...
@@ -491,7 +491,7 @@ class CallResult(google.protobuf.message.Message):
     tool: builtins.str
     """Name of the tool that answered."""
     author: toolwright.common.v1.trajectory_pb2.Author.ValueType
-    """Who speaks in the observation: TOOL, MEMORY or SYSTEM; unspecified = TOOL."""
+    """Author of the observation: TOOL, MEMORY or SYSTEM; unspecified = TOOL."""
     token_budget: builtins.int
     """Tokens that this observation may take, in place of the caller's own limit; 0 = the caller's."""
     @property
@@ -543,7 +543,7 @@ class ToolError(google.protobuf.message.Message):
     kind: toolwright.common.v1.reasons_pb2.ToolErrorKind.ValueType
     message: builtins.str
     session_lost: builtins.bool
-    """The session's state went with it; further calls say so too, or answer SESSION_LOST."""
+    """The session's state was lost with it; further calls report it too, or answer SESSION_LOST."""
     def __init__(
         self,
         *,
@@ -645,7 +645,7 @@ class RenewLeasesRequest(google.protobuf.message.Message):
     def lease(self) -> google.protobuf.duration_pb2.Duration: ...
     @property
     def session_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
-        """Sessions that the owner believes to hold here; what is missing comes back as lost."""
+        """Sessions that the owner expects here; a missing one is returned as lost."""
 
     def __init__(
         self,
@@ -920,7 +920,7 @@ class StreamCallsResponse(google.protobuf.message.Message):
     ANSWER_FIELD_NUMBER: builtins.int
     ERROR_FIELD_NUMBER: builtins.int
     id: builtins.int
-    """Of the request that this answers."""
+    """Id of the request that this answers."""
     @property
     def answer(self) -> global___CallToolResponse: ...
     @property
@@ -996,7 +996,7 @@ class GetSessionResponse(google.protobuf.message.Message):
     TOOLS_FIELD_NUMBER: builtins.int
     ENDPOINT_FIELD_NUMBER: builtins.int
     endpoint: builtins.str
-    """Where the session is held; empty = the address that was asked."""
+    """Address of the session; empty = the address of the request."""
     @property
     def call_ids(self) -> google.protobuf.internal.containers.RepeatedScalarFieldContainer[builtins.str]:
         """Ids of all calls that have begun to run in the session, in that order, also of those whose

@@ -129,7 +129,7 @@ class ToolServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CallTool(self, request, context):
-        """Runs one action, or asks again for its result: same call_id, same answer.
+        """Runs one action, or returns its result again: same call_id, same answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -143,7 +143,7 @@ class ToolServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def RenewLeases(self, request, context):
-        """Renews the lease of all sessions of one owner and tells which are lost.
+        """Renews the lease of all sessions of one owner and returns the lost ones.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -194,15 +194,15 @@ class ToolServiceServicer(object):
     def StreamCalls(self, request_iterator, context):
         """Optional: CallTool for many calls of many sessions over one stream. Each request is answered
         once, as CallTool would answer it, in whatever order the answers come. A stream that ends
-        stops no call: the caller asks again, on another stream or by CallTool.
+        stops no call: the caller sends the request again, on another stream or by CallTool.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetSession(self, request, context):
-        """Optional: what is held of a session, for an owner that was started anew. It renews nothing and
-        runs nothing. A session that is not held here is an error, as it is for CallTool.
+        """Optional: the state of a session, for a restarted owner. It renews nothing and runs nothing. An
+        unknown session is an error, as it is for CallTool.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -42,7 +42,7 @@ class ToolServiceStub:
         toolwright.tool.v1.tool_pb2.CallToolRequest,
         toolwright.tool.v1.tool_pb2.CallToolResponse,
     ]
-    """Runs one action, or asks again for its result: same call_id, same answer."""
+    """Runs one action, or returns its result again: same call_id, same answer."""
 
     CancelCall: grpc.UnaryUnaryMultiCallable[
         toolwright.tool.v1.tool_pb2.CancelCallRequest,
@@ -54,7 +54,7 @@ class ToolServiceStub:
         toolwright.tool.v1.tool_pb2.RenewLeasesRequest,
         toolwright.tool.v1.tool_pb2.RenewLeasesResponse,
     ]
-    """Renews the lease of all sessions of one owner and tells which are lost."""
+    """Renews the lease of all sessions of one owner and returns the lost ones."""
 
     CloseSession: grpc.UnaryUnaryMultiCallable[
         toolwright.tool.v1.tool_pb2.CloseSessionRequest,
@@ -98,15 +98,15 @@ class ToolServiceStub:
     ]
     """Optional: CallTool for many calls of many sessions over one stream. Each request is answered
     once, as CallTool would answer it, in whatever order the answers come. A stream that ends
-    stops no call: the caller asks again, on another stream or by CallTool.
+    stops no call: the caller sends the request again, on another stream or by CallTool.
     """
 
     GetSession: grpc.UnaryUnaryMultiCallable[
         toolwright.tool.v1.tool_pb2.GetSessionRequest,
         toolwright.tool.v1.tool_pb2.GetSessionResponse,
     ]
-    """Optional: what is held of a session, for an owner that was started anew. It renews nothing and
-    runs nothing. A session that is not held here is an error, as it is for CallTool.
+    """Optional: the state of a session, for a restarted owner. It renews nothing and runs nothing. An
+    unknown session is an error, as it is for CallTool.
     """
 
 class ToolServiceAsyncStub:
@@ -133,7 +133,7 @@ class ToolServiceAsyncStub:
         toolwright.tool.v1.tool_pb2.CallToolRequest,
         toolwright.tool.v1.tool_pb2.CallToolResponse,
     ]
-    """Runs one action, or asks again for its result: same call_id, same answer."""
+    """Runs one action, or returns its result again: same call_id, same answer."""
 
     CancelCall: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.tool.v1.tool_pb2.CancelCallRequest,
@@ -145,7 +145,7 @@ class ToolServiceAsyncStub:
         toolwright.tool.v1.tool_pb2.RenewLeasesRequest,
         toolwright.tool.v1.tool_pb2.RenewLeasesResponse,
     ]
-    """Renews the lease of all sessions of one owner and tells which are lost."""
+    """Renews the lease of all sessions of one owner and returns the lost ones."""
 
     CloseSession: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.tool.v1.tool_pb2.CloseSessionRequest,
@@ -189,15 +189,15 @@ class ToolServiceAsyncStub:
     ]
     """Optional: CallTool for many calls of many sessions over one stream. Each request is answered
     once, as CallTool would answer it, in whatever order the answers come. A stream that ends
-    stops no call: the caller asks again, on another stream or by CallTool.
+    stops no call: the caller sends the request again, on another stream or by CallTool.
     """
 
     GetSession: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.tool.v1.tool_pb2.GetSessionRequest,
         toolwright.tool.v1.tool_pb2.GetSessionResponse,
     ]
-    """Optional: what is held of a session, for an owner that was started anew. It renews nothing and
-    runs nothing. A session that is not held here is an error, as it is for CallTool.
+    """Optional: the state of a session, for a restarted owner. It renews nothing and runs nothing. An
+    unknown session is an error, as it is for CallTool.
     """
 
 class ToolServiceServicer(metaclass=abc.ABCMeta):
@@ -230,7 +230,7 @@ class ToolServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.tool.v1.tool_pb2.CallToolRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.tool.v1.tool_pb2.CallToolResponse, collections.abc.Awaitable[toolwright.tool.v1.tool_pb2.CallToolResponse]]:
-        """Runs one action, or asks again for its result: same call_id, same answer."""
+        """Runs one action, or returns its result again: same call_id, same answer."""
 
     @abc.abstractmethod
     def CancelCall(
@@ -246,7 +246,7 @@ class ToolServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.tool.v1.tool_pb2.RenewLeasesRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.tool.v1.tool_pb2.RenewLeasesResponse, collections.abc.Awaitable[toolwright.tool.v1.tool_pb2.RenewLeasesResponse]]:
-        """Renews the lease of all sessions of one owner and tells which are lost."""
+        """Renews the lease of all sessions of one owner and returns the lost ones."""
 
     @abc.abstractmethod
     def CloseSession(
@@ -304,7 +304,7 @@ class ToolServiceServicer(metaclass=abc.ABCMeta):
     ) -> typing.Union[collections.abc.Iterator[toolwright.tool.v1.tool_pb2.StreamCallsResponse], collections.abc.AsyncIterator[toolwright.tool.v1.tool_pb2.StreamCallsResponse]]:
         """Optional: CallTool for many calls of many sessions over one stream. Each request is answered
         once, as CallTool would answer it, in whatever order the answers come. A stream that ends
-        stops no call: the caller asks again, on another stream or by CallTool.
+        stops no call: the caller sends the request again, on another stream or by CallTool.
         """
 
     @abc.abstractmethod
@@ -313,8 +313,8 @@ class ToolServiceServicer(metaclass=abc.ABCMeta):
         request: toolwright.tool.v1.tool_pb2.GetSessionRequest,
         context: _ServicerContext,
     ) -> typing.Union[toolwright.tool.v1.tool_pb2.GetSessionResponse, collections.abc.Awaitable[toolwright.tool.v1.tool_pb2.GetSessionResponse]]:
-        """Optional: what is held of a session, for an owner that was started anew. It renews nothing and
-        runs nothing. A session that is not held here is an error, as it is for CallTool.
+        """Optional: the state of a session, for a restarted owner. It renews nothing and runs nothing. An
+        unknown session is an error, as it is for CallTool.
         """
 
 def add_ToolServiceServicer_to_server(servicer: ToolServiceServicer, server: typing.Union[grpc.Server, grpc.aio.Server]) -> None: ...

@@ -27,8 +27,7 @@ from pictures import FIELD, PLACES, SIDE, Scene, draw
 from PIL import Image
 from task import NUMBERS, Question, questions
 
-from engine.protocols.chat import Chat
-from engine.types import Codec
+from engine.api import Chat, Codec
 
 IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 TOKENS = 4

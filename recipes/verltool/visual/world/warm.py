@@ -25,7 +25,7 @@ from demonstrations import IGNORED, Conversation, labelled
 from lessons import lessons
 from PIL import Image
 
-from engine.text.codec import HuggingFaceCodec
+from engine.api import HuggingFaceCodec
 from learner.model.muon import Muon
 
 SEEING, STEPS, BATCH = 200, 200, 32

@@ -15,11 +15,11 @@ from bench.history.run_folder import (
     stored_hashes,
     surviving,
 )
-from engine.journal import groups
-from engine.journal.groups import Fate as StoredFate
-from engine.journal.logs import LogState
-from engine.journal.schema import FILE_NAME, open_database
-from engine.lanes.evaluation.results import rows_file
+from engine.serving.evaluation.results import rows_file
+from engine.serving.journal import groups
+from engine.serving.journal.groups import Fate as StoredFate
+from engine.serving.journal.logs import LogState
+from engine.serving.journal.schema import FILE_NAME, open_database
 from tests.support.histories import A0, A1
 from tests.support.recorded_runs import CALL, VERSION, Recorded
 

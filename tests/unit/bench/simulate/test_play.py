@@ -14,9 +14,9 @@ from bench.simulate.campaign import Totals, played
 from bench.simulate.play import Studio, studio
 from bench.simulate.schedule import Kind, Schedule, schedule_of
 from bench.simulate.verdict import outcome, shortest
-from engine.lanes import train
-from engine.rollout import opening
-from engine.sampler.action import Action
+from engine.core.rollout import attempt_start
+from engine.core.sampler.token_action import TokenAction
+from engine.serving.admission import train
 
 pytestmark = pytest.mark.quick
 
@@ -107,15 +107,15 @@ def double_admission(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def lost_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that goes on forgets the last token that it has."""
-    begin = Action.begin
+    begin = TokenAction.begin
 
-    def forgetful(self: Action, now_ns: int) -> None:
+    def forgetful(self: TokenAction, now_ns: int) -> None:
         if self.token_ids:
             self.token_ids.pop()
             self.logprobs.pop()
         begin(self, now_ns)
 
-    monkeypatch.setattr(Action, "begin", forgetful)
+    monkeypatch.setattr(TokenAction, "begin", forgetful)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_bug_that_needs_faults_is_found_and_its_faults_are_shrunk(
     monkeypatch: pytest.MonkeyPatch, place: Studio
 ) -> None:
     """Sessions that ran what the log does not know are gone on with: that takes a kill."""
-    monkeypatch.setattr(opening, "_is_logged", lambda _call_id, _state: True)
+    monkeypatch.setattr(attempt_start, "_is_logged", lambda _call_id, _state: True)
     found = first_failure(place, 100)
     assert found is not None
     schedule, invariant = found

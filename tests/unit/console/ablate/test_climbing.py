@@ -27,7 +27,6 @@ class Runs:
         self._recipe = recipe
 
     def start(self, options: Options, words: Sequence[str]) -> Ending:
-        assert options.folder is not None
         name, seed = options.folder.parent.name, int(options.folder.name.removeprefix("seed-"))
         self.made.append(f"{name}/seed-{seed}")
         assert words[:2] == ["toolwright", "run"] and str(options.folder) in shlex.join(words)

@@ -15,7 +15,7 @@ from console.ablate.results.table import table
 from console.ablate.standing import standing
 from console.course.course import Ending
 from console.report.writing import dumps
-from tests.support.ladders import ABLATIONS, STEPS, climb, ladder, leave, told, write_recipe
+from tests.support.ladders import STEPS, climb, ladder, leave, told, write_recipe
 
 NAN = float("nan")
 
@@ -70,19 +70,6 @@ def test_who_learns_later_has_less_area_more_steps_and_the_same_end(three: Ladde
     assert row(data, "slow")["changes"] == {"learner.optimizer.lr": ["0.0001", "1e-07"]}
 
 
-def test_the_table_has_a_row_and_a_difference_for_each(three: Ladder) -> None:
-    lines = table(told(three))
-    assert lines[0].split("  ")[-1].strip().startswith("steps to 0.7")
-    base, slow, less = lines[1], lines[2], lines[3]
-    assert base.startswith("base") and "3/3" in base and "0.820 ±0.006" in base
-    assert slow.startswith("slow")
-    assert less.startswith("  less base") and less.count("noise") == 3
-    assert less.count("lower") == less.count("higher") == 1
-    assert "0 of 3 runs" in lines[4]
-    assert max(map(len, lines[:6])) < 180
-    assert not any(line.count("\n") for line in lines)
-
-
 def test_a_row_with_a_failed_run_is_not_judged_and_says_so(tmp_path: Path) -> None:
     found = ladder(write_recipe(tmp_path), seeds=3)
     for seed in found.seeds:
@@ -133,17 +120,6 @@ def test_a_base_with_nothing_to_learn_from_is_nothing_to_compare_with(tmp_path: 
     data = told(found)
     assert data["failed"] == 1
     assert set(against(data, "slow").values()) == {"not compared"}
-
-
-def test_a_base_that_failed_leaves_nothing_to_compare(tmp_path: Path) -> None:
-    found = ladder(write_recipe(tmp_path), seeds=1)
-    leave(found, "base", 1, [], ended=1, sentence="the sampler ended")
-    climb(found, 1, "slow", height=0.9, late=4)
-    data = told(found)
-    assert set(against(data, "slow").values()) == {"not compared"}
-    assert data["threshold"] is None
-    assert row(data, "slow")["means"]["area"]["n"] == 1
-    assert render(data)
 
 
 def test_one_seed_is_said_to_tell_nothing_of_noise(tmp_path: Path) -> None:
@@ -216,13 +192,6 @@ def test_rewards_that_are_no_numbers_count_for_nothing(tmp_path: Path) -> None:
     assert render(data) and table(data)
 
 
-def test_nothing_at_all_is_a_table_too(tmp_path: Path) -> None:
-    found = ladder(write_recipe(tmp_path), seeds=3)
-    data = json.loads(dumps(told(found)))
-    assert shown(data).count("not run") == 9
-    assert render(data)
-
-
 def test_rows_that_cannot_be_compared_say_why(tmp_path: Path) -> None:
     ablations = [
         {"name": "half", "set": ["run.groups_per_step=2", "task.limits.turns=1"]},
@@ -269,35 +238,6 @@ def test_imitation_alone_stands_in_the_table_with_the_scores_of_step_0(tmp_path:
     assert "imitation: changes run.steps: its budget is not the base's" in shown(data)
     assert "no step has" not in shown(data)
     assert parsed(render(data)).open == []
-
-
-def test_what_a_recipe_measures_is_drawn_by_variation(tmp_path: Path) -> None:
-    found = ladder(write_recipe(tmp_path), seeds=2)
-    for seed, searches in ((1, 1.0), (2, 2.0)):
-        climb(found, seed, "base", height=0.8, late=4, **{"measured/searches": searches})
-        climb(found, seed, "slow", height=0.8, late=4)
-    (drawn,) = [plot for plot in told(found)["plots"] if plot["key"] == "measured/searches"]
-    assert drawn["title"] == "searches"
-    assert [(one["name"], set(one["y"])) for one in drawn["lines"]] == [("base", {1.5})]
-
-
-def test_figures_beyond_the_bound_are_counted(tmp_path: Path) -> None:
-    found = ladder(write_recipe(tmp_path), seeds=1)
-    many = {f"measured/m{number:02d}": 1.0 for number in range(35)}
-    climb(found, 1, "base", height=0.8, late=4, **many)
-    data = told(found)
-    notes = [plot["note"] for plot in data["plots"] if plot["key"].startswith("measured/")]
-    assert notes == [""] * 31 + ["3 more figures are in learner.jsonl."]
-    assert "3 more figures are in learner.jsonl." in render(data)
-
-
-def test_a_part_that_nobody_has_is_said(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path, console={"ablations": ABLATIONS, "ablate_by": "corect"})
-    found = ladder(recipe, seeds=1)
-    climb(found, 1, "base", height=0.8, late=4)
-    data = told(found)
-    assert f"base: seed 1: heldout-sampled has no part 'corect' at step {STEPS}" in shown(data)
-    assert row(data, "base")["means"]["reward"]["mean"] is None
 
 
 def test_a_variation_that_was_not_asked_for_is_shown_where_it_has_runs(three: Ladder) -> None:
@@ -376,14 +316,3 @@ def test_a_secret_of_a_recipe_does_not_leave_it(tmp_path: Path) -> None:
     ablations = [{"name": "a", "set": ["task.reward_options={api_key='hunter2hunter2'}"]}]
     found = ladder(write_recipe(tmp_path, console={"ablations": ablations}), seeds=1)
     assert "hunter2" not in dumps(told(found))
-
-
-def test_ten_seeds_of_twelve_variations_are_one_page(tmp_path: Path) -> None:
-    ablations = [{"name": f"v{n}", "set": [f"learner.optimizer.lr={n}e-6"]} for n in range(1, 13)]
-    found = ladder(write_recipe(tmp_path, console={"ablations": ablations}), seeds=2)
-    for one in found.rungs:
-        climb(found, one.seed, one.variation.name, height=0.5, late=3)
-    data = told(found)
-    assert len(data["rows"]) == 13
-    assert {line["style"] for line in data["plots"][0]["lines"]} >= {"c0", "c7", "c0 again"}
-    assert parsed(render(data)).open == []

@@ -108,16 +108,6 @@ def test_what_a_variation_says_lies_over_what_was_typed(tmp_path: Path) -> None:
     assert base.steps == slow.steps == found.steps == 7
 
 
-def test_what_a_variation_takes_from_set_is_said(tmp_path: Path) -> None:
-    file = write_recipe(tmp_path)
-    assert ladder(file).overruled == ()
-    typed = ("learner.optimizer.lr=2", "run.steps=3")
-    assert ladder(file, overrides=typed).overruled == (
-        "ablation 'slow' has its own learner.optimizer.lr: that of --set is not for it",
-    )
-    assert ladder(file, overrides=typed, only=("no credit",)).overruled == ()
-
-
 def test_only_names_what_is_run_beside_the_base(tmp_path: Path) -> None:
     recipe = write_recipe(tmp_path)
     found = ladder(recipe, seeds=1, only=("slow",))
@@ -167,19 +157,6 @@ def test_one_memory_for_two_runs_is_refused(tmp_path: Path) -> None:
     for store in ("", "${run.folder}/m.sqlite"):
         recipe = write_recipe(tmp_path, memory={"store": store})
         assert ladder(recipe, seeds=2).rungs
-
-
-def test_a_run_that_was_begun_with_another_recipe_is_not_gone_on_with(tmp_path: Path) -> None:
-    recipe = write_recipe(tmp_path)
-    before = ladder(recipe, seeds=1)
-    run = climb(before, 1, "slow", height=0.5, late=5)
-    begun.check(rung(ladder(recipe, seeds=1), "slow", 1))
-    write_recipe(tmp_path, learner={"optimizer": {"beta2": 0.5}})
-    after = rung(ladder(recipe, seeds=1), "slow", 1)
-    with pytest.raises(NothingStarted, match=r"learner\.optimizer\.beta2 = .* and it is 0\.5 now"):
-        begun.check(after)
-    (run / begun.FILE).unlink()
-    begun.check(after)
 
 
 def test_addresses_and_words_of_the_report_may_change_and_steps_may_grow(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ import pytest
 from console.doctor import clock, disk, machine, packages, run_folder, samplers, services
 from console.doctor.recipe import checked, count_parameters, estimated
 from console.doctor.types import Finding, Level, Patient
-from console.machine.programs import ask
 from console.machine.ready import free_ports
 from tests.support.recipes import merged, to_toml
 from toolwright.recipe import Recipe, load_recipe
@@ -121,30 +120,6 @@ def test_versions_beside_the_tested_ones_are_said(
     monkeypatch.setattr(packages, "_installed", lambda n: "0.0.1" if n == "grpcio" else real(n))
     found = [one for one in packages.packages(patient) if "grpcio 0.0.1" in one.sentence]
     assert found[0].level is Level.WARNING
-
-
-def test_a_torch_that_takes_too_long_is_not_known_to_be_broken(
-    patient: Patient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(packages, "_TORCH", "import time; time.sleep(60)")
-    monkeypatch.setattr(packages, "ask", lambda argv, seconds: ask(argv, seconds=seconds / 400))
-    (found,) = packages.torch(patient)
-    assert found.level is Level.UNKNOWN
-    assert "not known" in found.sentence
-
-
-def test_pins_are_read_and_a_builds_mark_does_not_count(tmp_path: Path) -> None:
-    file = tmp_path / "pins.txt"
-    file.write_text(
-        "# tested\nMarkup_Safe==3.0.4  # why\n\ntorch==2.13.0\nplain\n", encoding="utf-8"
-    )
-    assert packages.pins(file) == {"markup-safe": "3.0.4", "torch": "2.13.0"}
-
-
-def test_parameters_are_counted_by_the_headers(tmp_path: Path) -> None:
-    write_weights(tmp_path / "a.safetensors", {"w": [3, 4], "b": [4]})
-    write_weights(tmp_path / "b.safetensors", {"scale": []})
-    assert count_parameters(tmp_path) == 17
 
 
 @pytest.mark.parametrize(
@@ -289,27 +264,6 @@ def test_a_run_folder_tells_who_works_there_and_what_a_start_goes_on_from(tmp_pa
         assert found[0].mend == f"toolwright status {run} shows it; toolwright stop {run} ends it"
     (found_free,) = run_folder.run_folder(of(recipe))
     assert found_free.sentence.endswith("a start goes on from step-7-abc")
-
-
-def test_a_folder_of_others_is_not_to_be_given_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its parent may be /home, or /."""
-    recipe = write(tmp_path)
-    monkeypatch.setattr(run_folder.os, "access", lambda *_: False)
-    (found,) = run_folder.run_folder(of(recipe))
-    assert found.mend == f"give this user rights in {tmp_path}, or choose another run.folder"
-
-
-def test_the_samplers_python_is_below_the_recipes_folder_as_for_a_run(tmp_path: Path) -> None:
-    start = {"way": "gpu", "python": "own/bin/python"}
-    recipe = write(tmp_path, console={"sampler": start})
-    (found,) = samplers.environment(of(recipe))
-    assert str(tmp_path / "own/bin/python") in found.sentence
-    (tmp_path / "own/bin").mkdir(parents=True)
-    (tmp_path / "own/bin/python").touch()
-    (found,) = samplers.environment(of(recipe))
-    assert found.sentence == f"{tmp_path}/own/bin/python has no SGLang"
 
 
 def test_a_run_folder_that_is_a_file_is_a_problem(tmp_path: Path) -> None:

@@ -52,12 +52,3 @@ async def test_a_check_that_breaks_is_a_finding() -> None:
     answers = await found([Check(subject="disk", look=breaks)])
     assert answers["disk"].sentence == "could not be looked at (ZeroDivisionError: of all things)"
     assert answers["disk"].level is Level.UNKNOWN
-
-
-async def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
-    def lacks(_patient: Patient) -> Findings:
-        raise ModuleNotFoundError("No module named 'aiohttp'", name="aiohttp.client")
-
-    answers = await found([Check(subject="sampler", look=lacks)])
-    assert answers["sampler"].sentence == "not looked at: the package aiohttp is missing"
-    assert answers["sampler"].mend == "pip install 'toolwright[console]'"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from console.cli import app
-from console.doctor import visit
 from console.doctor.visit import _patient
 from console.record.course import Began, CourseLog
 from tests.support.recipes import to_toml
@@ -22,16 +20,10 @@ TABLES = {
 }
 
 
-def test_nothing_is_this_folder() -> None:
-    patient, found = _patient(None, [])
-    assert (patient.recipe, patient.folder, found) == (None, Path.cwd(), [])
-
-
 def test_a_recipe_and_its_folder_are_the_same(tmp_path: Path) -> None:
     file = write(tmp_path)
     for given in (file, tmp_path):
         patient, found = _patient(given, ["run.steps=7"])
-        assert patient.recipe is not None
         assert patient.recipe.shared.run.steps == 7
         assert (patient.folder, found) == (tmp_path / "run", [])
 
@@ -51,7 +43,6 @@ def test_a_run_folder_tells_its_recipe_and_what_its_last_start_was_told(tmp_path
             )
             course.began(began)
     patient, found = _patient(run, [])
-    assert patient.recipe is not None
     assert patient.recipe.shared.run.steps == 9
     assert (patient.folder, found) == (run, [])
 
@@ -60,7 +51,6 @@ def test_a_run_folder_of_the_launch_files_tells_by_what_the_engine_ran_with(tmp_
     recipe = load_recipe(write(tmp_path))
     recipe.write_resolved("engine", recipe.shared)
     patient, found = _patient(tmp_path / "run", [])
-    assert patient.recipe is not None
     assert (patient.recipe.path, found) == (tmp_path / "recipe.toml", [])
 
 
@@ -75,18 +65,6 @@ def test_what_cannot_be_read_is_a_problem_and_the_machine_is_looked_at_all_the_s
         patient, (found,) = _patient(tmp_path / given, [])
         assert patient.recipe is None
         assert found.level == "problem"
-
-
-def test_a_recipe_that_cannot_be_read_is_told_first_and_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(visit, "CHECKS", ())
-    given = tmp_path / "missing.toml"
-    assert visit.visit(given, [], as_json=False, bundle=None, with_texts=False)
-    out = capsys.readouterr().out
-    assert out.startswith("problem  recipe: ")
-    assert str(given) in out
-    assert out.endswith("\n1 problem\n")
 
 
 def test_a_setting_without_a_recipe_is_refused_and_not_left_out(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ from console.config import ConsoleTable, port_of
 from console.doctor import recipe as of_recipe
 from console.doctor.services import services
 from console.doctor.types import Level, Patient
-from console.doctor.visit import summary_line
 from console.errors import NothingStarted
 from console.machine.programs import ask
 from tests.unit.recipes.test_recipes import RECIPES, ROOT, over
@@ -44,24 +42,6 @@ def test_one_port_offered_again_and_again_is_an_error_and_no_loop(port: int) -> 
     recipe = load_recipe(STARTER)
     with pytest.raises(NothingStarted, match="name the ports that stand as 0"):
         settle(recipe, recipe.table("console", ConsoleTable), lambda: port)
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    ("levels", "sentence"),
-    [
-        ([Level.OK], "nothing keeps a run from starting"),
-        ([Level.WARNING], "nothing keeps a run from starting, 1 warning"),
-        ([Level.UNKNOWN], "1 check without a result: whether a run starts is not known"),
-        (
-            [Level.UNKNOWN, Level.UNKNOWN, Level.WARNING],
-            "2 checks without a result: whether a run starts is not known, 1 warning",
-        ),
-        ([Level.PROBLEM, Level.UNKNOWN], "1 problem, 1 check without a result"),
-    ],
-)
-def test_the_last_line_says_what_is_not_known(levels: list[Level], sentence: str) -> None:
-    assert summary_line(Counter(levels)) == sentence
 
 
 @pytest.mark.quick

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from console.commands import track
 from console.track.beside import _pass_on, tracking
 from console.track.tracker import FOLDER
 from tests.support.waiting import until
@@ -46,7 +45,3 @@ async def test_a_log_that_takes_nothing_more_does_not_hold_the_tracker_up() -> N
         await _pass_on(process, full, said.append)
         assert await process.wait() == 0
     assert said == ["track: the end"]
-
-
-def test_a_new_tracker_waits_for_the_last_look_of_an_orphan() -> None:
-    assert track.LOCK_S > track.LOOK_S + track.LAST_LOOK_S

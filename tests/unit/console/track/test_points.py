@@ -20,33 +20,6 @@ def test_a_training_steps_numbers_keep_their_names() -> None:
     assert found == Point(stream="learner", step=3, values=numbers)
 
 
-def test_an_evaluation_stands_under_its_suite() -> None:
-    row = {
-        "suite": "held out",
-        "lineage": 2,
-        "step": 40,
-        "n": 128,
-        "asked": 130,
-        "reward": 0.25,
-        "stderr": 0.03,
-        "temperature": 0.0,
-        "calls": 1.5,
-        "stops": {"answered": 128},
-        "parts": {"correct": 0.25},
-    }
-    found = point("evaluations", row)
-    assert found is not None
-    assert found.part == "held out"
-    assert found.values == {
-        "evaluation/held out/n": 128,
-        "evaluation/held out/reward": 0.25,
-        "evaluation/held out/stderr": 0.03,
-        "evaluation/held out/calls": 1.5,
-        "evaluation/held out/stops/answered": 128,
-        "evaluation/held out/parts/correct": 0.25,
-    }
-
-
 @pytest.mark.parametrize(
     "row",
     [

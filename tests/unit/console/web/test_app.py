@@ -22,7 +22,6 @@ from tests.support.waiting import PATIENCE, blocks
 from toolwright.rpc.auth import Tokens
 
 HERE = "http://127.0.0.1:8400"
-Opened = Callable[..., TestClient]
 
 
 @pytest.fixture
@@ -222,10 +221,3 @@ async def test_growth_is_told_while_it_happens(
         async with asyncio.timeout(PATIENCE):
             while not (await anext(events)).startswith(b": "):
                 pass  # words that came before the silence
-
-
-def test_answers_are_json_of_every_value(client: TestClient, recorded: Recorded) -> None:
-    answer = client.get("/api/trajectory?run=a&name=g0-0&whole=true")
-    assert answer.headers["content-type"] == "application/json"
-    assert json.loads(answer.content)["name"] == "g0-0"
-    assert all(byte < 128 for byte in answer.content)

@@ -13,8 +13,7 @@ from console.web.index import label_store, queries
 from console.web.index.index import Index
 from console.web.index.labels import LONGEST_KEY, LONGEST_VALUE
 from console.web.index.queries import BadQuestion, Question
-from console.web.measures import split as split_module
-from console.web.measures.split import Split, split
+from console.web.measures.split import split
 from console.web.telling.tokens import Spellings
 from tests.support.recorded_runs import Recorded
 from toolwright import types as t
@@ -112,14 +111,6 @@ def test_a_stranger_who_writes_much_costs_little(run: Recorded) -> None:
     assert file.stat().st_size < 2 << 20
 
 
-def test_words_beyond_those_that_are_shown_are_counted(run: Recorded) -> None:
-    file = indexed(run, *(labelled(run, n, data_source=f"s{n % 30:02}") for n in range(60)))
-    assert len(words(file)["data_source"]) == label_store.SHOWN_WORDS
-    drawn = plots(file)["label:reward:training"]
-    assert len(drawn["lines"]) == label_store.SHOWN_WORDS
-    assert "10 more words are not drawn" in drawn["note"]
-
-
 def test_a_mean_and_its_error_are_those_of_the_rewards(run: Recorded) -> None:
     chance = np.random.default_rng(1)
     rewards = {
@@ -153,36 +144,6 @@ def test_rewards_beyond_squares_spoil_no_page(run: Recorded) -> None:
     )
     lines = plots(file)["label:reward:training"]["lines"]
     assert [(one["y"], one["error"]) for one in lines] == [([0.0], [0.0]), ([1e300], [0.0])]
-
-
-def test_of_many_steps_neighbours_are_one_point(
-    run: Recorded, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(split_module, "MOST_POINTS", 4)
-    file = indexed(
-        run, *(labelled(run, n, n, data_source=f"{n % 2}", reward=float(n)) for n in range(10))
-    )
-    drawn = plots(file)["label:reward:training"]
-    even, odd = ({x: y for x, y in zip(of["x"], of["y"], strict=True)} for of in drawn["lines"])
-    assert even == {0.0: 1.0, 3.0: 4.0, 6.0: 7.0}
-    assert odd == {0.0: 1.0, 3.0: 4.0, 6.0: 7.0, 9.0: 9.0}
-    assert "A point stands for 3 steps" in drawn["note"]
-
-
-def test_an_answer_is_kept_until_rows_come(run: Recorded) -> None:
-    run.journal(*([labelled(run, n, data_source=f"{n}")] for n in range(2)))
-    index = Index(run.folder, run.folder.parent / "i.sqlite", Spellings(run.folder).decoder)
-    index.refresh()
-    kept = Split(index)
-    first = kept.by("data_source")
-    assert kept.by("data_source") is first
-    assert kept.by("another") is not first
-    run.journal([labelled(run, 2, data_source="2")])
-    index.refresh()
-    told = kept.by("data_source")
-    assert told["state"] > first["state"]
-    assert len(told["sections"][0]["plots"][0]["lines"]) == 3
-    index.close()
 
 
 def test_reasons_of_a_mask_are_shares_of_the_steps_trajectories(run: Recorded) -> None:

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.errors import RecordBroken
 from console.record.run import read_folder
-from console.report.plot import Plot, extremes, line, plot, thinned
+from console.report.plot import Plot, extremes
 from console.web.app import as_json
 from console.web.measures import curves as curves_module
 from console.web.measures.curves import MOST_POINTS, curves
@@ -37,40 +36,6 @@ def test_thinning_keeps_both_ends_and_the_extremes_within_its_bound(
     if values:
         assert (kept[0], kept[-1]) == (0, len(values) - 1)
         assert {min(values), max(values)} <= {values[place] for place in kept}
-
-
-def test_areas_keep_the_same_steps_and_lines_tell_the_means_of_what_they_lost() -> None:
-    steps = range(5000)
-    lines = [line(name, "c0", [(x, float(x == at)) for x in steps], "hover") for name, at in
-             (("a", 1234), ("b", 4321))]  # fmt: skip
-    areas, curve = (plot("k", "t", "u", lines, kind=kind) for kind in ("areas", "lines"))
-    assert areas is not None
-    assert curve is not None
-    first, second = thinned(areas, 100)["lines"]
-    assert first["x"] == second["x"]
-    assert max(first["y"]) == 1.0
-    first, _ = thinned(curve, 102, means=True)["lines"]
-    assert len(first["x"]) == len(first["y"]) == len(first["mean"]) <= 102
-    assert max(first["y"]) == 1.0
-    assert max(first["mean"]) == pytest.approx(1 / 100, rel=0.03), "of some 100 steps, one is 1"
-    assert "mean" not in thinned(curve, 102)["lines"][0]
-    assert "mean" not in thinned(curve, 5000, means=True)["lines"][0]
-
-
-def test_a_run_has_the_plots_of_its_report_in_sections(tmp_path: Path) -> None:
-    folder = written.whole(tmp_path / "a")
-    found = curves(read_folder(folder, "a"))
-    sections = {one["key"]: [of["key"] for of in one["plots"]] for one in found}
-    assert sections["reward"] == ["curve", "reward", "signal"]
-    assert sections["suites"][:2] == ["suite:heldout", "suite:withheld"]
-    assert {"entropy", "kl", "gap", "gradient", "rate"} == set(sections["policy"])
-    assert {"length", "calls", "masked", "stops"} == set(sections["trajectories"])
-    assert sections["warm-up"] == ["imitation"]
-    heldout = drawn(found, "suite:heldout")
-    assert heldout["title"] == "held out", "as the recipe calls it"
-    assert heldout["lines"][0]["error"] == [0.01, 0.01]
-    shown = [key for keys in sections.values() for key in keys]
-    assert len(shown) == len(set(shown))
 
 
 def test_ten_thousand_steps_are_a_thousand_points_and_no_spike_is_lost(tmp_path: Path) -> None:
@@ -129,17 +94,6 @@ def test_an_empty_folder_has_no_curve_and_a_cut_line_costs_itself(tmp_path: Path
     assert "1 line is no metrics" in " ".join(figures.about()["remarks"])
     (tmp_path / "evaluations.jsonl").mkdir()
     assert figures.curves()["steps"] == 1, "what is no file is not there"
-
-
-def test_a_folder_that_cannot_be_read_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(_: Path) -> None:
-        raise PermissionError(13, "Permission denied", str(tmp_path / "learner.jsonl"))
-
-    monkeypatch.setattr("console.record.run.read_record", refused)
-    with pytest.raises(RecordBroken, match=r"learner\.jsonl"):
-        Figures(tmp_path, "a").curves()
 
 
 def test_a_run_as_a_whole_tells_its_course_its_doubts_and_no_secret(tmp_path: Path) -> None:

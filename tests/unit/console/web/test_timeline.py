@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.web.index.index import Index
-from console.web.index.marks import of_engine, of_learner
+from console.web.index.marks import of_engine
 from console.web.index.schema import open_index
-from console.web.index.spans import packed, times_of, unpacked
-from console.web.index.types import KINDS, Mark, Span, Times
+from console.web.index.spans import packed, times_of
+from console.web.index.types import KINDS, Span, Times
 from console.web.telling.tokens import Spellings
 from console.web.timeline.fold import idle, lanes, load, painted, shares
-from console.web.timeline.phases import phases
 from console.web.timeline.timeline import MOST_BARS, timeline
 from console.web.timeline.types import Bar, Window
 from tests.support.recorded_runs import Recorded
@@ -97,7 +96,6 @@ def run(tmp_path: Path) -> Recorded:
 
 def test_stamps_of_a_record_are_spans_of_real_time(run: Recorded) -> None:
     times = times_of(trajectory_to_proto(stamped(run)))
-    assert times is not None
     assert (times.began, times.length) == (BEGAN, 12.0)
     found = [(span.kind, span.start, span.end) for span in times.spans]
     assert found == [
@@ -129,14 +127,6 @@ def test_stamps_of_another_boot_cost_themselves_alone(run: Recorded) -> None:
     assert [(span.kind, span.end) for span in times.spans] == [
         ("open", 1), ("wait", 2), ("generate", 5),
     ]  # fmt: skip
-
-
-@given(st.lists(spans, max_size=8))
-def test_the_index_keeps_spans_to_a_tenth_of_a_millisecond(kept: list[Span]) -> None:
-    again = unpacked(packed(kept))
-    assert [(a.kind, a.tokens) for a in again] == [(b.kind, b.tokens) for b in kept]
-    for one, other in zip(again, kept, strict=True):
-        assert (one.start, one.end) == pytest.approx((other.start, other.end), abs=1e-4)
 
 
 def test_who_writes_does_not_wait_for_the_call_that_runs_meanwhile() -> None:
@@ -197,17 +187,6 @@ def test_bars_of_one_lane_do_not_cover_each_other(made: list[tuple[float, float]
         ends[lane] = end
 
 
-def test_the_learner_s_phases_lead_up_to_its_publish() -> None:
-    seconds = {"lease": 4.0, "train": 3.0, "export": 2.0, "publish": 1.0, "checkpoint": 5.0}
-    mark = Mark(kind="learnt", step=8, at=0, seconds=seconds)
-    found = [(one.name, one.start, one.end) for one in phases([mark], {7: 1000.0, 8: 1020.0})]
-    assert found == [
-        ("checkpoint", 1000, 1005), ("lease", 1010, 1014), ("train", 1014, 1017),
-        ("export", 1017, 1019), ("publish", 1019, 1020),
-    ]  # fmt: skip
-    assert phases([mark], {7: 1000.0}) == []
-
-
 @pytest.mark.parametrize(
     "row",
     [
@@ -223,12 +202,6 @@ def test_the_learner_s_phases_lead_up_to_its_publish() -> None:
 )
 def test_lines_of_other_things_are_no_marks(row: dict[str, object]) -> None:
     assert of_engine(row) is None
-
-
-def test_a_learner_s_line_has_the_seconds_that_are_numbers() -> None:
-    mark = of_learner({"step": 4, "lease_s": 1.5, "train_s": "long", "publish_s": 0.0})
-    assert mark == Mark(kind="learnt", step=4, at=0.0, seconds={"lease": 1.5})
-    assert of_learner({"step": None}) is None
 
 
 def test_a_step_lasts_from_its_publish_to_the_next(run: Recorded, tmp_path: Path) -> None:

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from engine.analyze.findings import findings
-from engine.analyze.page import page
-from engine.analyze.table import table
-from engine.analyze.tally import Tally
-from engine.analyze.words import read_vocabulary
 from engine.cli import app
-from engine.journal.journal import Journal
-from engine.journal.reader import JournalReader
-from engine.journal.schema import FILE_NAME
-from engine.rollout.events import Answered, AnyEvent, Called, Opened
-from engine.rollout.record import Identity, record
-from engine.rollout.state import fold
+from engine.core.trajectory.events import Answered, AnyEvent, Called, Opened
+from engine.core.trajectory.record import Identity, record
+from engine.core.trajectory.state import fold
+from engine.offline.analyze.findings import findings
+from engine.offline.analyze.page import page
+from engine.offline.analyze.table import table
+from engine.offline.analyze.tally import ToolTally
+from engine.offline.analyze.words import read_vocabulary
+from engine.serving.journal.journal import Journal
+from engine.serving.journal.reader import JournalReader
+from engine.serving.journal.schema import FILE_NAME
 from engine.types import SessionRef, ToolSpec
 from tests.support.logs import V1, example
 from toolwright.trajectory_files import write_trajectories
@@ -154,7 +154,7 @@ async def test_a_trajectories_file(tmp_path: Path) -> None:
     found = found_of(file)
     assert (found["invocations"], found["unique_tools"], found["nameless_calls"]) == (2, 2, 1)
     assert found["tools"][0]["complexity"] == "unknown"
-    assert "the names of tools alone" in found["notes"][0]
+    assert "only the names of tools" in found["notes"][0]
     lines = analyze(file).stdout.splitlines()
     assert any("2 of 2 tools, 2 invocations, have no recorded schema" in one for one in lines)
 
@@ -214,7 +214,7 @@ def test_a_long_schema_is_looked_at_once_however_often_its_tool_is_called(
         looked.append(name)
         return name.encode()
 
-    monkeypatch.setattr("engine.analyze.tally.identity", identity)
+    monkeypatch.setattr("engine.offline.analyze.tally.identity", identity)
     call = {"type": "function", "function": {"name": "search", "arguments": "{}"}}
     other = {"type": "function", "function": {"name": "film", "arguments": "{}"}}
     turn = [
@@ -244,7 +244,7 @@ def test_calls_written_in_content_are_told(tmp_path: Path) -> None:
     ]
     file.write_text(json.dumps({"messages": messages}) + "\n", encoding="utf-8")
     (note,) = found_of(file)["notes"]
-    assert note.startswith("1 messages of role tool answer no structured call")
+    assert note.startswith("1 messages of role tool ")
 
 
 def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
     found = found_of(tmp_path)
     assert (found["trajectories"], found["invocations"]) == (2, 4)
     (note,) = found["notes"]
-    assert "those were read that end in .openai.jsonl; a trajectory that could not be" in note
+    assert "files that end in .openai.jsonl" in note
     (tmp_path / "00002.openai.jsonl.unfinished").write_text("{", encoding="utf-8")
     assert "is still written to" in found_of(tmp_path)["notes"][1]
     for file in tmp_path.glob("*.jsonl*"):
@@ -269,9 +269,9 @@ def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
     [
         ("absent", None, "no file"),
         ("x.jsonl", b"{}\n", ":1: a line is"),
-        ("x.jsonl", b'{"messages": []}\n{', ":2: no JSON"),
+        ("x.jsonl", b'{"messages": []}\n{', ":2: not JSON"),
         ("x.json", b'[{"messages": []}]', "is one JSON list"),
-        ("x.trajectories", b"\xff\xff\xff nonsense", "no trajectories file or is cut"),
+        ("x.trajectories", b"\xff\xff\xff nonsense", "not a trajectories file, or is cut"),
         ("folder/", None, "no run in"),
         ("run/journal.sqlite", b"nonsense" * 100, "journal.sqlite"),
     ],
@@ -310,7 +310,7 @@ class Tags(HTMLParser):
 
 
 def test_hostile_names_steer_neither_page_nor_terminal() -> None:
-    tally = Tally(read_vocabulary())
+    tally = ToolTally(read_vocabulary())
     for name in (HOSTILE, f"{HOSTILE}\n2", "\udc80"):
         tally.add(name, HOSTILE, {"properties": {HOSTILE: {}}})
     found = findings(tally, [HOSTILE])
@@ -344,13 +344,11 @@ def test_own_words(tmp_path: Path) -> None:
     words.write_text('[domains]\nSinging = ["song"]\n', encoding="utf-8")
     found = found_of(file, "--domains", words)
     assert [one["name"] for one in found["domains"]] == ["Singing", "Other"]
-    assert "no TOML" in sentence(analyze(file, "--domains", file))
+    assert "not TOML" in sentence(analyze(file, "--domains", file))
 
 
 def test_a_page_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -> None:
     absent, file = tmp_path / "absent.jsonl", tmp_path / "a.jsonl"
     file.touch()
-    assert "is a file where a folder is meant" in sentence(
-        analyze(absent, "--page", file / "page.html")
-    )
-    assert "is a folder, name the file" in sentence(analyze(absent, "--page", tmp_path))
+    assert "is a file and not a folder" in sentence(analyze(absent, "--page", file / "page.html"))
+    assert "is a folder" in sentence(analyze(absent, "--page", tmp_path))

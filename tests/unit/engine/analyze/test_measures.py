@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from engine.analyze.findings import findings, tier_of
-from engine.analyze.law import power_law
-from engine.analyze.schema import Size, complexity, identity
-from engine.analyze.table import table
-from engine.analyze.tally import Tally
-from engine.analyze.words import OURS, Classes, Vocabulary, read_vocabulary, words_of
 from engine.errors import StartupError
+from engine.offline.analyze.findings import findings, tier_of
+from engine.offline.analyze.power_law import power_law
+from engine.offline.analyze.schema import Size, complexity, identity
+from engine.offline.analyze.table import table
+from engine.offline.analyze.tally import ToolTally
+from engine.offline.analyze.words import OURS, Classes, Vocabulary, read_vocabulary, words_of
 
 FILM = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
 
@@ -34,8 +34,6 @@ def test_where_there_is_no_law() -> None:
     flat = power_law([3, 3, 3])
     assert flat is not None
     assert (flat.exponent, flat.r2) == (0, None)
-    with pytest.raises(ValueError, match="a frequency of 0"):
-        power_law([3, 0])
 
 
 @pytest.mark.parametrize(
@@ -184,18 +182,18 @@ def test_words_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "it has none of"),
-        ("[domains", "is no TOML"),
+        ("", "is empty"),
+        ("[domains", "is not TOML"),
         ("[domain]\na = ['b']", "unknown table 'domain'; known"),
-        ("[domains]", "is a table of lists"),
-        ("domains = 3", "is a table of lists"),
+        ("[domains]", "is not a table of lists"),
+        ("domains = 3", "is not a table of lists"),
         ("[domains]\nOther = ['x']", "leave it out"),
-        ("[domains]\nFilm = 'film'", "is no list of words"),
-        ("[domains]\nFilm = []", "is no list of words"),
-        ("[domains]\nFilm = ['box office']", "no single word"),
-        ("[domains]\nFilm = ['Film']", "no single word"),
-        ("left_out = [3]", "no single word"),
-        ("[functions]\n" + "\n".join(f"c{n} = ['w']" for n in range(51)), "51 classes, at most 50"),
+        ("[domains]\nFilm = 'film'", "is not a list of words"),
+        ("[domains]\nFilm = []", "is not a list of words"),
+        ("[domains]\nFilm = ['box office']", "not a single word"),
+        ("[domains]\nFilm = ['Film']", "not a single word"),
+        ("left_out = [3]", "not a single word"),
+        ("[functions]\n" + "\n".join(f"c{n} = ['w']" for n in range(51)), "51 classes: at most 50"),
     ],
 )
 def test_words_that_cannot_be_used(tmp_path: Path, text: str, words: str) -> None:
@@ -210,7 +208,7 @@ def test_no_file_of_words(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="--domains: no file"):
         read_vocabulary(tmp_path / "absent.toml")
     (tmp_path / "latin").write_bytes(b"[domains]\nFilm = ['\xe9']\n")
-    with pytest.raises(StartupError, match="no TOML"):
+    with pytest.raises(StartupError, match="not TOML"):
         read_vocabulary(tmp_path / "latin")
 
 
@@ -231,8 +229,10 @@ def test_a_tool_that_takes_more_than_a_third_leaves_a_tier_empty() -> None:
     assert row.split()[2:] == ["90", "0", "10"]
 
 
-def counted(counts: dict[str, int], vocabulary: Vocabulary | None = None, **bounds: int) -> Tally:
-    tally = Tally(vocabulary or read_vocabulary(), **bounds)
+def counted(
+    counts: dict[str, int], vocabulary: Vocabulary | None = None, **bounds: int
+) -> ToolTally:
+    tally = ToolTally(vocabulary or read_vocabulary(), **bounds)
     for name, count in counts.items():
         for _ in range(count):
             tally.add(name, "", None)
@@ -240,7 +240,7 @@ def counted(counts: dict[str, int], vocabulary: Vocabulary | None = None, **boun
 
 
 def test_findings() -> None:
-    tally = Tally(read_vocabulary())
+    tally = ToolTally(read_vocabulary())
     tally.trajectories = 2
     for _ in range(3):
         tally.add("film", "Looks a movie up.", FILM)
@@ -291,7 +291,7 @@ def test_ranks_of_many_tools_are_few() -> None:
 
 
 def test_nothing_was_called() -> None:
-    found = findings(Tally(read_vocabulary()))
+    found = findings(ToolTally(read_vocabulary()))
     assert found["power_law"] is None
     assert found["tools"] == found["ranks"] == found["words"] == []
     assert [one["tools"] for one in found["tiers"]] == [0, 0, 0]

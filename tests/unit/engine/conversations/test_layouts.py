@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from engine.conversations.layouts import conversation
-from engine.conversations.lines import conversations
-from engine.conversations.types import Conversation
 from engine.errors import StartupError
+from engine.offline.conversations.layouts import conversation
+from engine.offline.conversations.lines import conversations
+from engine.offline.conversations.types import RecordedConversation
 from tests.support.linear import WORST, assert_linear
-from toolwright.reading.refusal import RowRefused
-from toolwright.reading.row_files import MOST_ROW_BYTES
+from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.reading.task_rows.row_files import MOST_ROW_BYTES
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {
@@ -92,7 +92,7 @@ HERMES: dict[str, Any] = {
 }
 
 
-def plain(found: Conversation) -> list[Any]:
+def plain(found: RecordedConversation) -> list[Any]:
     """What a protocol reads of the messages."""
     return [
         (
@@ -146,10 +146,10 @@ def test_all_layouts_are_read_as_one(row: dict[str, Any]) -> None:
     (tool,) = found.tools
     assert (tool.name, tool.description) == ("weather", "Of a city.")
     assert tool.arguments_schema == PARAMETERS
-    if found.told is not None:
-        assert "<tools>" in found.told[0]["content"]
-        assert found.told[1:] == found.messages[1:]
-    assert (found.told is None) == (row is OPENAI)
+    if found.with_tool_list is not None:
+        assert "<tools>" in found.with_tool_list[0]["content"]
+        assert found.with_tool_list[1:] == found.messages[1:]
+    assert (found.with_tool_list is None) == (row is OPENAI)
 
 
 def test_the_words_around_tools_go_and_all_others_stay() -> None:
@@ -197,7 +197,7 @@ def test_a_system_message_without_tools_stays_as_it_is() -> None:
     }
     found = conversation(row, 1)
     assert found.messages[0]["content"] == said
-    assert found.tools is None and found.told is None
+    assert found.tools is None and found.with_tool_list is None
 
 
 def test_older_spellings_and_weights() -> None:
@@ -260,7 +260,7 @@ def test_hermes_texts_without_tools_are_told_by_their_answers() -> None:
     ]
     found = conversation(row, 1)
     assert plain(found) == EXPECTED
-    assert found.tools is None and found.told is None
+    assert found.tools is None and found.with_tool_list is None
 
 
 def test_calls_in_texts_of_our_own_stay_texts() -> None:
@@ -303,17 +303,17 @@ CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
         ({"messages": [{"content": "x"}]}, "message 1 has no role"),
         (changed(1, content=None), "message 2 of 'user' has no text"),
         (changed(1, tool_calls=call(name="a")), "only the assistant does"),
-        (changed(2, tool_calls={"name": "a"}), "tool_calls of message 3 are no list"),
+        (changed(2, tool_calls={"name": "a"}), "tool_calls of message 3 are not a list"),
         (changed(2, tool_calls=["a"]), "a call of message 3 names no function"),
         (changed(2, tool_calls=call(name="")), "a call of message 3 names no function"),
-        (changed(2, tool_calls=call(name="a", arguments="{")), "the arguments of 'a': no JSON"),
+        (changed(2, tool_calls=call(name="a", arguments="{")), "the arguments of 'a': not JSON"),
         (changed(2, tool_calls=call(name="a", arguments="[1]")), "are a list: write an object"),
-        (changed(2, tool_calls=call(name="a")), "1 calls and 2 answers"),
-        (changed(4, role="user"), "2 calls and 1 answers"),
-        (changed(4, tool_call_id="call_9"), "to other calls than it made, or in another order"),
+        (changed(2, tool_calls=call(name="a")), "1 calls and 2 results"),
+        (changed(4, role="user"), "2 calls and 1 results"),
+        (changed(4, tool_call_id="call_9"), "have other ids than its calls"),
         (OPENAI | {"tools": 3}, "tools are a int"),
-        (OPENAI | {"tools": "["}, "tools: no JSON"),
-        (OPENAI | {"tools": ["x"]}, "tool 1 is no function"),
+        (OPENAI | {"tools": "["}, "tools: not JSON"),
+        (OPENAI | {"tools": ["x"]}, "tool 1 is not a function"),
         (OPENAI | {"tools": [{"function": {}}]}, "tool 1 has no name"),
         (OPENAI | {"tools": [{"name": "a", "parameters": [1]}]}, "parameters of tool 'a'"),
         (OPENAI | {"tools": [WEATHER, WEATHER]}, "2 tools are called 'weather'"),
@@ -325,22 +325,22 @@ CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
         (gpt("x</tool_call>"), "has </tool_call> without <tool_call>"),
         (gpt(f"<tool_call>{CALL}"), "<tool_call> without </tool_call>"),
         (gpt(f"{CALL} and so"), "has text after </tool_call>, 'and so'"),
-        (gpt("<tool_call>a(b)</tool_call>"), "a call of message 2: no JSON"),
+        (gpt("<tool_call>a(b)</tool_call>"), "a call of message 2: not JSON"),
         (gpt("<tool_call>[1]</tool_call>"), "names no tool"),
-        (gpt("<tool_call>{'name': f(), 'arguments': {}}</tool_call>"), "no JSON"),
-        (gpt("<tool_call>{'name': 'a', 'arguments': {1, 2}}</tool_call>"), "no JSON"),
-        (gpt("<tool_call>{'name': 'a', 'arguments': b'x'}</tool_call>"), "no JSON"),
-        (gpt("<tool_call>{'name': 'a', 'arguments': {1: 'a', 'b': 2}}</tool_call>"), "no JSON"),
-        (gpt("<tool_call>{'name': 'a', 'arguments': {None: {}}}</tool_call>"), "no JSON"),
-        (gpt("<tool_call>{'name': '\\ud800', 'arguments': {}}</tool_call>"), "no JSON"),
-        (gpt("<tool_call>{'name': 'a', 'arguments': {'\\ud800': 1}}</tool_call>"), "no JSON"),
-        (gpt('<tool_call>{"name": "\\ud800", "arguments": {}}</tool_call>'), "no JSON"),
-        (OPENAI | {"tools": "[{'name': 'f', 'parameters': {1: 'a', 'b': 2}}]"}, "tools: no JSON"),
-        (OPENAI | {"tools": '[{"name": "f", "description": "\\ud800"}]'}, "tools: no JSON"),
-        (changed(2, tool_calls=call(name="a", arguments='{"a": "\\ud800"}')), "no JSON"),
+        (gpt("<tool_call>{'name': f(), 'arguments': {}}</tool_call>"), "not JSON"),
+        (gpt("<tool_call>{'name': 'a', 'arguments': {1, 2}}</tool_call>"), "not JSON"),
+        (gpt("<tool_call>{'name': 'a', 'arguments': b'x'}</tool_call>"), "not JSON"),
+        (gpt("<tool_call>{'name': 'a', 'arguments': {1: 'a', 'b': 2}}</tool_call>"), "not JSON"),
+        (gpt("<tool_call>{'name': 'a', 'arguments': {None: {}}}</tool_call>"), "not JSON"),
+        (gpt("<tool_call>{'name': '\\ud800', 'arguments': {}}</tool_call>"), "not JSON"),
+        (gpt("<tool_call>{'name': 'a', 'arguments': {'\\ud800': 1}}</tool_call>"), "not JSON"),
+        (gpt('<tool_call>{"name": "\\ud800", "arguments": {}}</tool_call>'), "not JSON"),
+        (OPENAI | {"tools": "[{'name': 'f', 'parameters': {1: 'a', 'b': 2}}]"}, "tools: not JSON"),
+        (OPENAI | {"tools": '[{"name": "f", "description": "\\ud800"}]'}, "tools: not JSON"),
+        (changed(2, tool_calls=call(name="a", arguments='{"a": "\\ud800"}')), "not JSON"),
         (gpt(CALL, "so <tool_response>1</tool_response>"), "text before <tool_response>"),
         (gpt(CALL, "<tool_response>1"), "<tool_response> without"),
-        (gpt(CALL + CALL), "2 calls and 1 answers"),
+        (gpt(CALL + CALL), "2 calls and 1 results"),
     ],
 )
 def test_a_broken_row_says_where_and_what(row: Any, words: str) -> None:
@@ -395,9 +395,9 @@ def test_lines(tmp_path: Path) -> None:
     file.write_bytes(b"\xef\xbb\xbf" + line + b"\r\n\r\n" + b"{\r\n\xff\n" + line)
     found = read(file)
     assert [number for number, _ in found] == [1, 3, 4, 5]
-    assert [isinstance(one, Conversation) for _, one in found] == [True, False, False, True]
-    assert "no JSON" in str(found[1][1])
-    assert "no UTF-8" in str(found[2][1])
+    assert [isinstance(one, RecordedConversation) for _, one in found] == [True, False, False, True]
+    assert "not JSON" in str(found[1][1])
+    assert "not UTF-8" in str(found[2][1])
     file.write_text(
         '{"messages": [{"role": "user", "content": "\\ud800"}]}\n' + "[" * 10**5, encoding="utf-8"
     )
@@ -412,7 +412,7 @@ def test_ids_are_names_and_none_is_there_twice(tmp_path: Path) -> None:
     file.write_text(
         "".join(json.dumps(OPENAI | {"id": one}) + "\n" for one in given), encoding="utf-8"
     )
-    found = [one.id for _, one in read(file) if isinstance(one, Conversation)]
+    found = [one.id for _, one in read(file) if isinstance(one, RecordedConversation)]
     numbers = [str(number) for number in range(1, 8)]
     assert found == [*numbers, "a", "a-9", "a-9-10", "11", "11-12", "0", "-3"]
 

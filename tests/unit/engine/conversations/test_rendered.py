@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from engine.commands.endings import tell_people
-from engine.commands.render import Part, render
+from engine.core.protocols import Protocol
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.protocols import Protocol
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.text.codec import HuggingFaceCodec
+from engine.offline.exits import print_to_stderr
+from engine.offline.render import RenderPart, render
 from engine.types import ToolSpec
 from tests.unit.engine.conversations.test_layouts import HERMES, OPENAI, PARAMETERS, gpt
 from toolwright.trajectory_files import read_trajectories
@@ -45,7 +45,7 @@ def rendered(
     file.write_text(
         "".join((x if isinstance(x, str) else json.dumps(x)) + "\n" for x in rows), encoding="utf-8"
     )
-    part = Part(file=file, protocol=protocol, tools=tuple(options.pop("tools", ())))
+    part = RenderPart(file=file, protocol=protocol, tools=tuple(options.pop("tools", ())))
     count = render([part], out, codec, **options)
     read = list(read_trajectories(out))
     assert len(read) == count
@@ -106,11 +106,11 @@ def test_answers_of_parallel_calls_are_framed_as_in_a_rollout(
 
 def test_a_template_without_a_place_for_tools(tmp_path: Path, codec: HuggingFaceCodec) -> None:
     told: list[str] = []
-    openai, hermes = rendered(tmp_path, codec, PARALLEL, OPENAI, HERMES, tell=told.append)
+    openai, hermes = rendered(tmp_path, codec, PARALLEL, OPENAI, HERMES, show=told.append)
     assert "<tools>" not in texts(openai, codec)[0][1]
     assert "function calling AI model" in texts(hermes, codec)[0][1], "its own words tell the tools"
     (line,) = told
-    assert "1 rows carry tools that their prompts do not show" in line
+    assert "1 rows have tools that their prompts do not show" in line
 
 
 def test_an_empty_list_of_tools_is_no_tools(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
@@ -129,7 +129,7 @@ def test_what_shall_not_be_imitated_is_no_target(tmp_path: Path, qwen: HuggingFa
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (OPENAI, "a message with 2 calls, where a rollout stops at the first: set parallel = true"),
+        (OPENAI, "set parallel = true"),
         (gpt("hello"), "message 3 answers no call"),
         (
             {"messages": [ASK, {"role": "assistant", "content": "a<|im_end|>b"}]},
@@ -137,10 +137,10 @@ def test_what_shall_not_be_imitated_is_no_target(tmp_path: Path, qwen: HuggingFa
         ),
         (
             {"messages": [ASK, {"role": "assistant", "content": "a"}, ASK]},
-            'after the first assistant message, set system_role = "user"',
+            'set system_role = "user"',
         ),
         ({"messages": [ASK | {"content": [{"type": "image"}]}, *ONE["messages"][1:]]}, ""),
-        ({"messages": [ASK]}, "a conversation needs messages"),
+        ({"messages": [ASK]}, "a conversation needs"),
     ],
 )
 def test_a_row_that_cannot_be_rendered_is_named(
@@ -172,18 +172,18 @@ def test_a_conversation_that_goes_on_with_the_user(tmp_path: Path, qwen: Hugging
 
 def test_some_broken_rows_may_be_passed_over(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
     told: list[str] = []
-    read = rendered(tmp_path, qwen, Chat(), ONE, "{", OPENAI, ONE, max_bad_rows=2, tell=told.append)
+    read = rendered(tmp_path, qwen, Chat(), ONE, "{", OPENAI, ONE, max_bad_rows=2, show=told.append)
     assert [one.task.id for one in read] == ["1", "4"]
-    assert [line.split(": ")[0] for line in told] == ["passed over"] * 2
-    assert "c.jsonl:2: no JSON" in told[0]
-    assert "c.jsonl:3: a message with 2 calls" in told[1]
+    assert [line.split(": ")[0] for line in told] == ["skipped"] * 2
+    assert "c.jsonl:2: not JSON" in told[0]
+    assert "c.jsonl:3: a message has 2 calls" in told[1]
     with pytest.raises(StartupError, match=r"c\.jsonl:3: .*more than render.max_bad_rows = 1"):
         rendered(tmp_path, qwen, Chat(), ONE, "{", OPENAI, max_bad_rows=1)
 
 
 def test_what_people_are_told_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    tell_people("passed over: \x1b[2J\a\r\x9b1m é\n\tx")
-    expected = "passed over: \x1b[2J\a\r\x9b1m é\n\tx\n"
+    print_to_stderr("skipped: \x1b[2J\a\r\x9b1m é\n\tx")
+    expected = "skipped: \x1b[2J\a\r\x9b1m é\n\tx\n"
     for steering in "\x1b\a\r\x9b":
         expected = expected.replace(steering, "\N{REPLACEMENT CHARACTER}")
     assert capsys.readouterr().err == expected
@@ -194,5 +194,5 @@ def test_a_tagged_policy_takes_calls_of_one_argument(
 ) -> None:
     (found,) = rendered(tmp_path, codec, Tagged(), ONE)
     assert texts(found, codec)[1][1] == "<weather> Oslo</weather>"
-    with pytest.raises(StartupError, match="2 calls, where a rollout stops at the first"):
+    with pytest.raises(StartupError, match="2 calls"):
         rendered(tmp_path, codec, Tagged(), OPENAI)

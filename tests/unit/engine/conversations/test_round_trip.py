@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.conversations.functions import tools_in
-from engine.conversations.layouts import conversation
-from engine.sample.layouts import Unsayable, to_hermes, to_openai
+from engine.offline.collect.layouts import NotExportable, to_hermes, to_openai
+from engine.offline.conversations.functions import tools_in
+from engine.offline.conversations.layouts import conversation
 
 TEXT = st.text(st.sampled_from("ab <>/\n{}[]'\"\\é\U0001f600."), max_size=12)
 NAME = st.text("abc", min_size=1, max_size=3)
@@ -81,7 +81,7 @@ def test_a_round_trip(layout: Any, both: tuple[list[Any], list[Any]]) -> None:
     messages, tools = both
     try:
         row = json.loads(json.dumps(layout(messages, tools)))
-    except Unsayable:
+    except NotExportable:
         return
     found = conversation(row, 1)
     assert plain(found.messages) == plain(messages)

@@ -9,7 +9,7 @@ from statistics import stdev
 import pytest
 
 from engine.errors import StartupError
-from engine.evaluate.results.compare import compare, table
+from engine.offline.evaluate.results.compare import compare, table
 from tests.support.evaluated import evaluation, row
 from toolwright.statistics import mcnemar
 
@@ -114,8 +114,8 @@ def test_of_samples_their_mean_is_compared_and_sets_are_pooled(tmp_path: Path) -
 def test_nothing_in_common_and_no_such_part_are_sentences(tmp_path: Path) -> None:
     a = evaluation(tmp_path / "a", {"nq": [row(0)]})
     b = evaluation(tmp_path / "b", {"popqa": [row(0)]})
-    with pytest.raises(StartupError, match=r"no question in common .* sets nq there, popqa here"):
+    with pytest.raises(StartupError, match=r"no question .*nq.*popqa"):
         compare(a, b)
-    with pytest.raises(StartupError, match=r"--by f1: no row of .* has such a part: em, reward"):
+    with pytest.raises(StartupError, match=r"--by f1: .* em, reward"):
         compare(a, a, by="f1")
     assert compare(a, a, by="em")["score"] == "em"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from engine.lanes.evaluation.rates import MOST_RATES, Rates, rates_of
-from engine.lanes.evaluation.tally import Tally
+from engine.serving.evaluation.rates import MOST_RATES, Rates, rates_of
+from engine.serving.evaluation.tally import SuiteTally
 from tests.unit.engine.evaluation.test_tally import row
 from toolwright.types import Event
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.quick
 
 
 def test_a_rate_is_the_sum_of_parts_over_the_sum_of_wholes() -> None:
-    tally = Tally()
+    tally = SuiteTally()
     for pair in ([1, 4], [0, 0], [1, 1]):
         tally.add(row(1.0, rates={"malformed": pair}))
     tally.add(row(1.0))
@@ -27,7 +27,7 @@ def test_a_rate_of_nothing_is_left_out() -> None:
     rates = Rates()
     rates.add({"recovered": [0, 0]})
     assert rates.shown() == {}
-    assert "rates" not in Tally(n=1).summary()
+    assert "rates" not in SuiteTally(n=1).summary()
 
 
 @pytest.mark.parametrize(

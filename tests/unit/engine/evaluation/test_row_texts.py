@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.lanes.evaluation.results import cut_texts
+from engine.serving.evaluation.results import cut_texts
 
 pytestmark = pytest.mark.quick
 

@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from engine.config import Evaluation, Suite
-from engine.lanes.evaluation.lane import limits_of, sampling_of
-from engine.lanes.evaluation.tasks import SuiteTasks
+from engine.serving.evaluation.lane import limits_of, sampling_of
+from engine.serving.evaluation.suite_tasks import SuiteTasks
 from toolwright.recipe import Limits
 from toolwright.types import SamplingParams, WeightVersion
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.sampler.openai.messages import Conversation, Span, conversation, plain_text
-from engine.text.turns import CALL_TAGS, PackedBytes, TurnCodec
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.sampler.openai.messages import (
+    ChatConversation,
+    Span,
+    chat_conversation,
+    plain_text,
+)
+from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.types import ToolSpec
 from toolwright.types import Task
 
-CODEC = TurnCodec(PackedBytes())
+CODEC = ConversationCodec(PackedBytes())
 TASK = Task(id="t", prompt="How many?")
 TOOL = ToolSpec(name="count", usage="counts")
 
@@ -29,9 +35,9 @@ def tagged(*turns: tuple[str, str]) -> tuple[list[int], list[Span]]:
     return ids, written
 
 
-def asked(ids: list[int], written: list[Span], **more: object) -> Conversation:
+def asked(ids: list[int], written: list[Span], **more: object) -> ChatConversation:
     options = {"as_user": False, "call_tags": CALL_TAGS, **more}
-    return conversation(ids, CODEC, written=written, **options)  # type: ignore[arg-type]
+    return chat_conversation(ids, CODEC, written=written, **options)  # type: ignore[arg-type]
 
 
 def test_a_first_request_ends_with_the_users_message() -> None:
@@ -72,7 +78,7 @@ def test_what_nobody_remembers_as_written_is_a_users_message_and_not_lost() -> N
     )
 
 
-def called(action: str, answer: str) -> Conversation:
+def called(action: str, answer: str) -> ChatConversation:
     protocol = Chat()
     ids = protocol.prompt(TASK, [TOOL], CODEC)
     ids += CODEC.encode_action(action)
@@ -109,9 +115,9 @@ def test_a_call_that_nobody_can_read_is_answered_by_a_user(action: str) -> None:
 
 def test_ids_that_end_in_no_open_turn_are_refused() -> None:
     ids = CODEC.chat_ids([{"role": "user", "content": "q"}], generation_prompt=False)
-    with pytest.raises(ValueError, match="no open turn"):
+    with pytest.raises(ValueError, match="open turn"):
         asked(ids, [])
-    with pytest.raises(ValueError, match="no open turn"):
+    with pytest.raises(ValueError, match="open turn"):
         asked([], [])
 
 

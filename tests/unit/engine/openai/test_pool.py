@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.openai.text_action import TextAction
+from engine.core.sampler.policy_sampler import GenerateRequest
+from engine.core.text.codec import HuggingFaceCodec
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.errors import SamplerFailed
-from engine.sampler.openai.pool import OpenAIPool
-from engine.sampler.openai.text import TextAction
-from engine.text.codec import HuggingFaceCodec
-from engine.text.turns import PackedBytes, TurnCodec
 from engine.types import Generated, Images
 from tests.support.openai_api import (
     DONE,
@@ -161,13 +163,14 @@ async def test_images_and_top_logprobs_are_refused() -> None:
         for more in ({"images": Images()}, {"top_logprobs": 5}):
             with pytest.raises(SamplerFailed, match="openai-chat") as raised:
                 await one.pool.generate(
-                    key="t",
-                    token_ids=one.ids,
-                    sampling=SamplingParams(),
-                    max_new_tokens=5,
-                    stops=one.stops,
-                    on_action=lambda _generated: None,
-                    **more,  # type: ignore[arg-type]
+                    GenerateRequest(
+                        key="t",
+                        token_ids=one.ids,
+                        sampling=SamplingParams(),
+                        max_new_tokens=5,
+                        stops=one.stops,
+                        **more,  # type: ignore[arg-type]
+                    )
                 )
             assert raised.value.permanent
 
@@ -183,7 +186,7 @@ async def test_length_is_the_engines_count() -> None:
 async def test_a_chat_api_is_sent_the_template_s_variables(template: dict[str, Any]) -> None:
     async with api(chat("It is 1.")) as here:
         table = Sampler(api="openai-chat", endpoints=(here.url,), tokenizer="bytes")
-        codec = TurnCodec(PackedBytes())
+        codec = ConversationCodec(PackedBytes())
         pool = OpenAIPool(table, codec, vocab_size=codec.vocab_size, template=template)
         await pool.open()
         assert await Talk(pool, codec).say() == "It is 1." + END

@@ -8,9 +8,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from engine.core.sampler.openai.api_endpoint import MOST_ALIKE
+from engine.core.sampler.openai.refusals import EndpointUnusable
 from engine.errors import SamplerFailed
-from engine.sampler.openai.answers import EndpointUnusable
-from engine.sampler.openai.endpoint import MOST_ALIKE
 from tests.support.openai_api import (
     DONE,
     STREAM,

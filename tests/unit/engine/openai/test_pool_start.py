@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.errors import StartupError
-from engine.sampler.openai.pool import OpenAIPool
-from engine.text.turns import PackedBytes, TurnCodec
 from tests.support.net import free_port
 from tests.support.openai_api import Api, answer, api, chat, listed
 from tests.support.openai_talk import talk
@@ -18,7 +19,7 @@ from toolwright.recipe import Sampler
 async def test_a_busy_start_is_waited_for_and_then_told_as_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engine.sampler.openai.pool.START_SECONDS", 0.01)
+    monkeypatch.setattr("engine.core.sampler.openai.pool.START_SECONDS", 0.01)
     busy = answer(429, b"slow", Retry_After="0.02")
     async with api(chat("x"), models=busy) as here:
         with pytest.raises(StartupError, match="pauses in a row: try again later"):
@@ -49,7 +50,7 @@ async def test_what_a_start_finds(models: bytes, table: dict[str, Any], words: s
 
 
 async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.sampler.openai.pool.START_SECONDS", 0.1)
+    monkeypatch.setattr("engine.core.sampler.openai.pool.START_SECONDS", 0.1)
     with pytest.raises(StartupError, match="connection refused; start it or correct"):
         async with talk(Api(url=f"http://127.0.0.1:{free_port()}")):
             pass
@@ -65,7 +66,7 @@ async def test_an_unlisted_model_of_a_hosted_api_is_asked_for() -> None:
 @pytest.mark.parametrize("bad", ["line\nbreak", "ключ", " "])
 def test_a_key_that_no_header_holds(bad: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLWRIGHT_TEST_KEY", bad)
-    codec = TurnCodec(PackedBytes())
+    codec = ConversationCodec(PackedBytes())
     table = Sampler(api="openai-chat", endpoints=("http://x",), key_env="TOOLWRIGHT_TEST_KEY")
     with pytest.raises(StartupError, match="TOOLWRIGHT_TEST_KEY"):
         OpenAIPool(table, codec, vocab_size=codec.vocab_size)

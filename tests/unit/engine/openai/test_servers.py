@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from engine.core.sampler.openai.pool import OpenAIPool
+from engine.core.sampler.openai.refusals import EndpointUnusable
+from engine.core.text.conversation_codec import ConversationCodec
+from engine.core.text.packed import PackedBytes
 from engine.errors import SamplerFailed
-from engine.sampler.openai.answers import EndpointUnusable
-from engine.sampler.openai.pool import OpenAIPool
-from engine.text.turns import PackedBytes, TurnCodec
 from tests.support.openai_api import DONE, STREAM, Play, answer, api, chat, event, listed
 from tests.support.openai_talk import END, Talk, talk
 from toolwright.recipe import Sampler
@@ -147,7 +148,7 @@ async def test_a_refused_key_is_one_warning_however_many_requests_have_it() -> N
 async def test_a_server_without_chat_templates_is_about_the_recipe_s_key() -> None:
     """Its own sentence names a key that no recipe has."""
     refusal = answer(400, {"error": {"message": "unrecognized: chat_template_kwargs"}})
-    codec = TurnCodec(PackedBytes())
+    codec = ConversationCodec(PackedBytes())
     async with api(refusal) as here:
         table = Sampler(api="openai-chat", endpoints=(here.url,), tokenizer="bytes")
         pool = OpenAIPool(table, codec, vocab_size=codec.vocab_size, template={"thinking": False})
@@ -203,7 +204,7 @@ async def test_no_proxy_for_loopback(variable: str, monkeypatch: pytest.MonkeyPa
 async def test_a_proxy_that_is_gone_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://me:secret@127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
-    monkeypatch.setattr("engine.sampler.openai.pool.START_SECONDS", 0.0)
+    monkeypatch.setattr("engine.core.sampler.openai.pool.START_SECONDS", 0.0)
     async with api(chat("Yes.")) as here:
         with pytest.raises(Exception, match=r"through the proxy http://127\.0\.0\.1:9") as raised:
             async with talk(here, endpoints=("http://models.example/v1",)):

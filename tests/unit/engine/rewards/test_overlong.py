@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.rewards.overlong import overlong
-from engine.rewards.score import REWARD_FAILED, Score, failure
-from engine.rewards.settle import settled
-from engine.rewards.stops import StopRules
+from engine.core.rewards.overlong import overlong
+from engine.core.rewards.score import REWARD_FAILED, Score, failure
+from engine.core.rewards.settle import settled
+from engine.core.rewards.stops import StopRules
 from toolwright.recipe import TaskTable
 from toolwright.types import (
     Author,

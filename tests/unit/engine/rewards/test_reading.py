@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.rewards.reading import MOST_SHOWN, ScoreRefused, read_score, shown
-from engine.rewards.score import Score
-from engine.rewards.settle import scored
+from engine.core.rewards.reading import ScoreRefused, read_score
+from engine.core.rewards.score import Score
+from engine.core.rewards.settle import scored
 from toolwright.types import (
     Author,
     Event,
@@ -86,22 +86,22 @@ def test_a_score_without_reward_is_the_sum_of_its_parts_without_a_turn() -> None
         (Score(parts=[RewardPart(name="p", value=1, turn=2)]), "turn 2; .* has turns 0 to 1"),
         (Score(parts=[RewardPart(name="p", value=1, turn=-1)]), "turn -1"),
         (Score(parts=[RewardPart(name="p", value=1, turn=0.5)]), "turn 0.5"),  # type: ignore[arg-type]
-        (Score(parts=[RewardPart(name="\udc80", value=1)]), "is no text"),
+        (Score(parts=[RewardPart(name="\udc80", value=1)]), "is not text"),
         (Score(parts=[("p", 1)]), "not a RewardPart"),  # type: ignore[list-item]
         (Score(parts=PART), "parts are RewardPart, not a list"),  # type: ignore[arg-type]
         (Score(reward=1, keep="mask"), "keep is True, False or None"),  # type: ignore[arg-type]
         (Score(reward=1, outside_baseline=1), "outside_baseline"),  # type: ignore[arg-type]
         (Score(reward=1, events=["judged"]), "not an Event"),  # type: ignore[list-item]
         (Score(reward=1, events=[Event(kind="e", turn=5)]), "event 'e': turn 5"),
-        (Score(reward=1, events=[Event(kind="e", turn=0, data={"a": object()})]), "are no JSON"),
-        (Score(reward=1, events=[Event(kind="e", turn=0, data={"a": "\udc80"})]), "are no JSON"),
-        (Score(reward=1, events=[Event(kind="e", turn=0, data={"a": DEEP})]), "are no JSON"),
-        (Score(reward=1, events=[Event(kind="e", turn=0, data=[])]), "are no JSON"),  # type: ignore[arg-type]
+        (Score(reward=1, events=[Event(kind="e", turn=0, data={"a": object()})]), "are not JSON"),
+        (Score(reward=1, events=[Event(kind="e", turn=0, data={"a": "\udc80"})]), "are not JSON"),
+        (Score(reward=1, events=[Event(kind="e", turn=0, data={"a": DEEP})]), "are not JSON"),
+        (Score(reward=1, events=[Event(kind="e", turn=0, data=[])]), "are not JSON"),  # type: ignore[arg-type]
         (Score(reward=1, anchors={2: ["a"]}), "anchors: turn 2"),
         (Score(reward=1, anchors={0: "add"}), "anchors of turn 0 are str, not a list"),
-        (Score(reward=1, anchors={0: [3]}), "is no text"),  # type: ignore[list-item]
+        (Score(reward=1, anchors={0: [3]}), "is not text"),  # type: ignore[list-item]
         (Score(reward=1, anchors=[]), "not a dictionary by turn"),  # type: ignore[arg-type]
-        ({"\udc80": 1.0}, "is no text"),
+        ({"\udc80": 1.0}, "is not text"),
         ((1.0, {"a": None}), "returned None, not a finite number"),
         (object, "not a finite number"),
     ],
@@ -145,7 +145,3 @@ def test_whatever_is_returned_is_refused_or_can_be_written(value: Any) -> None:
     done = scored(TWO_TURNS, score)
     assert math.isfinite(done.reward)
     serialize(trajectory_to_proto(done))
-
-
-def test_what_is_shown_of_a_value_is_short() -> None:
-    assert len(shown("x" * 10**6)) <= MOST_SHOWN + 3

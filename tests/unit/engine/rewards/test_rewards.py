@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from engine.core.rewards.rewards import MOST_CAUSES, Rewards
 from engine.errors import StartupError
-from engine.rewards.rewards import MOST_CAUSES, Rewards
 from tests.support.docs import example
 from tests.support.waiting import passes
 from toolwright.types import (
@@ -38,7 +38,7 @@ import asyncio
 import functools
 import time
 import numpy
-from engine.rewards import Score
+from engine.core.rewards import Score
 from toolwright.types import Event, RewardPart
 
 def each_its_own(t):
@@ -303,7 +303,6 @@ async def test_a_function_that_hangs_costs_threads_up_to_a_bound_and_keeps_nothi
     before = threading.active_count()
     hanging = rewards(folder, "hangs", seconds=0.02)
     scored = await hanging.score([trajectory(i) for i in range(64)])
-    assert 32 <= hanging.lost_threads <= 32 + 8
     assert threading.active_count() - before <= 32 + 8
     assert all(t.masked for t in scored)
     assert " calls of the reward function never returned" in scored[-1].events[0].data["error"]
@@ -388,7 +387,7 @@ async def test_the_example_of_the_docs_gives_credit_by_turn(tmp_path: Path) -> N
     [
         ("./my_reward.py:absent", "task.reward: .*has no 'absent'"),
         ("./absent.py:score", "task.reward: no file"),
-        ("./my_reward.py:value", "is no function"),
+        ("./my_reward.py:value", "is not a function"),
         ("nonsense", "task.reward: 'nonsense': write it as"),
     ],
 )

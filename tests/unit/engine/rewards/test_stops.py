@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from engine.rewards.score import Score
-from engine.rewards.settle import settled
-from engine.rewards.stops import StopRules, Verdict, verdict
+from engine.core.rewards.score import Score
+from engine.core.rewards.settle import settled
+from engine.core.rewards.stops import StopEffect, StopRules, stop_effect
 from tests.support.docs import example
 from toolwright.recipe import TaskTable
-from toolwright.stop_rules import RULED, read_stop_rule, read_stop_rules
+from toolwright.recipe.models.stop_rules import RULED, read_stop_rule, read_stop_rules
 from toolwright.types import (
     CallOutcome,
     CallRecord,
@@ -26,7 +26,7 @@ from toolwright.types import (
     Trajectory,
 )
 
-NOTHING = Verdict()
+NOTHING = StopEffect()
 
 
 def trajectory(reason: StopReason = StopReason.ANSWERED, **fields: Any) -> Trajectory:
@@ -53,22 +53,24 @@ def rules(**table: Any) -> StopRules:
 
 @pytest.mark.parametrize("reason", StopReason)
 def test_without_rules_every_stop_of_the_policy_keeps(reason: StopReason) -> None:
-    assert verdict(trajectory(reason), StopRules()) == NOTHING
+    assert stop_effect(trajectory(reason), StopRules()) == NOTHING
 
 
 @pytest.mark.parametrize("name", RULED)
 def test_each_stop_reason_can_be_kept_masked_and_penalised(name: str) -> None:
     ended = trajectory(RULED[name])
-    assert verdict(ended, rules(stops={name: "keep"})) == NOTHING
-    assert verdict(ended, rules(stops={name: "mask"})) == Verdict(masked=True, reasons=(name,))
-    assert verdict(ended, rules(stops={name: "mask:-1"})) == Verdict(
+    assert stop_effect(ended, rules(stops={name: "keep"})) == NOTHING
+    assert stop_effect(ended, rules(stops={name: "mask"})) == StopEffect(
+        masked=True, reasons=(name,)
+    )
+    assert stop_effect(ended, rules(stops={name: "mask:-1"})) == StopEffect(
         masked=True, adjustment=-2.0, reasons=(name,)
     )
-    assert verdict(ended, rules(stops={name: "penalise:-0.5"})) == Verdict(
+    assert stop_effect(ended, rules(stops={name: "penalise:-0.5"})) == StopEffect(
         adjustment=-0.5, reasons=(name,)
     )
     other = next(reason for reason in RULED.values() if reason is not RULED[name])
-    assert verdict(trajectory(other), rules(stops={name: "mask"})) == NOTHING
+    assert stop_effect(trajectory(other), rules(stops={name: "mask"})) == NOTHING
 
 
 @pytest.mark.parametrize(
@@ -81,8 +83,8 @@ def test_each_stop_reason_can_be_kept_masked_and_penalised(name: str) -> None:
     ],
 )
 def test_mask_overlong_is_what_a_length_ended_and_stays_in_the_baseline(reason: StopReason) -> None:
-    found = verdict(trajectory(reason), rules(mask_overlong=True))
-    assert found == Verdict(masked=True, reasons=("overlong",))
+    found = stop_effect(trajectory(reason), rules(mask_overlong=True))
+    assert found == StopEffect(masked=True, reasons=("overlong",))
 
 
 @pytest.mark.parametrize(
@@ -90,19 +92,19 @@ def test_mask_overlong_is_what_a_length_ended_and_stays_in_the_baseline(reason: 
     [StopReason.ANSWERED, StopReason.MAX_TURNS, StopReason.TRAJECTORY_TIMEOUT],
 )
 def test_mask_overlong_is_nothing_else(reason: StopReason) -> None:
-    assert verdict(trajectory(reason), rules(mask_overlong=True)) == NOTHING
+    assert stop_effect(trajectory(reason), rules(mask_overlong=True)) == NOTHING
 
 
 def test_mask_void_is_neither_a_call_understood_nor_an_answer() -> None:
     void = rules(mask_void=True)
     silent = trajectory(StopReason.NO_ACTION_IN_OUTPUT)
-    masked = Verdict(masked=True, reasons=("void",))
-    assert verdict(silent, void) == masked
-    assert verdict(replace(silent, calls=(call(valid=False),)), void) == masked
-    assert verdict(replace(silent, calls=(call(valid=False), call())), void) == NOTHING
-    assert verdict(trajectory(StopReason.EMPTY_OUTPUT), void) == masked
-    assert verdict(trajectory(), void) == NOTHING
-    assert verdict(trajectory(StopReason.TOOL_SIGNALED_DONE), void) == NOTHING
+    masked = StopEffect(masked=True, reasons=("void",))
+    assert stop_effect(silent, void) == masked
+    assert stop_effect(replace(silent, calls=(call(valid=False),)), void) == masked
+    assert stop_effect(replace(silent, calls=(call(valid=False), call())), void) == NOTHING
+    assert stop_effect(trajectory(StopReason.EMPTY_OUTPUT), void) == masked
+    assert stop_effect(trajectory(), void) == NOTHING
+    assert stop_effect(trajectory(StopReason.TOOL_SIGNALED_DONE), void) == NOTHING
 
 
 @pytest.mark.parametrize(("exclude", "outside"), [(None, True), (True, True), (False, False)])
@@ -110,16 +112,18 @@ def test_what_infrastructure_ended_is_masked_and_by_default_outside(
     exclude: bool | None, outside: bool
 ) -> None:
     ended = trajectory(StopReason.SAMPLER_ERROR, status=Status.ERRORED, reward=0.0)
-    found = verdict(ended, rules(exclude_masked_from_baseline=exclude))
+    found = stop_effect(ended, rules(exclude_masked_from_baseline=exclude))
     assert (found.masked, found.outside_baseline) == (True, outside)
 
 
 @pytest.mark.parametrize(("exclude", "outside"), [(None, False), (True, True), (False, False)])
 def test_what_a_length_ended_is_by_default_inside(exclude: bool | None, outside: bool) -> None:
     ended = trajectory(StopReason.MAX_RESPONSE_LENGTH)
-    found = verdict(ended, rules(mask_overlong=True, exclude_masked_from_baseline=exclude))
+    found = stop_effect(ended, rules(mask_overlong=True, exclude_masked_from_baseline=exclude))
     assert (found.masked, found.outside_baseline) == (True, outside)
-    kept = verdict(trajectory(), rules(mask_overlong=True, exclude_masked_from_baseline=exclude))
+    kept = stop_effect(
+        trajectory(), rules(mask_overlong=True, exclude_masked_from_baseline=exclude)
+    )
     assert not kept.outside_baseline
 
 
@@ -141,18 +145,18 @@ def test_a_tool_s_failure_counts_whatever_ended_the_trajectory(
 ) -> None:
     both = rules(stops={"tool_timeout": "mask", "tool_exception": "mask"})
     went_on = trajectory(calls=(call(error), call()))
-    expected = NOTHING if rule is None else Verdict(masked=True, reasons=(rule,))
-    assert verdict(went_on, both) == expected
+    expected = NOTHING if rule is None else StopEffect(masked=True, reasons=(rule,))
+    assert stop_effect(went_on, both) == expected
 
 
 def test_several_rules_together() -> None:
     ended = trajectory(StopReason.MAX_RESPONSE_LENGTH, calls=(call(ToolErrorKind.TIMEOUT),))
     both = {"tool_timeout": "penalise:-0.25", "max_response_length": "penalise:-0.5"}
-    assert verdict(ended, rules(stops=both)).adjustment == -0.75
-    found = verdict(ended, rules(stops={**both, "tool_timeout": "mask:0"}))
+    assert stop_effect(ended, rules(stops=both)).adjustment == -0.75
+    found = stop_effect(ended, rules(stops={**both, "tool_timeout": "mask:0"}))
     assert (found.adjustment, found.masked) == (-1.0, True)
     lower = {"tool_timeout": "mask:0.5", "max_response_length": "mask:-1"}
-    assert verdict(ended, rules(stops=lower)).adjustment == -2.0
+    assert stop_effect(ended, rules(stops=lower)).adjustment == -2.0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.rewards.threads import RewardThreads, ThreadOutOfTime, ThreadsLost
+from engine.core.rewards.threads import RewardThreads, ThreadOutOfTime, ThreadsLost
 from tests.support.waiting import until
 
 

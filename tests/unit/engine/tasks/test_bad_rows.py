@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.images.media import Media
-from engine.tasks import BadRow, BadRows, DrawnTask
+from engine.core.images.media import Media
+from engine.core.tasks import BadRow, BadRows, DrawnTask
 from toolwright.types import Task
 
 
@@ -30,10 +30,8 @@ def test_one_more_than_the_bound_ends_the_run() -> None:
         assert not rows.exceeded
     rows.add(bad(3, "template"))
     assert rows.exceeded
-    assert rows.sentence() == (
-        "3 rows of the task source cannot be used, more than engine.max_bad_rows = 2 (2 images, "
-        "1 template); the last is d.jsonl:3: a.png is gone. Mend them, or raise the bound"
-    )
+    for fact in ("3 rows", "max_bad_rows = 2", "2 images, 1 template", "d.jsonl:3: a.png is gone"):
+        assert fact in rows.sentence()
     assert BadRows(0).exceeded is False
 
 
@@ -41,13 +39,6 @@ def test_the_count_is_bounded() -> None:
     rows = BadRows(2)
     assert sum(rows.add(bad(number)) for number in range(1000)) == 3
     assert rows.count == 3
-
-
-def test_the_summary_is_one_line_or_nothing() -> None:
-    rows = BadRows(5)
-    assert rows.summary() == ""
-    rows.add(bad(1))
-    assert rows.summary() == "1 row was dropped: 1 images; the last is d.jsonl:1: a.png is gone"
 
 
 def test_a_task_that_turns_out_to_be_unfit_keeps_its_place() -> None:

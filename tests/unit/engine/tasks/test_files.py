@@ -13,9 +13,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from engine.core.tasks import BadRow, BadRows, TaskSource
 from engine.errors import StartupError
-from engine.tasks import BadRow, BadRows, TaskSource
-from toolwright.reading import row_files
+from toolwright.reading.task_rows import row_files
 from toolwright.wire import task_to_proto
 
 GOOD = b'{"prompt": "x"}'
@@ -119,8 +119,8 @@ def test_more_bad_rows_than_the_bound_refuse_the_start(tmp_path: Path) -> None:
     [
         (b"", "has no rows"),
         (b"\n\n \n", "has no rows"),
-        (b"\n{", r"no row of .*data\.jsonl is a task; .*data\.jsonl:2: not JSON"),
-        (GOOD.decode().encode("utf-16"), r"no row of .* is a task; .*not UTF-8"),
+        (b"\n{", r"no row of .*data\.jsonl is a task: .*data\.jsonl:2: not JSON"),
+        (GOOD.decode().encode("utf-16"), r"no row of .* is a task: .*not UTF-8"),
         (b"\0" * 5000, "no row of .* is a task"),
     ],
 )
@@ -139,7 +139,7 @@ async def test_a_file_that_changes_under_the_run_is_noticed(tmp_path: Path) -> N
     source = opened(tmp_path, GOOD + b"\n" + GOOD)
     await source.at(0)
     (tmp_path / "data.jsonl").write_bytes(b'{"prompt": "y"}\n' * 3)
-    with pytest.raises(StartupError, match=r"data\.jsonl changed while the run goes on"):
+    with pytest.raises(StartupError, match=r"data\.jsonl changed during the run"):
         await source.at(1)
 
 
@@ -190,7 +190,7 @@ async def test_a_cell_that_python_cannot_hold_costs_its_row(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ([{"text": "x"}], r"no row of .*d\.parquet is a task; .*row 1: no question in prompt"),
+        ([{"text": "x"}], r"no row of .*d\.parquet is a task: .*row 1: no question in prompt"),
         ([{"prompt": "x"}][:0], "has no rows"),
     ],
 )

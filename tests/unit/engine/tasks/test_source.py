@@ -13,13 +13,13 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from engine.core.protocols.tagged import Tagged
+from engine.core.rehearsal import first_that_fits
+from engine.core.tasks import BadRow, SourceRewound, TaskSource
+from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.protocols.tagged import Tagged
-from engine.rehearsal import first_that_fits
-from engine.tasks import BadRow, SourceRewound, TaskSource, for_purpose
-from engine.text.codec import HuggingFaceCodec
 from tests.support.policy import write_policy
-from toolwright.types import Purpose, Task
+from toolwright.types import Task
 
 ROWS = [{"id": f"q{i}", "prompt": f"{i}+1?", "answer": str(i + 1)} for i in range(7)]
 ORDER = [0, 4, 3, 2, 6, 1, 5, 4, 0, 6, 3, 2, 5, 1]
@@ -153,7 +153,7 @@ async def test_a_pass_of_its_own_does_not_move_the_walk(tmp_path: Path) -> None:
 async def test_more_tasks_than_there_are_is_an_error(tmp_path: Path) -> None:
     """An evaluation of 1,000 tasks must not be 7 tasks 143 times."""
     jsonl(tmp_path, ROWS)
-    with pytest.raises(StartupError, match=r"has 7 tasks, 8 are asked.*lower n of the"):
+    with pytest.raises(StartupError, match=r"has 7 tasks, but 8 are needed"):
         await taken(source(tmp_path, "data.jsonl"), 8)
 
 
@@ -200,9 +200,9 @@ async def test_functions(tmp_path: Path) -> None:
     assert await ids(endless, 5) == ["9-5"]
     three = source(tmp_path, "t.py:three")
     assert await ids(three, 2) == ["2"]
-    with pytest.raises(StartupError, match=r"t\.py:three ended after 3 tasks.*never ends"):
+    with pytest.raises(StartupError, match=r"t\.py:three ended after 3 tasks"):
         await three.at(3)
-    with pytest.raises(StartupError, match="has 3 tasks, 4 are asked"):
+    with pytest.raises(StartupError, match="has 3 tasks, but 4"):
         await taken(three, 4)
 
 
@@ -211,7 +211,7 @@ async def test_a_function_is_never_walked_back(tmp_path: Path) -> None:
     endless = source(tmp_path, "./t.py:endless")
     await endless.at(4)
     for position in (4, 2):
-        with pytest.raises(SourceRewound, match=f"position {position} lies behind position 5"):
+        with pytest.raises(SourceRewound, match=f"position {position} is before position 5"):
             await endless.at(position)
     assert await ids(endless, 5) == ["0-5"]
 
@@ -257,7 +257,7 @@ async def test_what_is_no_task_costs_its_position_alone(tmp_path: Path) -> None:
     (tmp_path / "t.py").write_text(FUNCTIONS, encoding="utf-8")
     mixed = source(tmp_path, "t.py:mixed")
     assert await ids(mixed, 0) == ["good-0"]
-    for position, words in ((1, "yields dict, not toolwright"), (2, "what is no JSON")):
+    for position, words in ((1, "yields dict, not toolwright"), (2, "not JSON")):
         with pytest.raises(BadRow, match=words) as caught:
             await mixed.at(position)
         assert caught.value.position == position
@@ -274,13 +274,6 @@ async def test_a_function_of_bad_rows_alone_does_not_go_on_for_ever(tmp_path: Pa
 def test_a_source_that_cannot_be_imported(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match=r"task source no file .*absent\.py"):
         source(tmp_path, "absent.py:f")
-
-
-def test_the_same_task_in_the_other_lane() -> None:
-    task = Task(id="a", prompt="x", metadata={"b": 1})
-    assert for_purpose(task, Purpose.EVAL) == Task(
-        id="a", prompt="x", metadata={"b": 1}, purpose=Purpose.EVAL
-    )
 
 
 PNG = b"\x89PNG\r\n\x1a\nrest"
@@ -320,8 +313,8 @@ async def test_images_in_parquet_are_bytes(tmp_path: Path) -> None:
     [
         (["absent.png"], r"rows\.jsonl:1: .*absent\.png cannot be read"),
         ([3], r"rows\.jsonl:1: an image is a path, bytes or .*not int"),
-        (["text.png"], r"text\.png: no PNG, JPEG"),
-        (["large.png"], r"large\.png: \d+ bytes; the limit is"),
+        (["text.png"], r"text\.png is not PNG, JPEG"),
+        (["large.png"], r"large\.png has \d+ bytes, more than"),
         (["."], r"cannot be read"),
         (["a\0.png"], r"an image is a path"),
         ([""], r"an image is a path"),

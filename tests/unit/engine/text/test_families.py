@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from engine.protocols.chat import Chat
-from engine.text.codec import HuggingFaceCodec
-from engine.text.framing import find_frame, template_class
-from engine.text.template import ChatTemplate
+from engine.core.protocols.chat import Chat
+from engine.core.text.codec import HuggingFaceCodec
+from engine.core.text.framing import find_frame, template_class
+from engine.core.text.template import ChatTemplate
 from tests.support.families import FAMILIES, write_family
 
 pytestmark = pytest.mark.quick

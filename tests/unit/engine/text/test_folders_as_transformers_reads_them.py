@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.text.codec import HuggingFaceCodec
 from tests.support.families import write_family
 from toolwright.model.model_folder import chat_templates, special_tokens, tokenizer_hash
 
@@ -136,7 +136,7 @@ def test_a_folder_without_any_end_of_turn_is_refused(tmp_path: Path) -> None:
     folder = write_family(tmp_path / "p", "qwen2_5", template="{{ messages[0].content }}")
     (folder / "generation_config.json").unlink()
     config_of(folder, eos_token=None)
-    with pytest.raises(StartupError, match="nothing ends a turn in"):
+    with pytest.raises(StartupError, match="no token that ends a turn"):
         HuggingFaceCodec(folder)
 
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.text.codec import HuggingFaceCodec
-from engine.text.foreign import Guard, OwnText
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.text.codec import HuggingFaceCodec
+from engine.core.text.foreign import Guard, OwnText
 from engine.types import ToolSpec
 from tests.support.policy import PLAIN_TEMPLATE, QWEN_TEMPLATE, SPECIAL, VISION, write_policy
 from toolwright.types import Task

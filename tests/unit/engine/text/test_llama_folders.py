@@ -13,10 +13,10 @@ import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
-from engine.rehearsal import rehearse
-from engine.text.codec import HuggingFaceCodec
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.rehearsal import rehearse
+from engine.core.text.codec import HuggingFaceCodec
 from toolwright.types import Task
 
 MERGES = (("t", "h"), ("th", "e"), ("\u0120", "the"), ("1", "2"), ("<", "|"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.lanes.signal import dapo_filter
+from engine.serving.admission.dynamic_sampling import dapo_filter
 from toolwright.credit.advantages import group_advantage, opo, rloo
 from toolwright.credit.signal import is_constant, varies
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from toolwright.model_api.calls import LONGEST_NAME, MOST_CALLS, Calls
+from engine.core.sampler.openai.calls import LONGEST_NAME, MOST_CALLS, CallPieces
 from toolwright.model_api.deltas import CallPart
 from toolwright.model_api.errors import WireError
 
@@ -56,14 +56,14 @@ DEEP = '{"x": ["}", "\\\\", {"y": "\\"{"}]}'
     ],
 )  # fmt: skip
 def test_pieces_belong_to_calls(parts: list[CallPart], calls: list[tuple[str, str]]) -> None:
-    found = Calls()
+    found = CallPieces()
     for one in parts:
         found.add([one])
     assert found.whole() == calls
 
 
 def test_a_list_without_numbers_is_a_list_of_calls() -> None:
-    found = Calls()
+    found = CallPieces()
     found.add([part(None, "", "one", ""), part(None, "", "one", "")])
     assert found.whole() == [("one", "{}"), ("one", "{}")]
 
@@ -71,13 +71,13 @@ def test_a_list_without_numbers_is_a_list_of_calls() -> None:
 def test_calls_and_names_are_bounded() -> None:
     many = [part(number, "", "one", "") for number in range(MOST_CALLS + 1)]
     with pytest.raises(WireError, match="more than"):
-        Calls().add(many)
+        CallPieces().add(many)
     with pytest.raises(WireError, match="name has more than"):
-        Calls().add([part(0, "", "a" * (LONGEST_NAME + 1), "")])
+        CallPieces().add([part(0, "", "a" * (LONGEST_NAME + 1), "")])
 
 
 def test_many_pieces_cost_linear_time() -> None:
-    found = Calls()
+    found = CallPieces()
     began = time.process_time()
     for number in range(100_000):
         found.add([part(0, str(number), "" if number else "one", '{"x'), part(0, "", "one", '"')])

@@ -20,13 +20,13 @@ from toolwright.model_api.deltas import (
     said,
 )
 from toolwright.model_api.errors import WireError
-from toolwright.model_api.event_stream import Event
+from toolwright.model_api.event_stream import StreamEvent
 
 pytestmark = pytest.mark.quick
 
 
 def read_delta(payload: bytes) -> Delta:
-    return read_event(Event(payload))
+    return read_event(StreamEvent(payload))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_usage_that_cannot_be_read_costs_no_answer(usage: object) -> None:
 )
 def test_an_error_beside_the_payload(payload: bytes, retryable: bool) -> None:
     with pytest.raises(WireError, match="the context is too small") as raised:
-        read_event(Event(payload, is_error=True))
+        read_event(StreamEvent(payload, is_error=True))
     assert raised.value.retryable is retryable
 
 

@@ -7,12 +7,12 @@ import time
 import pytest
 
 from toolwright.model_api.errors import WireError
-from toolwright.model_api.event_stream import Event, EventReader
+from toolwright.model_api.event_stream import EventReader, StreamEvent
 
 pytestmark = pytest.mark.quick
 
 
-def read(data: bytes, size: int = 1000) -> list[Event]:
+def read(data: bytes, size: int = 1000) -> list[StreamEvent]:
     reader = EventReader()
     found = []
     for start in range(0, len(data), size):
@@ -51,13 +51,13 @@ def test_events_come_whole_however_the_bytes_come(data: bytes, size: int) -> Non
     ],
 )
 def test_an_error_outside_the_payload(data: bytes) -> None:
-    assert read(data)[0] == Event(b'{"code":400}', is_error=True)
+    assert read(data)[0] == StreamEvent(b'{"code":400}', is_error=True)
 
 
 def test_the_streams_end_completes_an_event() -> None:
     reader = EventReader()
     assert reader.feed(b"data: last") == []
-    assert reader.end() == [Event(b"last")]
+    assert reader.end() == [StreamEvent(b"last")]
     assert EventReader().end() == []
 
 

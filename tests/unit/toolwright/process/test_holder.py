@@ -53,4 +53,4 @@ def test_a_command_line_is_shown_short_and_without_its_control_characters(
     assert found.isprintable()
     assert len(found) == len("process 77 ()") + LONGEST
     (process / "cmdline").write_bytes(b"")
-    assert holder_of(port) == "process 77 (its name is not told)"
+    assert holder_of(port) == "process 77 (of unknown name)"

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from engine.protocols.actions import read_call, read_json_call
-from engine.protocols.chat import Chat
+from engine.core.protocols.actions import read_call, read_json_call
+from engine.core.protocols.chat import Chat
 from engine.types import ToolSpec
 from tests.support.codecs import END, ToyCodec
 from tests.support.views import view_of
@@ -16,7 +16,7 @@ from toolsvc.tools.python import fenced_code
 from toolsvc.types import JsonCallFormat, TagFormat
 from toolwright.reading.action_ends import Grammar, Tags, spoken
 from toolwright.reading.actions import calls_in, python_blocks
-from toolwright.reading.json_prefix import JsonPrefix
+from toolwright.reading.json_text.json_prefix import JsonPrefix
 
 pytestmark = pytest.mark.quick
 

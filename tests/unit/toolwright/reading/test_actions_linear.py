@@ -5,7 +5,7 @@ import pytest
 from tests.support.linear import assert_linear
 from toolwright.reading.action_ends import Grammar, Tags, counted, spoken
 from toolwright.reading.actions import calls_in, last_call, last_span, python_blocks
-from toolwright.reading.json_prefix import JsonPrefix
+from toolwright.reading.json_text.json_prefix import JsonPrefix
 
 pytestmark = [pytest.mark.quick, pytest.mark.alone]
 

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from toolwright.reading.charset import charset_named, declared, decoded
+from toolsvc.tools.web_search.charset import charset_named, declared, decoded
 
 pytestmark = pytest.mark.quick
 

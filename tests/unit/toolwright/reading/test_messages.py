@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from toolwright.reading.messages import read_messages
-from toolwright.reading.nulls import arguments_without_nulls, schema_without_nulls
-from toolwright.reading.refusal import RowRefused
+from toolwright.reading.task_rows.messages import read_messages
+from toolwright.reading.task_rows.nulls import arguments_without_nulls, schema_without_nulls
+from toolwright.reading.task_rows.refusal import RowRefused
 
 pytestmark = pytest.mark.quick
 
@@ -65,7 +65,7 @@ def test_a_message_of_a_table(given: dict[str, Any], read: dict[str, Any]) -> No
         ({"content": "x"}, "message 2 has no role"),
         ({"role": 3, "content": "x"}, "message 2 has no role"),
         ({**USER, "tool_calls": [CALL]}, "only the assistant does"),
-        ({"role": "assistant", "tool_calls": "x"}, "no list"),
+        ({"role": "assistant", "tool_calls": "x"}, "not a list"),
         ({"role": "assistant", "tool_calls": [{"function": {"name": ""}}]}, "names no function"),
         (
             {"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": "{"}}]},

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image
 
-from engine.images.media import read_media
+from engine.core.images.media import read_media
 from toolsvc.tools.image.arguments import Function, ImageArguments
 from toolsvc.tools.image.decoding.pictures import work_on_picture
 from toolsvc.tools.image.types import ImageLimits

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.tasks.rows import read_task
-from toolwright.reading.data import data_in
-from toolwright.reading.refusal import RowRefused
-from toolwright.reading.rows import Columns, answers_of, plain, read_row
+from engine.core.tasks.rows import read_task
+from toolwright.reading.task_rows.data import data_in
+from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.reading.task_rows.rows import Columns, answers_of, plain, read_row
 
 pytestmark = pytest.mark.quick
 

@@ -15,8 +15,8 @@ from pydantic_core import PydanticUndefined
 
 from console.config import Ablation, ConsoleTable, Prepared, SamplerStart, Service, Words
 from engine.config import EngineTable, Evaluation, RenderTable, Suite
-from engine.protocols.chat import Chat
-from engine.protocols.tagged import Tagged
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
 from learner.config.objective import Advantage, Correction, Credit, Kl, Loss, Reject
 from learner.config.tables import Heldout, LearnerTable, SftTable
 from learner.config.weights import Lora, Optimizer, Parallel, Publish
@@ -194,7 +194,7 @@ def test_the_page_tells_what_sft_has_otherwise_in_its_optimizer() -> None:
 
 @pytest.mark.parametrize(
     ("protocol", "path"),
-    [(Tagged, "engine.protocols.tagged:Tagged"), (Chat, "engine.protocols.chat:Chat")],
+    [(Tagged, "engine.api:Tagged"), (Chat, "engine.api:Chat")],
 )
 def test_the_page_has_every_option_of_a_protocol(protocol: type[Any], path: str) -> None:
     begin = section("Protocols").partition(f"`{path}`")[2]

@@ -13,8 +13,8 @@ from console.ablate.ladder import Asked, ladder_of
 from tests.support.docs import DOCS, example
 from tests.support.docs_names import TABLES, has_key
 from tests.support.recipes import to_toml
-from toolwright import other_names
 from toolwright.imports import load_file
+from toolwright.recipe.diagnostics.synonyms import of_keys
 
 PAGE = (DOCS / "start" / "verl-tool.md").read_text(encoding="utf-8")
 AGENT = {
@@ -71,19 +71,12 @@ def test_the_page_names_enough_keys_to_be_worth_this() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "key"),
-    [
-        (other_names.LIMITS, "task.limits"),
-        (other_names.TASK, "task"),
-        (other_names.TOOL, "tools.NAME"),
-        (other_names.ENGINE, "engine"),
-    ],
+    ("table", "key"),
+    [("limits", "task.limits"), ("task", "task"), ("tool", "tools.NAME"), ("engine", "engine")],
 )
-def test_what_engine_check_calls_a_word_is_what_the_page_calls_it(
-    words: other_names.Names, key: str
-) -> None:
+def test_what_engine_check_calls_a_word_is_what_the_page_calls_it(table: str, key: str) -> None:
     rows = [line for line in section("The agent").splitlines() if line.startswith("| `")]
-    for ours, theirs in words.items():
+    for ours, theirs in of_keys(table).items():
         for word in AGENT.intersection(theirs):
             (row,) = (row for row in rows if f"`{word}`" in row.split(" | ")[0])
             assert f"`{key}.{ours}" in row, row

@@ -10,8 +10,8 @@ import pytest
 from tests.support.recipes import merged, to_toml
 from toolwright.model.fingerprint import terms_of
 from toolwright.recipe import Recipe, RecipeError, load_recipe, read_resolved
-from toolwright.recipe.table import Table
-from toolwright.recipe.tasks import allotment
+from toolwright.recipe.models.table import Table
+from toolwright.recipe.models.tasks import allotment
 
 TABLES: dict[str, Any] = {
     "run": {"name": "r", "folder": "out", "steps": 2, "groups_per_step": 4, "group_size": 4},

@@ -63,9 +63,7 @@ def columns(**values: Any) -> dict[str, Any]:
         "task.limits.action": action,
         "task.limits.observation": observation,
         "learner.kl.coefficient": values.get("kl", 0.0),
-        "task.protocol": "engine.protocols.chat:Chat"
-        if values.get("mtrl")
-        else "engine.protocols.tagged:Tagged",
+        "task.protocol": "engine.api:Chat" if values.get("mtrl") else "engine.api:Tagged",
     }
 
 

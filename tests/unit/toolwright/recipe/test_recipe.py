@@ -84,12 +84,12 @@ def test_paths_are_relative_to_the_recipe(
         ),
         (
             {"sampler": {"endpoints": ["127.0.0.1:1"]}},
-            "sampler.endpoints: '127.0.0.1:1' is no URL: write \"http://127.0.0.1:1\"",
+            "sampler.endpoints: '127.0.0.1:1' is not a URL: write \"http://127.0.0.1:1\"",
         ),
         ({"task": {"tools": {"a": 1}}}, "task.tools: write a list, [...]"),
         ({"task": {"stops": {"timeout": "mask"}}}, "task.stops: 'timeout' takes no rule; these"),
         ({"task": {"stops": {"max_turns": "drop"}}}, "task.stops: max_turns = 'drop': write"),
-        ({"tools": {"python": {"service": None}}}, "tools.python: say `service`, "),
+        ({"tools": {"python": {"service": None}}}, "tools.python: set either `service`, "),
         ({"tools": {"python": {"serve": ["python"]}}}, "one of the two"),
         (
             {"tools": {"sql": {"serve": ["sql"], "tls_ca": "ca.pem"}}},

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.recipes import merged, recipe_tables, write_recipe
 from toolwright.recipe import Recipe, RecipeError, Sampler, load_recipe, refuse_open_ports
+from toolwright.recipe.models.spelling import url_fault
 from toolwright.recipe.open_ports import open_ports
-from toolwright.recipe.spelling import url_fault
 
 
 def read(folder: Path, **changes: Any) -> Recipe:
@@ -117,9 +117,9 @@ def test_only_a_known_kind_of_api_and_only_its_keys() -> None:
     assert Sampler(api="openai-chat", endpoints=("http://x/v1",)).endpoints == ("http://x/v1",)
     with pytest.raises(ValueError, match="ends in /v1"):
         Sampler(endpoints=("http://x/v1",))
-    with pytest.raises(ValueError, match="model is of an API"):
+    with pytest.raises(ValueError, match="model belongs to an API"):
         Sampler(endpoints=("http://x",), model="m")
-    with pytest.raises(ValueError, match="no URL"):
+    with pytest.raises(ValueError, match="not a URL"):
         Sampler(api="openai-chat", endpoints=("x/v1",))
 
 

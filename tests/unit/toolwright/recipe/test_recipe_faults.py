@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import get_args
 
 import pytest
 
-from toolwright.recipe import RecipeError, Shared, check_all, load_recipe, registered_tables
-from toolwright.recipe.table import Table
+from toolwright.recipe import (
+    RecipeError,
+    Shared,
+    check_all,
+    load_recipe,
+    registered_tables,
+)
+from toolwright.recipe.diagnostics import synonyms
+from toolwright.recipe.diagnostics.keys import table_of
+from toolwright.recipe.models.table import Either, OfKind, ReadIf, Table
 
 RECIPE = """
 [run]
@@ -74,7 +82,7 @@ def refusal(folder: Path, *overrides: str) -> str:
         # A value where a table belongs.
         ("learner.lora=true", "learner.lora: write a table: [learner.lora] rank = 16"),
         ("learner.lora=8", "[learner.lora] rank = 8"),
-        ("sft.lora=false", "sft.lora: leave it out: without the table there is none"),
+        ("sft.lora=false", "sft.lora: leave the table out instead"),
         ("learner.kl=0.01", "[learner.kl] coefficient = 0.01"),
         ("learner.kl=true", "[learner.kl] coefficient = ..."),
         ("learner.loss=gspo", '[learner.loss] kind = "gspo"'),
@@ -133,16 +141,44 @@ def tables(model: type[Table]) -> Iterator[type[Table]]:
                 yield from tables(kind)
 
 
-def test_other_names_are_of_keys_that_there_are_and_name_one_each() -> None:
+def test_a_synonym_belongs_to_one_existing_key() -> None:
     models = [Shared, *(point.load() for point in registered_tables().values())]
-    for model in (table for top in models for table in tables(top)):
-        others = [name for names in model.other_keys.values() for name in names]
-        assert model.other_keys.keys() <= model.model_fields.keys(), model
+    every = {table for top in models for table in tables(top)}
+    for model in every:
+        keys, values = synonyms.of_keys(model.synonyms), synonyms.of_values(model.synonyms)
+        others = [name for names in keys.values() for name in names]
+        assert keys.keys() <= model.model_fields.keys(), model
         assert len(others) == len(set(others)), model
         assert not set(others) & model.model_fields.keys(), model
-        assert model.other_words.keys() <= model.model_fields.keys(), model
-        for words in model.other_words.values():
+        assert values.keys() <= model.model_fields.keys(), model
+        for words in values.values():
             assert all(word == word.lower().replace("-", "_") for word in words)
+    assert {model.synonyms for model in every if model.synonyms} == synonyms.tables()
+
+
+def test_a_rule_names_existing_keys() -> None:
+    models = {"": Shared, **{name: point.load() for name, point in registered_tables().items()}}
+    rules = 0
+    for model in (table for top in models.values() for table in tables(top)):
+        for rule in model.rules:
+            match rule:
+                case Either(first, second) | OfKind(first, second):
+                    assert {first, second} <= model.model_fields.keys(), rule
+                case ReadIf(key, cases):
+                    named = [key, *(name for case in cases for name in case)]
+                    assert all(exists(models, name.split(".")) for name in named), rule
+            rules += 1
+    assert rules > 40
+    assert not exists(models, ["learner", "loss", "sort"])
+
+
+def exists(models: Mapping[str, type[Table]], path: list[str]) -> bool:
+    first, *rest = path
+    if first in models:
+        return exists({"": models[first]}, rest)
+    field = models[""].model_fields.get(first)
+    inner = table_of(field.annotation) if field else None
+    return field is not None and (not rest or (inner is not None and exists({"": inner}, rest)))
 
 
 def test_what_is_told_is_where_the_key_stands(tmp_path: Path) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from engine.offline.check.remarks import remarks
 from learner.config.tables import LearnerTable
 from tests.support.docs import DOCS
 from tests.support.recipes import merged, to_toml
 from toolwright.recipe import RecipeError, load_recipe
 from toolwright.recipe.layers import packaged_fragments
-from toolwright.recipe.remarks import remarks
 
 TABLES: dict[str, Any] = {
     "run": {"name": "r", "folder": "out", "steps": 2, "groups_per_step": 3, "group_size": 4},

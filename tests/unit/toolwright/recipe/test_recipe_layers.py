@@ -100,14 +100,14 @@ def test_a_circle_is_told_as_a_circle(tmp_path: Path, chain: list[str]) -> None:
         write(tmp_path / name, "", extends=[following])
     file = recipe(tmp_path, chain[0])
     said = refusal(file)
-    assert "take one of these lines out" in said
+    assert "remove one of these lines" in said
     assert said.count(" extends ") == len(chain)
 
 
 def test_a_link_does_not_hide_a_circle(tmp_path: Path) -> None:
     write(tmp_path / "a.toml", "", extends=["link.toml"])
     (tmp_path / "link.toml").symlink_to(tmp_path / "a.toml")
-    assert "take one of these lines out" in refusal(recipe(tmp_path, "a.toml"))
+    assert "remove one of these lines" in refusal(recipe(tmp_path, "a.toml"))
 
 
 def test_what_is_missing_is_named_with_what_there_is(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_a_reference_is_the_keys_value() -> None:
         ({"a": {"b": "${}"}}, r"\$\$\{"),
         ({"a": {"b": "${a}"}}, "is a table"),
         ({"a": {"b": "${a.c}", "c": [1]}}, "is a list"),
-        ({"a": {"b": "${a.c.d.e}", "c": "x"}}, "does not say"),
+        ({"a": {"b": "${a.c.d.e}", "c": "x"}}, "does not set"),
         (
             {"a": {"x0": "x" * 100, **{f"x{n}": f"${{a.x{n - 1}}}" * 9 for n in range(1, 60)}}},
             f"more than {LONGEST} characters",

@@ -82,8 +82,8 @@ def test_tokens_come_from_the_environment_and_from_a_file(
     ("text", "said"),
     [
         (None, "No such file"),
-        ("", "holds none"),
-        ("# alice one\n", "holds none"),
+        ("", "holds no token"),
+        ("# alice one\n", "holds no token"),
         ("alice\n", "line 1: write an owner"),
         ("alice one\nalice one two\n", "line 2: write an owner"),
         ("alice one\nbob one\n", "line 2: the token stands there twice"),

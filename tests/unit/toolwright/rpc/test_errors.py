@@ -23,7 +23,7 @@ async def test_an_error_arrives_as_it_was_raised() -> None:
         "the queue is full: 3 wait ü",
         subject="call/1",
         endpoint="10.0.0.1:5",
-        mend="ask again",
+        fix="ask again",
         retry_after=1.5,
     )
     async with served(Service(raised)) as address:
@@ -114,14 +114,14 @@ async def test_a_refusal_arrives_typed_however_much_it_has_to_say(letter: str, s
     text = letter * size
     raised = ServiceError(
         reasons.ERROR_REASON_SESSION_NOT_FOUND,
-        text, subject=text, endpoint=text, mend=text, retry_after=1.0,
+        text, subject=text, endpoint=text, fix=text, retry_after=1.0,
     )  # fmt: skip
     async with served(Service(raised)) as address:
         with pytest.raises(ServiceError) as caught:
             await list_tools(address)
     got = caught.value
     assert (got.reason, got.retry_after) == (raised.reason, 1.0)
-    for part in (got.message, got.subject, got.endpoint, got.mend):
+    for part in (got.message, got.subject, got.endpoint, got.fix):
         assert part.startswith(letter * 100)
         assert part.endswith("…")
 

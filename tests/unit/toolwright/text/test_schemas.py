@@ -31,7 +31,7 @@ ORDERED = (
 )
 READS = """
 import json, sys
-from engine.tools.spec import spec
+from engine.core.tools.spec import spec
 from toolwright.tool.v1.tool_pb2 import ToolDescriptor
 found = spec(ToolDescriptor.FromString(bytes.fromhex(sys.argv[1])), "s").arguments_schema
 print(json.dumps(found))

@@ -12,13 +12,13 @@ import pytest
 
 from console.config import ConsoleTable
 from engine.config import EngineTable
+from engine.offline.check.remarks import remarks
 from tasks.sets import SETS
 from tests.unit.verltool.math.conftest import FOLDER
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.python import PythonOptions, PythonTool
 from toolwright.imports import load_object
 from toolwright.recipe import Recipe, check_all, load_recipe
-from toolwright.recipe.remarks import remarks
 
 ROOT = FOLDER.parents[2]
 FILES = ("recipe", "chat")

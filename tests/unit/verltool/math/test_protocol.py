@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.rollout.decide import Dispatch, Finish, Generate, Rules, next_step
+from engine.core.rollout.decide import Dispatch, Finish, Generate, Rules, next_step
 from engine.types import Answer, Calls, End, ToolSpec
 from tests.support.codecs import END, ToyCodec
 from tests.support.linear import assert_linear

@@ -181,7 +181,7 @@ def _config(verification: Verification, tree: dict[str, Entry]) -> str | None:
             f"verification {verification.name!r}: its config {file.config!r} is no file of the "
             "repository",
             subject=verification.name,
-            mend="put it into the verification's files, or correct its name",
+            fix="put it into the verification's files, or correct its name",
         )
     return file.config or pytest_file(tree)
 

@@ -1,0 +1,56 @@
+"""The public names of the engine: what recipes, and programs beside it, may import.
+
+Everything else in `engine` may move between versions. A protocol is written with the types of a
+turn, a reward with `Score`; both are named in the recipe as `./file.py:Name`.
+"""
+
+from __future__ import annotations
+
+from engine.core.protocols import Protocol
+from engine.core.protocols.actions import nothing_done, read_call, read_json_call
+from engine.core.protocols.chat import Chat
+from engine.core.protocols.tagged import Tagged
+from engine.core.rewards import Score
+from engine.core.rewards.score import rewarded
+from engine.core.text.codec import HuggingFaceCodec
+from engine.core.text.cut import stop_cut
+from engine.core.text.foreign import OwnText
+from engine.core.text.messages import calls_of, content_of, opening, split_opening
+from engine.types import (
+    Answer,
+    Call,
+    Calls,
+    Codec,
+    Decision,
+    End,
+    Say,
+    ToolSpec,
+    View,
+)
+
+__all__ = [
+    "Answer",
+    "Call",
+    "Calls",
+    "Chat",
+    "Codec",
+    "Decision",
+    "End",
+    "HuggingFaceCodec",
+    "OwnText",
+    "Protocol",
+    "Say",
+    "Score",
+    "Tagged",
+    "ToolSpec",
+    "View",
+    "calls_of",
+    "content_of",
+    "nothing_done",
+    "opening",
+    "read_call",
+    "read_json_call",
+    "rewarded",
+    "split_opening",
+    "stop_cut",
+]

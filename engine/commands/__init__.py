@@ -1,1 +1,0 @@
-"""One module a command of `engine` that is not `serve`."""

@@ -1,0 +1,5 @@
+"""Protocols: the text form of prompts, actions, observations and answers. One file for each."""
+
+from engine.core.protocols.base import Protocol
+
+__all__ = ["Protocol"]

@@ -1,0 +1,1 @@
+"""SGLang servers as the engine sees them: wire, stops, client, pool, weight control."""

@@ -1,0 +1,1 @@
+"""Sessions on one tool service: opened, adopted, forked, leased, closed."""

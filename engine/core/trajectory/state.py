@@ -1,0 +1,358 @@
+"""The state of the turn loop that an attempt's events fold to. Pure.
+
+`fold(events)` is `apply` from left to right, so folding a prefix and going on gives the same as
+folding the whole.
+
+Invariants
+- Its tokens are one `Chain`, which only grows.
+- After `Ended` only `Scored` is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from dataclasses import replace as replace_fields
+from functools import reduce
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.core.trajectory.chain import CONTINUED, Chain, ImageSlot
+from engine.core.trajectory.events import (
+    Acted,
+    Answered,
+    AnyEvent,
+    Appended,
+    Called,
+    Ended,
+    Forked,
+    Noted,
+    Opened,
+    Scored,
+    Streamed,
+)
+from engine.types import Generated, SessionRef, ToolSpec, VersionRun, tools_of
+from toolwright.types import (
+    ActionTimings,
+    CallRecord,
+    CallTimings,
+    FinishReason,
+    Ids,
+    SamplingParams,
+    Segment,
+    ids,
+)
+from toolwright.types import Event as Note
+
+
+class LogError(ValueError):
+    """Events in an order that no attempt can have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """What the policy wrote in one turn."""
+
+    text: str
+    stop: str | None
+    finish: FinishReason
+    tokens: int
+    """Number of tokens."""
+    ends_turn: bool = False
+    """Whether `stop` is the end of a turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkPoint:
+    """The point at which a log begins by reference to another."""
+
+    parent: str
+    offset: int
+
+
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one attempt. A protocol reads it and must not change it. (A Struct, because
+    every event replaces it: that costs 0.3 us, a frozen dataclass of so many fields 8 us.)"""
+
+    sessions: tuple[SessionRef, ...] = ()
+    sampling: SamplingParams | None = None
+    chain: Chain = Chain()
+    tools: tuple[ToolSpec, ...] = ()
+    actions: tuple[Action, ...] = ()
+    calls: tuple[CallRecord, ...] = ()
+    """Calls with an outcome, in the order of their answers."""
+    open_calls: tuple[Called, ...] = ()
+    """Calls that wait for their outcome."""
+    partial: Generated | None = None
+    """Tokens of an action in progress."""
+    observed: int = 0
+    """Number of turns whose observation is complete."""
+    fitted: bool = True
+    """Whether the whole last observation found room."""
+    events: tuple[Note, ...] = ()
+    fork: ForkPoint | None = None
+    ended: Ended | None = None
+    rewarded: Scored | None = None
+    """Score by the reward function and the stop rules."""
+    hooked: Scored | None = None
+    """Score by the group hook, on top of `rewarded`."""
+    action_timings: tuple[ActionTimings, ...] = ()
+    iteration: str = ""
+    """The iteration that the group began in, RUN.STEP."""
+    clock_s: float = 0.0
+    open_s: float = 0.0
+    generate_s: float = 0.0
+    tool_s: float = 0.0
+
+    @property
+    def score(self) -> Scored | None:
+        """The score that counts."""
+        return self.hooked or self.rewarded
+
+    @property
+    def token_ids(self) -> Ids:
+        """[n] int32, what the next request begins with."""
+        return self.chain.token_ids
+
+    @property
+    def response_ids(self) -> int:
+        """Number of `token_ids` after the prompt."""
+        return self.chain.response_ids
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """All runs of tokens so far, in order."""
+        return self.chain.segments
+
+    @property
+    def images(self) -> tuple[ImageSlot, ...]:
+        """All images so far, one for each placeholder in `token_ids`."""
+        return self.chain.images
+
+    @property
+    def opened(self) -> bool:
+        """Whether the attempt has its sessions and its prompt."""
+        return bool(self.chain.segments)
+
+    @property
+    def turn(self) -> int:
+        """The turn in progress, from 0: turns whose observation is complete."""
+        return self.observed
+
+    @property
+    def acted(self) -> bool:
+        """Whether the action of the turn in progress is written."""
+        return len(self.actions) > self.observed
+
+    @property
+    def last_text(self) -> str:
+        """Text of the last action, without the end of its turn."""
+        if not self.actions:
+            return ""
+        last = self.actions[-1]
+        return last.text.removesuffix(last.stop or "") if last.ends_turn else last.text
+
+    def before_action(self, turn: int) -> Ids:
+        """Ids before the action of a turn; all ids if that turn has no action yet."""
+        return self.chain.before_action(turn)
+
+    def calls_of(self, turn: int) -> tuple[CallRecord, ...]:
+        """Answered calls of one turn, in call order."""
+        found = [call for call in self.calls if call.turn == turn]
+        return tuple(sorted(found, key=lambda call: call.index))
+
+    def dispatched(self, turn: int) -> int:
+        """Number of calls of a turn that were sent, answered ones included."""
+        answered = sum(call.turn == turn for call in self.calls)
+        return answered + sum(call.turn == turn for call in self.open_calls)
+
+
+EMPTY = State()
+
+
+def fold(events: Iterable[AnyEvent], state: State = EMPTY) -> State:
+    """The state after all events. Raises LogError for an order that no attempt has."""
+    return reduce(apply, events, state)
+
+
+def apply(state: State, event: AnyEvent) -> State:
+    """The state after one more event. Raises LogError if it cannot follow."""
+    if state.ended is not None and not isinstance(event, Scored):
+        raise LogError(f"{type(event).__name__} after the end")
+    if not state.opened and not isinstance(event, Opened | Ended | Scored):
+        raise LogError(f"{type(event).__name__} before anything was opened")
+    return _APPLY[type(event)](state, event)
+
+
+def _opened(state: State, event: Opened) -> State:
+    if state.opened:
+        raise LogError("Opened twice")
+    return replace(
+        state,
+        sessions=event.sessions,
+        tools=tools_of(event.sessions),
+        sampling=event.sampling,
+        chain=Chain.begun(event.prompt, event.images),
+        iteration=event.iteration,
+        clock_s=event.clock_s,
+        open_s=event.seconds,
+    )
+
+
+def _forked(state: State, event: Forked) -> State:
+    if state.acted or state.open_calls:
+        raise LogError("Forked inside a turn")
+    return replace(
+        state,
+        sessions=event.sessions,
+        tools=tools_of(event.sessions),
+        fork=ForkPoint(parent=event.parent, offset=event.offset),
+    )
+
+
+def _streamed(state: State, event: Streamed) -> State:
+    if state.acted:
+        raise LogError("Streamed after the action was complete")
+    before = state.partial
+    partial = Generated(
+        token_ids=event.token_ids if before is None else before.token_ids + event.token_ids,
+        logprobs=event.logprobs if before is None else before.logprobs + event.logprobs,
+        versions=event.versions if before is None else _joined(before.versions, event.versions),
+        finish=CONTINUED,
+        prompt_tokens=event.prompt_tokens if before is None else before.prompt_tokens,
+        prompt_ids=(event.prompt_ids or ids()) if before is None else before.prompt_ids,
+    )
+    return replace(state, partial=partial)
+
+
+def _joined(
+    before: tuple[VersionRun, ...], after: tuple[VersionRun, ...]
+) -> tuple[VersionRun, ...]:
+    """Runs of tokens that follow each other; no two neighbours have one version."""
+    if not before or not after or before[-1][0] != after[0][0]:
+        return before + after
+    version, count = before[-1]
+    return (*before[:-1], (version, count + after[0][1]), *after[1:])
+
+
+def _acted(state: State, event: Acted) -> State:
+    if state.acted:
+        raise LogError("Acted twice in a turn")
+    turn = state.turn
+    try:
+        chain = state.chain.acted(
+            event.token_ids,
+            event.logprobs,
+            event.versions,
+            turn=turn,
+            sampling=state.sampling,
+            finish=event.finish,
+            image_tokens=event.image_tokens,
+        )
+    except ValueError as error:
+        raise LogError(str(error)) from error
+    action = Action(
+        text=event.text,
+        stop=event.stop,
+        finish=event.finish,
+        tokens=len(event.token_ids),
+        ends_turn=event.ends_turn,
+    )
+    stamps = ActionTimings(
+        turn=turn, asked_ns=event.asked_ns, first_ns=event.first_ns, acted_ns=event.acted_ns
+    )
+    return replace(
+        state,
+        chain=chain,
+        actions=(*state.actions, action),
+        action_timings=(*state.action_timings, stamps) if event.asked_ns else state.action_timings,
+        partial=None,
+        generate_s=state.generate_s + event.seconds,
+    )
+
+
+def _called(state: State, event: Called) -> State:
+    if event.turn != state.turn or event.index != state.dispatched(event.turn):
+        raise LogError(f"call {event.call_id} out of order")
+    return replace(state, open_calls=(*state.open_calls, event))
+
+
+def _answered(state: State, event: Answered) -> State:
+    called = next((one for one in state.open_calls if one.call_id == event.call_id), None)
+    if called is None:
+        raise LogError(f"an answer to {event.call_id}, which is not open")
+    tool, outcome = event.outcome.tool or called.tool, event.outcome
+    if not outcome.tool:
+        outcome = replace_fields(outcome, tool=tool)
+    record = CallRecord(
+        call_id=event.call_id,
+        turn=called.turn,
+        index=called.index,
+        tool=tool,
+        action=called.action,
+        outcome=outcome,
+        timings=CallTimings(
+            stop_read_ns=called.stop_read_ns,
+            dispatched_ns=called.dispatched_ns,
+            result_ns=event.result_ns,
+        ),
+    )
+    known = {tool.name for tool in state.tools}
+    gained = tuple(tool for tool in event.new_tools if tool.name not in known)
+    events = state.events
+    if gained:
+        data = {"tool": tool, "names": [one.name for one in gained]}
+        events = (*events, Note(kind="tools_added", turn=called.turn, data=data))
+    return replace(
+        state,
+        events=events,
+        calls=(*state.calls, record),
+        open_calls=tuple(one for one in state.open_calls if one is not called),
+        tools=state.tools + gained,
+    )
+
+
+def _appended(state: State, event: Appended) -> State:
+    if not state.acted or state.open_calls:
+        raise LogError("Appended before the turn's action and answers")
+    return replace(
+        state,
+        chain=state.chain.appended(
+            event.token_ids, event.author, turn=state.turn, images=event.images
+        ),
+        observed=state.observed + event.last,
+        fitted=event.fitted,
+        tool_s=state.tool_s + event.seconds,
+    )
+
+
+def _noted(state: State, event: Noted) -> State:
+    return replace(state, events=(*state.events, event.note))
+
+
+def _ended(state: State, event: Ended) -> State:
+    return replace(state, ended=event, partial=None)
+
+
+def _scored(state: State, event: Scored) -> State:
+    if state.ended is None:
+        raise LogError("Scored before the end")
+    if event.hooked:
+        return replace(state, hooked=event)
+    return replace(state, rewarded=event, hooked=None)
+
+
+_APPLY: dict[type, Callable[[State, Any], State]] = {
+    Opened: _opened,
+    Forked: _forked,
+    Streamed: _streamed,
+    Acted: _acted,
+    Called: _called,
+    Answered: _answered,
+    Appended: _appended,
+    Noted: _noted,
+    Ended: _ended,
+    Scored: _scored,
+}

@@ -1,1 +1,0 @@
-"""What the learner speaks to: groups out, weights in."""

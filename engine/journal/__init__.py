@@ -1,1 +1,0 @@
-"""What the engine must not forget, in one SQLite file."""

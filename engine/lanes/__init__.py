@@ -1,1 +1,0 @@
-"""Who may start: the training lane, the evaluation lane, and the arithmetic of places."""

@@ -1,0 +1,1 @@
+"""Programs that read or make data without a learner: eval, sample, render, check, inspect."""

@@ -1,0 +1,1 @@
+"""`engine check`: whether a recipe can run, before it does."""

@@ -1,0 +1,50 @@
+"""What can be said of a recipe that is in order: what is in force, and what is seldom meant.
+
+Every registered table is asked, so that `engine check` speaks of the learner without knowing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from toolwright.recipe import Recipe, tables_in_force
+from toolwright.recipe.diagnostics.keys import Displaced, displaced, short, unread
+from toolwright.recipe.layers import highest
+from toolwright.recipe.models.table import ReadIf
+
+WARNING = "warning: "
+
+
+def remarks(recipe: Recipe) -> list[str]:
+    """A line for each table with what is in force, then warnings. RecipeError for a wrong value.
+
+    A table that the recipe leaves out counts with its defaults, where it has them. One whose
+    package cannot be imported says nothing.
+    """
+    force, doubts = [], []
+    for name, table in tables_in_force(recipe):
+        model = type(table)
+        if words := table.in_force(recipe.shared):
+            force.append(f"[{name}] in force: {words}")
+        gone = list(displaced(model, recipe.raw.get(name, {}), recipe.layers, (name,)))
+        doubts += [*table.doubts(recipe.shared), *_given_way(recipe, gone, typed=True)]
+        force += _given_way(recipe, gone, typed=False)
+        lost = {".".join(one.path) for one in gone}
+        rest = [rule for rule in model.rules if isinstance(rule, ReadIf) and rule.key not in lost]
+        shared = {key: getattr(recipe.shared, key) for key in type(recipe.shared).model_fields}
+        doubts += unread(rest, {**shared, name: table}, recipe.layers)
+    return [*force, *(WARNING + line for line in doubts)]
+
+
+def _given_way(recipe: Recipe, gone: Iterable[Displaced], *, typed: bool) -> Iterator[str]:
+    """A sentence for each key of the user's own that a higher layer displaced: one that was typed,
+    which may not be meant, or a file, which was written over the other on purpose."""
+    layers = recipe.layers
+    for one in gone:
+        below, above = layers[highest(layers, one.path)], layers[highest(layers, one.by)]
+        if not below.packaged and above.typed is typed:
+            key, by = ".".join(one.path), ".".join(one.by)
+            yield (
+                f"{key} of {below.source} does nothing: {by} = {short(above.value(one.by))} of "
+                f"{above.source} lies over it"
+            )

@@ -1,0 +1,47 @@
+"""Lines of `engine check` on a chat template and a recipe's protocol. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from engine.core.protocols import Protocol
+from engine.core.protocols.chat import Chat
+from engine.core.text.codec import HuggingFaceCodec
+from engine.core.text.framing import template_class
+
+NEAR = 0.8
+"""Similarity (difflib's ratio) from which a name may be a misspelling of another."""
+TOOL = "tool"
+"""Role of observations for protocols that write no messages after the prompt."""
+
+
+def template_report(
+    codec: HuggingFaceCodec, protocols: Mapping[str, Protocol]
+) -> Iterator[tuple[bool, str]]:
+    """(is a warning, line) pairs.
+
+    The first lines give the template's class for each role of observations. Then come variables
+    that only one of template and recipe has.
+    """
+    chats = [one for one in protocols.values() if isinstance(one, Chat)]
+    used = frozenset[str]().union(*(one.roles for one in chats))
+    for role in sorted(used or {TOOL}):
+        kind, why = template_class(codec, role)
+        broken = kind == "not splittable" and role in used
+        yield broken, f"chat template, role {role!r}: {kind}{f' ({why})' if why else ''}"
+    try:
+        read = codec.template_names()
+    except ValueError as error:
+        yield True, str(error)
+        return
+    if unset := sorted(read - codec.variables.keys()):
+        yield (
+            True,
+            f"the chat template reads {', '.join(unset)}, which policy.template does not set: the "
+            "template's defaults count; set those that the run depends on",
+        )
+    for name in sorted(codec.variables.keys() - read):
+        near = get_close_matches(name, sorted(read), n=1, cutoff=NEAR)
+        hint = f": did you mean {near[0]}?" if near else ""
+        yield bool(near), f"policy.template: the chat template does not read {name}{hint}"

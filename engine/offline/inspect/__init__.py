@@ -1,0 +1,1 @@
+"""Programs that read a run's journal: inspect, replay, trace."""

@@ -1,1 +1,0 @@
-"""SGLang servers as the engine sees them: wire, stops, one client, the pool, weight control."""

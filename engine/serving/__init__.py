@@ -1,0 +1,1 @@
+"""`engine serve`: admission, journal, delivery, publishing, evaluation between steps, status."""

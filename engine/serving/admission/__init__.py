@@ -1,0 +1,1 @@
+"""Admission of trajectories: the training lane, its groups, and the arithmetic of places."""

@@ -1,0 +1,342 @@
+"""One suite under one weight version: every row once, its reward, and a line on disk for each.
+
+Invariants
+- Memory does not grow with the suite: a byte per row, and at most as many trajectories as there are
+  slots. A row's line is on disk before its slot is free.
+- Every measured row was written by the suite's version alone. A row in which other weights wrote is
+  rolled out again.
+- A row that infrastructure failed is rolled out again when all others are done. A row that fails to
+  the end is `errored`: not a wrong answer, and not in the mean.
+- A row that an earlier life finished is not run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+import structlog
+
+from engine.config import Suite
+from engine.core.rewards.rewards import Rewards
+from engine.core.rollout.assignment import Assignment, RolloutContext
+from engine.core.rollout.attempts import roll_out
+from engine.core.tasks import BadRow, DrawnTask, for_purpose
+from engine.core.trajectory.log import keep_nothing
+from engine.core.trajectory.record import Identity, with_texts
+from engine.errors import TaskUnfit
+from engine.serving.admission.group import Member, log_score
+from engine.serving.admission.train import merged_sampling
+from engine.serving.evaluation.results import (
+    Results,
+    RowStates,
+    bad_row,
+    earlier_rows,
+    row_of,
+    sample_of,
+)
+from engine.serving.evaluation.suite_tasks import SuiteTasks
+from engine.serving.evaluation.tally import ERRORED, RowState, SuiteTally
+from toolwright.types import Purpose, SamplingParams, Status, Task, WeightVersion
+
+PASSES = 3
+"""Passes over the rows that infrastructure failed, the first pass included. Each pass has the full
+time budget of its attempts, so an outage must outlast several passes to cost a row."""
+PASS_PAUSE_S = 10.0
+MOST_TRIES = 3
+"""Tries of a row in which other weights wrote: a server with old weights is noticed soon."""
+SCORE_PAUSES = (1.0, 5.0)
+"""Seconds before a failed reward function is called again: it may depend on a service."""
+
+log = structlog.get_logger("evaluation")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteContext:
+    """The parts that all suites of a run share."""
+
+    rollout_context: RolloutContext
+    rewards: Rewards
+    results: Results
+    slots: asyncio.Semaphore
+    """One for each trajectory that is held until its line is on disk."""
+    life: str
+    """Begins the names of attempts."""
+    patience: float
+    """Longest time to retry an attempt, in seconds."""
+    samples: int
+    """Number of rows that are kept as text."""
+
+
+class SuiteRun:
+    """One evaluation; run it once. `sampled` is set when it no longer needs the suite's weights:
+    only scoring and writing are left."""
+
+    def __init__(
+        self,
+        context: SuiteContext,
+        suite: Suite,
+        version: WeightVersion,
+        tasks: SuiteTasks,
+        *,
+        sampling: SamplingParams,
+        settings: str,
+    ) -> None:
+        """context.rollout_context has the suite's limits. settings: separates rows of other
+        settings."""
+        self.suite = suite
+        self.version = version
+        self.sampled = asyncio.Event()
+        self.rolling = 0
+        """Trajectories in flight."""
+        self._context = context
+        self._tasks = tasks
+        self._sampling = sampling
+        self._settings = settings
+        self._states = RowStates(suite.n)
+        self._tally = SuiteTally()
+        self._cut = False
+        self._still = asyncio.Event()
+        self._still.set()
+        self._pass = 0
+
+    @property
+    def done(self) -> int:
+        """Number of finished rows."""
+        return self.suite.n - self._states.count(RowState.OPEN)
+
+    @property
+    def tally(self) -> SuiteTally:
+        """The tally of the finished rows."""
+        return self._tally
+
+    def cut(self) -> None:
+        """Begins no further row. Rows begin in order, so the measured rows are the suite's
+        beginning, not a choice of its quick rows."""
+        if not self.sampled.is_set():
+            self._cut = True
+
+    async def run(self) -> bool:
+        """Returns True when its line is in evaluations.jsonl; False if nothing could be
+        measured."""
+        began = time.monotonic()
+        try:
+            await self.read_earlier_rows()
+            await self.measure()
+        finally:
+            self.sampled.set()
+        return await self._summarise(time.monotonic() - began)
+
+    async def read_earlier_rows(self) -> None:
+        """Reads the rows that an earlier life finished."""
+        self._rows = self._context.results.rows(self.suite.name, self.version)
+        await asyncio.to_thread(self._read_earlier_rows)
+
+    async def measure(self) -> None:
+        """Runs until every row is over, or it was cut; after `read_earlier_rows`. Leaves no line in
+        evaluations.jsonl."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._sample(group)
+                self.sampled.set()
+        finally:
+            self.sampled.set()
+            self._context.results.close(self._rows)
+
+    def _read_earlier_rows(self) -> None:
+        """Reads an earlier life's rows, which may be a large file."""
+        for row in earlier_rows(self._rows, self._settings, self.suite.n):
+            self._enter(row, int(row["index"]))
+        if found := self._states.count(RowState.MEASURED) + self._states.count(RowState.BAD):
+            log.info("evaluation_goes_on", suite=self.suite.name, rows=found, of=self.suite.n)
+
+    async def _sample(self, group: asyncio.TaskGroup) -> None:
+        for self._pass in range(PASSES):
+            if self._pass:
+                await asyncio.sleep(PASS_PAUSE_S)
+            await self._go_through(group, self._wanted(again=self._pass > 0))
+            await self._still.wait()
+            failed = self._states.count(RowState.ERRORED)
+            if self._cut or not failed:
+                return
+            log.warning("evaluation_rows_failed", suite=self.suite.name, rows=failed)
+
+    def _wanted(self, *, again: bool) -> Callable[[int], bool]:
+        if again:
+            return lambda index: self._states[index] is RowState.ERRORED
+        return lambda index: self._states[index] in (RowState.OPEN, RowState.ERRORED)
+
+    async def _go_through(self, group: asyncio.TaskGroup, wanted: Callable[[int], bool]) -> None:
+        async with aclosing(self._tasks.walk(wanted, version=self.version)) as rows:
+            async for index, drawn in rows:
+                await self._context.slots.acquire()
+                if self._cut:
+                    self._context.slots.release()
+                    return
+                self._begin(index)
+                group.create_task(self._row(index, drawn))
+
+    def _begin(self, index: int) -> None:
+        """Opens a row. An errored row that is run again must count as open. Otherwise a pass would
+        begin it once more while it is scored."""
+        self.rolling += 1
+        self._still.clear()
+        if self._states[index] is RowState.ERRORED:
+            self._tally.again()
+            self._states.open_again(index)
+
+    async def _row(self, index: int, drawn: DrawnTask | BadRow) -> None:
+        try:
+            try:
+                member = await self._member(index, drawn)
+            finally:
+                self.rolling -= 1
+                if not self.rolling:
+                    self._still.set()
+            if member is not None:
+                await self._score(member)
+        finally:
+            self._context.slots.release()
+
+    async def _member(self, index: int, drawn: DrawnTask | BadRow) -> Member | None:
+        """A whole trajectory under the suite's version. None without one; then the row's line says
+        why."""
+        if isinstance(drawn, BadRow):
+            await self._write_bad(index, drawn.task_id, str(drawn))
+            return None
+        reason = ""
+        for attempt in range(MOST_TRIES):
+            try:
+                member = await self._rolled_out(index, drawn, attempt)
+            except TaskUnfit as error:
+                await self._write_bad(index, drawn.task.id, str(error))
+                return None
+            trajectory = member.trajectory
+            if trajectory.status is Status.ERRORED:
+                ended = member.log.state.ended
+                reason = ended.error if ended else ""
+                break
+            foreign = [str(v) for v in trajectory.weight_versions if v != self.version]
+            if not foreign:
+                return member
+            reason = f"written by {', '.join(foreign)}"
+            log.warning("evaluation_row_again", row=member.identity.trajectory_id, why=reason)
+        await self._write(member, reason or "infrastructure failed")
+        return None
+
+    async def _rolled_out(self, index: int, drawn: DrawnTask, attempt: int) -> Member:
+        context, suite = self._context, self.suite
+        task = for_purpose(drawn.task, Purpose.EVAL)
+        assignment = Assignment(
+            trajectory_id=f"e{self.version}.{suite.name}-{index}",
+            group_id=f"e{self.version}.{suite.name}",
+            index=index,
+            task=task,
+            sampling=self._sampling_of(index, task),
+            media=drawn.media,
+            withhold_observations=suite.withhold_observations,
+        )
+        attempt_log, number = await roll_out(
+            context.rollout_context,
+            assignment,
+            name=f"{context.life}p{self._pass}t{attempt}a",
+            patience=context.patience,
+            keeper=keep_nothing,
+            forget=_forget_nothing,
+        )
+        mark = context.rollout_context.rules.codec.image_mark
+        return Member(
+            log=attempt_log,
+            identity=Identity(
+                trajectory_id=assignment.trajectory_id,
+                group_id=assignment.group_id,
+                index=index,
+                attempt=number,
+                task=task,
+                tokenizer_hash=context.rollout_context.tokenizer_hash,
+                placeholder=mark.placeholder if mark else None,
+            ),
+        )
+
+    def _sampling_of(self, index: int, task: Task) -> SamplingParams:
+        sampling = self._sampling
+        if sampling.seed is not None:
+            sampling = replace(sampling, seed=sampling.seed + index)
+        return merged_sampling(sampling, task.sampling)
+
+    async def _score(self, member: Member) -> None:
+        rewards, began = self._context.rewards, time.monotonic()
+        for pause in (*SCORE_PAUSES, None):
+            seen = with_texts(member.unscored, member.log.state)
+            if rewards.per_group:
+                (score,) = await rewards.score_group([seen])
+            else:
+                score = await rewards.score_one(seen)
+            if not score.failed or pause is None:
+                break
+            await asyncio.sleep(pause)
+        log_score(member, score, rewards, time.monotonic() - began)
+        if score.failed:
+            await self._write(member, f"the reward function {score.events[0].data['error']}")
+        else:
+            await self._write(member)
+
+    async def _write(self, member: Member, errored: str = "") -> None:
+        """Writes the trajectory's line, and its text if it is one of the samples."""
+        trajectory, context = member.trajectory, self._context
+        codec = context.rollout_context.rules.codec
+        if not errored and trajectory.index < context.samples:
+            sample = sample_of(trajectory, self.suite.name, self.version, codec)
+            await context.results.samples.append(sample)
+        row = row_of(
+            trajectory, self.suite.name, self.version, self._settings, codec, errored=errored
+        )
+        row["position"] = self._tasks.position(trajectory.index)
+        await self._rows.append(row)
+        self._enter(row, trajectory.index)
+
+    async def _write_bad(self, index: int, task_id: str, reason: str) -> None:
+        log.warning("evaluation_bad_row", suite=self.suite.name, index=index, reason=reason)
+        row = bad_row(index, task_id, reason, self.suite.name, self.version, self._settings)
+        await self._rows.append(row)
+        self._enter(row, index)
+
+    def _enter(self, row: dict[str, object], index: int) -> None:
+        before = self._states[index]
+        if not self._states.enter(row, index):
+            return
+        if before is RowState.ERRORED:
+            self._tally.again()
+        self._tally.add(row)
+
+    async def _summarise(self, seconds: float) -> bool:
+        suite, version, tally = self.suite, self.version, self._tally
+        if not tally.n:
+            log.error(
+                "evaluation_failed",
+                suite=suite.name,
+                version=str(version),
+                **{ERRORED: tally.errored, "bad_rows": tally.bad},
+            )
+            return False
+        result = {
+            "suite": suite.name,
+            "lineage": version.lineage,
+            "step": version.step,
+            "asked": suite.n,
+            **tally.summary(),
+            "temperature": suite.temperature,
+            "seconds": round(seconds, 3),
+        }
+        await self._context.results.summaries.append(result)
+        log.info("evaluated", **result)
+        if tally.all_wrong:
+            log.warning("every_answer_is_worth_0", suite=suite.name, rows=tally.n)
+        return True
+
+
+def _forget_nothing(_attempt: str) -> None:
+    """The attempts of an evaluation are not kept."""

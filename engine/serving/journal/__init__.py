@@ -1,0 +1,1 @@
+"""The engine's durable state, in one SQLite file."""

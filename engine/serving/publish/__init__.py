@@ -1,0 +1,1 @@
+"""New weights from the learner: by a folder or over a process group."""

@@ -1,0 +1,411 @@
+"""Assembles the engine and runs it until it is stopped.
+
+Order at the start: journal, tokenizer, samplers, tool services, then every sampler is brought to
+the newest version. Only then is anything admitted. Order at the end: admissions stop, trajectories
+in flight get their grace time, sessions are closed, the journal is closed last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from engine.config import EngineTable
+from engine.core.branching.branching_checks import branching_warnings
+from engine.core.build import (
+    build_sampling,
+    open_source,
+    refuse_api,
+)
+from engine.core.engine_core import EngineCore, TaskCore
+from engine.core.rehearsal import first_that_fits
+from engine.core.sampler.control import WeightControl
+from engine.core.sampler.pool import SamplerPool
+from engine.core.tasks import BadRows, TaskSource
+from engine.errors import PublishFailed, StartupError
+from engine.serving import gc_policy
+from engine.serving.admission.dynamic_sampling import GroupFilter
+from engine.serving.admission.group import Lane
+from engine.serving.admission.lane_builder import build_lane
+from engine.serving.admission.mixing import Mixture
+from engine.serving.admission.places import Places
+from engine.serving.admission.train import TrainLane
+from engine.serving.delivery.claims import Claims
+from engine.serving.delivery.delivery import Delivery
+from engine.serving.evaluation import EvaluationLane, check_tasks
+from engine.serving.journal.fork import fork_from
+from engine.serving.journal.groups import StoredGroup
+from engine.serving.journal.identity import policy_identity, tasks_identity
+from engine.serving.journal.journal import Journal
+from engine.serving.publish.broadcast_publish import BroadcastPublishes
+from engine.serving.publish.publishing import Publisher
+from engine.serving.seams import Seams
+from engine.serving.service import PolicyServicer, RolloutServicer
+from engine.serving.status import EngineStatus
+from engine.serving.telemetry.logs import bind_run, log_to
+from engine.serving.telemetry.metrics import Metrics
+from engine.serving.telemetry.page import metrics_page
+from engine.serving.telemetry.progress import EngineProgress
+from engine.serving.telemetry.traces import Traces, traces_of
+from toolwright.model.beginning import first_policy, leave_fork
+from toolwright.model.fingerprint import fingerprint
+from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
+from toolwright.process.metrics_page import port_fault
+from toolwright.recipe import Recipe, refuse_open_ports
+from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
+from toolwright.rpc.auth import tokens_here
+from toolwright.rpc.server import Server
+from toolwright.types import Trajectory
+
+PROGRESS_SECONDS = 5.0
+
+log = structlog.get_logger("engine")
+
+
+async def serve(recipe: Recipe, fork: Path | None = None) -> None:
+    """`engine serve`: writes the resolved recipe and the log into the run's folder, and serves."""
+    refuse_open_ports(recipe)
+    refuse_api(recipe, "`engine serve`")
+    table = recipe.table("engine", EngineTable)
+    log_to(recipe.make_run_folder() / "engine.jsonl")
+    await Engine(recipe, table, fork=fork).run()
+
+
+class Engine:
+    """One engine process."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        table: EngineTable,
+        *,
+        fork: Path | None = None,
+        seams: Seams | None = None,
+    ) -> None:
+        """fork: folder of another run, whose newest weights this run begins with."""
+        self._recipe = recipe
+        self._table = table
+        self._fork = fork
+        self._seams = seams or Seams()
+        self._stop = asyncio.Event()
+        self.metrics = Metrics()
+        self._traces: Traces | None = None
+        self._progress = EngineProgress(recipe.shared.run.steps)
+        self._drained = asyncio.Event()
+
+    async def run(self) -> None:
+        """Serves until SIGTERM or SIGINT. Raises StartupError or ListenError before that."""
+        self._on_signals()
+        async with AsyncExitStack() as stack:
+            start = asyncio.create_task(self._start(stack))
+            stop = asyncio.create_task(self._stop.wait())
+            try:
+                await asyncio.wait({start, stop}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                start.cancel()
+                stop.cancel()
+                await asyncio.gather(start, stop, return_exceptions=True)
+            if start.cancelled():
+                self._progress.show("engine: stopped before it served")
+                return
+            await self._work(start.result())
+
+    def stop(self) -> None:
+        """The action of SIGTERM: stops admissions. `run` returns once all trajectories in flight
+        are done."""
+        self._stop.set()
+
+    async def drain(self, seconds: float) -> int:
+        """Stops admissions while leases are still answered. Returns when nothing is in flight or
+        after `seconds`, with the number of trajectories still in flight."""
+        self.status.draining = True
+        self._lane.drain()
+        await self._evaluation.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._drained.wait()
+        return self._lane.running
+
+    async def _start(self, stack: AsyncExitStack) -> Server:
+        await self._assemble(stack)
+        server = await self._listen(stack)
+        try:
+            await self._publisher.begin(self._model)
+        except PublishFailed as error:
+            raise StartupError(str(error)) from error
+        listen = self._table.listen or self._recipe.shared.run.engine
+        log.info("serving", listen=listen)
+        self._progress.show(f"engine serves {self._recipe.shared.run.name} at {listen}")
+        return server
+
+    async def _listen(self, stack: AsyncExitStack) -> Server:
+        """Serves the learner, which is refused until the samplers are in order."""
+        server = Server(self._table.listen or self._recipe.shared.run.engine, tokens=tokens_here())
+        server.add(_ROLLOUT, self._register_rollout)
+        server.add(_POLICY, self._register_policy)
+        await server.start()
+        stack.push_async_callback(server.stop, 1.0)
+        if self._table.metrics_port:
+            await self._serve_metrics(stack)
+        return server
+
+    async def _assemble(self, stack: AsyncExitStack) -> None:
+        recipe, shared = self._recipe, self._recipe.shared
+        if self._fork is not None:
+            version, weights = fork_from(self._fork, recipe.run_folder)
+            leave_fork(recipe, run=self._fork, version=str(version), weights=weights)
+        self._model = first_policy(recipe)
+        core = self._core = EngineCore(
+            recipe,
+            self._table,
+            stack,
+            connect_sampler=self._seams.samplers,
+            connect_tools=self._seams.tools,
+        )
+        check_tasks(self._table.evaluation.suites, core.tasks)
+        sources = {name: await self._source(name, task) for name, task in core.tasks.items()}
+        await self._open_journal(stack, sources)
+        # Not earlier: a refused start must not rename the settings of the run.
+        recipe.write_resolved("engine", self._table)
+        self._pool = await self._open_neighbours()
+        lanes = self._lanes()
+        sampling = build_sampling(recipe)
+        self._evaluation = EvaluationLane(
+            table=self._table.evaluation,
+            steps=shared.run.steps,
+            lanes=lanes,
+            sampling=sampling,
+            run_folder=recipe.run_folder,
+        )
+        stack.callback(self._evaluation.close)
+        await self._evaluation.open(recipe.folder, max_bad_rows=self._table.max_bad_rows)
+        stack.push_async_callback(self._evaluation.stop)
+        self._lane = TrainLane(
+            run=shared.run,
+            lanes=lanes,
+            sources=sources,
+            mixture=Mixture(shared.allotment),
+            journal=self.journal,
+            sampling=sampling,
+            bad_rows=BadRows(self._table.max_bad_rows),
+            on_trajectory=self._finished,
+            group_filter=(
+                GroupFilter(
+                    shared.task.dynamic_sampling, groups_per_step=shared.run.groups_per_step
+                )
+                if shared.task.dynamic_sampling is not None
+                else None
+            ),
+        )
+        # Sessions of trajectories that go on stay open; the others are closed.
+        await core.tools.close_abandoned(await self._lane.resume())
+        await self._open_learners_side(stack)
+
+    async def _open_journal(self, stack: AsyncExitStack, sources: Mapping[str, TaskSource]) -> None:
+        self.journal = Journal(
+            self._recipe.run_folder / "journal.sqlite",
+            history=self._table.history,
+            drive=self._seams.journal,
+        )
+        stack.push_async_callback(self.journal.close)
+        await self._claim(sources)
+        self._traces = traces_of(self.journal.owner, self._recipe.shared.run.traces)
+        if self._traces is not None:
+            stack.push_async_callback(asyncio.to_thread, self._traces.close)
+            self.metrics.registry.register(self._traces.exporter)
+        bind_run(self.journal.owner)
+
+    async def _open_neighbours(self) -> SamplerPool:
+        """Opens samplers, then tool services. A resumed run may start before its services are
+        back."""
+        core, shared = self._core, self._recipe.shared
+        pool = await core.open_pool()
+        tools = await core.open_tools(self.journal.owner, wait_until_up=self.journal.boot > 1)
+        for task in shared.each_task.values():
+            listed = [tool for name in task.tools or shared.tools for tool in tools[name]]
+            for doubt in branching_warnings(task.branching, listed):
+                self._progress.show(f"warning: {doubt}")
+        return pool
+
+    def _lanes(self) -> dict[str, Lane]:
+        places = Places(self._table.max_concurrent)
+        return {
+            name: build_lane(
+                task.recipe,
+                self._core.rollout_context(name),
+                task.rewards,
+                places,
+                self.journal,
+                patience=self._table.patience_s,
+            )
+            for name, task in self._core.tasks.items()
+        }
+
+    async def _open_learners_side(self, stack: AsyncExitStack) -> None:
+        """Publishing, delivery and status."""
+        recipe, shared = self._recipe, self._recipe.shared
+        control = WeightControl(self._pool, pause_mode=shared.sampler.pause)
+        self._claims = Claims(self.journal)
+        self._publisher = Publisher(
+            journal=self.journal,
+            control=control,
+            evaluation=self._evaluation,
+            changed=self._lane.changed,
+            allowed=self._claims.check,
+        )
+        stack.push_async_callback(self._publisher.stop)
+        self._broadcasts = BroadcastPublishes(self._publisher, control, self._claims.check)
+        stack.push_async_callback(self._broadcasts.stop)
+        self._delivery = Delivery(
+            self.journal,
+            self._lane,
+            max_staleness=shared.run.max_staleness,
+            delivered=self._delivered,
+        )
+        shape = await asyncio.to_thread(policy_identity, self._model)
+        self._fingerprint = fingerprint(recipe, tokenizer=self._core.codec.hash, shape=shape)
+        self.status = EngineStatus(
+            run_folder=str(recipe.run_folder),
+            steps=shared.run.steps,
+            lane=self._lane,
+            evaluation=self._evaluation,
+            publisher=self._publisher,
+            delivery=self._delivery,
+            pool=self._pool,
+            services=self._core.tools,
+            journal=self.journal,
+            failures=self._core.failures,
+            metrics=self.metrics,
+            progress=self._progress,
+        )
+
+    async def _source(self, name: str, task: TaskCore) -> TaskSource:
+        """The source of a task's training tasks. Raises StartupError if the first tasks yield no
+        prompt."""
+        source = await open_source(task.recipe, max_bad_rows=self._table.max_bad_rows)
+        for warning in source.warnings():
+            whose = f" of tasks.{name}" if name else ""
+            self._progress.show(f"warning: task source{whose}: {warning}")
+        await first_that_fits(source, task.protocol, self._core.codec)
+        return source
+
+    async def _claim(self, sources: Mapping[str, TaskSource]) -> None:
+        """Raises StartupError for a journal of another run."""
+        shared = self._recipe.shared
+        model = self._recipe.resolve(shared.policy.model)
+        await self.journal.claim(
+            {
+                "run name": shared.run.name,
+                "group size": str(shared.run.group_size),
+                **tasks_identity(shared, {n: source.identity for n, source in sources.items()}),
+                "tokenizer": self._core.codec.hash,
+                "policy.foreign_text": shared.policy.foreign_text,
+                "policy": await asyncio.to_thread(policy_identity, model),
+            }
+        )
+
+    async def _work(self, server: Server) -> None:
+        async with _background(
+            *self._core.upkeep(),
+            self._evaluation.watch(),
+            *self._watch(server),
+        ):
+            lane = asyncio.create_task(self._lane.run())
+            stop = asyncio.create_task(self._stop.wait())
+            try:
+                await asyncio.wait({lane, stop}, return_when=asyncio.FIRST_COMPLETED)
+                if lane.done():
+                    lane.result()  # raises the lane's error, if it was not a drain
+                    self._drained.set()
+                    await stop
+                await self.drain(0)
+                await asyncio.wait({lane}, timeout=self._table.drain_s)
+                if not lane.done():
+                    # They go on in the next life, in their present sessions.
+                    log.warning("unfinished_at_drain", trajectories=self._lane.running)
+            finally:  # also if a background task failed: no trajectory outlives its services
+                if not lane.done():  # trajectories in flight go on in a later life
+                    self._core.tools.keep_sessions_open()
+                for task in (lane, stop):
+                    task.cancel()
+                await asyncio.gather(lane, stop, return_exceptions=True)
+            if not lane.cancelled():
+                lane.result()
+
+    def _watch(self, server: Server) -> list[Coroutine[Any, Any, None]]:
+        """Coroutines that run beside the work, once the start is done."""
+        gc_policy.settle()
+        return [
+            self.metrics.loop_lag.run(),
+            self._report(server),
+            gc_policy.collect(lambda: self._lane.running + self._evaluation.running),
+        ]
+
+    def _on_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self.stop)
+
+    async def _report(self, server: Server) -> None:
+        healthy = True
+        while True:
+            self._progress.show(self.status.line())
+            if healthy == (self.status.state == "full"):
+                healthy = not healthy
+                await server.set_serving(healthy)
+            await asyncio.sleep(PROGRESS_SECONDS)
+
+    def _finished(self, trajectory: Trajectory) -> None:
+        self.metrics.count(trajectory)
+        if self._traces is not None:
+            self._traces.finished(trajectory)
+
+    def _delivered(self, group: StoredGroup) -> None:
+        if self._traces is not None:
+            self._traces.delivered(group)
+
+    async def _serve_metrics(self, stack: AsyncExitStack) -> None:
+        port = self._table.metrics_port
+        try:
+            await stack.enter_async_context(metrics_page(self.metrics.registry, port))
+        except OSError as error:
+            raise StartupError(port_fault("engine.metrics_port", port)) from error
+
+    def _register_rollout(self, server: object) -> None:
+        rollout_pb2_grpc.add_RolloutServiceServicer_to_server(self.rollout_servicer(), server)
+
+    def _register_policy(self, server: object) -> None:
+        policy_pb2_grpc.add_PolicyServiceServicer_to_server(self.policy_servicer(), server)
+
+    def rollout_servicer(self) -> RolloutServicer:
+        """RolloutService of this engine, once it is assembled."""
+        return RolloutServicer(
+            self._delivery, self.journal, self._claims, self.status.message, self.drain
+        )
+
+    def policy_servicer(self) -> PolicyServicer:
+        """PolicyService of this engine, once it is assembled."""
+        return PolicyServicer(
+            self._publisher, self._broadcasts, self.journal, self._claims, self._fingerprint
+        )
+
+
+_ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name
+_POLICY = policy_pb2.DESCRIPTOR.services_by_name["PolicyService"].full_name
+
+
+@contextlib.asynccontextmanager
+async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs coroutines beside the body; they end with it, and their failure ends it."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one) for one in work]
+        yield
+        for task in tasks:
+            task.cancel()

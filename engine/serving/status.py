@@ -1,0 +1,163 @@
+"""The engine's status: for GetStatus, for the progress line, and for the metrics.
+
+It reads the counters of the parts and owns no counter. Nothing here changes what the engine does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from shutil import disk_usage
+from typing import Any
+
+from engine.core.sampler.pool import SamplerPool
+from engine.core.tools.services import ToolServices
+from engine.serving.admission.train import TrainLane
+from engine.serving.delivery.delivery import Delivery
+from engine.serving.evaluation import EvaluationLane
+from engine.serving.journal.journal import Journal
+from engine.serving.publish.publishing import Publisher
+from engine.serving.telemetry.metrics import Metrics
+from engine.serving.telemetry.progress import EngineProgress
+from toolwright import wire
+from toolwright.rollout.v1 import rollout_pb2
+from toolwright.text.figures import restarted
+
+
+class EngineStatus:
+    """The status of one assembled engine. The engine sets `draining`."""
+
+    def __init__(
+        self,
+        *,
+        run_folder: str,
+        steps: int,
+        lane: TrainLane,
+        evaluation: EvaluationLane,
+        publisher: Publisher,
+        delivery: Delivery,
+        pool: SamplerPool,
+        services: ToolServices,
+        journal: Journal,
+        failures: Counter[str],
+        metrics: Metrics,
+        progress: EngineProgress,
+    ) -> None:
+        """run_folder: absolute path, which identifies the engine. steps: weight versions of the
+        run."""
+        self.draining = False
+        self._run_folder = run_folder
+        self._steps = steps
+        self._lane = lane
+        self._evaluation = evaluation
+        self._publisher = publisher
+        self._delivery = delivery
+        self._pool = pool
+        self._services = services
+        self._journal = journal
+        self._failures = failures
+        self._metrics = metrics
+        self._progress = progress
+
+    @property
+    def state(self) -> str:
+        """The state in one word; if several apply, the most important one."""
+        if not self._publisher.started:
+            return "starting"
+        if self.draining:
+            return "draining"
+        if self._lane.full or self._evaluation.full:
+            return "full"
+        if self._lane.ends_fruitless:
+            return "fruitless"
+        if self._publisher.publishing:
+            return "publishing"
+        return "evaluating" if self._evaluation.busy else "running"
+
+    def message(self) -> rollout_pb2.GetStatusResponse:
+        """The answer to GetStatus; state and run folder alone while the engine is starting."""
+        counts = self._lane.counts
+        if not self._publisher.started:
+            detail = wire.struct({"run_folder": self._run_folder})
+            return rollout_pb2.GetStatusResponse(state=self.state, detail=detail)
+        version = self._publisher.version
+        return rollout_pb2.GetStatusResponse(
+            state=self.state,
+            version=wire.version_to_proto(version),
+            running=self._lane.running,
+            accepted=counts.accepted,
+            waiting_groups=counts.waiting,
+            last_sequence=counts.last_sequence,
+            durable_sequence=counts.durable_sequence,
+            dropped_groups=counts.dropped_groups,
+            detail=wire.struct(
+                {
+                    "run_folder": self._run_folder,
+                    "run": self._journal.owner,
+                    "evaluating": self._evaluation.running,
+                    "turned_away_groups": counts.turned_away,
+                    "fruitless": self._lane.fruitless if self._lane.ends_fruitless else "",
+                    **self._work(),
+                }
+            ),
+            final_evaluation_done=version.step >= self._steps
+            and not self._evaluation.busy
+            and not self._evaluation.due(version),
+        )
+
+    def _work(self) -> dict[str, Any]:
+        """Work in progress, for observers: totals since the engine's start, and the present
+        moment."""
+        done, asked = self._evaluation.rows
+        samplers = self._pool.statistics().values()
+        services = self._services.statistics()
+        return {
+            "steps": self._steps,
+            "tokens": sum(one["received"] for one in samplers),
+            "calls": sum(one.calls for one in services.values()),
+            "reward": self._metrics.mean_reward,
+            "evaluated_rows": done,
+            "evaluation_rows": asked,
+            "samplers": len(samplers),
+            "samplers_up": sum(one["up"] for one in samplers),
+            "sampler_away": next((one["why"] for one in samplers if not one["up"]), ""),
+            "tool_restarted": restarted({name: one.restarts for name, one in services.items()}),
+            "sampler_requests": sum(one["in_flight"] for one in samplers),
+            "tool_sessions": sum(one.open_sessions for one in services.values()),
+            "tool_calls_in_flight": sum(one.calls_in_flight for one in services.values()),
+        }
+
+    def line(self) -> str:
+        """The progress line of this moment. It also updates the metrics."""
+        return self._progress.line(
+            state=self.state,
+            step=self._publisher.version.step,
+            running=self._lane.running,
+            evaluating=self._evaluation.running,
+            waiting=self._lane.counts.waiting,
+            turned_away=self._lane.counts.turned_away,
+            tokens=self._measure(),
+            reward=self._metrics.mean_reward,
+        )
+
+    def _measure(self) -> int:
+        """Updates the metrics from the parts' counters. Returns the tokens that samplers have
+        sent."""
+        counts, parts = self._lane.counts, self._metrics.parts
+        self._metrics.running.set(self._lane.running)
+        self._metrics.version.set(self._publisher.version.step)
+        self._metrics.waiting.set(counts.waiting)
+        parts.tools(self._services.statistics())
+        parts.attempts(self._failures)
+        parts.groups(
+            passed_over=counts.skipped,
+            dropped=counts.dropped_groups,
+            turned_away=counts.turned_away,
+            old_tokens=self._delivery.old_tokens,
+        )
+        parts.journal(
+            full=self._lane.full,
+            backlog=self._journal.backlog,
+            commit_s=self._journal.commit_s,
+            free=disk_usage(self._run_folder).free,
+        )
+        return parts.samplers(self._pool.statistics())

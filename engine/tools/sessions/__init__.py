@@ -1,1 +1,0 @@
-"""Sessions on one tool service: opened, found again, forked, leased, closed."""

@@ -1,0 +1,1 @@
+"""Rows of task files: lines and cells, messages, nulls, and why a row is refused."""

@@ -1,0 +1,1 @@
+"""Errors of a recipe in one sentence, keys without effect, and names from elsewhere."""

@@ -1,0 +1,1 @@
+"""Models of the shared tables, their base, and the forms of single values."""

@@ -1,0 +1,382 @@
+"""The recipe's shared tables: [run], [policy], [task], [tasks.*], [sampler], [tools.*].
+
+Each model checks its own values and refuses unknown keys; `toolwright.recipe` reads the file. [run]
+has the settings that two processes share (group size, batch, staleness and its correction), so that
+each process checks them.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
+
+from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
+from toolwright.recipe.models.spelling import grpc_fault, url_fault
+from toolwright.recipe.models.table import Table
+from toolwright.recipe.models.tasks import (
+    TASK_NAME,
+    MixedTask,
+    TaskTable,
+    allotment,
+    laid_out,
+    task_key,
+)
+from toolwright.text.truncation import Keep
+from toolwright.tracing.settings import endpoint_fault
+
+ARCHITECTURES = ("qwen2", "qwen3", "llama", "qwen3_moe")
+"""`model_type` of the policies of text alone; they can be sampled and trained."""
+VISION_ARCHITECTURES = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe")
+"""`model_type` of the policies that read images; they can be sampled and evaluated."""
+TRAINED_VISION_ARCHITECTURES = ("qwen2_5_vl",)
+"""Those of them that the learner trains too."""
+
+
+MEMORY_ADDRESS = "127.0.0.1:50071"
+"""Address of `memory serve` if the recipe's [memory] table has no other."""
+
+API_KEYS = ("model", "key_env", "tokenizer", "observations", "send_stops")
+"""Keys of [sampler] that SGLang does not use."""
+
+TEMPLATE_NAMES = ("messages", "tools", "documents", "add_generation_prompt")
+"""Names of a chat template's variables that the renderer sets."""
+
+ForeignText = Literal["plain", "as_is"]
+
+
+class Run(Table):
+    """Settings of one run that engine and learner share."""
+
+    name: str
+    folder: Path = Field(description="everything that the run leaves; a second start resumes it")
+    seed: int = 0
+    steps: int = Field(ge=0, description="weight versions to train")
+    groups_per_step: int = Field(ge=1, description="groups (prompts) in one training batch")
+    group_size: int = Field(ge=1, description="rollouts of one prompt")
+    max_staleness: int = Field(default=0, ge=0, description="in weight versions")
+    correction: CorrectionMode = "bypass"
+    engine: str = Field(default="127.0.0.1:50051", description="address of `engine serve`")
+    traces: str = Field(
+        default="",
+        description="OTLP/HTTP collector of traces, as http://127.0.0.1:4318; empty = "
+        "OTEL_EXPORTER_OTLP_ENDPOINT, or none",
+    )
+
+    synonyms: ClassVar = "run"
+
+    @field_validator("engine")
+    @classmethod
+    def _engine_is_an_address(cls, engine: str) -> str:
+        if fault := grpc_fault(engine):
+            raise ValueError(fault)
+        return engine
+
+    @field_validator("traces")
+    @classmethod
+    def _traces_go_to_an_address(cls, traces: str) -> str:
+        if traces and (fault := endpoint_fault(traces)):
+            raise ValueError(fault)
+        return traces
+
+    @property
+    def batch(self) -> int:
+        """Trajectories in one training batch."""
+        return self.groups_per_step * self.group_size
+
+    @model_validator(mode="after")
+    def _one_correction(self) -> Run:
+        """All but decoupled compare with the weights that sampled, which are gone once newer ones
+        train."""
+        stale = self.max_staleness > 0
+        if stale != CORRECTIONS[self.correction].stale:
+            fresh, late = (
+                ", ".join(repr(name) for name, entry in CORRECTIONS.items() if entry.stale == way)
+                for way in (False, True)
+            )
+            raise ValueError(
+                f"max_staleness = {self.max_staleness} with correction = {self.correction!r}: "
+                f"staleness 0 takes {fresh}; above 0 takes {late}"
+            )
+        return self
+
+
+class Policy(Table):
+    """The policy to start from: a local Hugging Face folder (Qwen2, Qwen3, Qwen3-MoE, Llama or
+    Qwen2.5-VL; other Qwen-VLs can be sampled and not trained)."""
+
+    model: Path
+    foreign_text: ForeignText = Field(
+        default="plain", description="what text of tools and tasks that spells control tokens is"
+    )
+    template: dict[str, JsonValue] = Field(
+        default_factory=dict,
+        description="variables of the chat template, as { enable_thinking = false }",
+    )
+
+    synonyms: ClassVar = "policy"
+
+    @field_validator("template")
+    @classmethod
+    def _template_variables_are_free(cls, template: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        for name in template:
+            if not name.isidentifier() or name in TEMPLATE_NAMES:
+                raise ValueError(
+                    f"{name!r} is not a variable that a recipe can set: it must be a name, and "
+                    f"not one of {', '.join(TEMPLATE_NAMES)}"
+                )
+        return template
+
+
+class Sampler(Table):
+    """The SGLang servers and how the policy is sampled in training; or, for an evaluation alone,
+    the servers of an OpenAI-compatible API."""
+
+    api: Literal["sglang", "openai-completions", "openai-chat"] = Field(
+        default="sglang", description="only SGLang trains; the others are for `engine eval`"
+    )
+    endpoints: tuple[str, ...] = Field(min_length=1)
+    model: str = Field(
+        default="", description="as the API names it; empty = the only one that it serves"
+    )
+    key_env: str = Field(default="", description="environment variable that holds the API's key")
+    tokenizer: Literal["policy", "bytes"] = Field(
+        default="policy",
+        description="what counts an API's text: the tokenizer of policy.model, or three bytes each",
+    )
+    observations: Literal["auto", "assistant", "user"] = Field(
+        default="auto",
+        description="role of a tool's answer if the turn continues after it",
+    )
+    send_stops: bool = Field(
+        default=False, description="to an API that cuts a stop's text away without a word, too"
+    )
+    temperature: float = Field(default=1.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    top_k: int = -1
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    repetition_penalty: float = Field(default=1.0, gt=0)
+    stream_interval: int = Field(
+        default=8, ge=1, description="tokens a chunk; a stop token ends a request at once anyway"
+    )
+    pause: Literal["retract", "in_place", "abort"] = "retract"
+    timeout_s: float = Field(
+        default=300.0, gt=0, description="longest silence of a stream; above the longest publish"
+    )
+    patience_s: float = Field(
+        default=300.0,
+        gt=0,
+        description="longest time that requests of one action may fail; time without any sampler "
+        "does not count",
+    )
+
+    synonyms: ClassVar = "sampler"
+
+    @field_validator("endpoints")
+    @classmethod
+    def _endpoints_are_urls(
+        cls, endpoints: tuple[str, ...], info: ValidationInfo
+    ) -> tuple[str, ...]:
+        api = info.data.get("api", "sglang") != "sglang"
+        for url in endpoints:
+            # An API's address ends in /v1 wherever it is written down.
+            if fault := url_fault(url.rstrip("/").removesuffix("/v1") if api else url):
+                raise ValueError(fault)
+        return endpoints
+
+    @model_validator(mode="after")
+    def _api_keys_have_an_api(self) -> Sampler:
+        given = [
+            key for key in API_KEYS if getattr(self, key) != type(self).model_fields[key].default
+        ]
+        if self.api == "sglang" and given:
+            raise ValueError(
+                f'{given[0]} belongs to an API, and api = "sglang" is not one: set '
+                f'api = "openai-chat" or "openai-completions" for an evaluation, or leave '
+                f"{given[0]} out"
+            )
+        return self
+
+
+class Tool(Table):
+    """One tool service; several entries give one session each to every trajectory.
+
+    It has an address, or the engine starts it.
+    """
+
+    service: str = Field(default="", description="address of a ToolService")
+    serve: tuple[str, ...] = Field(
+        default=(), description="words after `toolsvc serve` to start one, without --listen"
+    )
+    tls_ca: Path | None = Field(
+        default=None,
+        description="PEM file of the authority that signed its certificate; none = no TLS",
+    )
+    tls_cert: Path | None = Field(
+        default=None,
+        description="PEM file of the engine's own certificate, if the service requires one",
+    )
+    tls_key: Path | None = Field(default=None, description="PEM file of that certificate's key")
+    names: tuple[str, ...] = Field(default=(), description="tools of the service; empty = all")
+    queue_limit_s: float = Field(default=60.0, gt=0)
+    run_limit_s: float | None = Field(
+        default=None, gt=0, description="longest run of a call; unset = each tool's own"
+    )
+    observation_keep: Keep | Literal[""] = Field(
+        default="",
+        description="which part of a long observation stays; empty = engine.observation_keep",
+    )
+    lease_s: float = Field(default=60.0, gt=0)
+    patience_s: float = Field(
+        default=300.0,
+        ge=0,
+        description="longest time that a service may be unreachable before an attempt fails",
+    )
+
+    synonyms: ClassVar = "tool"
+
+    @property
+    def where(self) -> str:
+        """Its address, or the command that starts it."""
+        return self.service or f"`{shlex.join(('toolsvc', 'serve', *self.serve))}`"
+
+    @field_validator("service")
+    @classmethod
+    def _service_is_an_address(cls, service: str) -> str:
+        if service and (fault := grpc_fault(service)):
+            raise ValueError(fault)
+        return service
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Tool:
+        if bool(self.service) == bool(self.serve):
+            raise ValueError(
+                "set either `service`, the address of a tool service, or `serve`, the words after "
+                "`toolsvc serve` to start one: one of the two"
+            )
+        if self.serve and self.tls_ca:
+            raise ValueError("tls_ca is for a `service`; what `serve` starts is a Unix socket")
+        if bool(self.tls_cert) != bool(self.tls_key) or (self.tls_cert and not self.tls_ca):
+            raise ValueError("tls_cert and tls_key belong together, beside tls_ca")
+        if any(word.partition("=")[0] == "--listen" for word in self.serve):
+            raise ValueError("leave --listen out of `serve`: the engine says where")
+        return self
+
+
+class Shared(Table):
+    """The shared tables of one recipe."""
+
+    run: Run
+    policy: Policy
+    task: TaskTable
+    tasks: dict[str, MixedTask] = Field(
+        default_factory=dict, description="several tasks at once; [task] says what they share"
+    )
+    sampler: Sampler
+    tools: dict[str, Tool] = Field(default_factory=dict)
+
+    @property
+    def each_task(self) -> Mapping[str, TaskTable]:
+        """The recipe's tasks by their names; "" = the only one, which is [task] itself."""
+        return self.tasks or {"": self.task}
+
+    @property
+    def allotment(self) -> dict[str, int]:
+        """Groups of each task in one training batch."""
+        if not self.tasks:
+            return {"": self.run.groups_per_step}
+        shares = [task.share for task in self.tasks.values()]
+        return dict(zip(self.tasks, allotment(self.run.groups_per_step, shares), strict=True))
+
+    @property
+    def used_tools(self) -> tuple[str, ...]:
+        """Names under [tools] that a task uses, in the order of the tasks."""
+        names = (name for task in self.each_task.values() for name in task.tools or self.tools)
+        return tuple(dict.fromkeys(names))
+
+    def of_task(self, name: str) -> Shared:
+        """The tables with this task alone; "" = the recipe has one task. Raises KeyError."""
+        return self.model_copy(update={"task": self.tasks[name], "tasks": {}}) if name else self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _tasks_are_laid_over_task(cls, given: Any) -> Any:
+        return laid_out(given) if isinstance(given, Mapping) else given
+
+    @model_validator(mode="after")
+    def _tools_exist(self) -> Shared:
+        for name, task in self.each_task.items():
+            unknown = [tool for tool in task.tools if tool not in self.tools]
+            if unknown:
+                raise ValueError(
+                    f"{task_key(name)}.tools names {unknown}, which have no [tools.NAME] table: "
+                    f"there are {', '.join(self.tools) or 'none'}"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _tasks_fit_together(self) -> Shared:
+        for name, task in self.tasks.items():
+            if TASK_NAME.fullmatch(name) is None:
+                raise ValueError(
+                    f"tasks.{name}: a task's name is part of metrics' names: use at most 40 "
+                    "letters, digits and - _, a letter first"
+                )
+            if task.dynamic_sampling != self.task.dynamic_sampling:
+                raise ValueError(
+                    f"tasks.{name}.dynamic_sampling: a batch is filled over all tasks: write "
+                    "[task.dynamic_sampling]"
+                )
+        if self.tasks and not any(task.weight for task in self.tasks.values()):
+            raise ValueError("every task has weight = 0: nothing would be trained")
+        return self
+
+    @model_validator(mode="after")
+    def _every_task_has_groups(self) -> Shared:
+        for name, groups in self.allotment.items():
+            if not groups:
+                raise ValueError(
+                    f"tasks.{name}.share = {self.tasks[name].share:g} is not one whole group of "
+                    f"run.groups_per_step = {self.run.groups_per_step}: raise the share or "
+                    "groups_per_step, or leave the task out"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _groups_can_differ(self) -> Shared:
+        if self.task.dynamic_sampling is not None and self.run.group_size == 1:
+            raise ValueError(
+                "task.dynamic_sampling compares the rollouts of a group, and run.group_size = 1 "
+                "keeps every group: raise run.group_size or leave [task.dynamic_sampling] out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _branches_have_room(self) -> Shared:
+        size = self.run.group_size
+        for name, task in self.each_task.items():
+            branching, key = task.branching, task_key(name)
+            if branching is not None and branching.starters(size) >= size:
+                raise ValueError(
+                    f"run.group_size = {size} leaves no member for a branch where "
+                    f"{branching.starters(size)} begin at the prompt ({key}.branching.init): raise "
+                    f"run.group_size, lower init, or leave [{key}.branching] out"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _one_table_a_service(self) -> Shared:
+        """A trajectory has one session on a service."""
+        tables: dict[str, str] = {}
+        for name in self.used_tools:
+            address = self.tools[name].service
+            first = tables.setdefault(address, name) if address else name
+            if first != name:
+                raise ValueError(
+                    f"tools.{first} and tools.{name} are both {address}: "
+                    f"make it one table, with the tools' names in tools.{first}.names"
+                )
+        return self
