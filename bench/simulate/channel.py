@@ -1,7 +1,8 @@
 """gRPC without a wire: the generated stubs on one side, a servicer on the other, faults between.
 
 Invariants
-- Messages of one direction of a stream arrive in order; each takes a seeded time.
+- Messages of one direction of a stream arrive in order; each takes a seeded time. The receiver
+  gets a copy, as it would off a wire.
 - A server that dies, and a network that is cut, answer UNAVAILABLE; one that hangs, nothing.
 - A request that reached the server runs there whatever becomes of its answer.
 - What a dead client sends reaches nobody.
@@ -17,6 +18,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
 from bench.simulate.loop import Gone, Owner, loop_here, owner_here
 
@@ -35,6 +37,13 @@ class _Aborted(grpc.aio.AbortError):  # type: ignore[misc]
     def __init__(self, status: Any) -> None:
         super().__init__(status.details)
         self.status = status
+
+
+def copied(message: Any) -> Any:
+    """A message as its receiver gets it. Streams of messages are passed on as they are."""
+    if not isinstance(message, Message):
+        return message
+    return type(message).FromString(message.SerializeToString())
 
 
 def rpc_error(error: Exception) -> grpc.aio.AioRpcError:
@@ -146,13 +155,13 @@ class _Channel:
         await asyncio.sleep(network.trip)
         await network.moves.wait()
         server = network.reaches()
-        answer = await server.ask(getattr(network.servicer, name)(request, Context()))
+        answer = await server.ask(getattr(network.servicer, name)(copied(request), Context()))
         if network.random.random() < network.loses:
             raise ConnectionResetError("the answer was lost")
         await asyncio.sleep(network.trip)
         await network.moves.wait()
         network.reaches()
-        return answer
+        return copied(answer)
 
 
 def _not_simulated(method: str) -> Callable[..., Any]:
@@ -237,7 +246,7 @@ class _Stream:
         if self._network.random.random() < self._network.loses:
             self.fail(ConnectionResetError("the stream broke before an answer"))
         elif self._error is None:
-            self._answers.put(message)
+            self._answers.put(copied(message))
 
     def fail(self, error: Exception) -> None:
         """The connection breaks. Calls that reached the server go on there."""
@@ -260,7 +269,7 @@ class _Stream:
             self.fail(ConnectionResetError("the network is cut"))
         if self._error is not None:
             raise rpc_error(self._error)
-        self._requests.put(request)
+        self._requests.put(copied(request))
         if self._network.random.random() < 0.2:  # flow control: gRPC takes a while now and then
             await asyncio.sleep(self._network.trip)
 

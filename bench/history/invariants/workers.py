@@ -44,7 +44,9 @@ class Workers(Judge):
         self._open: dict[str, set[str]] = {}
         """Attempt to its open sessions."""
         self._shut: dict[str, str] = {}
-        """Attempt to its session that the engine closed last."""
+        """Attempt to its newest session, once the engine has closed that one."""
+        self._newest: dict[str, str] = {}
+        """Attempt to its newest session. The close of an older one says nothing of later calls."""
 
     def handlers(self) -> Mapping[type[Seen], Handler]:
         return {
@@ -65,11 +67,13 @@ class Workers(Judge):
     def _opened(self, _index: int, event: SessionOpened) -> None:
         attempt = attempt_of_session(event.session)
         self._open.setdefault(attempt, set()).add(event.session)
+        self._newest[attempt] = event.session
+        self._shut.pop(attempt, None)
 
     def _closed(self, _index: int, event: SessionClosed) -> None:
         attempt = attempt_of_session(event.session)
         self._open.get(attempt, set()).discard(event.session)
-        if event.by_engine:
+        if event.by_engine and self._newest.get(attempt, event.session) == event.session:
             self._shut[attempt] = event.session
 
     def _dispatched(self, index: int, event: Dispatched) -> None:

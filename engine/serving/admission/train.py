@@ -20,8 +20,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import count
 
 import structlog
@@ -296,7 +297,7 @@ class TrainLane:
     async def _pass_over(self, position: int, error: BadRow) -> None:
         """Skips a position. Raises StartupError if that exceeds the limit of bad rows, or if a
         whole pass over the source found no usable row."""
-        await self._journal.skip(position, str(error))
+        await self._written(partial(self._journal.skip, position, str(error)))
         if self._bad_rows.add(error):
             log.warning("bad_row", **error.fields)
         if self._bad_rows.exceeded:
@@ -324,16 +325,26 @@ class TrainLane:
         self._told_fruitless = bool(self.fruitless)
         versions = list(dict.fromkeys(v for t in trajectories for v in t.weight_versions))
         records = [serialize(trajectory_to_proto(t)) for t in trajectories]
+        await self._written(
+            partial(
+                self._journal.add_group,
+                position=position,
+                identity=trajectories[0].group_id,
+                members=records,
+                attempts=[member.log.attempt for member in members],
+                versions=versions,
+                turned_away=turned_away,
+            )
+        )
+        if not turned_away:
+            self._mixture.store()
+        self._moved.set()
+
+    async def _written(self, write: Callable[[], Awaitable[object]]) -> None:
+        """Returns when the journal has it. While the disk is full nothing is admitted."""
         while True:
             try:
-                await self._journal.add_group(
-                    position=position,
-                    identity=trajectories[0].group_id,
-                    members=records,
-                    attempts=[member.log.attempt for member in members],
-                    versions=versions,
-                    turned_away=turned_away,
-                )
+                await write()
             except JournalFull as error:
                 first, self._waiting_for_disk = not self._waiting_for_disk, True
                 if first:
@@ -341,9 +352,6 @@ class TrainLane:
                 await asyncio.sleep(FULL_SECONDS)
             else:
                 self._waiting_for_disk = False
-                if not turned_away:
-                    self._mixture.store()
-                self._moved.set()
                 return
 
 

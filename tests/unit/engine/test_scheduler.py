@@ -310,6 +310,32 @@ async def test_a_full_disk_stops_admissions_and_loses_no_group(
         assert not lane.lane.full
 
 
+class FullForSkips(SlowJournal):
+    """Has no room for the first two skips."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate.set()
+        self.tries: list[int] = []
+
+    async def skip(self, position: int, _reason: str) -> None:
+        self.tries.append(position)
+        if len(self.tries) < 3:
+            raise JournalFull(Path("journal.sqlite"))
+
+
+async def test_a_full_disk_does_not_end_the_run_at_a_bad_row(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "FULL_SECONDS", 0.02)
+    journal = FullForSkips()
+    source = Positions(bad={0})
+    async with serving(journal, groups_per_step=1, group_size=1, source=source) as lane:
+        await until(lambda: lane.admitted == [1], "the group after the bad row")
+        assert journal.tries == [0, 0, 0]
+        assert not lane.lane.full
+
+
 async def test_a_journal_that_has_room_again_lets_groups_in(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -195,3 +195,24 @@ def test_an_action_that_never_ended_may_be_asked_for_again() -> None:
     wrong = changed(last, prompt=ids([*record, 8]), token_ids=ids())
     found = violations(insert(where, more[0], wrong)(history))
     assert [one.invariant.name for one in found] == ["prompts_are_prefixes"]
+
+
+@pytest.mark.parametrize("second_closed_by_engine", [False, True])
+def test_the_close_of_an_older_session_excuses_calls_in_a_newer_one(
+    second_closed_by_engine: bool,
+) -> None:
+    """The engine closes a session and opens another; the service loses that one, and the engine
+    repeats its call there until it hears of the loss."""
+    attempt = "g0000000-0/b0r0a0"
+    older, newer = f"owner/{attempt}@1", f"owner/{attempt}@2"
+    history: History = [
+        Planned(at=0, eta=0, batch=1, group_size=1, steps=1),
+        LifeBegan(at=1, life=0),
+        SessionOpened(at=2, session=older),
+        SessionOpened(at=3, session=newer),
+        SessionClosed(at=4, session=older, by_engine=True),
+        SessionClosed(at=5, session=newer, by_engine=second_closed_by_engine),
+        Dispatched(at=6, life=0, attempt=attempt, call_id=f"{attempt}/0/0"),
+    ]
+    names = {one.invariant.name for one in violations(history)}
+    assert ("no_dispatch_after_close" in names) is second_closed_by_engine
