@@ -65,7 +65,8 @@ class FaultsOver(Seen, frozen=True, kw_only=True):
 
 
 class Finished(Seen, frozen=True, kw_only=True):
-    """Last event, after the engine's end. What is still held, by the owners' own counts."""
+    """What is still held after the engine's end, by the owners' own counts. Only events that are
+    read from the run folder may follow."""
 
     complete: bool
     """The learner has all groups that it wanted."""

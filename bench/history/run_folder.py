@@ -99,9 +99,14 @@ def stored_hashes(run_folder: Path) -> dict[int, str]:
         return {group.sequence: group.hash for group in reader.numbered()}
 
 
-def evaluations(run_folder: Path, *, at: float) -> list[Evaluated]:
-    """Every line of evaluations.jsonl with what its rows' file has. KeyError, TypeError or
-    ValueError for lines that no engine wrote."""
+def evaluations(
+    run_folder: Path, *, at: float, expected: Mapping[str, int] | None = None
+) -> list[Evaluated]:
+    """Every line of evaluations.jsonl with what its rows' file has.
+
+    expected: rows of each suite by the recipe; without it the engine's own number counts. Raises
+    KeyError, TypeError or ValueError for lines that no engine wrote.
+    """
     found = []
     for summary in JsonLines(run_folder / "evaluations.jsonl").read():
         suite = str(summary["suite"])
@@ -119,7 +124,7 @@ def evaluations(run_folder: Path, *, at: float) -> list[Evaluated]:
                 suite=suite,
                 version=version,
                 rows=min(len(over), counted),
-                expected_rows=int(summary["asked"]),
+                expected_rows=int(summary["asked"]) if expected is None else expected[suite],
                 wrote=tuple(wrote),
             )
         )

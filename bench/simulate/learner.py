@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 import grpc.aio
+import msgspec
 from google.protobuf.duration_pb2 import Duration
 
 from bench.history.events import (
@@ -27,9 +28,9 @@ from bench.history.events import (
     Published,
     Publishing,
     Restored,
-    Segment,
     Trained,
 )
+from bench.history.members import member_of
 from bench.simulate.channel import Context, rpc_error
 from bench.simulate.engine_life import EngineLife
 from bench.simulate.loop import Gone, Owner, loop_here
@@ -41,13 +42,15 @@ from toolwright.common.v1 import trajectory_pb2
 from toolwright.policy.v1 import policy_pb2 as policy
 from toolwright.rollout.v1 import rollout_pb2 as rollout
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
-from toolwright.types import Author, Trajectory, WeightVersion, ids
+from toolwright.types import Author, Trajectory, WeightVersion
 from toolwright.types import Segment as SegmentOfRecord
 
 WAIT = Duration(seconds=5)
 RPC_S = 200.0
 AGAIN_S = 0.5
 """Between two tries of a request that failed."""
+REPEATS = 0.15
+"""Share of publishes that are sent again after success, and of acknowledgements that come late."""
 RESTART_S = 2.0
 """Until a learner that ended by itself is started again."""
 
@@ -80,6 +83,8 @@ class Learner:
         self._lives = 0
         self._version = WeightVersion(lineage="none", step=0)
         self._ledger = Ledger()
+        self._acknowledged: rollout.AckGroupsRequest | None = None
+        """The latest acknowledgement of this life."""
         self.leases = asyncio.Event()
         """Clear while the learner stalls."""
         self.leases.set()
@@ -96,6 +101,7 @@ class Learner:
             return
         self._lives += 1
         self._word = f"learner {self._lives}"
+        self._acknowledged = None
         self._owner = Owner(loop_here(), self._word)
         self._owner.spawn(self._live()).add_done_callback(self._ended)
 
@@ -118,6 +124,7 @@ class Learner:
                 await asyncio.sleep(RESTART_S)
                 self._lives += 1
                 self._word = f"learner {self._lives}"
+                self._acknowledged = None
             else:
                 self.complete.set()
                 return
@@ -217,7 +224,7 @@ class Learner:
             hash=group.content_hash,
             bytes_hash=bytes_hash,
             version=self._version,
-            members=tuple(member_of(wire.trajectory_from_proto(one)) for one in members),
+            members=tuple(simulated_member(wire.trajectory_from_proto(one)) for one in members),
         )
 
     def _consume(self, groups: list[Offered]) -> None:
@@ -248,6 +255,8 @@ class Learner:
             request.parent.CopyFrom(wire.version_to_proto(parent))
         self._see(Publishing(at=loop_here().time(), version=self._version, parent=parent))
         await self._policy(request, "PublishWeights")
+        if self._random.random() < REPEATS:  # its answer was lost
+            await self._policy(request, "PublishWeights")
         self._see(Published(at=loop_here().time(), version=self._version))
 
     async def _acknowledge(self) -> None:
@@ -259,6 +268,10 @@ class Learner:
         answer = await self._ask(0, "AckGroups", request)
         self._ledger.settle(answer.durable_sequence)
         self._see(Acknowledged(at=loop_here().time(), mark=answer.durable_sequence))
+        if self._acknowledged and self._random.random() < REPEATS:  # an earlier one arrives late
+            late = await self._ask(0, "AckGroups", self._acknowledged)
+            self._see(Acknowledged(at=loop_here().time(), mark=late.durable_sequence))
+        self._acknowledged = request
 
     async def _policy(self, request: Any, method: str) -> Any:
         return await self._ask(1, method, request)
@@ -296,30 +309,10 @@ async def _next(stream: Any) -> Any:
     return await anext(stream, None)
 
 
-def member_of(trajectory: Trajectory) -> Member:
-    """A trajectory as a history has it."""
-    segments = [one for sequence in trajectory.sequences for one in sequence.segments]
-    branch = next((one for one in trajectory.sequences if one.parent), None)
-    return Member(
-        trajectory=trajectory.id,
-        attempt="",
-        masked=trajectory.masked,
-        calls=tuple(call.call_id for call in trajectory.calls),
-        actions=tuple(call.action for call in trajectory.calls),
-        parent=(branch.parent or "").removesuffix(".0") if branch else "",
-        shared=(branch.fork_offset or 0) if branch else 0,
-        turns=tuple(_texts(segments)),
-        segments=tuple(
-            Segment(
-                author=one.author.name,
-                token_ids=ids(one.token_ids),
-                turn=one.turn,
-                version=one.weight_version,
-                trainable=one.trainable,
-            )
-            for one in segments
-        ),
-    )
+def simulated_member(record: Trajectory) -> Member:
+    """A trajectory as a history has it, with the texts of its turns."""
+    segments = [one for sequence in record.sequences for one in sequence.segments]
+    return msgspec.structs.replace(member_of(record), turns=tuple(_texts(segments)))
 
 
 def _texts(segments: list[SegmentOfRecord]) -> Iterator[str]:

@@ -93,7 +93,11 @@ class Owner:
                 task.cancel()
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        return [repr(task.get_coro()) for task in self.tasks]
+        return self.names()
+
+    def names(self) -> list[str]:
+        """The tasks that have not ended."""
+        return [repr(task.get_coro()) for task in self.tasks if not task.done()]
 
     def forget(self, task: asyncio.Task[Any]) -> None:
         self.tasks.pop(task, None)

@@ -35,7 +35,7 @@ from bench.history.events import (
     Position,
 )
 from bench.history.events import Fault as FaultSeen
-from bench.simulate.aftermath import evaluations, positions
+from bench.history.run_folder import evaluations, positions, surviving
 from bench.simulate.channel import Network
 from bench.simulate.engine_life import EngineLife
 from bench.simulate.journal_disk import Disk
@@ -211,15 +211,14 @@ class _Run:
 
     async def _end(self, supervising: asyncio.Task[None], *, complete: bool) -> None:
         self._ending = True
-        places, tasks = 0, []
+        places, tasks = 0, list[str]()
         supervising.cancel()
         await asyncio.gather(supervising, return_exceptions=True)
         life = self._life
         if life is not None:
-            await self._stop(life)
+            tasks = await self._stop(life)
             places = life.engine.places if life.engine.servicers else 0
             await asyncio.sleep(2.0)  # what a close has begun at the host ends there
-            tasks = await life.owner.buried()
         await self._learner.kill()
         await asyncio.sleep(15.0)  # a lease: what nobody could close is reaped
         found = Finished(
@@ -234,8 +233,10 @@ class _Run:
         self.errors += [f"a task outlived the run: {name}" for name in tasks]
         self.notes += self._learner.ended_by
         self.errors += self._learner.crashes
-        self.history += evaluations(self._recipe, self._table, self._now)
-        self.history += positions(self._recipe, self.history, self._now)
+        folder, trained = self._recipe.run_folder, surviving(self.history)
+        suites = {suite.name: suite.n for suite in self._table.evaluation.suites}
+        self.history += evaluations(folder, at=self._now, expected=suites)
+        self.history += positions(folder, at=self._now, trained=trained)
         self.see(msgspec.structs.replace(found, at=self._now))
 
     # ---- the engine's lives ----
@@ -280,8 +281,9 @@ class _Run:
             told = self.notes if isinstance(first, EngineError) else self.errors
             told.append(f"engine {life.number} ended: {first!r}")
 
-    async def _stop(self, life: EngineLife) -> None:
-        """SIGTERM, and SIGKILL where that takes too long."""
+    async def _stop(self, life: EngineLife) -> list[str]:
+        """SIGTERM, and SIGKILL if that takes too long. Returns tasks that outlived the engine."""
+        outlived: list[str] = []
         life.engine.stop()
         await asyncio.wait({life.task, life.owner.gone}, timeout=STOP_S)
         if life.owner.alive:
@@ -289,7 +291,9 @@ class _Run:
                 self.errors.append(f"engine {life.number} did not stop within {STOP_S:g} s")
             else:
                 self._ended_by_itself(life)
+                outlived = life.owner.names()
             await self._over(life, killed=not life.task.done())
+        return outlived
 
     async def _over(self, life: EngineLife, *, killed: bool) -> None:
         """The process is gone; when this returns nothing of it is left."""
@@ -438,7 +442,8 @@ class _Run:
         server = self._servers[fault.target]
         server.kill()
         await asyncio.sleep(fault.seconds)
-        server.start()
+        if not server.alive:  # another fault may have started it
+            server.start()
 
     async def _cut_sampler(self, fault: Fault) -> None:
         self._servers[fault.target].break_streams()

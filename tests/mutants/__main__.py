@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from tests.mutants.report import Result, Results, read_results, sums, write_results
 from tests.mutants.table import Planted, Table, table
@@ -67,8 +67,9 @@ class Runner:
     def _work(self, queue: SimpleQueue[Planted]) -> None:
         with copied() as tree, suppress(Stopped):
             self._trees.append(tree)
-            while not self._stopped and not queue.empty():
-                self._try(tree, queue.get())
+            with suppress(Empty):
+                while not self._stopped:
+                    self._try(tree, queue.get_nowait())
 
     def _try(self, tree: Tree, mutant: Planted) -> None:
         asked, found = self._asked, self._results.get(mutant.name, Result())

@@ -55,8 +55,8 @@ class GenerateRequest:
 
 
 class PolicySampler(Protocol):
-    """See `engine.core.sampler.pool.SamplerPool`, whose docstrings hold for every
-    implementation."""
+    """`engine.core.sampler.pool.SamplerPool` says what each method does. An API's pool differs in
+    `generate`: it never calls `on_action`."""
 
     vocab_size: int
 

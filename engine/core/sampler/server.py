@@ -156,7 +156,7 @@ class RequestInFlight:
 
     async def run(self, body: Mapping[str, Any]) -> FinishReason:
         """Sends the request and returns its finish. Raises the errors of `SamplerStream.read`, and
-        Moved after `leave`."""
+        ActionMoved after `leave`."""
         self.prompt = len(body["input_ids"])
         self._unread = self.prompt / PREFILL
         name = self._server.name

@@ -1,4 +1,4 @@
-"""The one way by which a process starts a thread that must not keep it from ending."""
+"""Starts a thread that must not keep its process from ending."""
 
 from __future__ import annotations
 

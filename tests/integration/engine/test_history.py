@@ -57,7 +57,7 @@ RUN = {
 }
 UNSEEN = {
     "admission_keeps_the_bound", "no_dispatch_after_a_life", "one_life_an_attempt",
-    "no_dispatch_after_close", "finishes_after_faults",
+    "no_dispatch_after_close", "finishes_after_faults", "effects_are_recorded",
 }  # fmt: skip
 """Invariants that need the engine's own eyes, or faults."""
 
