@@ -396,7 +396,7 @@ class _Run:
         await self._without_engine(fault, self._stop)
 
     async def _without_engine(
-        self, fault: Fault, end: Callable[[EngineLife], Awaitable[None]]
+        self, fault: Fault, end: Callable[[EngineLife], Awaitable[object]]
     ) -> None:
         self._away += 1
         self._may_start.clear()
