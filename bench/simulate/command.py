@@ -67,6 +67,8 @@ def simulate(
         bench simulate --only 57
         bench simulate --only 57 --faults 1,4 --log
     """
+    if history is not None and (history.is_dir() or not history.parent.is_dir()):
+        raise typer.BadParameter(f"--history {history}: name a file in a folder that is there")
     if only is not None:
         raise typer.Exit(_play_one(only, faults, history=history, log=log))
     if faults is not None or history is not None or log:
@@ -132,13 +134,13 @@ def _play_one(seed: int, keep: str | None, *, history: Path | None, log: bool) -
             return 0
         short = shortest(place, schedule, failure.invariant) if schedule.faults else ()
     print(failure.text)
-    print("\n".join(("it takes these faults:", *_numbered(whole, short))))
+    print("\n".join(("it takes these faults:", *(_numbered(whole, short) or ["  none"]))))
     return 1
 
 
 def _say(at: float, event: str, fields: dict[str, Any]) -> None:
-    told = " ".join(f"{name}={value}" for name, value in fields.items())
-    print(f"  {at:9.4f} {event} {told}")
+    words = " ".join(f"{name}={value}" for name, value in fields.items())
+    print(f"  {at:9.4f} {event} {words}")
 
 
 def _kept(faults: tuple[Fault, ...], numbers: str) -> tuple[Fault, ...]:
@@ -146,8 +148,12 @@ def _kept(faults: tuple[Fault, ...], numbers: str) -> tuple[Fault, ...]:
         return tuple(faults[int(number)] for number in numbers.split(",") if number.strip())
     except (ValueError, IndexError):
         raise typer.BadParameter(
-            f"--faults {numbers}: the schedule has faults 0 to {len(faults) - 1}; name some of "
-            "them as 0,2"
+            f"--faults {numbers}: "
+            + (
+                f"the schedule has faults 0 to {len(faults) - 1}; name some of them as 0,2"
+                if faults
+                else "the schedule has no faults"
+            )
         ) from None
 
 

@@ -95,7 +95,9 @@ async def test_an_acknowledgement_frees_the_bytes_and_keeps_the_rest(tmp_path: P
     await journal.close()
     with sqlite3.connect(tmp_path / "j.sqlite") as db:
         held = db.execute("SELECT sequence FROM members").fetchall()
+        hashes = db.execute("SELECT hash FROM groups ORDER BY sequence").fetchall()
     assert held == [(numbers[2],)]
+    assert hashes == [(content_hash([b"x" * 100]),)] * 3
 
 
 async def test_a_blob_is_held_once_and_as_long_as_a_group_needs_it(tmp_path: Path) -> None:
