@@ -28,9 +28,10 @@ def main(words: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(words)
     known = table()
     chosen = [one for one in known.planted if not asked.only or one.name in asked.only]
-    if not chosen:
-        raise SystemExit(f"no mutant is named {' or '.join(asked.only)}: see mutants.toml")
-    results = read_results()
+    unknown = sorted({*asked.only} - {one.name for one in known.planted})
+    if unknown:
+        raise SystemExit(f"no mutant is named {' or '.join(unknown)}: see mutants.toml")
+    results = read_results(known.planted)
     survived = Runner(asked, known, results).run(chosen)
     print("\n".join(sums(results, known.planted)))
     return 1 if survived else 0

@@ -27,14 +27,20 @@ Results = dict[str, Result]
 """By the mutant's name."""
 
 
-def read_results(file: Path = JSON) -> Results:
-    """What earlier runs kept; empty where there is no file."""
+def read_results(planted: Sequence[Planted], file: Path = JSON) -> Results:
+    """What earlier runs kept of these bugs as they are now; empty if there is no file."""
     if not file.exists():
         return {}
     found = json.loads(file.read_text(encoding="utf-8"))
     return {
-        name: Result(**{key: value and Caught(**value) for key, value in one.items()})
-        for name, one in found.items()
+        one.name: Result(
+            **{
+                key: (row := found[one.name][key]) and Caught(**row)
+                for key in ("tests", "simulator")
+            }
+        )
+        for one in planted
+        if found.get(one.name, {}).get("bug") == one.digest
     }
 
 
@@ -48,7 +54,8 @@ def write_results(
 ) -> None:
     """Both files; mutants that are no longer in the table leave them."""
     kept = {one.name: results[one.name] for one in planted if one.name in results}
-    written = {name: asdict(one) for name, one in kept.items()}
+    bugs = {one.name: one.digest for one in planted}
+    written = {name: {"bug": bugs[name], **asdict(one)} for name, one in kept.items()}
     temporary = file.with_suffix(".new")
     temporary.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
     temporary.replace(file)

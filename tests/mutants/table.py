@@ -8,6 +8,7 @@ Invariants
 from __future__ import annotations
 
 import ast
+import hashlib
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,12 @@ class Mutant:
     """Path in the repository."""
     old: str
     new: str
+
+    @property
+    def digest(self) -> str:
+        """The same for the same bug: results of another one do not count."""
+        text = "\0".join((self.file, self.old, self.new))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
     def package(self) -> str:
