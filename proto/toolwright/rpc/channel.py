@@ -56,6 +56,11 @@ async def call(method: Callable[..., Awaitable[Answer]], request: Any, *, timeou
 
 
 _BACKOFF = Backoff(0.05, 5.0)
+_NO_ANSWER = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.CANCELLED,  # by the server, which stops; our own raises CancelledError
+)
 
 
 def may_retry(error: ServiceError | TransportError) -> bool:
@@ -63,7 +68,7 @@ def may_retry(error: ServiceError | TransportError) -> bool:
     error passes (`ServiceError.passes`)."""
     if isinstance(error, ServiceError):
         return error.passes
-    return error.code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+    return error.code in _NO_ANSWER
 
 
 def backoff(attempt: int, error: ServiceError | TransportError | None = None) -> float:

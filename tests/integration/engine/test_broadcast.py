@@ -122,7 +122,7 @@ async def test_what_does_not_belong_is_refused_and_the_publish_goes_on(world: Ma
         await refused(publish.begin(one), wrong, "not newer")
         stranger = WeightVersion(lineage="stranger", step=2)
         await refused(publish.begin(stranger), invalid, "begins with a folder")
-        await refused(publish.begin(v(one, 2), port=0), invalid, "no address of a store")
+        await refused(publish.begin(v(one, 2), port=0), invalid, "not an address of a store")
         await publish.begin(v(one, 2))
         for index, tensors, match in (
             (1, metas("a"), "out of order: 0 is next"),

@@ -26,7 +26,7 @@ NAMES = (
 
 def room(engine: Engine, pages: int) -> None:
     """How many pages the journal's file may still grow by."""
-    db = engine.serving.journal._db
+    db = engine.journal._db
     (now,) = db.execute("PRAGMA page_count").fetchone()
     db.execute(f"PRAGMA max_page_count={now + pages}")
 

@@ -319,9 +319,10 @@ def test_it_works_as_an_ordinary_user(backend: Backend) -> None:
         library = Path("/tmp") / f"toolsvc-test-{os.getpid()}"
         shutil.copytree(REPOSITORY / "toolsvc" / "sandbox", library / "toolsvc" / "sandbox")
         (library / "toolsvc" / "__init__.py").touch()
-        sockets = Path("toolwright") / "process" / "sockets.py"  # all that it imports from there
-        (library / sockets).parent.mkdir(parents=True)
-        shutil.copy(REPOSITORY / "proto" / sockets, library / sockets)
+        process = Path("toolwright") / "process"
+        (library / process).mkdir(parents=True)
+        for name in ("backoff.py", "sockets.py"):  # all that it imports from there
+            shutil.copy(REPOSITORY / "proto" / process / name, library / process / name)
         shutil.copytree(Path(structlog.__file__).parent, library / "structlog")
         for path in [library, *library.rglob("*")]:
             path.chmod(0o755 if path.is_dir() else 0o644)

@@ -44,7 +44,7 @@ async def test_memory_that_a_child_had_only_for_a_while_is_seen() -> None:
     result, peak = await peak_beside(work())
     assert result == "done"
     assert cpu_of_ended() > before
-    assert 96 << 20 < peak < 1 << 30
+    assert 96 << 20 < peak < 4 << 30  # a fork has its parent's pages for a moment
 
 
 async def test_what_fails_fails() -> None:

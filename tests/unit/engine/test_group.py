@@ -135,7 +135,7 @@ async def test_a_member_that_was_scored_is_not_scored_again(tmp_path: Path, hook
     world.lane = lane if hooked else replace(lane, hook=None)
     await world.run(dict(logs))
     world.lane = lane
-    function = world.lane.rewards._function
+    function = world.lane.rewards._function.function
     assert function.__globals__["calls"] == ["g0-0", "g0-1"]
     await world.run(dict(logs))
     assert function.__globals__["calls"] == ["g0-0", "g0-1"]

@@ -204,7 +204,7 @@ def test_parquet_with_other_columns_is_refused(
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + b"\0" * 100 + b"PAR1"])
 def test_what_is_no_parquet_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "d.parquet").write_bytes(data)
-    with pytest.raises(StartupError, match=r"d\.parquet is no Parquet"):
+    with pytest.raises(StartupError, match=r"d\.parquet is not Parquet"):
         TaskSource("d.parquet", tmp_path, seed=0, shuffle=False)
 
 

@@ -63,7 +63,7 @@ def test_what_is_no_collapse(steps: list[tuple[int, Mapping[str, float]]]) -> No
 def test_all_masked_counts_as_a_fallen_reward_and_negative_rewards_are_compared() -> None:
     found = collapse_of(after(reward=None, truncated_fraction=1.0))
     assert found is not None
-    assert found.sentence.endswith("the reward, 0.6 at best, none is left")
+    assert found.sentence.endswith("the reward, 0.6 at best, is gone")
     low = [(step, {**WELL, "reward": -0.2}) for step in range(1, 8)]
     fell = [(step, {**WELL, "reward": -0.5, "calls": 0.0}) for step in range(8, 11)]
     assert collapse_of([*low, *fell]) is not None

@@ -170,3 +170,18 @@ async def test_a_refused_connection_names_the_address_and_the_reason(tmp_path: P
                 )
         assert str(caught.value).startswith(f"UNAVAILABLE: {said}")
         assert may_retry(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "again"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, True),
+        (grpc.StatusCode.DEADLINE_EXCEEDED, True),
+        (grpc.StatusCode.CANCELLED, True),  # a server that stops cancels what it streams
+        (grpc.StatusCode.UNAUTHENTICATED, False),
+        (grpc.StatusCode.UNIMPLEMENTED, False),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, False),
+    ],
+)
+def test_a_request_without_an_answer_may_be_sent_again(code: grpc.StatusCode, again: bool) -> None:
+    assert may_retry(TransportError(code, "why")) is again
