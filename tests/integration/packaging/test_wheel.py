@@ -31,7 +31,8 @@ def test_it_takes_the_names_that_the_docs_say(names: list[str]) -> None:
 
 
 def test_nothing_of_the_workshop_is_in_it(names: list[str]) -> None:
-    unwanted = r"(^|/)(tests|node_modules|__pycache__|runs?|(?<!toolwright/recipe/)models|\.venv[^/]*)/|\.pyc$|conftest"
+    folders = r"tests|node_modules|__pycache__|runs?|(?<!toolwright/recipe/)models|\.venv[^/]*"
+    unwanted = rf"(^|/)({folders})/|\.pyc$|conftest"
     assert not [name for name in names if re.search(unwanted, name)]
 
 
