@@ -1,8 +1,8 @@
-"""Plays one schedule: the world around lives of the engine, its faults, and the history of both.
+"""Plays one schedule: lives of the engine among simulated neighbours, and the history of both.
 
 Invariants
 - Equal schedules give equal histories, in every process (`PYTHONHASHSEED` fixed).
-- After the last fault everything is mended, and the run gets `BOUND_S` to end.
+- After the last fault nothing stays broken, and the run gets `BOUND_S` to end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,11 +38,12 @@ from bench.history.events import Fault as FaultSeen
 from bench.history.run_folder import evaluations, positions, surviving
 from bench.simulate.channel import Network
 from bench.simulate.engine_life import EngineLife
+from bench.simulate.faults import Faults, Moments
 from bench.simulate.journal_disk import Disk
 from bench.simulate.learner import Learner
 from bench.simulate.loop import BEGIN, Stuck, VirtualLoop
 from bench.simulate.sampler import SimulatedClient, SimulatedServer
-from bench.simulate.schedule import Fault, Kind, Schedule
+from bench.simulate.schedule import Schedule
 from bench.simulate.tools import ToolHost
 from bench.simulate.workload import make_policy, recipe, server_url
 from bench.simulate.world import Say, world
@@ -54,16 +55,14 @@ from toolwright.recipe import Recipe, load_recipe
 
 BOUND_S = 900.0
 """Virtual seconds from the end of the last fault to the end of the run."""
-MOMENT_S = 120.0
-"""Until a fault whose event does not come is left out."""
 END_S = 120.0
-"""For the end of the engine, and for leases that end by themselves."""
+"""Time for the end of the engine and of leases, in virtual seconds."""
 STOP_S = 60.0
-"""Until an engine that is told to stop has ended."""
+"""Longest time from SIGTERM to the end of an engine, in virtual seconds."""
 RESTART_S = 1.0
-"""Until an engine that ended by itself is started again."""
+"""Pause before an engine that ended by itself is started again, in virtual seconds."""
 MOST_LIVES = 30
-"""Of the engine: a supervisor gives up after so many."""
+"""Lives of the engine after which its supervisor gives up."""
 SHM = Path("/dev/shm")
 
 
@@ -155,27 +154,29 @@ class _Run:
         self._host = ToolHost(work, self._network, Random(f"tools {seed}"), self.see)
         self._disk = Disk(Random(f"disk {seed}"))
         self._life: EngineLife | None = None
-        self._seen: Counter[str] = Counter()
-        self._moments: dict[tuple[str, int], list[asyncio.Event]] = {}
-        """Faults that wait for an event of the history."""
+        self._moments = Moments()
         self._lives = 0
         self._starts_at = 0.0
-        self._away = 0
-        """Faults that keep the engine from being started."""
-        self._may_start = asyncio.Event()
-        self._may_start.set()
         self._ending = False
         self._bound: tuple[int, int, int] | None = None
         self._learner = Learner(
             work, policy, Random(f"learner {seed}"), lambda: self._life, self._saw_at_learner
         )
+        self._faults = Faults(
+            network=self._network,
+            host=self._host,
+            disk=self._disk,
+            servers=self._servers,
+            learner=self._learner,
+            moments=self._moments,
+            see=self.see,
+            kill_engine=self._kill,
+            stop_engine=self._terminate,
+        )
 
     def see(self, event: AnyEvent) -> None:
         self.history.append(event)
-        name = type(event).__name__
-        self._seen[name] += 1
-        for moment in self._moments.pop((name, self._seen[name]), ()):
-            moment.set()
+        self._moments.count(event)
 
     @property
     def _now(self) -> float:
@@ -199,7 +200,7 @@ class _Run:
         self._learner.start()
         async with asyncio.TaskGroup() as faults:
             for fault in self._schedule.faults:
-                faults.create_task(self._do(fault))
+                faults.create_task(self._faults.do(fault))
         self.see(FaultsOver(at=self._now, bound=BOUND_S + END_S))
         complete = True
         try:
@@ -244,7 +245,7 @@ class _Run:
     async def _supervise(self) -> None:
         """Starts the engine whenever there is none and nothing keeps it away."""
         while self._lives < MOST_LIVES:
-            await self._may_start.wait()
+            await self._faults.engine_may_start.wait()
             self._begin()
             life = self._life
             assert life is not None
@@ -278,8 +279,16 @@ class _Run:
         error = life.task.exception() if not life.task.cancelled() else None
         if error is not None:
             first = _first(error)
-            told = self.notes if isinstance(first, EngineError) else self.errors
-            told.append(f"engine {life.number} ended: {first!r}")
+            known = self.notes if isinstance(first, EngineError) else self.errors
+            known.append(f"engine {life.number} ended: {first!r}")
+
+    async def _kill(self) -> None:
+        if self._life is not None and self._life.owner.alive:
+            await self._over(self._life, killed=True)
+
+    async def _terminate(self) -> None:
+        if self._life is not None and self._life.owner.alive:
+            await self._stop(self._life)
 
     async def _stop(self, life: EngineLife) -> list[str]:
         """SIGTERM, and SIGKILL if that takes too long. Returns tasks that outlived the engine."""
@@ -345,163 +354,6 @@ class _Run:
             for member, (attempt,) in zip(offered.members, names, strict=True)
         )
         return msgspec.structs.replace(offered, members=members, stored_hash=stored)
-
-    # ---- faults ----
-
-    async def _do(self, fault: Fault) -> None:
-        if fault.after and not await self._moment(fault):
-            return
-        began = self._now if fault.after else BEGIN
-        await asyncio.sleep(max(0.0, began + fault.at - self._now))
-        self.see(FaultSeen(at=self._now, kind=fault.kind, detail=str(fault)))
-        await self._faults()[fault.kind](fault)
-
-    async def _moment(self, fault: Fault) -> bool:
-        """Returns at the fault's event; False where the run is complete before."""
-        moment = asyncio.Event()
-        if self._seen[fault.after] < fault.number:
-            self._moments.setdefault((fault.after, fault.number), []).append(moment)
-            try:
-                async with asyncio.timeout(MOMENT_S):
-                    await first_of(moment, self._learner.complete)
-            except TimeoutError:
-                return False
-        return not self._learner.complete.is_set()
-
-    def _faults(self) -> dict[Kind, Callable[[Fault], Awaitable[None]]]:
-        return {
-            Kind.ENGINE_KILL: self._kill_engine,
-            Kind.ENGINE_STOP: self._stop_engine,
-            Kind.HOST_KILL: self._kill_host,
-            Kind.TOOLS_CUT: self._cut_tools,
-            Kind.TOOLS_HANG: self._hang_tools,
-            Kind.ANSWERS_LOST: self._lose_answers,
-            Kind.STREAMS_BREAK: self._break_streams,
-            Kind.LEASES_END: self._end_leases,
-            Kind.SAMPLER_KILL: self._kill_sampler,
-            Kind.SAMPLER_CUT: self._cut_sampler,
-            Kind.SAMPLER_HANG: self._hang_sampler,
-            Kind.SAMPLER_SLOW: self._slow_sampler,
-            Kind.SAMPLER_REFUSES: self._refuse_weights,
-            Kind.PUBLISH_BREAKS: self._break_publish,
-            Kind.DISK_FULL: self._fill_disk,
-            Kind.LEARNER_KILL: self._kill_learner,
-            Kind.LEARNER_STALLS: self._stall_learner,
-        }
-
-    async def _kill_engine(self, fault: Fault) -> None:
-        await self._without_engine(fault, lambda life: self._over(life, killed=True))
-
-    async def _stop_engine(self, fault: Fault) -> None:
-        await self._without_engine(fault, self._stop)
-
-    async def _without_engine(
-        self, fault: Fault, end: Callable[[EngineLife], Awaitable[object]]
-    ) -> None:
-        self._away += 1
-        self._may_start.clear()
-        try:
-            life = self._life
-            if life is not None and life.owner.alive:
-                await end(life)
-            await asyncio.sleep(fault.seconds)
-        finally:
-            self._away -= 1
-            if not self._away:
-                self._may_start.set()
-
-    async def _kill_host(self, fault: Fault) -> None:
-        await self._host.kill()
-        await asyncio.sleep(fault.seconds)
-        if self._network.server is None:
-            await self._host.start()
-
-    async def _cut_tools(self, fault: Fault) -> None:
-        self._network.cut = True
-        self._network.break_streams()
-        await asyncio.sleep(fault.seconds)
-        self._network.cut = False
-
-    async def _hang_tools(self, fault: Fault) -> None:
-        self._network.moves.clear()
-        await asyncio.sleep(fault.seconds)
-        self._network.moves.set()
-
-    async def _lose_answers(self, fault: Fault) -> None:
-        self._network.loses = 0.3
-        await asyncio.sleep(fault.seconds)
-        self._network.loses = 0.0
-
-    async def _break_streams(self, _fault: Fault) -> None:
-        self._network.break_streams()
-
-    async def _end_leases(self, _fault: Fault) -> None:
-        self._host.end_leases()
-
-    async def _kill_sampler(self, fault: Fault) -> None:
-        server = self._servers[fault.target]
-        server.kill()
-        await asyncio.sleep(fault.seconds)
-        if not server.alive:  # another fault may have started it
-            server.start()
-
-    async def _cut_sampler(self, fault: Fault) -> None:
-        self._servers[fault.target].break_streams()
-
-    async def _hang_sampler(self, fault: Fault) -> None:
-        server = self._servers[fault.target]
-        server.awake.clear()
-        await asyncio.sleep(fault.seconds)
-        server.awake.set()
-
-    async def _slow_sampler(self, fault: Fault) -> None:
-        server = self._servers[fault.target]
-        server.slow = 20.0
-        await asyncio.sleep(fault.seconds)
-        server.slow = 1.0
-
-    async def _refuse_weights(self, fault: Fault) -> None:
-        server = self._servers[fault.target]
-        server.refuses = True
-        await asyncio.sleep(fault.seconds)
-        server.refuses = False
-
-    async def _break_publish(self, fault: Fault) -> None:
-        server = self._servers[fault.target]
-        server.breaks_at_update = True
-        await first_of(server.broke, self._learner.complete)
-        server.breaks_at_update = False
-        server.broke.clear()
-        await asyncio.sleep(fault.seconds)
-        if not server.alive:
-            server.start()
-
-    async def _fill_disk(self, fault: Fault) -> None:
-        self._disk.fill(True)
-        await asyncio.sleep(fault.seconds)
-        self._disk.fill(False)
-
-    async def _kill_learner(self, fault: Fault) -> None:
-        if self._learner.complete.is_set():
-            return
-        await self._learner.kill()
-        await asyncio.sleep(fault.seconds)
-        self._learner.start()
-
-    async def _stall_learner(self, fault: Fault) -> None:
-        self._learner.leases.clear()
-        await asyncio.sleep(fault.seconds)
-        self._learner.leases.set()
-
-
-async def first_of(*events: asyncio.Event) -> None:
-    """Returns when one of them is set."""
-    waits = [asyncio.ensure_future(one.wait()) for one in events]
-    try:
-        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for one in waits:
-            one.cancel()
 
 
 def _first(error: BaseException) -> BaseException:

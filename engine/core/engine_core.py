@@ -11,9 +11,10 @@ Invariants
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from typing import Protocol as Shape
@@ -172,11 +173,22 @@ class EngineCore:
             failures=self.failures,
         )
 
-    def upkeep(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Coroutines that run beside the rollouts until they are cancelled. They bring servers
-        back, renew leases and restart the engine's own tool processes."""
-        return (
-            self.sampler.keep_alive(),
-            self.tools.keep_leases(),
-            self.tools.keep_processes(),
-        )
+    @asynccontextmanager
+    async def kept_alive(self, *others: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+        """Brings servers back, renews leases and restarts the engine's own tool processes while the
+        block runs.
+
+        others: further endless work. All of it is cancelled at the end of the block. An error of
+        any cancels the block and is raised in a BaseExceptionGroup.
+        """
+        async with asyncio.TaskGroup() as group:
+            work = (
+                self.sampler.keep_alive(),
+                self.tools.keep_leases(),
+                self.tools.keep_processes(),
+                *others,
+            )
+            tasks = [group.create_task(one) for one in work]
+            yield
+            for task in tasks:
+                task.cancel()

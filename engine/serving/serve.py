@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -312,11 +312,7 @@ class Engine:
         )
 
     async def _work(self, server: Server) -> None:
-        async with _background(
-            *self._core.upkeep(),
-            self._evaluation.watch(),
-            *self._watch(server),
-        ):
+        async with self._core.kept_alive(self._evaluation.watch(), *self._watch(server)):
             lane = asyncio.create_task(self._lane.run())
             stop = asyncio.create_task(self._stop.wait())
             try:
@@ -399,13 +395,3 @@ class Engine:
 
 _ROLLOUT = rollout_pb2.DESCRIPTOR.services_by_name["RolloutService"].full_name
 _POLICY = policy_pb2.DESCRIPTOR.services_by_name["PolicyService"].full_name
-
-
-@contextlib.asynccontextmanager
-async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Runs coroutines beside the body; they end with it, and their failure ends it."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one) for one in work]
-        yield
-        for task in tasks:
-            task.cancel()

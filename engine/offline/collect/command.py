@@ -32,7 +32,6 @@ from engine.offline.fixed_weights import fix_weights
 from engine.offline.progress import SECONDS, ProgressLine
 from engine.offline.resume_settings import setting_text
 from engine.offline.signals import run_until_signal
-from engine.offline.upkeep import upkeep
 from engine.serving.admission.group import Lane
 from engine.serving.admission.places import Places
 from engine.serving.telemetry.logs import log_to
@@ -127,7 +126,7 @@ async def _collect(
         done = store.totals.tasks
         show(f"{collector.total:,} tasks, {done:,} done before; weights {served.name}")
         progress = ProgressLine(collector.total, done, options.progress, unit="tasks")
-        async with upkeep(core, _show_progress(report, progress), _write_yields(report)):
+        async with core.kept_alive(_show_progress(report, progress), _write_yields(report)):
             try:
                 await collector.run()
             finally:

@@ -28,7 +28,6 @@ from engine.offline.evaluate.questions import SelectedSuite, named_suites, selec
 from engine.offline.fixed_weights import ServedPolicy, served_policy
 from engine.offline.progress import SECONDS, ProgressLine, duration, score_so_far
 from engine.offline.resume_settings import setting_text
-from engine.offline.upkeep import upkeep
 from engine.serving.evaluation.lane import check_suites, limits_of, sampling_of
 from engine.serving.evaluation.results import Results
 from engine.serving.evaluation.suite import SuiteContext, SuiteRun
@@ -243,7 +242,7 @@ async def _measure(
     report: Coroutine[Any, Any, None],
 ) -> None:
     """All suites share the slots, so that no suite's last rows run alone."""
-    async with upkeep(core, report):
+    async with core.kept_alive(report):
         try:
             async with asyncio.TaskGroup() as measuring:
                 for run in runs:

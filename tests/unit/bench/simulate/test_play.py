@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from bench.history.events import Fault
 from bench.history.validator import unjudged
 from bench.simulate.campaign import Totals, played
 from bench.simulate.play import Studio, studio
@@ -67,6 +68,7 @@ def test_every_kind_of_fault_is_drawn_and_does_its_harm(place: Studio) -> None:
     faults = [fault for seed in range(300) for fault in schedule_of(seed).faults]
     assert {fault.kind for fault in faults} == set(Kind)
     workload = replace(schedule_of(1).workload, servers=2, steps=2, branching=False)
+    calm = place.play(Schedule(seed=1, workload=workload)).history
     for kind in Kind:
         fault = next(fault for fault in faults if fault.kind is kind)
         harm = replace(fault, at=0.3, after="LifeBegan", number=1, seconds=0.2, target=0)
@@ -74,6 +76,8 @@ def test_every_kind_of_fault_is_drawn_and_does_its_harm(place: Studio) -> None:
         assert found.failure is None, found.failure.text
         assert found.played is not None
         assert found.played.counts[f"fault {kind}"] == 1
+        harmed = [event for event in found.played.history if not isinstance(event, Fault)]
+        assert harmed != calm, f"{kind} does nothing"
 
 
 @pytest.mark.slow
