@@ -52,7 +52,7 @@ class LifeEnded(Seen, frozen=True, kw_only=True):
 
 
 class Fault(Seen, frozen=True, kw_only=True):
-    """The harness did harm. kind: the fault's name; detail: to whom, how long."""
+    """A fault was injected. kind: its name; detail: its target and its duration."""
 
     kind: str
     detail: str = ""

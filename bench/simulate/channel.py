@@ -5,7 +5,7 @@ Invariants
   gets a copy, as it would off a wire.
 - A server that dies, and a network that is cut, answer UNAVAILABLE; one that hangs, nothing.
 - A request that reached the server runs there whatever becomes of its answer.
-- What a dead client sends reaches nobody.
+- What a dead client sends does not arrive.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class _Pipe:
         self._error: Exception | None = None
 
     def put(self, message: Any) -> None:
-        """Its way is nobody's: it arrives though the sender may be dead by then."""
+        """It has no owner: it arrives even if its sender has died by then."""
         loop = loop_here()
         self._last = max(self._last, loop.time() + self._network.trip)
         loop.call_at(self._last, self._deliver, message, context=loop.world)

@@ -50,12 +50,12 @@ def simulate(
 ) -> None:
     """Play runs of the real engine on a virtual clock, with seeded faults.
 
-    Each schedule is a whole run drawn from its seed: a workload, and faults such
-    as kills of the engine, of the tool host and of the learner, cut streams, slow
-    and dead samplers, a full disk, lost leases. Engine, journal and tool host are
-    the real ones; samplers are scripted and answer anew at each request. What the
-    neighbours saw is judged by the validator of `bench.history`. A minute of a run
-    takes some hundredths of a second.
+    Each schedule is a whole run drawn from its seed: a workload and its faults.
+    Faults kill the engine, the tool host or the learner. They cut streams, slow or
+    kill samplers, fill the disk and lose leases. Engine, journal and tool host are
+    the real ones. Samplers are scripted and draw a new answer for each request.
+    The validator of `bench.history` judges what the neighbours saw. A minute of a
+    run takes some hundredths of a second.
 
     A failure prints its seed, the promise that is broken, the events around it,
     the faults that it takes, and the command that plays it again; the exit code

@@ -165,7 +165,7 @@ class Learner:
             await self._acknowledge()
 
     async def _leased(self) -> list[Offered]:
-        """The groups of one step, none of which the ledger has."""
+        """The groups of one step. The ledger has not recorded any of them yet."""
         groups: list[Offered] = []
         mark, wanted = self._ledger.mark, self._workload.groups_per_step
         while len(groups) < wanted:

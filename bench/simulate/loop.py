@@ -58,7 +58,7 @@ class Owner:
         self._context.run(_OWNER.set, self)
 
     def spawn(self, work: Coroutine[Any, Any, Answer]) -> asyncio.Task[Answer]:
-        """A task of this owner, whoever asks for it."""
+        """A task of this owner, also when another owner starts it."""
         return self._loop.create_task(work, context=self._context.copy())
 
     async def ask(self, work: Coroutine[Any, Any, Answer]) -> Answer:
@@ -79,7 +79,7 @@ class Owner:
         return task.result()
 
     def die(self) -> None:
-        """From now on nothing of this owner reaches anybody; `buried` waits for its tasks."""
+        """This owner's tasks have no effect from now on; `buried` waits for its tasks."""
         self.alive = False
         if not self.gone.done():
             self.gone.set_result(None)
@@ -102,7 +102,7 @@ class Owner:
     def forget(self, task: asyncio.Task[Any]) -> None:
         self.tasks.pop(task, None)
         if not self.alive and not task.cancelled():
-            task.exception()  # nobody is left to whom it matters
+            task.exception()  # its owner is dead: the exception matters no more
 
 
 def loop_here() -> VirtualLoop:
@@ -163,7 +163,7 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.now = BEGIN
         self.turns = 0
         self.world = copy_context()
-        """Context without an owner: what runs in it dies with nobody."""
+        """Context without an owner: no death of an owner ends what runs in it."""
         self.hosts: dict[str, Callable[[Any], asyncio.Transport]] = {}
         """Servers by name: each makes a connection's transport."""
         self.after_turn: Callable[[], None] = lambda: None

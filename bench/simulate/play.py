@@ -110,7 +110,7 @@ class Studio:
             mock.patch.object(engine.core.engine_core, "build_codec", lambda *_: self._codec),
             world(loop, schedule.seed, say),
         ):
-            # One name of the folder for all: it is in fingerprints and prompts of nobody.
+            # Relative names: no fingerprint and no prompt holds the folder's path.
             text = recipe(schedule.workload, policy=self.policy, folder=Path(folder))
             file = Path(folder) / "recipe.toml"
             file.write_text(text, encoding="utf-8")
@@ -221,7 +221,7 @@ class _Run:
             places = life.engine.places if life.engine.servicers else 0
             await asyncio.sleep(2.0)  # what a close has begun at the host ends there
         await self._learner.kill()
-        await asyncio.sleep(15.0)  # a lease: what nobody could close is reaped
+        await asyncio.sleep(15.0)  # a lease: sessions that are still open are reaped
         found = Finished(
             at=self._now,
             complete=complete,
@@ -243,7 +243,7 @@ class _Run:
     # ---- the engine's lives ----
 
     async def _supervise(self) -> None:
-        """Starts the engine whenever there is none and nothing keeps it away."""
+        """Starts the engine each time that it is dead and no fault holds it down."""
         while self._lives < MOST_LIVES:
             await self._faults.engine_may_start.wait()
             self._begin()

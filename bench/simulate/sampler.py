@@ -1,8 +1,8 @@
 """Scripted samplers without sockets: SGLang's HTTP as bytes to the engine's own reader of them.
 
 Invariants
-- A server answers anew at every request: what it writes depends on no prompt and no earlier
-  request, so that only what the engine really received can be in a record.
+- A server draws a new answer for every request, whatever the prompt. So a record is right only
+  if it holds what the engine really received.
 - What is sent is witnessed in the history, with the weights that the server had then.
 - A server that was started anew has weights of another time until it is given others.
 """
@@ -76,12 +76,12 @@ class SimulatedServer:
         self.weights = self.random.choice([FOREIGN, *self.had])
 
     def connect(self, protocol: asyncio.Protocol) -> Connection:
-        """A connection of whoever runs now. Raises ConnectionError if the server is gone."""
+        """A connection of the owner that runs now. Raises ConnectionError if the server is gone."""
         self.refuse_if_gone()
         return Connection(self, protocol)
 
     def refuse_if_gone(self) -> None:
-        """Raises ConnectionError where nothing gets here from whoever runs now."""
+        """Raises ConnectionError where the owner that runs now cannot reach this server."""
         owner = owner_here()
         if not self.alive or (owner is not None and not owner.alive):
             raise ConnectionRefusedError("no connection")

@@ -37,7 +37,7 @@ class _State:
 
 
 class Count(Tool):
-    """Takes its time and tells how many calls its session has run, and a number drawn anew."""
+    """Sleeps, then answers with its session's count of calls and a new random number."""
 
     name = "count"
     description = "Counts."

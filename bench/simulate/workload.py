@@ -24,7 +24,7 @@ END_ID, STOP_ID = 256, 257
 """`write_policy` numbers the special tokens after the 256 bytes, in this order."""
 VOCABULARY = 258
 TOOLS = "tools:1"
-"""The tool service's address; nobody listens there."""
+"""The tool service's address; no server listens there."""
 DYNAMIC = """[task.dynamic_sampling]
 max_gen_batches = 4"""
 BRANCHING = """[task.branching]

@@ -223,7 +223,7 @@ def _with_ids(text: str, policy: Path) -> str:
 
 
 def listens(port: int) -> bool:
-    """Whether somebody accepts connections there."""
+    """Whether a server accepts connections at the port."""
     import socket
 
     with socket.socket() as probe:

@@ -9,8 +9,8 @@ newest checkpoint, as `learner.loop.start` does.
 Invariants
 - A checkpoint is a file that appears whole. Weights that died with a process between publish and
   checkpoint belong to an abandoned lineage.
-- Before each checkpoint the groups that it holds are leased once more: a group that differs from
-  what was offered under its number before is in the history twice, with two hashes.
+- Before each checkpoint the groups that it holds are leased once more. If a group has changed
+  since its first lease, the history has two hashes under its number.
 """
 
 from __future__ import annotations

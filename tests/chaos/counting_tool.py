@@ -1,4 +1,4 @@
-"""A tool that writes down what it does, and tells how many calls its session has run.
+"""A tool that records its work and answers with its session's count of calls.
 
 Invariant: it writes an event for each session, and for each call before it sleeps.
 """
@@ -28,7 +28,7 @@ class _Session:
 
 
 class Count(Tool):
-    """Sleeps as long as its call says; tells how many calls its session has run."""
+    """Sleeps as long as its call says; answers with its session's count of calls."""
 
     name = "sleep"
     description = "Sleeps."

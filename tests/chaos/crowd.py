@@ -99,8 +99,8 @@ class Crowd:
         changes: Mapping[str, Any] | None = None,
         tool_options: tuple[str, ...] = (),
     ) -> None:
-        """rate: tokens a second of one stream. steps: optimizer steps, each of which publishes; 0 =
-        one that does not. eta: the bound of staleness. linked: connections run through links that a
+        """rate: tokens a second of one stream. steps: optimizer steps, each with a publish; 0 =
+        one without. eta: the bound of staleness. linked: connections run through links that a
         test can cut. lease_s: of a tool session. checkpoint_every: steps between
         the consumer's checkpoints. changes: of the recipe's tables."""
         self.folder = folder

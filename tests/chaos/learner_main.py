@@ -39,7 +39,7 @@ POINTS: dict[str, tuple[Any, str, int]] = {
     "the policy's folder is half written": (bridge, "_save_weights", 2),
     "the policy's folder is written": (Policy, "save", 2),
     "the engine has the version": (EngineClient, "publish", 2),
-    "the samplers are told to join": (GroupPublish, "begin", 2),
+    "the samplers join the group": (GroupPublish, "begin", 2),
     "samplers have some of the buckets": (Attempt, "send", 9),
     "the samplers go on, there is no folder": (GroupPublish, "commit", 2),
     "the step's line is written": (step, "tell", 2),

@@ -33,8 +33,8 @@ BROKEN = (
     b'{"prompt": "x", "metadata": {"refuse": true}}',
     b'{"prompt": "x", "metadata": {"fail": true}}',
 )
-"""Of the last three the first is refused by the policy's template, the second by the tool, and at
-the third the tool raises what it did not mean to."""
+"""The last three fail later: in the policy's template, by the tool's refusal, and by an exception
+in the tool."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 

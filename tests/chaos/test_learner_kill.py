@@ -1,7 +1,7 @@
-"""kill -9 at each point of a learner's step: the losses are those of a run that nobody disturbed.
+"""kill -9 at each point of a learner's step: the losses are those of an undisturbed run.
 
-The groups come from a record: a group is the same whichever weights ask for it, so that every step
-of every life can be compared to the last bit.
+The groups come from a record, so they do not depend on the weights. Each step of each life is
+compared to the last bit.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ POINTS = (
     "the checkpoint is flushed and has no name",
 )
 BY_GROUP = (
-    "the samplers are told to join",
+    "the samplers join the group",
     "samplers have some of the buckets",
     "the samplers go on, there is no folder",
     "the policy's folder is half written",
@@ -66,7 +66,7 @@ def recorded_group(number: int, _version: t.WeightVersion, folder: Path) -> list
 
 @pytest.fixture(scope="module")
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a run that nobody disturbs, beside the model that it began with."""
+    """The folder of an undisturbed run, beside the model that it began with."""
     folder = tmp_path_factory.mktemp("calm")
     engine = FakeEngine(recorded_group, recorded=True)
     try:
@@ -121,10 +121,10 @@ def test_a_learner_that_is_killed_trains_as_if_nothing_had_been(tmp_path: Path, 
     rough = tmp_path / "rough"
     engine = FakeEngine(recorded_group, recorded=True)
     try:
-        told = train(rough, calm.with_name("model"), engine, *POINTS)
+        output = train(rough, calm.with_name("model"), engine, *POINTS)
     finally:
         engine.stop()
-    check_same(rough, calm, told, POINTS)
+    check_same(rough, calm, output, POINTS)
 
 
 @pytest.mark.timeout(300)
@@ -132,17 +132,17 @@ def test_so_does_one_that_publishes_by_the_group(tmp_path: Path, calm: Path) -> 
     rough = tmp_path / "rough"
     engine = GroupEngine(recorded_group, recorded=True, servers=1)
     try:
-        told = train(rough, calm.with_name("model"), engine, *BY_GROUP, *GROUP)
+        output = train(rough, calm.with_name("model"), engine, *BY_GROUP, *GROUP)
     finally:
         engine.stop()
-    check_same(rough, calm, told, BY_GROUP)
+    check_same(rough, calm, output, BY_GROUP)
     assert engine.received
     assert engine.folder.name == f"{engine.version.lineage}-{STEPS}"  # type: ignore[union-attr]
 
 
-def check_same(rough: Path, calm: Path, told: str, points: tuple[str, ...]) -> None:
+def check_same(rough: Path, calm: Path, output: str, points: tuple[str, ...]) -> None:
     """The disturbed run's losses, groups and weights are the calm one's."""
-    killed = [line for line in told.splitlines() if line.startswith("killed")]
+    killed = [line for line in output.splitlines() if line.startswith("killed")]
     assert killed == [f"killed: {point}" for point in points]
 
     expected = {line["step"]: line for line in lines(calm)}

@@ -1,7 +1,7 @@
 """Services that are away, silent or full: no trajectory is masked, no wrong answer is counted.
 
-The quick version runs with all tests: outages are longer than every patience and limit of its
-recipe that must not count them, as nine minutes are with a recipe that says nothing.
+The quick version runs with all tests. Its recipe has short limits, and each outage is longer than
+the limits that must not count it. Nine minutes do the same under the default recipe.
 `CHAOS=full pytest tests/chaos/test_outages.py -s` takes the real times under the default recipe.
 """
 

@@ -48,8 +48,8 @@ class Workload:
     @classmethod
     def here(cls) -> Workload:
         """This process's."""
-        told = json.loads(os.environ.get(VARIABLE, "{}"))
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in told.items()})
+        fields = json.loads(os.environ.get(VARIABLE, "{}"))
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
 
     def plan(self, trajectory: str) -> Plan:
         dice = Random(f"plan of {trajectory}")
@@ -103,9 +103,9 @@ class Plan:
             runs.append((True, action))
             before += action
             if turn < self.calls:
-                told = ids_of(f"[{answer_to(text_of(action), turn + 1)}]")
-                runs.append((False, told))
-                before += told
+                answer = ids_of(f"[{answer_to(text_of(action), turn + 1)}]")
+                runs.append((False, answer))
+                before += answer
         return runs
 
 

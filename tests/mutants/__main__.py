@@ -25,14 +25,14 @@ SIMULATE = "-m bench.cli simulate --mutant-note --jobs 1"
 
 def main(words: Sequence[str] | None = None) -> int:
     """The exit code: 1 where a bug that ran was caught by nothing."""
-    asked = _parser().parse_args(words)
+    options = _parser().parse_args(words)
     known = table()
-    chosen = [one for one in known.planted if not asked.only or one.name in asked.only]
-    unknown = sorted({*asked.only} - {one.name for one in known.planted})
+    chosen = [one for one in known.planted if not options.only or one.name in options.only]
+    unknown = sorted({*options.only} - {one.name for one in known.planted})
     if unknown:
         raise SystemExit(f"no mutant is named {' or '.join(unknown)}: see mutants.toml")
     results = read_results(known.planted)
-    survived = Runner(asked, known, results).run(chosen)
+    survived = Runner(options, known, results).run(chosen)
     print("\n".join(sums(results, known.planted)))
     return 1 if survived else 0
 
@@ -40,8 +40,8 @@ def main(words: Sequence[str] | None = None) -> int:
 class Runner:
     """Workers with a copy each, and the results that they share."""
 
-    def __init__(self, asked: argparse.Namespace, known: Table, results: Results) -> None:
-        self._asked = asked
+    def __init__(self, options: argparse.Namespace, known: Table, results: Results) -> None:
+        self._options = options
         self._known = known
         self._results = results
         self._lock = threading.Lock()
@@ -54,8 +54,8 @@ class Runner:
         queue: SimpleQueue[Planted] = SimpleQueue()
         for mutant in chosen:
             queue.put(mutant)
-        with ThreadPoolExecutor(self._asked.workers) as pool:
-            work = [pool.submit(self._work, queue) for _ in range(self._asked.workers)]
+        with ThreadPoolExecutor(self._options.workers) as pool:
+            work = [pool.submit(self._work, queue) for _ in range(self._options.workers)]
             try:
                 for one in work:
                     one.result()
@@ -73,24 +73,24 @@ class Runner:
                     self._try(tree, queue.get_nowait())
 
     def _try(self, tree: Tree, mutant: Planted) -> None:
-        asked, found = self._asked, self._results.get(mutant.name, Result())
-        before = Caught(by="", seconds=0.0) if asked.again else found.tests
-        if asked.against in ("tests", "both"):
+        options, found = self._options, self._results.get(mutant.name, Result())
+        before = Caught(by="", seconds=0.0) if options.again else found.tests
+        if options.against in ("tests", "both"):
             before = before or Caught(by="", seconds=0.0)
-            if not before.by and before.tried < min(asked.lists, len(mutant.tests)):
+            if not before.by and before.tried < min(options.lists, len(mutant.tests)):
                 now = against_tests(
-                    tree, mutant, first=before.tried, most=asked.lists, green=self._green
+                    tree, mutant, first=before.tried, most=options.lists, green=self._green
                 )
                 now = replace(now, seconds=before.seconds + now.seconds)
                 self._keep(mutant, now, lambda found: replace(found, tests=now))
-        again = asked.again or found.simulator is None
-        if asked.against in ("simulator", "both") and mutant.simulated and again:
+        again = options.again or found.simulator is None
+        if options.against in ("simulator", "both") and mutant.simulated and again:
             seen = against_simulator(
                 tree,
                 mutant,
-                schedules=asked.schedules,
-                seed=asked.seed,
-                command=shlex.split(asked.simulate),
+                schedules=options.schedules,
+                seed=options.seed,
+                command=shlex.split(options.simulate),
             )
             self._keep(mutant, seen, lambda found: replace(found, simulator=seen))
 

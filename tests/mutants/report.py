@@ -100,7 +100,7 @@ def markdown(
             *_cells(found.simulator, seeds=True),
         ]
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
-    lines += ["", "## Equivalent", "", "No behaviour tells these from the original.", ""]
+    lines += ["", "## Equivalent", "", "These behave as the original does.", ""]
     lines += ["| mutant | file | why |", "|---|---|---|"]
     lines += [f"| {one.name} | {one.file} | {one.why} |" for one in equivalent]
     return "\n".join(lines) + "\n"

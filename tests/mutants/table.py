@@ -76,7 +76,7 @@ class Planted(Mutant):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equivalent(Mutant):
-    """A change that no behaviour tells from the original."""
+    """A change that leaves the behaviour as it is."""
 
     why: str
 

@@ -54,7 +54,7 @@ class Staleness(Judge):
         super().__init__(planned, findings)
         self._lineages = Lineages()
         self._published: set[str] = set()
-        """Lineages of which a publish was answered."""
+        """Lineages with an answered publish."""
         self._accepted = 0
         self._running = 0
 

@@ -1,0 +1,68 @@
+"""A row in which other weights wrote does not count; it is rolled out again.
+
+The sampler client refuses such tokens first (`test_evaluation_resumed.py`). Here they reach the row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from engine.config import Suite
+from engine.core.rewards.rewards import Rewards
+from engine.core.trajectory.events import Ended
+from engine.core.trajectory.log import AttemptLog
+from engine.serving.evaluation import suite as module
+from engine.serving.evaluation.results import Results
+from engine.serving.evaluation.suite import SuiteContext, SuiteRun
+from engine.serving.evaluation.suite_tasks import SuiteTasks
+from tests.support.codecs import END, ToyCodec
+from tests.support.written_logs import act, opened
+from toolwright.types import SamplingParams, StopReason, WeightVersion
+
+VERSION = WeightVersion(lineage="run", step=4)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [WeightVersion(lineage="fork", step=4), WeightVersion(lineage="run", step=3)],
+    ids=["another lineage", "another step"],
+)
+async def test_a_row_with_foreign_tokens_is_rolled_out_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, foreign: WeightVersion
+) -> None:
+    writers = [foreign, VERSION]
+
+    async def rolled_out(*_: object, name: str, **__: object) -> tuple[AttemptLog, int]:
+        log = opened(attempt=name)
+        act(log, f"<answer>2</answer>{END}", END, versions=[(writers.pop(0), 2)])
+        log.append(Ended(reason=StopReason.ANSWERED))
+        return log, 0
+
+    monkeypatch.setattr(module, "roll_out", rolled_out)
+    (tmp_path / "heldout.jsonl").write_text('{"question": "q"}\n', encoding="utf-8")
+    (tmp_path / "code.py").write_text("def one(trajectory):\n    return {'right': 1.0}\n")
+    suite = Suite(name="heldout", source="heldout.jsonl", n=1)
+    tasks = SuiteTasks(suite, tmp_path, max_bad_rows=0)
+    await tasks.open()
+    rules = SimpleNamespace(codec=ToyCodec())
+    context = SuiteContext(
+        rollout_context=cast("Any", SimpleNamespace(rules=rules, tokenizer_hash="toy")),
+        rewards=Rewards("./code.py:one", tmp_path, per_group=False, seconds=5.0, threads=1),
+        results=Results(tmp_path),
+        slots=asyncio.Semaphore(1),
+        life="b1",
+        patience=0.0,
+        samples=0,
+    )
+    run = SuiteRun(context, suite, VERSION, tasks, sampling=SamplingParams(), settings="s")
+    assert await run.run()
+    assert writers == []
+    (file,) = (tmp_path / "evaluations").glob("heldout@*.jsonl")
+    (row,) = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert row["versions"] == [str(VERSION)]
