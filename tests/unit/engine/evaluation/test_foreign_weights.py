@@ -46,7 +46,9 @@ async def test_a_row_with_foreign_tokens_is_rolled_out_again(
 
     monkeypatch.setattr(module, "roll_out", rolled_out)
     (tmp_path / "heldout.jsonl").write_text('{"question": "q"}\n', encoding="utf-8")
-    (tmp_path / "code.py").write_text("def one(trajectory):\n    return {'right': 1.0}\n")
+    (tmp_path / "code.py").write_text(
+        "def one(trajectory):\n    return {'right': 1.0}\n", encoding="utf-8"
+    )
     suite = Suite(name="heldout", source="heldout.jsonl", n=1)
     tasks = SuiteTasks(suite, tmp_path, max_bad_rows=0)
     await tasks.open()
