@@ -6,6 +6,7 @@ read here by an unpickler with a list of allowed names.
 
 Invariants
 - `.metadata` may name torch's metadata classes, `torch.Size`, paths and dtypes; nothing else.
+- Python 3.11 before 3.11.4 writes an enum's member with `getattr`: it may get such a member alone.
 - It may name files of its own folder only.
 - `common.pt`, tensors and objects are read by torch's `weights_only` unpickler.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from enum import EnumMeta
 from pathlib import Path, PosixPath
 from typing import Any
 
@@ -175,8 +177,17 @@ class _Forbidden(Exception):
     """A name that is not on the list."""
 
 
+def _member(kind: object, name: object) -> Any:
+    """A member of an enum on the list. Raises _Forbidden for any other attribute."""
+    if not (isinstance(kind, EnumMeta) and isinstance(name, str) and name in kind.__members__):
+        raise _Forbidden("builtins.getattr")
+    return kind[name]
+
+
 class _MetadataUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         found = _ALLOWED.get((module, name))
         if found is None:
             raise _Forbidden(f"{module}.{name}"[:200])

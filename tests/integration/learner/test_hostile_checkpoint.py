@@ -8,11 +8,13 @@ import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
 
 from learner.config.weights import Optimizer
 from learner.errors import CheckpointError
@@ -69,6 +71,10 @@ def a_way_from_an_allowed_name(folder: Path, proof: Path) -> None:
     write(folder, Calls(getattr, torch.Size, "__class__"))
 
 
+def a_way_from_an_allowed_enum(folder: Path, proof: Path) -> None:
+    write(folder, Calls(getattr, _MEM_FORMAT_ENCODING, "__class__"))
+
+
 def between_the_tensors(folder: Path, proof: Path) -> None:
     """An object of the format, `_extra_state`, that lies in a data file."""
     found = metadata_of(folder)
@@ -119,6 +125,7 @@ def policy(saved: tuple[Path, Path], one_rank: None) -> Policy:
         (text_as_code, "names builtins.eval"),
         (a_dotted_name_below_an_allowed_module, "names torch.serialization.os.mkdir"),
         (a_way_from_an_allowed_name, "names builtins.getattr"),
+        (a_way_from_an_allowed_enum, "names builtins.getattr"),
         (between_the_tensors, "_extra_state/shard_0_2 holds more than tensors and plain values"),
         (in_the_common_part, "common.pt holds more than tensors and plain values"),
         (a_file_of_another_folder, r"names the file '\.\./state\.json'"),
@@ -157,3 +164,24 @@ def test_what_toolwright_wrote_is_read_as_torch_reads_it(
     (whole,) = saved[1].glob("step-*")
     assert read_metadata(whole / "model") == metadata_of(whole / "model")
     Checkpoints(saved[1], kept=2).load(policy, whole)
+
+
+def test_a_checkpoint_of_the_first_pythons_3_11_is_read(
+    saved: tuple[Path, Path], policy: Policy, tmp_path: Path
+) -> None:
+    """Debian 12 has 3.11.2: before 3.11.4 a member of an enum is written by its name."""
+    (whole,) = saved[1].glob("step-*")
+    found, packed = metadata_of(whole / "model"), io.BytesIO()
+    ByName(packed).dump(found)
+    assert b"getattr" in packed.getvalue()
+    (tmp_path / METADATA).write_bytes(packed.getvalue())
+    assert read_metadata(tmp_path) == found
+
+
+class ByName(pickle.Pickler):
+    """Writes enums as Python 3.11.2 does."""
+
+    def reducer_override(self, written: Any) -> Any:
+        if isinstance(written, Enum):
+            return getattr, (type(written), written.name)
+        return NotImplemented

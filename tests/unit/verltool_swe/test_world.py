@@ -51,7 +51,7 @@ def test_hidden_tests_fail_before_the_fix(part: Part, world: Path, tmp_path: Pat
     for problem in part("world/problems.problems")():
         tree = tmp_path / problem.name
         with tarfile.open(world / "repositories" / f"{problem.name}.tar") as archive:
-            archive.extractall(tree, filter="data")
+            archive.extractall(tree)  # made by this test: before Python 3.11.4 there is no `filter`
         found = read_verification(world / "verifications" / problem.name, problem.name, 1 << 20)
         for entry in found.overlay:
             (tree / entry.path).write_bytes(entry.content)
