@@ -15,6 +15,7 @@ EngineError
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -94,10 +95,19 @@ class SharedSampler(EngineError):
 @contextmanager
 def first_of_group(*kinds: type[Exception]) -> Iterator[None]:
     """If the block raises a group of errors of these kinds, the first of them is raised instead of
-    the group. A group that holds an error of another kind is raised unchanged."""
+    the group. A group that holds an error of another kind is raised unchanged.
+
+    A TaskGroup whose child fails while it waits leaves its own cancellation with the task
+    (CPython's issue 116720, fixed in 3.13). It is taken back here: before Python 3.11.3 no
+    `asyncio.timeout` of such a task would end as a timeout.
+    """
+    task = asyncio.current_task()
+    cancelled = task.cancelling() if task is not None else 0
     try:
         yield
     except BaseExceptionGroup as group:
+        if task is not None and task.cancelling() > cancelled:
+            task.uncancel()
         found, other = group.split(kinds)
         if found is None or (other is not None and other.split(Exception)[1] is not None):
             raise
