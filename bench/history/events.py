@@ -36,6 +36,12 @@ class Planned(Seen, frozen=True, kw_only=True):
     steps: int
     stateful: bool = True
     """Tools keep state: one session an attempt, and no effect twice in a session."""
+    turns: int = 0
+    """Most turns of a trajectory in which it calls tools; 0 = unknown."""
+    tools_patience: float = 0.0
+    """Longest time to wait for a tool service, in seconds; 0 = unknown."""
+    sampler_patience: float = 0.0
+    """Longest time without a token, in seconds; 0 = unknown."""
 
 
 class LifeBegan(Seen, frozen=True, kw_only=True):
@@ -58,6 +64,12 @@ class Fault(Seen, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class FaultEnded(Seen, frozen=True, kw_only=True):
+    """A fault that lasted is over."""
+
+    kind: str
+
+
 class FaultsOver(Seen, frozen=True, kw_only=True):
     """No further fault comes: from here the run must end within the bound, in seconds."""
 
@@ -77,6 +89,38 @@ class Finished(Seen, frozen=True, kw_only=True):
     places: int = 0
     tasks: int = 0
     """asyncio tasks that outlived the engine; simulation only."""
+
+
+# ---- the journal's disk ----
+
+
+class Journaled(Seen, frozen=True, kw_only=True):
+    """At the end of a life: what the journal holds of one attempt that was not given up.
+
+    appended: events that the engine appended in all lives, as far as earlier ones left them. kept:
+    events that the journal holds. agreeing: how many of the first ones are those appended. due:
+    how many had time and room to become durable.
+    """
+
+    attempt: str
+    appended: int
+    kept: int
+    agreeing: int
+    due: int
+    open: bool
+    """A later life may go on with it."""
+    complete: bool
+    """The journal has its group."""
+    ended: bool = False
+    """What is kept holds the trajectory's end."""
+    scored: bool = False
+    """What is kept holds the reward function's score."""
+
+
+class GivenUp(Seen, frozen=True, kw_only=True):
+    """The engine told the journal that no life goes on with an attempt."""
+
+    attempt: str
 
 
 # ---- the sampler ----
@@ -102,10 +146,36 @@ class Sampled(Seen, frozen=True, kw_only=True):
 
 
 class Loaded(Seen, frozen=True, kw_only=True):
-    """A server took weights."""
+    """A server took weights. began: when the engine began to change them, None = unknown."""
 
     server: str
     version: WeightVersion
+    began: float | None = None
+
+
+class Abandoned(Seen, frozen=True, kw_only=True):
+    """The engine left a request, or its stream broke, while engine and server lived on. aborted: an
+    abort of the request reached the server."""
+
+    server: str
+    attempt: str
+    aborted: bool
+
+
+# ---- the reward function ----
+
+
+class Judged(Seen, frozen=True, kw_only=True):
+    """The reward function was called with a trajectory.
+
+    contents: CRC-32 of its token ids. alone: the function got this trajectory without its group.
+    masks: its score takes the trajectory out of the loss.
+    """
+
+    trajectory: str
+    contents: int
+    alone: bool
+    masks: bool
 
 
 # ---- the tool host ----
@@ -182,6 +252,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Texts of these calls' actions; empty where the observer does not know them."""
     turns: tuple[str, ...] = ()
     """What the policy wrote, a text a turn; empty where the observer cannot decode it."""
+    errored: bool = False
+    """Infrastructure ended it."""
     parent: str = ""
     """Trajectory that a branch began as; its attempt where that was given up. "" = no branch."""
     shared: int = 0
@@ -222,12 +294,37 @@ class Publishing(Seen, frozen=True, kw_only=True):
 
     version: WeightVersion
     parent: WeightVersion | None = None
+    learner: str = ""
+    """Name of the learner's life; "" = unknown."""
+
+
+class Claimed(Seen, frozen=True, kw_only=True):
+    """A life of the learner claimed the run. version: the newest one, as the engine answered."""
+
+    learner: str
+    version: WeightVersion
 
 
 class Published(Seen, frozen=True, kw_only=True):
     """PublishWeights answered OK."""
 
     version: WeightVersion
+
+
+class Refused(Seen, frozen=True, kw_only=True):
+    """The engine refused a request of the learner. reason: its name in reasons.proto. version: of
+    a publish."""
+
+    method: str
+    reason: str
+    version: WeightVersion | None = None
+
+
+class Returned(Seen, frozen=True, kw_only=True):
+    """A learner that another one has superseded sent a request."""
+
+    method: str
+    accepted: bool
 
 
 class Restored(Seen, frozen=True, kw_only=True):
@@ -284,8 +381,9 @@ class Position(Seen, frozen=True, kw_only=True):
 
 
 AnyEvent = (
-    Planned | LifeBegan | LifeEnded | Fault | FaultsOver | Finished | Sampled | Loaded
-    | SessionOpened | SessionClosed | Effect | Admitted | Dispatched | Offered | Trained
-    | Acknowledged | Publishing | Published | Restored | Evaluated | Position
+    Planned | LifeBegan | LifeEnded | Fault | FaultEnded | FaultsOver | Finished | Journaled
+    | GivenUp | Sampled | Loaded | Abandoned | Judged | SessionOpened | SessionClosed | Effect
+    | Admitted | Dispatched | Offered | Trained | Acknowledged | Publishing | Claimed | Published
+    | Refused | Returned | Restored | Evaluated | Position
 )  # fmt: skip
 History = list[AnyEvent]

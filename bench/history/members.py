@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.history.events import Member, Segment
-from toolwright.types import Trajectory
+from toolwright.types import Status, Trajectory
 
 
 def member_of(record: Trajectory, attempt: str = "") -> Member:
@@ -16,6 +16,7 @@ def member_of(record: Trajectory, attempt: str = "") -> Member:
         trajectory=record.id,
         attempt=attempt,
         masked=record.masked,
+        errored=record.status is Status.ERRORED,
         calls=tuple(call.call_id for call in record.calls),
         actions=tuple(call.action for call in record.calls),
         parent=(branch.parent or "").removesuffix(".0") if branch else "",

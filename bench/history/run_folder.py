@@ -100,12 +100,17 @@ def stored_hashes(run_folder: Path) -> dict[int, str]:
 
 
 def evaluations(
-    run_folder: Path, *, at: float, expected: Mapping[str, int] | None = None
+    run_folder: Path,
+    *,
+    at: float,
+    expected: Mapping[str, int] | None = None,
+    cuts: bool = False,
 ) -> list[Evaluated]:
     """Every line of evaluations.jsonl with what its rows' file has.
 
-    expected: rows of each suite by the recipe; without it the engine's own number counts. Raises
-    KeyError, TypeError or ValueError for lines that no engine wrote.
+    expected: rows of each suite by the recipe; without it the engine's own number counts. cuts: new
+    weights may cut an evaluation; then its first rows are expected, as many as its line says.
+    Raises KeyError, TypeError or ValueError for lines that no engine wrote.
     """
     found = []
     for summary in JsonLines(run_folder / "evaluations.jsonl").read():
@@ -117,14 +122,15 @@ def evaluations(
             over.add(int(row["index"]))
             if state_of(row) is RowState.MEASURED:
                 wrote.update((WeightVersion.parse(text), None) for text in row["versions"])
+        whole = int(summary["asked"]) if expected is None else expected[suite]
         counted = int(summary["n"]) + int(summary[ERRORED]) + int(summary["bad_rows"])
         found.append(
             Evaluated(
                 at=at,
                 suite=suite,
                 version=version,
-                rows=min(len(over), counted),
-                expected_rows=int(summary["asked"]) if expected is None else expected[suite],
+                rows=sum(1 for index in over if index < counted),
+                expected_rows=counted if cuts else whole,
                 wrote=tuple(wrote),
             )
         )

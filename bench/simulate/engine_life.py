@@ -44,6 +44,11 @@ class SimulatedEngine(Engine):
     def places(self) -> int:
         return self._lane.running
 
+    @property
+    def flights(self) -> int:
+        """Requests that the engine counts at its samplers."""
+        return sum(len(server.flights) for server in self._pool.servers)
+
     def _on_signals(self) -> None:
         pass
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from bench.history.events import AnyEvent
+from bench.history.events import AnyEvent, FaultEnded
 from bench.history.events import Fault as FaultSeen
 from bench.simulate.channel import Network
 from bench.simulate.journal_disk import Disk
@@ -100,6 +100,7 @@ class Faults:
             ending = end()
             if ending is not None:
                 await ending
+        self.see(FaultEnded(at=loop_here().time(), kind=fault.kind))
 
     def _of_kind(self) -> dict[Kind, Callable[[int], Awaitable[End | None]]]:
         return {
@@ -119,6 +120,7 @@ class Faults:
             Kind.PUBLISH_BREAKS: self._break_publish,
             Kind.DISK_FULL: self._fill_disk,
             Kind.LEARNER_KILL: self._kill_learner,
+            Kind.LEARNER_LOOPS: self._loop_learner,
             Kind.LEARNER_STALLS: self._stall_learner,
         }
 
@@ -195,6 +197,14 @@ class Faults:
             return None
         await self.learner.kill()
         return self.learner.start
+
+    async def _loop_learner(self, _target: int) -> End | None:
+        if self.learner.complete.is_set():
+            return None
+        self.learner.loops = True
+        await self.learner.kill()
+        self.learner.start()
+        return partial(setattr, self.learner, "loops", False)
 
     async def _stall_learner(self, _target: int) -> End:
         self.learner.leases.clear()

@@ -23,11 +23,14 @@ from google.protobuf.duration_pb2 import Duration
 from bench.history.events import (
     Acknowledged,
     AnyEvent,
+    Claimed,
     Member,
     Offered,
     Published,
     Publishing,
+    Refused,
     Restored,
+    Returned,
     Trained,
 )
 from bench.history.members import member_of
@@ -51,8 +54,14 @@ AGAIN_S = 0.5
 """Between two tries of a request that failed."""
 REPEATS = 0.15
 """Share of publishes that are sent again after success, and of acknowledgements that come late."""
+RETURNS = 0.3
+"""Share of restarts at which a request of the life before arrives late."""
 RESTART_S = 2.0
 """Until a learner that ended by itself is started again."""
+
+
+class _Ended(Exception):
+    """A fault ends this life of the learner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +97,8 @@ class Learner:
         self.leases = asyncio.Event()
         """Clear while the learner stalls."""
         self.leases.set()
+        self.loops = False
+        """It ends each time that it has published."""
         self.complete = asyncio.Event()
         """All steps are trained, and the last checkpoint is acknowledged."""
         self.crashes: list[str] = []
@@ -119,9 +130,9 @@ class Learner:
         while True:
             try:
                 await self._train()
-            except ServiceError as error:
-                self.ended_by.append(str(error))
-                await asyncio.sleep(RESTART_S)
+            except (ServiceError, _Ended) as error:
+                self.ended_by.append(str(error) or "a fault")
+                await asyncio.sleep(self._random.uniform(0.0, RESTART_S))
                 self._lives += 1
                 self._word = f"learner {self._lives}"
                 self._acknowledged = None
@@ -145,12 +156,15 @@ class Learner:
     async def _begin(self) -> None:
         found = await self._policy(policy.GetPolicyRequest(learner=self._word), "GetPolicy")
         newest, saved = wire.version_from_proto(found.version), self._checkpoint
+        self._see(Claimed(at=loop_here().time(), learner=self._word, version=newest))
         if saved is None:
             self._version, self._ledger = newest, Ledger()
             parent = replace(newest, step=0)
         else:
             self._version, self._ledger = saved.version, saved.ledger.copy()
             parent = saved.version
+        if self._lives > 1 and self._random.random() < RETURNS:
+            await self._return()
         if self._lives > 1:
             self._see(Restored(at=loop_here().time(), lineage=parent.lineage, step=parent.step))
         if saved is None and newest.step == 0:
@@ -163,6 +177,22 @@ class Learner:
             await self._publish(parent)
         if saved is not None:
             await self._acknowledge()
+
+    async def _return(self) -> None:
+        """A request of the life before, after this one has claimed the run."""
+        before = f"learner {self._lives - 1}"
+        request = rollout.AckGroupsRequest(consumer=rollout.CONSUMER_TRAIN, learner=before)
+        try:
+            await self._once(0, "AckGroups", request)
+        except TransportError:
+            return
+        except ServiceError as error:
+            if error.passes:
+                return
+            accepted = False
+        else:
+            accepted = True
+        self._see(Returned(at=loop_here().time(), method="AckGroups", accepted=accepted))
 
     async def _leased(self) -> list[Offered]:
         """The groups of one step. The ledger has not recorded any of them yet."""
@@ -185,6 +215,9 @@ class Learner:
                         groups.append(group)
             except TransportError:
                 await asyncio.sleep(AGAIN_S)
+            again = len(groups) < wanted and self._random.random() < self._workload.acknowledges
+            if again and self._acknowledged:
+                await self._ask(0, "AckGroups", self._acknowledged)  # its answer was lost
         return groups
 
     async def _stream(self, request: rollout.LeaseGroupsRequest) -> Any:
@@ -253,11 +286,15 @@ class Learner:
         )
         if parent is not None:
             request.parent.CopyFrom(wire.version_to_proto(parent))
-        self._see(Publishing(at=loop_here().time(), version=self._version, parent=parent))
+        now = loop_here().time()
+        self._see(Publishing(at=now, version=self._version, parent=parent, learner=self._word))
         await self._policy(request, "PublishWeights")
+        self._see(Published(at=loop_here().time(), version=self._version))
         if self._random.random() < REPEATS:  # its answer was lost
             await self._policy(request, "PublishWeights")
-        self._see(Published(at=loop_here().time(), version=self._version))
+            self._see(Published(at=loop_here().time(), version=self._version))
+        if self.loops:
+            raise _Ended
 
     async def _acknowledge(self) -> None:
         request = rollout.AckGroupsRequest(
@@ -284,6 +321,14 @@ class Learner:
             except TransportError:
                 await asyncio.sleep(AGAIN_S)
             except ServiceError as error:
+                self._see(
+                    Refused(
+                        at=loop_here().time(),
+                        method=method,
+                        reason=error.reason_name,
+                        version=self._version if method == "PublishWeights" else None,
+                    )
+                )
                 if not error.passes and error.reason_name != "PUBLISH_FAILED":
                     raise
                 await asyncio.sleep(error.retry_after or RESTART_S)

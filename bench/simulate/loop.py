@@ -18,6 +18,8 @@ from contextvars import Context, ContextVar, copy_context
 from random import Random
 from typing import Any, TypeVar
 
+from bench.history.events import AnyEvent
+
 Answer = TypeVar("Answer")
 
 EPOCH = 1_700_000_000.0
@@ -117,6 +119,12 @@ def owner_here() -> Owner | None:
     return _OWNER.get()
 
 
+def alive_here() -> bool:
+    """Whether the code that runs now belongs to the world, or to an owner that lives."""
+    owner = owner_here()
+    return owner is None or owner.alive
+
+
 class _Task(asyncio.Task[Any]):
     def __init__(self, *args: Any, serial: int, **named: Any) -> None:
         self._serial = serial
@@ -167,6 +175,8 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.hosts: dict[str, Callable[[Any], asyncio.Transport]] = {}
         """Servers by name: each makes a connection's transport."""
         self.after_turn: Callable[[], None] = lambda: None
+        self.judged: Callable[[AnyEvent], None] = lambda _event: None
+        """Sees each call of the reward function."""
         self.complaints: list[str] = []
         """What asyncio would have logged as an error of the program."""
         self._random = random

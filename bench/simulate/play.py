@@ -152,7 +152,7 @@ class _Run:
         self._network = Network(Random(f"network {seed}"))
         self._network.sent = self._dispatched
         self._host = ToolHost(work, self._network, Random(f"tools {seed}"), self.see)
-        self._disk = Disk(Random(f"disk {seed}"))
+        self._disk = Disk(Random(f"disk {seed}"), self.see)
         self._life: EngineLife | None = None
         self._moments = Moments()
         self._lives = 0
@@ -192,9 +192,13 @@ class _Run:
                 group_size=work.group_size,
                 steps=work.steps,
                 stateful=work.stateful,
+                turns=work.turns,
+                tools_patience=work.patience_s,
+                sampler_patience=work.sampler_patience_s,
             )
         )
         self._loop.after_turn = self._look
+        self._loop.judged = self.see
         await self._host.start()
         supervising = asyncio.create_task(self._supervise())
         self._learner.start()
@@ -212,13 +216,14 @@ class _Run:
 
     async def _end(self, supervising: asyncio.Task[None], *, complete: bool) -> None:
         self._ending = True
-        places, tasks = 0, list[str]()
+        places, flights, tasks = 0, 0, list[str]()
         supervising.cancel()
         await asyncio.gather(supervising, return_exceptions=True)
         life = self._life
         if life is not None:
             tasks = await self._stop(life)
             places = life.engine.places if life.engine.servicers else 0
+            flights = life.engine.flights if life.engine.servicers else 0
             await asyncio.sleep(2.0)  # what a close has begun at the host ends there
         await self._learner.kill()
         await asyncio.sleep(15.0)  # a lease: sessions that are still open are reaped
@@ -226,7 +231,7 @@ class _Run:
             at=self._now,
             complete=complete,
             sessions=self._host.open_sessions,
-            requests=sum(len(server.requests) for server in self._servers),
+            requests=max(flights, sum(len(server.requests) for server in self._servers)),
             places=places,
             tasks=len(tasks),
         )
@@ -236,7 +241,8 @@ class _Run:
         self.errors += self._learner.crashes
         folder, trained = self._recipe.run_folder, surviving(self.history)
         suites = {suite.name: suite.n for suite in self._table.evaluation.suites}
-        self.history += evaluations(folder, at=self._now, expected=suites)
+        cuts = self._schedule.workload.cuts
+        self.history += evaluations(folder, at=self._now, expected=suites, cuts=cuts)
         self.history += positions(folder, at=self._now, trained=trained)
         self.see(msgspec.structs.replace(found, at=self._now))
 

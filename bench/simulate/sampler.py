@@ -18,8 +18,9 @@ from typing import Any, cast
 import aiohttp
 import orjson
 
-from bench.history.events import AnyEvent, Loaded, Sampled
+from bench.history.events import Abandoned, AnyEvent, Loaded, Sampled
 from bench.simulate.loop import Owner, loop_here, owner_here
+from bench.simulate.protocol import SEPARATOR
 from bench.simulate.schedule import Workload
 from bench.simulate.workload import END_ID, STOP_ID, TEXT_STOP, ids_of
 from engine.core.sampler.wire.client import NoRoute, SamplerClient, ServerUnreachable
@@ -27,10 +28,13 @@ from toolwright.types import WeightVersion, ids
 
 LOAD_S = 0.3
 """Mean seconds of a load of weights."""
+(SEPARATOR_ID,) = ids_of(SEPARATOR)
 FOREIGN = "default"
 """What a server calls weights that no run gave it."""
 CALLS = 0.6
 """Share of actions that end in a call."""
+ABORT_S = 5.0
+"""Longest time from the end of a broken stream to the abort of its request, in seconds."""
 JUNK = 12
 """Tokens after a stop that the server does not look for."""
 
@@ -58,15 +62,23 @@ class SimulatedServer:
         """It did."""
         self.slow = 1.0
         self.paused = False
+        self._changing_since = 0.0
+        """When the engine last paused it."""
         self.weights = FOREIGN
         self.had: list[str] = []
         """Weights that it was ever given."""
         self.requests: dict[str, Request] = {}
         self.connections: dict[Connection, None] = {}
+        self._left: dict[str, asyncio.TimerHandle] = {}
+        """Requests without a stream that no abort has named yet."""
+        self._attempts: dict[str, str] = {}
+        self._named: set[str] = set()
+        """Requests that an abort has named, which may still be on its way."""
 
     def kill(self) -> None:
         """The process ends."""
         self.alive = False
+        self.forget_left()
         self.awake.set()
         self.break_streams()
 
@@ -91,6 +103,7 @@ class SimulatedServer:
             connection.lose(ConnectionResetError("the connection broke"))
 
     def client_died(self, client: Owner) -> None:
+        self.forget_left()
         for connection in [one for one in self.connections if one.client is client]:
             connection.lose(None)
 
@@ -111,6 +124,7 @@ class SimulatedServer:
                 self.abort(body)
             case "/pause_generation":
                 self.paused = True
+                self._changing_since = loop_here().time()
                 if body["mode"] == "abort":
                     for request in list(self.requests.values()):
                         request.abort()
@@ -126,11 +140,45 @@ class SimulatedServer:
 
     def abort(self, body: Mapping[str, Any]) -> None:
         """Ends the request `rid`, or all."""
-        for rid in [body["rid"]] if "rid" in body else list(self.requests):
+        for rid in [body["rid"]] if "rid" in body else [*self.requests, *self._left]:
             if rid in self.requests:
                 self.requests[rid].abort()
 
+    def name(self, body: Mapping[str, Any]) -> None:
+        """An abort was sent, whether or not its connection breaks."""
+        rid = body.get("rid", "")
+        self._named.add(rid)
+        if rid in self._left:
+            self._left.pop(rid).cancel()
+            self._see_left(rid, aborted=True)
+
+    def leave(self, rid: str, attempt: str) -> None:
+        """The stream of a request is gone, and its client lives."""
+        loop = loop_here()
+        self._attempts[rid] = attempt
+        if rid in self._named:
+            self._see_left(rid, aborted=True)
+        else:
+            late = loop.time() + ABORT_S
+            self._left[rid] = loop.call_at(late, self._not_aborted, rid, context=loop.world)
+
+    def forget_left(self) -> None:
+        """No abort has to come any more."""
+        for timer in self._left.values():
+            timer.cancel()
+        self._left.clear()
+
+    def _not_aborted(self, rid: str) -> None:
+        del self._left[rid]
+        self._see_left(rid, aborted=False)
+
+    def _see_left(self, rid: str, *, aborted: bool) -> None:
+        attempt = self._attempts.pop(rid)
+        now = loop_here().time()
+        self.see(Abandoned(at=now, server=self.url, attempt=attempt, aborted=aborted))
+
     async def _load(self, version: str) -> dict[str, Any]:
+        began = self._changing_since if self.paused else loop_here().time()
         if self.breaks_at_update:
             self.breaks_at_update = False
             self.kill()
@@ -141,7 +189,7 @@ class SimulatedServer:
         self.weights = version
         self.had.append(version)
         found = WeightVersion.parse(version)
-        self.see(Loaded(at=loop_here().time(), server=self.url, version=found))
+        self.see(Loaded(at=loop_here().time(), server=self.url, version=found, began=began))
         return {"success": True}
 
     async def _waited(self, seconds: float) -> None:
@@ -174,9 +222,12 @@ class Connection(asyncio.Transport):
         if not found or len(body) < length:
             return
         self._read = body[length:]
+        asked = orjson.loads(body[:length])
+        if "input_ids" not in asked:
+            self._server.name(asked)
         loop = loop_here()
         when = loop.time() + self._server.random.uniform(0.0005, 0.004)
-        loop.call_at(when, self._serve, orjson.loads(body[:length]), context=loop.world)
+        loop.call_at(when, self._serve, asked, context=loop.world)
 
     def _serve(self, body: dict[str, Any]) -> None:
         if self._closed:
@@ -213,9 +264,12 @@ class Connection(asyncio.Transport):
             return
         self._closed = True
         self._server.connections.pop(self, None)
+        alive = self.client is None or self.client.alive
         if self._request is not None:
+            if alive and self._server.alive and not self._request.is_over:
+                self._server.leave(self._request.rid, self._request.attempt)
             self._request.over()
-        if self.client is None or self.client.alive:
+        if alive:
             loop_here().call_soon(self._protocol.connection_lost, error, context=self._context)
 
 
@@ -227,8 +281,8 @@ class Request:
     ) -> None:
         self._server = server
         self._connection = connection
-        self._rid: str = body["rid"]
-        self._attempt: str = body.get("routing_key", "")
+        self.rid: str = body["rid"]
+        self.attempt: str = body.get("routing_key", "")
         self._prompt: list[int] = body["input_ids"]
         self._most: int = body["sampling_params"]["max_new_tokens"]
         self._tops: int = body.get("top_logprobs_num", 0)
@@ -239,7 +293,7 @@ class Request:
         self._ticking: asyncio.TimerHandle | None = None
         self._over = False
         self._began = loop_here().time()
-        server.requests[self._rid] = self
+        server.requests[self.rid] = self
         self.go_on()
 
     def _drawn(self) -> tuple[list[int], dict[str, Any]]:
@@ -247,16 +301,25 @@ class Request:
         body = [dice.randint(64, 89) for _ in range(dice.randint(*workload.tokens))]
         finish: dict[str, Any] = {"type": "stop", "matched": END_ID}
         if dice.random() >= CALLS:
-            plan = [*body, *ids_of("<answer>42</answer>"), END_ID]
-        elif workload.text_stops:
+            return self._within([*body, *ids_of("<answer>42</answer>"), END_ID], finish)
+        for _ in range(dice.randint(0, workload.calls - 1)):
+            body[dice.randrange(len(body))] = SEPARATOR_ID
+        if workload.text_stops:
             junk = [dice.randint(64, 89) for _ in range(dice.randint(0, JUNK))]
             plan = [*body, *ids_of(TEXT_STOP), *junk, END_ID]
         else:
             plan = [*body, STOP_ID]
             finish = {"type": "stop", "matched": STOP_ID}
+        return self._within(plan, finish)
+
+    def _within(self, plan: list[int], finish: dict[str, Any]) -> tuple[list[int], dict[str, Any]]:
         if len(plan) > self._most:
-            plan, finish = plan[: self._most], {"type": "length", "length": self._most}
+            return plan[: self._most], {"type": "length", "length": self._most}
         return plan, finish
+
+    @property
+    def is_over(self) -> bool:
+        return self._over
 
     def go_on(self) -> None:
         """The next chunk comes after its time."""
@@ -294,7 +357,7 @@ class Request:
         if not server.workload.incremental:
             fresh, logprobs = self._sent, self._logprobs
         meta: dict[str, Any] = {
-            "id": self._rid,
+            "id": self.rid,
             "finish_reason": finish,
             "prompt_tokens": len(self._prompt),
             "completion_tokens": len(self._sent),
@@ -329,7 +392,7 @@ class Request:
         if self._over:
             return
         self._over = True
-        self._server.requests.pop(self._rid, None)
+        self._server.requests.pop(self.rid, None)
         if self._ticking is not None:
             self._ticking.cancel()
         now = loop_here().time()
@@ -338,7 +401,7 @@ class Request:
                 self._server.see(
                     Sampled(
                         at=now,
-                        attempt=self._attempt,
+                        attempt=self.attempt,
                         server=self._server.url,
                         prompt=ids([*self._prompt, *self._sent[:start]]),
                         token_ids=ids(self._sent[start:end]),

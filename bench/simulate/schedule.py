@@ -45,6 +45,8 @@ class Kind(StrEnum):
     """The journal's disk has no room."""
     LEARNER_KILL = auto()
     """The learner is gone; it begins at its checkpoint after `seconds`."""
+    LEARNER_LOOPS = auto()
+    """The learner is gone, and again each time that it has published, for `seconds`."""
     LEARNER_STALLS = auto()
     """The learner leases nothing."""
 
@@ -54,19 +56,33 @@ ON_SERVERS = (
     Kind.SAMPLER_REFUSES, Kind.PUBLISH_BREAKS,
 )  # fmt: skip
 WEIGHTS = {
-    Kind.ENGINE_KILL: 9, Kind.HOST_KILL: 2, Kind.SAMPLER_CUT: 3, Kind.SAMPLER_KILL: 3,
-    Kind.SAMPLER_HANG: 2, Kind.PUBLISH_BREAKS: 2, Kind.LEARNER_KILL: 3, Kind.ANSWERS_LOST: 2,
+    Kind.ENGINE_KILL: 9, Kind.HOST_KILL: 3, Kind.TOOLS_CUT: 2, Kind.SAMPLER_CUT: 3,
+    Kind.SAMPLER_KILL: 3, Kind.SAMPLER_HANG: 2, Kind.PUBLISH_BREAKS: 2, Kind.LEARNER_KILL: 3,
+    Kind.LEARNER_LOOPS: 3, Kind.ANSWERS_LOST: 2, Kind.DISK_FULL: 4,
 }  # fmt: skip
 """How often a kind is drawn; 1 where it is not named."""
 MOMENTS = {
     "Effect": 20, "Dispatched": 20, "Sampled": 30, "SessionOpened": 16, "Loaded": 12, "Offered": 8,
     "Trained": 4, "Publishing": 4, "Published": 4, "Acknowledged": 3, "LifeBegan": 3,
-    "Admitted": 20,
+    "Admitted": 20, "FaultEnded": 3,
 }  # fmt: skip
 """Events of a history that faults follow, and up to which of their kind."""
-AT_CALLS = ("Effect", "Dispatched", "Sampled")
-"""Moments at which a kill of the engine may lose what the tool host knows."""
-LONGEST_S = {Kind.TOOLS_CUT: 30.0, Kind.TOOLS_HANG: 30.0, Kind.LEARNER_STALLS: 20.0}
+AT_MOMENTS = {
+    Kind.ENGINE_KILL: ("Effect", "Dispatched", "Sampled"),
+    Kind.LEARNER_LOOPS: ("Acknowledged",),
+}
+"""Moments of faults that tell most: a kill may lose what the tool host knows; a learner with a
+checkpoint opens lineages at one step."""
+LONG_WAIT_S = 20.0
+"""New weights wait for an evaluation as long as it takes, in these schedules."""
+LONGEST_S = {
+    Kind.TOOLS_CUT: 30.0,
+    Kind.TOOLS_HANG: 30.0,
+    Kind.LEARNER_STALLS: 20.0,
+    Kind.LEARNER_LOOPS: 20.0,
+    Kind.DISK_FULL: 40.0,
+    Kind.HOST_KILL: 30.0,
+}
 """Longest duration of a fault; 10 s where it is not named."""
 
 
@@ -110,11 +126,23 @@ class Workload:
     interval: int
     pause: str
     stateful: bool
+    calls: int
+    """Most calls of an action."""
+    marked: bool
+    """A call is sent while its action goes on, unless it is the last one."""
+    parallel: bool
+    """The tool runs several calls of a session at once."""
     call_s: float
     """Mean seconds of a call."""
+    open_s: float
+    """Longest time that a session takes to open, in seconds."""
     max_sessions: int
+    patience_s: float
+    """Longest time to wait for a tool service, and least time to retry an attempt."""
     suite: int
     """Rows of the evaluation suite; 0 = no suite."""
+    publish_waits_s: float
+    """Longest time that new weights wait for an evaluation."""
     dynamic: bool
     branching: bool
     per_group: bool
@@ -122,8 +150,22 @@ class Workload:
     keep_history: bool
     train_s: float
     checkpoint_every: int
+    acknowledges: float
+    """Share of the leases without enough groups after which the learner acknowledges again."""
     bad_rows: float
     """Share of rows that are no tasks."""
+    unfit_rows: float
+    """Share of tasks that the tool refuses."""
+
+    @property
+    def sampler_patience_s(self) -> float:
+        """Longest time without a token, in seconds."""
+        return 2 * self.patience_s
+
+    @property
+    def cuts(self) -> bool:
+        """New weights may cut an evaluation."""
+        return self.publish_waits_s < LONG_WAIT_S
 
     @property
     def batch(self) -> int:
@@ -163,23 +205,31 @@ def _workload(seed: int, dice: Random) -> Workload:
         places=dice.choice((2, 4, 16)),
         turns=dice.randint(1, 4),
         tokens=(least, least + dice.randint(0, 24)),
-        token_s=dice.choice((0.005, 0.02, 0.08)),
+        token_s=dice.choice((0.005, 0.02, 0.08, 0.3)),
         servers=dice.choice((1, 2, 2, 3)),
         incremental=dice.random() < 0.7,
         text_stops=dice.random() < 0.3,
         interval=dice.choice((1, 4, 8)),
         pause=dice.choice(("retract", "retract", "in_place", "abort")),
         stateful=dice.random() < 0.7,
-        call_s=dice.choice((0.01, 0.3, 2.0)),
+        calls=dice.choice((1, 1, 2, 4)),
+        marked=dice.random() < 0.5,
+        parallel=dice.random() < 0.5,
+        call_s=dice.choice((0.01, 0.3, 2.0, 5.0)),
+        open_s=dice.choice((0.05, 0.05, 0.5, 4.0)),
         max_sessions=dice.choice((2, 6, 64, 64)),
-        suite=dice.choice((0, 0, 1, 3)),
+        patience_s=dice.choice((2.0, 15.0)),
+        suite=dice.choice((0, 0, 1, 3, 8)),
+        publish_waits_s=dice.choice((0.05, 1.0, LONG_WAIT_S)),
         dynamic=group_size > 1 and dice.random() < 0.2,
-        branching=group_size > 1 and dice.random() < 0.2,
+        branching=group_size > 1 and dice.random() < 0.3,
         per_group=dice.random() < 0.2,
         keep_history=dice.random() < 0.5,
         train_s=dice.choice((0.05, 0.3, 2.0)),
         checkpoint_every=dice.randint(1, 3),
+        acknowledges=dice.choice((0.0, 1.0)),
         bad_rows=dice.choice((0.0, 0.0, 0.15)),
+        unfit_rows=dice.choice((0.0, 0.0, 0.15)),
     )
 
 
@@ -188,22 +238,23 @@ def _fault(workload: Workload, dice: Random) -> Fault:
     kind = dice.choice(kinds)
     longest = LONGEST_S.get(kind, 10.0)
     after = dice.choice(list(MOMENTS)) if dice.random() < 0.75 else ""
-    if after and kind is Kind.ENGINE_KILL and dice.random() < 0.6:
-        after = dice.choice(AT_CALLS)
+    if kind in AT_MOMENTS and dice.random() < 0.6:
+        after = dice.choice(AT_MOMENTS[kind])
     action = workload.tokens[1] * workload.token_s
     turn = action + workload.call_s
     horizon = 1.0 + workload.steps * (workload.train_s + workload.turns * turn)
     return Fault(
-        at=round(_delay(dice) if after else dice.uniform(0.0, horizon), 4),
+        at=round(_delay(dice, after) if after else dice.uniform(0.0, horizon), 4),
         kind=kind,
-        seconds=round(min(longest, dice.expovariate(dice.choice((4.0, 30.0)) / longest)), 3),
+        seconds=round(min(longest, dice.expovariate(dice.choice((2.0, 30.0)) / longest)), 3),
         target=dice.randrange(workload.servers) if kind in ON_SERVERS else 0,
         after=after,
         number=dice.randint(1, MOMENTS[after]) if after else 0,
     )
 
 
-def _delay(dice: Random) -> float:
-    """Seconds after an event: within its own turn, a commit, or a call."""
-    mean = dice.choice((0.005, 0.02, 0.02, 0.3))
+def _delay(dice: Random, after: str) -> float:
+    """Seconds after an event: within its own turn, a commit, or a call; after a fault also a while
+    later."""
+    mean = dice.choice((0.02, 1.0, 4.0) if after == "FaultEnded" else (0.005, 0.02, 0.02, 0.3))
     return dice.expovariate(1 / mean)

@@ -17,8 +17,9 @@ from bench.history.events import AnyEvent, Effect, SessionClosed, SessionOpened
 from bench.simulate.channel import Network
 from bench.simulate.loop import Owner, loop_here, owner_here
 from bench.simulate.schedule import Workload
-from bench.simulate.workload import STOP, TEXT_STOP, ids_of
+from bench.simulate.workload import STOP, TEXT_STOP, UNFIT, ids_of
 from toolsvc.edge.service import ToolServicer
+from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
 from toolsvc.plugin.results import ToolFailed
 from toolsvc.plugin.tool import Tool
@@ -46,6 +47,7 @@ class Count(Tool):
 
     def __init__(self, workload: Workload, random: Random, see: Callable[[AnyEvent], None]) -> None:
         self.stateful = workload.stateful
+        self.parallel_calls = workload.parallel
         self.stop_strings = (TEXT_STOP if workload.text_stops else STOP,)
         self._workload = workload
         self._random = random
@@ -54,7 +56,9 @@ class Count(Tool):
         self.asked_to_close: set[str] = set()
 
     async def open(self, session: SessionInfo) -> _State:
-        await asyncio.sleep(self._random.uniform(0.0, 0.05))
+        await asyncio.sleep(self._random.uniform(0.0, self._workload.open_s))
+        if UNFIT in session.metadata:
+            raise Refused(Reason.INVALID_REQUEST, "the tool has nothing for this task")
         self.open_sessions[session.session_id] = None
         self._see(SessionOpened(at=loop_here().time(), session=session.session_id))
         return _State(session.session_id)

@@ -13,7 +13,11 @@ from random import Random
 from zlib import crc32
 
 from bench.dispatch.workload import END, write_policy
+from bench.history.derived.contents import packed
+from bench.history.events import Judged
+from bench.simulate.loop import alive_here, loop_here
 from bench.simulate.schedule import Workload
+from engine.api import Score
 from toolwright.types import Task, Trajectory
 
 STOP = "</c>"
@@ -27,6 +31,10 @@ TOOLS = "tools:1"
 """The tool service's address; no server listens there."""
 DYNAMIC = """[task.dynamic_sampling]
 max_gen_batches = 4"""
+UNFIT = "unfit"
+"""Key of a task's metadata: the tool refuses it."""
+KEEPS = 12
+"""One score in so many masks its trajectory, and one keeps it whatever its stop."""
 BRANCHING = """[task.branching]
 tokens = 4
 top_k = 3"""
@@ -57,14 +65,22 @@ def make_policy(folder: Path) -> Path:
 
 
 def questions(seed: int) -> Iterator[Task | str]:
-    """The task source. `seed`: the schedule's, times 100, plus the per cent of rows that are no
-    tasks."""
+    """The task source. `seed`: see `source_seed`."""
     dice = Random(f"rows {seed}")
+    unfit, bad = seed // 100 % 100, seed % 100
     for number in count():
-        if number and dice.random() < (seed % 100) / 100:  # the first one is the rehearsal's
+        drawn = 100 * dice.random() if number else 100.0  # the first one is the rehearsal's
+        if drawn < bad:
             yield "no task"
         else:
-            yield Task(id=str(number), prompt=f"#{number}:")
+            metadata = {UNFIT: True} if drawn < bad + unfit else {}
+            yield Task(id=str(number), prompt=f"#{number}:", metadata=metadata)
+
+
+def source_seed(workload: Workload) -> int:
+    """The run's seed, with the per cent of rows that no tool opens and that are no tasks."""
+    unfit, bad = round(100 * workload.unfit_rows), round(100 * workload.bad_rows)
+    return 10_000 * (workload.seed % 100_000) + 100 * unfit + bad
 
 
 def suite(_seed: int) -> Iterator[Task]:
@@ -72,14 +88,30 @@ def suite(_seed: int) -> Iterator[Task]:
     return (Task(id=f"e{number}", prompt=f"?{number}:") for number in count())
 
 
-def reward(trajectory: Trajectory) -> float:
-    """0 or 1, by all ids of the trajectory."""
-    ids = [i for sequence in trajectory.sequences for i in sequence.token_ids]
-    return float(crc32(bytes(i % 251 for i in ids)) % 2)
+def reward(trajectory: Trajectory) -> Score:
+    """By all ids of the trajectory: reward 0 or 1, and for some whether they stay in the loss."""
+    return _scored(trajectory, alone=True)
 
 
-def group_reward(trajectories: Sequence[Trajectory]) -> list[float]:
-    return [reward(trajectory) for trajectory in trajectories]
+def group_reward(trajectories: Sequence[Trajectory]) -> list[Score]:
+    return [_scored(trajectory, alone=False) for trajectory in trajectories]
+
+
+def _scored(trajectory: Trajectory, *, alone: bool) -> Score:
+    token_ids = [i for sequence in trajectory.sequences for i in sequence.token_ids]
+    contents = crc32(packed(token_ids))
+    keep = {0: False, 1: True}.get(contents % KEEPS)
+    loop = loop_here()
+    judged = Judged(
+        at=loop.time(),
+        trajectory=trajectory.id,
+        contents=contents,
+        alone=alone,
+        masks=keep is False,
+    )
+    if alive_here():
+        loop.judged(judged)
+    return Score(reward=float(contents // KEEPS % 2), keep=keep)
 
 
 def recipe(workload: Workload, *, policy: Path, folder: Path) -> str:
@@ -92,7 +124,8 @@ def recipe(workload: Workload, *, policy: Path, folder: Path) -> str:
         suites = f"""
 [engine.evaluation]
 every = 1
-publish_waits_s = 20.0
+max_concurrent = {work.places if work.cuts else 128}
+publish_waits_s = {work.publish_waits_s}
 [[engine.evaluation.suites]]
 name = "suite"
 source = "bench.simulate.workload:suite"
@@ -102,7 +135,7 @@ n = {work.suite}
 [run]
 name = "simulated"
 folder = "{folder}/run"
-seed = {100 * (work.seed % 1_000_000) + round(100 * work.bad_rows)}
+seed = {source_seed(work)}
 steps = {work.steps}
 groups_per_step = {work.groups_per_step}
 group_size = {work.group_size}
@@ -116,7 +149,8 @@ model = "{policy}"
 source = "bench.simulate.workload:questions"
 reward = "bench.simulate.workload:{rewards}"
 reward_per_group = {str(work.per_group).lower()}
-protocol_options = {{ observation = "[{{text}}]" }}
+protocol = "bench.simulate.protocol:Separated"
+protocol_options = {{ marked = {str(work.marked).lower()} }}
 [task.limits]
 turns = {work.turns}
 action = {3 * work.tokens[1] + 40}
@@ -130,18 +164,18 @@ endpoints = {endpoints}
 stream_interval = {work.interval}
 pause = "{work.pause}"
 timeout_s = 20.0
-patience_s = 30.0
+patience_s = {work.sampler_patience_s}
 
 [tools.count]
 service = "{TOOLS}"
 lease_s = 12.0
-patience_s = 15.0
+patience_s = {work.patience_s}
 queue_limit_s = 10.0
 run_limit_s = 30.0
 
 [engine]
 max_concurrent = {work.places}
-patience_s = 20.0
+patience_s = {work.patience_s}
 drain_s = 5.0
 history = "{"all" if work.keep_history else "open"}"
 {suites}"""

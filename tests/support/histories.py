@@ -9,20 +9,28 @@ Batch 2, group size 2, eta 1. What happens:
 - The learner dies after step 2 and opens lineage b at a.1. g1 is offered again, g2 for the first
   time; g3 and g4 follow. g5 is turned away, g6 skipped, g7 offered and then dropped, g8 pending.
 - An evaluation runs under a.0.
+- g8-0 loses its session and is given up; g8-1 is in flight when the engine stops.
+- The journal holds less of g1-0 than was appended when life 0 is killed. g9-0 has its score by
+  then. The score of g7-0 masks it.
+- Learner l1 claims the run, then l2. A request of l1 comes late and is refused.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+from zlib import crc32
 
 from msgspec.structs import replace as _replace
 
+from bench.history.derived.contents import packed
 from bench.history.events import (
+    Abandoned,
     Acknowledged,
     Admitted,
     AnyEvent,
+    Claimed,
     Dispatched,
     Effect,
     Evaluated,
@@ -30,7 +38,10 @@ from bench.history.events import (
     Fault,
     FaultsOver,
     Finished,
+    GivenUp,
     History,
+    Journaled,
+    Judged,
     LifeBegan,
     LifeEnded,
     Loaded,
@@ -41,6 +52,7 @@ from bench.history.events import (
     Published,
     Publishing,
     Restored,
+    Returned,
     Sampled,
     Segment,
     SessionClosed,
@@ -163,13 +175,16 @@ class Story:
     def attempt(self, name: str, *, life: int) -> Attempt:
         return Attempt(self, name, life=life)
 
-    def plain(self, group: int, *, life: int, version: WeightVersion) -> tuple[Member, ...]:
-        """The members of a group without a fault, two turns each."""
+    def plain(
+        self, group: int, *, life: int, version: WeightVersion, turns: int = 1
+    ) -> tuple[Member, ...]:
+        """The members of a group without a fault: `turns` turns with a call, and a last one."""
         members = []
         for index in range(SIZE):
             one = self.attempt(f"g{group:07d}-{index}/b{life}r0a0", life=life)
-            one.sample((version, 7, 5))
-            one.call()
+            for _ in range(turns):
+                one.sample((version, 7, 5))
+                one.call()
             one.sample((version, 6, 6))
             members.append(one.close())
         return tuple(members)
@@ -186,11 +201,14 @@ class Story:
             )
         )  # fmt: skip
 
-    def publish(self, version: WeightVersion, parent: WeightVersion | None = None) -> None:
+    def publish(
+        self, version: WeightVersion, parent: WeightVersion | None = None, *, learner: str = "l1"
+    ) -> None:
+        self.add(Publishing(at=0, version=version, parent=parent, learner=learner))
+        began = self.now
         self.add(
-            Publishing(at=0, version=version, parent=parent),
-            Loaded(at=0, server="s0", version=version),
-            Loaded(at=0, server="s1", version=version),
+            Loaded(at=0, server="s0", version=version, began=began),
+            Loaded(at=0, server="s1", version=version, began=began),
             Published(at=0, version=version),
         )
 
@@ -201,12 +219,24 @@ def replaced(event: Kind, **changes: object) -> Kind:
     return found
 
 
-def valid_history() -> History:
-    """The history that the module describes: no invariant is broken, each has evidence."""
+def journaled(attempt: str, **fields: Any) -> Journaled:
+    """An open log of six events that the journal holds whole."""
+    usual = {"appended": 6, "kept": 6, "agreeing": 6, "due": 6, "open": True, "complete": False}
+    return Journaled(at=0, attempt=attempt, **{**usual, **fields})
+
+
+def valid_history(turns: int = 1) -> History:
+    """The history that the module describes: no invariant is broken, each has evidence. turns: in
+    which g4's members call a tool."""
     story = Story()
+    planned = Planned(
+        at=0, eta=1, batch=2, group_size=SIZE, steps=4, turns=2, tools_patience=0.5,
+        sampler_patience=0.5,
+    )  # fmt: skip
     story.add(
-        Planned(at=0, eta=1, batch=2, group_size=SIZE, steps=4),
+        planned,
         LifeBegan(at=0, life=0),
+        Claimed(at=0, learner="l1", version=A0),
         Loaded(at=0, server="s0", version=A0),
         Loaded(at=0, server="s1", version=A0),
         Admitted(at=0, step=0, accepted=0, running=2),
@@ -224,13 +254,19 @@ def valid_history() -> History:
     story.add(Trained(at=0, lineage="a", step=1, sequences=(1,)))
     first.forget(A0)
     story.add(
+        Judged(at=0, trajectory="g0000009-0", contents=9, alone=True, masks=False),
         Fault(at=0, kind="kill", detail="engine"),
+        journaled(first.name, kept=4, agreeing=4, due=3),
+        journaled("g0000009-0/b0r0a0", ended=True, scored=True),
         LifeEnded(at=0, life=0, killed=True),
         LifeBegan(at=0, life=1),
         Loaded(at=0, server="s0", version=A0),
         Loaded(at=0, server="s1", version=A0),
         SessionClosed(at=0, session=lost.session),
     )
+    broken = story.attempt("g0000008-0/b1r0a0", life=1)
+    broken.sample((A0, 3, 3))
+    story.add(SessionClosed(at=0, session=broken.session), GivenUp(at=0, attempt=broken.name))
     first.life = 1
     first.sample((A0, 2, 2))
     again = story.attempt("g0000001-1/b1r0a0", life=1)
@@ -253,17 +289,32 @@ def valid_history() -> History:
     story.add(Trained(at=0, lineage="a", step=2, sequences=(2,)))
     story.publish(A2)
     g3 = story.plain(3, life=1, version=A2)
-    story.add(Fault(at=0, kind="kill", detail="learner"), Restored(at=0, lineage="a", step=1))
-    story.publish(B1, parent=A1)
+    story.add(
+        Fault(at=0, kind="kill", detail="learner"),
+        Claimed(at=0, learner="l2", version=A2),
+        Returned(at=0, method="AckGroups", accepted=False),
+        Restored(at=0, lineage="a", step=1),
+    )
+    story.add(Loaded(at=0, server="s1", version=A2, began=story.now))
+    story.publish(B1, parent=A1, learner="l2")
     story.offer(2, 1, B1, g1)
     story.add(Trained(at=0, lineage="b", step=2, sequences=(2,)))
-    story.publish(B2)
+    story.publish(B2, learner="l2")
     story.offer(3, 2, B2, [without_loss(one, A0) for one in g2])
     story.add(Acknowledged(at=0, mark=2))
     g7 = story.plain(7, life=1, version=B2)
+    g7 = (replaced(g7[0], masked=True), g7[1])
+    contents = crc32(b"".join(packed(one.token_ids) for one in g7[0].segments))
+    story.add(
+        Judged(at=0, trajectory="g0000007-0", contents=contents, alone=True, masks=True),
+        Abandoned(at=0, server="s0", attempt=g7[1].attempt, aborted=True),
+    )
     story.add(Trained(at=0, lineage="b", step=3, sequences=(3,)))
-    story.publish(B3)
-    g4 = story.plain(4, life=1, version=B3)
+    story.publish(B3, learner="l2")
+    story.add(Published(at=0, version=B3))
+    g4 = story.plain(4, life=1, version=B3, turns=turns)
+    going = story.attempt("g0000008-1/b1r0a0", life=1)
+    going.sample((B3, 3, 3))
     story.offer(5, 4, B3, g4)
     story.offer(6, 7, B3, g7)
     story.offer(6, 7, B3, g7)
@@ -272,6 +323,7 @@ def valid_history() -> History:
         FaultsOver(at=0, bound=5.0),
         Acknowledged(at=0, mark=5),
         Acknowledged(at=0, mark=5),
+        journaled(going.name),
         LifeEnded(at=0, life=1, killed=False),
         Finished(at=0, complete=True),
     )

@@ -13,7 +13,9 @@ from bench.history.events import (
     Member,
     Offered,
     Publishing,
+    Refused,
     Sampled,
+    SessionClosed,
 )
 from tests.support.histories import replaced as changed
 from toolwright.types import WeightVersion, ids
@@ -204,3 +206,12 @@ def effect(attempt: str, life: int, call: str) -> Effect:
 
 def dispatched(attempt: str, life: int) -> Dispatched:
     return Dispatched(at=0, life=life, attempt=attempt, call_id=f"{attempt}/5/0")
+
+
+def closed(attempt: str) -> SessionClosed:
+    """The engine closed the session of an attempt of life 1."""
+    return SessionClosed(at=0, session=session(attempt, 1), by_engine=True)
+
+
+def refused(method: str, reason: str, version: WeightVersion | None = None) -> Refused:
+    return Refused(at=0, method=method, reason=reason, version=version)

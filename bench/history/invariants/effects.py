@@ -48,10 +48,18 @@ RECORDED = Invariant(
     "keep state.",
     source="engine/core/rollout/attempt_start.py: a session that ran an unknown call is given up",
 )
+TURNS_BOUNDED = Invariant(
+    name="turns_are_bounded",
+    promise="A trajectory makes calls in at most `limits.turns` turns.",
+    source="engine/core/rollout/decide.py",
+)
 
 
 class Effects(Judge):
-    invariants = (EFFECT_ONCE, ONE_SESSION, TURNS_ORDERED, SESSION_OPEN, CALLS_ORDERED, RECORDED)
+    invariants = (
+        EFFECT_ONCE, ONE_SESSION, TURNS_ORDERED, SESSION_OPEN, CALLS_ORDERED, RECORDED,
+        TURNS_BOUNDED,
+    )  # fmt: skip
 
     def __init__(self, planned: Planned, findings: Findings) -> None:
         super().__init__(planned, findings)
@@ -139,6 +147,8 @@ class Effects(Judge):
                 continue
             self.findings.judged(CALLS_ORDERED)
             names = [call_name(call_id) for call_id in member.calls]
+            if self.planned.turns:
+                self._bounded(index, event.group, member, names)
             wrong = _disorder(names, member.attempt, is_branch=bool(member.parent))
             if wrong:
                 self.findings.breaks(
@@ -148,6 +158,19 @@ class Effects(Judge):
                     event.group,
                     member.attempt or member.trajectory,
                 )
+
+    def _bounded(self, index: int, group: str, member: Member, names: list[CallName]) -> None:
+        self.findings.judged(TURNS_BOUNDED)
+        latest = max(name.turn for name in names)
+        if latest >= self.planned.turns:
+            self.findings.breaks(
+                TURNS_BOUNDED,
+                index,
+                f"{member.trajectory} calls a tool in turn {latest}; the limit is "
+                f"{self.planned.turns} turns, from 0",
+                group,
+                member.attempt or member.trajectory,
+            )
 
     def finish(self, last: int) -> None:
         if not self.planned.stateful:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.history.events import FaultsOver, Finished, Planned, Seen
+from bench.history.events import Abandoned, FaultsOver, Finished, Planned, Seen
 from bench.history.findings import Findings, Handler, Invariant, Judge
 
 NOTHING_HELD = Invariant(
     name="nothing_is_left",
     promise="After the end no session, request, place or task is held.",
     source="ARCHITECTURE.md, Cancellation",
+)
+ABORTED = Invariant(
+    name="left_requests_are_aborted",
+    promise="A request that the engine left, or whose stream broke, is aborted at its server.",
+    source="engine/core/sampler/pool.py",
 )
 FINISHES = Invariant(
     name="finishes_after_faults",
@@ -20,7 +25,7 @@ FINISHES = Invariant(
 
 
 class Leftovers(Judge):
-    invariants = (NOTHING_HELD, FINISHES)
+    invariants = (NOTHING_HELD, ABORTED, FINISHES)
 
     def __init__(self, planned: Planned, findings: Findings) -> None:
         super().__init__(planned, findings)
@@ -28,7 +33,23 @@ class Leftovers(Judge):
         self._finished = False
 
     def handlers(self) -> Mapping[type[Seen], Handler]:
-        return {FaultsOver: self._faults_over, Finished: self._finish}
+        return {
+            Abandoned: self._abandoned,
+            FaultsOver: self._faults_over,
+            Finished: self._finish,
+        }
+
+    def _abandoned(self, index: int, event: Abandoned) -> None:
+        self.findings.judged(ABORTED)
+        if event.aborted:
+            return
+        self.findings.breaks(
+            ABORTED,
+            index,
+            f"{event.server} was not asked to abort a request of {event.attempt}",
+            event.attempt,
+            event.server,
+        )
 
     def _faults_over(self, _index: int, event: FaultsOver) -> None:
         self._over = event

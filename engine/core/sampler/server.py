@@ -38,7 +38,8 @@ class Server:
         self.up = asyncio.Event()
         self.why = "it has no weights of this run yet"
         self.info: ServerInfo | None = None
-        self.flights: set[RequestInFlight] = set()
+        self.flights: dict[RequestInFlight, None] = {}
+        """Requests in flight, in the order of their begin."""
         self.faults: Counter[Fault] = Counter()
         self.received = 0
         """Tokens received over all its streams."""
@@ -77,14 +78,14 @@ class Server:
 
     def begin_request(self, flight: RequestInFlight) -> None:
         """Counts a request that goes to the server."""
-        self.flights.add(flight)
+        self.flights[flight] = None
         if self._paused_since is not None:
             flight.paused = True
             flight.waiting.begin(WaitCause.PAUSED, asyncio.get_running_loop().time())
 
     def end_request(self, flight: RequestInFlight) -> None:
         """Counts a request that is over."""
-        self.flights.discard(flight)
+        self.flights.pop(flight, None)
         flight.waiting.end(WaitCause.PAUSED, WaitCause.QUIET)
 
     async def weights(self) -> str:

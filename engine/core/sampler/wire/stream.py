@@ -240,7 +240,7 @@ class StreamingHttp:
         ).encode()
         self._idle: deque[_Connection] = deque()
         self._turn = ReadTurn()
-        self._reading: set[_Connection] = set()
+        self._reading: dict[_Connection, None] = {}
         self._looking: asyncio.TimerHandle | None = None
 
     async def post(self, body: bytes, stream: Stream) -> None:
@@ -252,12 +252,12 @@ class StreamingHttp:
         connection = self._take_idle() or await self._connect()
         try:
             done = connection.begin(request, stream)
-            self._reading.add(connection)
+            self._reading[connection] = None
             self._look_later()
             stream._on(connection)
             await done
         finally:
-            self._reading.discard(connection)
+            self._reading.pop(connection, None)
             stream._off()
             connection.let_go()
             if connection.whole and connection.transport is not None:

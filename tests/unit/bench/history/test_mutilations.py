@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.history.events import (
+    Abandoned,
     Acknowledged,
     Admitted,
     Dispatched,
@@ -13,10 +14,16 @@ from bench.history.events import (
     Fate,
     FaultsOver,
     Finished,
+    GivenUp,
+    Journaled,
+    Judged,
     LifeBegan,
     LifeEnded,
     Offered,
     Position,
+    Published,
+    Publishing,
+    Returned,
     Sampled,
     SessionClosed,
     SessionOpened,
@@ -24,7 +31,7 @@ from bench.history.events import (
 )
 from bench.history.invariants import INVARIANTS
 from bench.history.validator import validate, violations
-from tests.support.histories import A0, A1, A2, B2, valid_history
+from tests.support.histories import A0, A1, A2, B1, B2, B3, journaled, valid_history
 from tests.support.histories import replaced as changed
 from tests.support.history_changes import (
     CALL_4,
@@ -36,6 +43,7 @@ from tests.support.history_changes import (
     again,
     ask_more,
     both,
+    closed,
     delete,
     dispatched,
     edit,
@@ -44,6 +52,7 @@ from tests.support.history_changes import (
     member,
     move,
     other_last_id,
+    refused,
     renamed,
     request,
     segment,
@@ -237,6 +246,61 @@ MUTILATIONS: dict[str, list[Change]] = {
     "evaluations_have_one_version": [
         edit(Evaluated, wrote=(A0, A1)),
         edit(Evaluated, wrote=(UNKNOWN,)),
+    ],
+    "turns_are_bounded": [
+        lambda _history: valid_history(turns=3),
+        lambda _history: valid_history(turns=4),
+    ],
+    "logs_are_prefixes": [edit(Journaled, agreeing=2), edit(Journaled, -1, agreeing=0)],
+    "events_become_durable": [
+        edit(Journaled, due=5),
+        edit(Journaled, -1, kept=5, agreeing=5),
+    ],
+    "one_open_log": [
+        edit(Journaled, -1, complete=True),
+        insert((Journaled, 0, {}), journaled("g0000001-0/b0r0a1")),
+    ],
+    "sessions_in_flight_stay_open": [
+        insert((Journaled, -1, {}), closed("g0000008-1/b1r0a0"), before=True),
+        insert((LifeEnded, -1, {}), closed("g0000008-1/b1r0a0")),
+    ],
+    "attempts_end_for_a_reason": [
+        delete(SessionClosed, session=session("g0000008-0/b1r0a0", 1)),
+        insert(
+            (Sampled, -1, {"attempt": "g0000008-1/b1r0a0"}),
+            GivenUp(at=0, attempt="g0000008-1/b1r0a0"),
+        ),
+    ],
+    "masks_stay": [
+        both(
+            edit(Offered, 5, members=member(0, masked=False)),
+            edit(Offered, 6, members=member(0, masked=False)),
+        ),
+        edit(Offered, 4, members=member(1, errored=True)),
+    ],
+    "scored_once": [
+        again(Judged, 0, (LifeBegan, 1)),
+        again(Judged, 0, (LifeEnded, 1), masks=True),
+    ],
+    "a_publish_may_come_twice": [
+        insert((Published, 2, {}), refused("PublishWeights", "WRONG_VERSION", B1)),
+        insert((Published, -1, {}), refused("PublishWeights", "WRONG_VERSION", B3)),
+    ],
+    "a_full_disk_takes_acknowledgements": [
+        insert((Acknowledged, 0, {}), refused("AckGroups", "DISK_FULL")),
+        insert((Trained, 0, {}), refused("AckGroups", "DISK_FULL")),
+    ],
+    "superseded_learners_are_refused": [
+        edit(Returned, accepted=True),
+        again(Returned, 0, (Trained, -1), accepted=True),
+    ],
+    "superseded_learners_move_no_sampler": [
+        edit(Publishing, 2, learner="l1"),
+        edit(Publishing, -1, learner="l1"),
+    ],
+    "left_requests_are_aborted": [
+        edit(Abandoned, aborted=False),
+        again(Abandoned, 0, (Trained, -1), aborted=False),
     ],
     "nothing_is_left": [
         edit(Finished, sessions=1),

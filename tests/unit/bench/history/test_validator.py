@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bench.history.events import (
+    Abandoned,
     Acknowledged,
     Admitted,
     Dispatched,
@@ -21,6 +22,7 @@ from bench.history.events import (
     Planned,
     Position,
     Restored,
+    Returned,
     Trained,
 )
 from bench.history.findings import HistoryError
@@ -72,7 +74,9 @@ ABSENT: list[tuple[type[Any], set[str]]] = [
         {"one_fate_a_position", "fates_hold", "nothing_lost", "last_attempt_counts"},
     ),
     (Dispatched, {"no_dispatch_after_a_life", "one_life_an_attempt", "no_dispatch_after_close"}),
-    (Acknowledged, {"marks_are_monotone"}),
+    (Acknowledged, {"marks_are_monotone", "a_full_disk_takes_acknowledgements"}),
+    (Returned, {"superseded_learners_are_refused"}),
+    (Abandoned, {"left_requests_are_aborted"}),
 ]
 
 

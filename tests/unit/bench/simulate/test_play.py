@@ -126,7 +126,15 @@ def lost_token(monkeypatch: pytest.MonkeyPatch) -> None:
     ("plant", "invariants"),
     [
         (double_admission, {"admission_keeps_the_bound"}),
-        (lost_token, {"prompts_are_prefixes", "model_ids_were_sent", "prompts_grow"}),
+        (
+            lost_token,
+            {
+                "prompts_are_prefixes",
+                "model_ids_were_sent",
+                "prompts_grow",
+                "attempts_end_for_a_reason",
+            },
+        ),
     ],
 )
 def test_a_planted_bug_is_found(

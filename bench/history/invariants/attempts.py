@@ -1,0 +1,129 @@
+"""Why attempts are given up, as far as their neighbours can tell."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from bench.history.events import (
+    Fate,
+    Fault,
+    FaultEnded,
+    GivenUp,
+    LifeBegan,
+    Planned,
+    Position,
+    Sampled,
+    Seen,
+    SessionClosed,
+    SessionOpened,
+)
+from bench.history.findings import Findings, Handler, Invariant, Judge
+from bench.history.names import attempt_of_session, group_of
+
+REASON = Invariant(
+    name="attempts_end_for_a_reason",
+    promise="An attempt is given up only after it lost its session, or its tool service or all "
+    "tokens stayed away for as long as the engine waits.",
+    source="engine/core/rollout/attempts.py; engine/core/tools/link/retry_policy.py; "
+    "engine/core/sampler/retry.py",
+)
+ON_TOOLS = ("host_kill", "tools_cut", "tools_hang", "answers_lost")
+"""Faults that keep the tool service away while they last."""
+NOTICED_S = 5.0
+"""Time after an outage in which the engine may still notice it: a retry was on its way."""
+NEARLY = 0.8
+"""Share of the patience that explains the end: the engine notices a fault later than it begins."""
+
+
+class Attempts(Judge):
+    """Judges attempts that began in the life that gives them up."""
+
+    invariants = (REASON,)
+
+    def __init__(self, planned: Planned, findings: Findings) -> None:
+        super().__init__(planned, findings)
+        self._born: dict[str, float] = {}
+        """Attempts of this life, and when each was first seen."""
+        self._lost: set[str] = set()
+        self._token: dict[str, float] = {}
+        """Attempt to the end of its latest stream with tokens."""
+        self._away: Counter[str] = Counter()
+        self._away_since = 0.0
+        self._away_before = (0.0, 0.0)
+        """Begin and end of the latest time in which the tool service was away."""
+        self._unexplained: list[tuple[int, str, str]] = []
+        self._skipped: set[str] = set()
+
+    def handlers(self) -> Mapping[type[Seen], Handler]:
+        if not (self.planned.tools_patience and self.planned.sampler_patience):
+            return {}
+        return {
+            LifeBegan: self._began,
+            Fault: self._fault,
+            FaultEnded: self._fault_ended,
+            SessionOpened: self._opened,
+            SessionClosed: self._closed,
+            Sampled: self._sampled,
+            GivenUp: self._given_up,
+            Position: self._position,
+        }
+
+    def _began(self, _index: int, _event: LifeBegan) -> None:
+        self._born.clear()
+        self._token.clear()
+        self._lost.clear()
+
+    def _fault(self, _index: int, event: Fault) -> None:
+        if event.kind in ON_TOOLS:
+            if not self._away.total():
+                self._away_since = event.at
+            self._away[event.kind] += 1
+
+    def _fault_ended(self, _index: int, event: FaultEnded) -> None:
+        if event.kind in ON_TOOLS:
+            self._away[event.kind] -= 1
+            if not self._away.total():
+                self._away_before = self._away_since, event.at
+
+    def _opened(self, _index: int, event: SessionOpened) -> None:
+        attempt = attempt_of_session(event.session)
+        self._born.setdefault(attempt, event.at)
+        self._lost.discard(attempt)
+
+    def _closed(self, _index: int, event: SessionClosed) -> None:
+        if not event.by_engine:
+            self._lost.add(attempt_of_session(event.session))
+
+    def _sampled(self, _index: int, event: Sampled) -> None:
+        if event.token_ids:
+            self._token[event.attempt] = event.at
+
+    def _given_up(self, index: int, event: GivenUp) -> None:
+        attempt, planned = event.attempt, self.planned
+        born = self._born.get(attempt)
+        if born is None:
+            return
+        self.findings.judged(REASON)
+        silent = event.at - max(born, self._token.get(attempt, 0.0))
+        if attempt in self._lost or silent >= NEARLY * planned.sampler_patience:
+            return
+        begin, end = self._away_before
+        if self._away.total():
+            begin, end = self._away_since, event.at
+        if end - begin >= NEARLY * planned.tools_patience and event.at - end <= NOTICED_S:
+            return
+        message = (
+            f"{attempt} was given up {silent:.3f} s after its latest token; its session is open, "
+            f"and its tools were away for {end - begin:.3f} s at most"
+        )
+        self._unexplained.append((index, attempt, message))
+
+    def _position(self, _index: int, event: Position) -> None:
+        if event.fate is Fate.SKIPPED:
+            self._skipped.add(event.group)
+
+    def finish(self, last: int) -> None:
+        for index, attempt, message in self._unexplained:
+            if group_of(attempt) not in self._skipped:
+                self.findings.breaks(REASON, index, message, attempt)
