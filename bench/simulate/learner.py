@@ -235,6 +235,7 @@ class Learner:
                 raise from_rpc_error(rpc_error(error)) from error
             if item is None:
                 return
+            item = rollout.LeaseGroupsResponse.FromString(item.SerializeToString())
             if item.HasField("trajectory"):
                 members.append(item.trajectory)
                 digest.update(wire.serialize(item.trajectory))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
+from google.protobuf.wrappers_pb2 import BytesValue
 
 from engine.core.sampler.update_group import Rendezvous, TensorSpec
 from engine.serving.delivery.claims import Claims
@@ -57,7 +58,7 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
 
     async def LeaseGroups(
         self, request: rollout.LeaseGroupsRequest, context: Context
-    ) -> AsyncIterator[rollout.LeaseGroupsResponse]:
+    ) -> AsyncIterator[Any]:
         if request.consumer != rollout.CONSUMER_TRAIN:
             await abort(context, not_served("LeaseGroups for evaluation"))
         wait = request.wait.ToTimedelta().total_seconds() or LONGEST_LEASE_WAIT
@@ -71,9 +72,8 @@ class RolloutServicer(rollout_pb2_grpc.RolloutServiceServicer):
             ):
                 self._claims.check(request.learner)
                 for member in group.members:
-                    yield rollout.LeaseGroupsResponse(
-                        trajectory=trajectory_pb2.Trajectory.FromString(member)
-                    )
+                    # On the wire a LeaseGroupsResponse with this trajectory, without parsing it.
+                    yield BytesValue(value=member)
                 yield rollout.LeaseGroupsResponse(
                     group=trajectory_pb2.GroupInfo(
                         id=group.id,

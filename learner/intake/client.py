@@ -22,11 +22,14 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
+from google.protobuf.wrappers_pb2 import BytesValue
 
 from learner.errors import EngineError, TakenError
 from learner.intake.background import BackgroundLoop
@@ -106,6 +109,11 @@ class EngineClient:
         self._channel = self._loop.run(self._open())
         self._rollout = rollout_pb2_grpc.RolloutServiceStub(self._channel)
         self._policy = policy_pb2_grpc.PolicyServiceStub(self._channel)
+        self._lease_groups = self._channel.unary_stream(
+            "/toolwright.rollout.v1.RolloutService/LeaseGroups",
+            request_serializer=rollout_pb2.LeaseGroupsRequest.SerializeToString,
+            response_deserializer=_leased,
+        )
 
     async def _open(self) -> grpc.aio.Channel:
         return open_channel(self.address, os.environ.get(TOKEN_VARIABLE, ""))
@@ -241,13 +249,13 @@ class EngineClient:
                 learner=self.learner,
             )
             deadline = lease_deadline(wait, count)
-            members: list[trajectory_pb2.Trajectory] = []
+            members: list[bytes] = []
             try:
-                async for item in self._rollout.LeaseGroups(request, timeout=deadline):
-                    if item.HasField("trajectory"):
-                        members.append(item.trajectory)
+                async for item in self._lease_groups(request, timeout=deadline):
+                    if isinstance(item, bytes):
+                        members.append(item)
                     else:
-                        got.append(_close_group(item.group, members))
+                        got.append(_close_group(item, members))
                         members = []
             except grpc.aio.AioRpcError as error:
                 raise from_rpc_error(error) from error
@@ -339,8 +347,20 @@ def _fingerprint(answer: policy_pb2.GetPolicyResponse) -> Fingerprint:
     )
 
 
-def _close_group(info: trajectory_pb2.GroupInfo, members: list[trajectory_pb2.Trajectory]) -> Group:
-    found = wire.content_hash(wire.serialize(member) for member in members)
+def _leased(data: bytes) -> bytes | trajectory_pb2.GroupInfo:
+    """A LeaseGroupsResponse: a trajectory's bytes as they came, or the end of a group.
+
+    With a trajectory it has the wire form of a BytesValue.
+    """
+    member = BytesValue.FromString(data).value
+    return member or rollout_pb2.LeaseGroupsResponse.FromString(data).group
+
+
+def _close_group(info: trajectory_pb2.GroupInfo, members: list[bytes]) -> Group:
+    parse, found = trajectory_pb2.Trajectory.FromString, wire.content_hash(members)
+    if found != info.content_hash:  # v1 leaves the order of a map's keys on the wire open
+        with suppress(DecodeError):
+            found = wire.content_hash(wire.serialize(parse(member)) for member in members)
     if info.members != len(members) or info.content_hash != found:
         raise EngineError(
             f"group {info.id} (number {info.sequence_number}) arrived with {len(members)} members "
@@ -349,7 +369,7 @@ def _close_group(info: trajectory_pb2.GroupInfo, members: list[trajectory_pb2.Tr
         )
     return Group(
         id=info.id,
-        trajectories=tuple(wire.trajectory_from_proto(member) for member in members),
+        trajectories=tuple(wire.trajectory_from_proto(parse(member)) for member in members),
         sequence_number=info.sequence_number,
         content_hash=info.content_hash,
     )

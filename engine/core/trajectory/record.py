@@ -104,9 +104,10 @@ def is_orphan(state: State, attempts: Collection[str]) -> bool:
 
 def with_texts(trajectory: Trajectory, state: State) -> Trajectory:
     """The trajectory as reward functions and group hooks see it. Its metadata also hold the texts
-    of all actions, `texts`."""
+    of all actions, `texts`. `anchors` and `metadata` are copies, which a function may change."""
     texts = [action.text for action in state.actions]
-    return replace(trajectory, metadata={**trajectory.metadata, "texts": texts})
+    metadata = {**trajectory.metadata, "texts": texts}
+    return replace(trajectory, anchors={**trajectory.anchors}, metadata=metadata)
 
 
 def sequence(state: State, identity: Identity) -> Sequence:
@@ -132,17 +133,17 @@ def sequence(state: State, identity: Identity) -> Sequence:
 def _expanded(segment: Segment, slots: Iterator[ImageSlot], placeholder: int) -> Segment:
     if segment.author is Author.MODEL:
         return segment
-    token_ids, media = ids(), []
-    for token in segment.token_ids:
-        if token != placeholder:
-            token_ids.append(token)
-            continue
+    shown, token_ids, media, begin = segment.token_ids, ids(), [], 0
+    for _ in range(shown.count(placeholder)):
         slot = next(slots, None)
         if slot is None:
             raise ValueError("more placeholders than images")
+        at = shown.index(placeholder, begin)
+        token_ids += shown[begin:at]
         tokens = slot.tokens or UNSEEN
         media.append(
             MediaRef(blob=slot.blob, token_offset=len(token_ids), placeholder_tokens=tokens)
         )
-        token_ids.extend([token] * tokens)
-    return replace(segment, token_ids=token_ids, media=tuple(media))
+        token_ids += ids([placeholder]) * tokens
+        begin = at + 1
+    return replace(segment, token_ids=token_ids + shown[begin:], media=tuple(media))

@@ -16,6 +16,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -68,18 +69,35 @@ class Lane:
     """Replaces keys of each task's metadata."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Member:
     """A trajectory whose log has ended."""
 
     log: AttemptLog
     identity: Identity
 
+    @classmethod
+    def of(
+        cls, assignment: Assignment, log: AttemptLog, number: int, context: RolloutContext
+    ) -> Member:
+        """The member of a finished attempt. number: number of the attempt, from 0."""
+        mark = context.rules.codec.image_mark
+        identity = Identity(
+            trajectory_id=assignment.trajectory_id,
+            group_id=assignment.group_id,
+            index=assignment.index,
+            attempt=number,
+            task=assignment.task,
+            tokenizer_hash=context.tokenizer_hash,
+            placeholder=mark.placeholder if mark else None,
+        )
+        return cls(log=log, identity=identity)
+
     @property
     def trajectory(self) -> Trajectory:
         return record(self.log.state, self.identity)
 
-    @property
+    @cached_property
     def unscored(self) -> Trajectory:
         """The record before anything scored the trajectory."""
         return record(structs.replace(self.log.state, rewarded=None, hooked=None), self.identity)
@@ -229,20 +247,7 @@ class GroupRun:
                 )
         if branches is not None:
             branches.ended()
-        rules = lane.rollout_context.rules
-        mark = rules.codec.image_mark
-        member = Member(
-            log=attempt,
-            identity=Identity(
-                trajectory_id=trajectory_id,
-                group_id=self._group_id,
-                index=index,
-                attempt=number,
-                task=self.drawn.task,
-                tokenizer_hash=lane.rollout_context.tokenizer_hash,
-                placeholder=mark.placeholder if mark else None,
-            ),
-        )
+        member = Member.of(assignment, attempt, number, lane.rollout_context)
         if not lane.rewards.per_group:
             await score_member(member, lane.rewards)
         return member
@@ -262,12 +267,12 @@ class GroupRun:
                 log_score(member, given.get(member.identity.trajectory_id), lane.rewards, seconds)
         if lane.hook is not None:
             began = time.monotonic()
-            seen = [with_texts(member.rewarded, member.log.state) for member in members]
+            rewarded = [member.rewarded for member in members]
+            seen = [with_texts(b, m.log.state) for b, m in zip(rewarded, members, strict=True)]
             found = await lane.hook.scores(seen)
             seconds = time.monotonic() - began
-            for member, score in zip(members, found, strict=True):
+            for member, before, score in zip(members, rewarded, found, strict=True):
                 if score is not None:
-                    before = member.rewarded
                     _append(member, before, scored(before, score), seconds, hooked=True)
 
 

@@ -72,10 +72,13 @@ class Delivery:
                 continue
             for group in groups:
                 after = group.sequence
-                fresh = await self._fresh_group(group, version, forks)
+                fresh: FreshGroup | None = FreshGroup(group=group)
+                if old := stale_versions(group.versions, version, forks, self._max_staleness):
+                    # In a thread: all members are parsed, megabytes for each group.
+                    fresh = await asyncio.to_thread(without_stale, group, old)
                 if fresh is None:
                     log.info("group_dropped", group=group.id, sequence=group.sequence, why="stale")
-                    await self._journal.drop([group.sequence])
+                    await self._journal.drop(group.sequence)
                     self._lane.changed()
                     continue
                 self._count_old(fresh)
@@ -114,15 +117,6 @@ class Delivery:
                 fix="publish the version before leasing groups for it",
             )
         return forks
-
-    async def _fresh_group(
-        self, group: StoredGroup, version: WeightVersion, forks: Mapping[str, WeightVersion]
-    ) -> FreshGroup | None:
-        old = stale_versions(group.versions, version, forks, self._max_staleness)
-        if not old:
-            return without_stale(group, old)
-        # In a thread: all members are parsed, megabytes for each group.
-        return await asyncio.to_thread(without_stale, group, old)
 
     def _count_old(self, sent: FreshGroup) -> None:
         """Counts the old tokens of a group once, however often it is offered."""

@@ -26,7 +26,7 @@ from engine.core.rollout.assignment import Assignment, RolloutContext
 from engine.core.rollout.attempts import roll_out
 from engine.core.tasks import BadRow, DrawnTask, for_purpose
 from engine.core.trajectory.log import keep_nothing
-from engine.core.trajectory.record import Identity, with_texts
+from engine.core.trajectory.record import with_texts
 from engine.errors import TaskUnfit
 from engine.serving.admission.group import Member, log_score
 from engine.serving.admission.train import merged_sampling
@@ -247,19 +247,7 @@ class SuiteRun:
             keeper=keep_nothing,
             forget=_forget_nothing,
         )
-        mark = context.rollout_context.rules.codec.image_mark
-        return Member(
-            log=attempt_log,
-            identity=Identity(
-                trajectory_id=assignment.trajectory_id,
-                group_id=assignment.group_id,
-                index=index,
-                attempt=number,
-                task=task,
-                tokenizer_hash=context.rollout_context.tokenizer_hash,
-                placeholder=mark.placeholder if mark else None,
-            ),
-        )
+        return Member.of(assignment, attempt_log, number, context.rollout_context)
 
     def _sampling_of(self, index: int, task: Task) -> SamplingParams:
         sampling = self._sampling

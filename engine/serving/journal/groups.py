@@ -118,21 +118,13 @@ def after(db: sqlite3.Connection, sequence: int, limit: int) -> list[StoredGroup
     ]
 
 
-def drop(db: sqlite3.Connection, sequences: Sequence[int]) -> tuple[int, int]:
-    """Marks groups as dropped. Returns how many were not marked before, and the number of their
-    members."""
-    marks = ", ".join("?" * len(sequences))
-    groups, members = db.execute(
-        "SELECT count(*), coalesce(sum(members), 0) FROM groups"
-        f" WHERE NOT dropped AND sequence IN ({marks})",
-        sequences,
-    ).fetchone()
-    db.execute(
-        f"UPDATE groups SET dropped = {Fate.STALE:d}"
-        f" WHERE dropped = {Fate.OFFERED:d} AND sequence IN ({marks})",
-        sequences,
+def drop(db: sqlite3.Connection, sequence: int) -> int:
+    """Marks an offered group as dropped. Returns the number of its members; 0 for another group."""
+    marked = db.execute(
+        "UPDATE groups SET dropped = ? WHERE dropped = ? AND sequence = ? RETURNING members",
+        (Fate.STALE, Fate.OFFERED, sequence),
     )
-    return groups, members
+    return sum(members for (members,) in marked.fetchall())
 
 
 def waiting(db: sqlite3.Connection, *, above: int, up_to: int) -> int:

@@ -238,27 +238,21 @@ class Journal:
         """Groups that the batch in progress has, and groups turned away for it."""
         return await self._writer.read(lambda: groups.batch_progress(self._db, batch))
 
-    async def drop(self, sequences: Sequence[int]) -> None:
-        """Marks groups that are never offered again."""
+    async def drop(self, sequence: int) -> None:
+        """Marks a group that is never offered again."""
 
-        def work() -> tuple[int, int, int]:
-            waiting = sum(
-                groups.waiting(self._db, above=number - 1, up_to=number)
-                for number in set(sequences)
-                if number > self._counts.durable_sequence
-            )
-            dropped, members = groups.drop(self._db, sequences)
+        def work() -> int:
             if not self._keeps_all:
-                journal_blobs.release(self._db, sequences)
-            return dropped, members, waiting
+                journal_blobs.release(self._db, [sequence])
+            return groups.drop(self._db, sequence)
 
-        def committed(done: tuple[int, int, int]) -> None:
-            dropped, members, waiting = done
+        def committed(members: int) -> None:
+            waited = members > 0 and sequence > self._counts.durable_sequence
             self._counts = replace(
                 self._counts,
                 accepted=self._counts.accepted - members,
-                waiting=self._counts.waiting - waiting,
-                dropped_groups=self._counts.dropped_groups + dropped,
+                waiting=self._counts.waiting - waited,
+                dropped_groups=self._counts.dropped_groups + (members > 0),
             )
 
         await self._writer.write(work, committed, frees=True)

@@ -34,6 +34,7 @@ calls = []
 
 def one(trajectory):
     calls.append(trajectory.id)
+    trajectory.anchors[0] = ("its own copy",)
     return {"answer": 1.0}
 
 def group(trajectories):
@@ -112,6 +113,7 @@ def whole(trajectories: Sequence[Trajectory], *, per_group: bool) -> None:
         assert parts == expected
         assert len(trajectory.reward_parts) == len(expected)
         assert trajectory.reward == sum(expected.values())
+        assert trajectory.anchors == {}
 
 
 @pytest.mark.parametrize("per_group", [False, True])

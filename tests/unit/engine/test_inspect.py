@@ -64,7 +64,7 @@ async def run(tmp_path: Path) -> AsyncIterator[Path]:
     first, second = await group(journal, 1), await group(journal, 2)
     await group(journal, 3)
     await journal.acknowledge(first)
-    await journal.drop([second])
+    await journal.drop(second)
     await group(journal, 5, turned_away=True)
     await journal.skip(9, "no \x1b[31mimage")
     journal.append("g0000004-0/b1r0a0", example()[:3])

@@ -64,12 +64,11 @@ PLAIN = replace(
 
 
 def arrived(members: tuple[bytes, ...], digest: str) -> tuple[Trajectory, ...]:
-    """What the learner makes of the messages that it was sent."""
+    """The learner's records of the bytes that it was sent."""
     info = trajectory_pb2.GroupInfo(
         id="g", sequence_number=3, content_hash=digest, members=len(members)
     )
-    messages = [trajectory_pb2.Trajectory.FromString(raw) for raw in members]
-    return _close_group(info, messages).trajectories
+    return _close_group(info, list(members)).trajectories
 
 
 def stored() -> StoredGroup:
@@ -96,3 +95,18 @@ def test_the_announced_hash_is_that_of_the_bytes_that_are_sent() -> None:
     assert found is not None
     with pytest.raises(EngineError, match="hash"):
         arrived(found.group.members, stored().hash)
+
+
+def test_a_server_may_send_the_fields_of_a_member_in_any_order() -> None:
+    group = stored()
+    last = trajectory_pb2.Trajectory(tokenizer_hash="t").SerializeToString()
+    moved = replace(PLAIN, tokenizer_hash="t")
+    raw = serialize(trajectory_to_proto(moved)).replace(last, b"")
+    members = (last + raw, group.members[1])
+    digest = content_hash([serialize(trajectory_to_proto(moved)), group.members[1]])
+    assert arrived(members, digest) == (moved, RICH)
+
+
+def test_bytes_that_are_no_member_end_the_lease_with_a_message() -> None:
+    with pytest.raises(EngineError, match="hash"):
+        arrived((b"\xff",), stored().hash)

@@ -38,7 +38,7 @@ def test_every_fate_is_read_from_the_journal(tmp_path: Path) -> None:
                 versions=[A0],
                 fate=StoredFate.TURNED_AWAY if position == 2 else StoredFate.OFFERED,
             )
-        groups.drop(db, [2])
+        groups.drop(db, 2)
         db.execute("INSERT INTO skipped VALUES (3, 'no question')")
         logs = [
             ("g0000000-0/b0r0a0", LogState.GIVEN_UP),
