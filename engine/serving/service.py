@@ -12,7 +12,6 @@ from engine.core.sampler.update_group import Rendezvous, TensorSpec
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
 from engine.serving.journal.journal import Journal
-from engine.serving.publish.broadcast import BroadcastSpec
 from engine.serving.publish.broadcast_publish import BroadcastPublishes
 from engine.serving.publish.publishing import Publisher
 from toolwright import wire
@@ -180,7 +179,8 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
             await self._publisher.settled()  # the learner before may have died during a publish
         forks = await self._journal.forks()
         known = self._fingerprint
-        newest, (in_folder, path) = self._publisher.newest, self._publisher.folder
+        served = self._publisher.served
+        newest, (in_folder, path) = served.newest, served.folder
         return policy.GetPolicyResponse(
             version=wire.version_to_proto(newest),
             path=str(path),
@@ -207,17 +207,15 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     ) -> policy.BeginPublishResponse:
         lease = wire.seconds(request.lease) if request.HasField("lease") else DEFAULT_LEASE
         publish_id, world_size = await self._broadcasts.begin(
-            BroadcastSpec(
-                version=wire.version_from_proto(request.version),
-                parent=_parent(request),
-                meeting=Rendezvous(
-                    address=request.master_address,
-                    port=request.master_port,
-                    backend=request.backend,
-                ),
-                lease=min(max(lease, SHORTEST_LEASE), LONGEST_LEASE),
-                learner=request.learner,
-            )
+            wire.version_from_proto(request.version),
+            _parent(request),
+            meeting=Rendezvous(
+                address=request.master_address,
+                port=request.master_port,
+                backend=request.backend,
+            ),
+            lease=min(max(lease, SHORTEST_LEASE), LONGEST_LEASE),
+            learner=request.learner,
         )
         return policy.BeginPublishResponse(publish_id=publish_id, world_size=world_size)
 
