@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -155,6 +156,7 @@ class Publisher:
         if one is None:
             one = self._publishes[request] = Publish(request)
             one.task = asyncio.get_running_loop().create_task(self._run(one))
+            one.task.add_done_callback(partial(self._ended, one))
         return one
 
     async def settled(self) -> None:
@@ -175,19 +177,18 @@ class Publisher:
         starts."""
         return lineages(self.version, await self._journal.forks())
 
-    async def _run(self, one: Publish) -> None:
-        try:
-            result = await self._publish(one)
-            one.become(one.state.after(Event.SERVE, result=result))
-        except BaseException as error:
+    def _ended(self, one: Publish, task: asyncio.Task[None]) -> None:
+        del self._publishes[one.request]
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
             one.fail(error)
             log.warning(
                 "publish_failed", version=str(one.request.version), error=str(one.state.error)
             )
-            if not isinstance(error, Exception):
-                raise
-        finally:
-            del self._publishes[one.request]
+
+    async def _run(self, one: Publish) -> None:
+        result = await self._publish(one)
+        one.become(one.state.after(Event.SERVE, result=result))
 
     async def _publish(self, one: Publish) -> PublishResult:
         request = one.request
