@@ -172,14 +172,14 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     async def GetPolicy(
         self, request: policy.GetPolicyRequest, context: Context
     ) -> policy.GetPolicyResponse:
-        first, *_ = await self._publisher.lineages()
+        served = self._publisher.served  # before a claim, which an engine that starts refuses
         if request.learner:
             await self._claims.take(request.learner)
             await self._broadcasts.end_others(request.learner)
             await self._publisher.settled()  # the learner before may have died during a publish
+            served = self._publisher.served
         forks = await self._journal.forks()
         known = self._fingerprint
-        served = self._publisher.served
         newest, (in_folder, path) = served.newest, served.folder
         return policy.GetPolicyResponse(
             version=wire.version_to_proto(newest),
@@ -196,7 +196,7 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
                 shape=known.shape,
                 group_size=known.terms["run.group_size"],
                 folder=known.folder,
-                lineage=first,
+                lineage=await self._journal.first_lineage(),
                 recipe=canonical_terms(known.terms),
             ),
         )

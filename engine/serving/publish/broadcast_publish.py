@@ -35,7 +35,7 @@ from collections.abc import Callable
 
 from engine.core.sampler.control import PublishResult, WeightControl
 from engine.core.sampler.update_group import Rendezvous, TensorSpec
-from engine.serving.publish.publish import Publish, PublishRequest
+from engine.serving.publish.publish import Publish
 from engine.serving.publish.publish_state import Stage, refused
 from engine.serving.publish.publishing import Publisher
 from engine.serving.publish.transports import FIX, GroupTransport, group_failure, known_shape
@@ -78,19 +78,23 @@ class BroadcastPublishes:
             raise refused(f"backend is {meeting.backend!r}: it is one of {', '.join(BACKENDS)}")
         if not meeting.address or not 0 < meeting.port < 1 << 16:
             raise refused(f"{meeting.address!r}:{meeting.port} is not an address of a store")
-        transport = GroupTransport(control=self._control, meeting=meeting, lease=lease)
-        request = PublishRequest(
-            version=version, parent=parent, learner=learner, transport=transport
+        transport = GroupTransport(
+            version=version,
+            parent=parent,
+            learner=learner,
+            control=self._control,
+            meeting=meeting,
+            lease=lease,
         )
         # The same request again joins the publish, unless it has failed and is only being cleaned
         # up.
         while (held := self._open) is not None and (
-            held.request != request or held.state.stage is Stage.FAILED
+            held.transport != transport or held.state.stage is Stage.FAILED
         ):
             await self._end("its learner began another publish")
         one = self._open
         if one is None:
-            one = self._open = self._publisher.start(request)
+            one = self._open = self._publisher.start(transport)
             one.task.add_done_callback(self._ended)
         return one.id, (await one.until(lambda state: state.world_size > 0)).world_size
 
@@ -107,7 +111,7 @@ class BroadcastPublishes:
         one = self._found(publish_id)
         if one.state.stage not in (Stage.COMMITTING, Stage.SERVED):
             one.become(one.state.commit(known_shape(self._publisher.served)))
-        return one.request.version, await one.result()
+        return one.transport.version, await one.result()
 
     async def abort(self, publish_id: str) -> None:
         """Returns when the publish is over, if it was open."""
@@ -116,9 +120,9 @@ class BroadcastPublishes:
 
     async def end_others(self, learner: str) -> None:
         """Ends the publish of a learner that has lost the run to `learner`."""
-        if self._open is not None and self._open.request.learner != learner:
+        if self._open is not None and self._open.transport.learner != learner:
             try:
-                self._allowed(self._open.request.learner)
+                self._allowed(self._open.transport.learner)
             except ServiceError as why:
                 await self._open.end(why)
 
@@ -129,7 +133,7 @@ class BroadcastPublishes:
 
     async def _end(self, why: str) -> None:
         if self._open is not None:
-            await self._open.end(group_failure(self._open.request.version, why))
+            await self._open.end(group_failure(self._open.transport.version, why))
 
     def _ended(self, _task: object) -> None:
         self._last, self._open = self._open, None
@@ -141,7 +145,7 @@ class BroadcastPublishes:
             if one is not None and one.id == publish_id:
                 if one.state.error is not None:
                     raise one.state.error
-                self._allowed(one.request.learner)
+                self._allowed(one.transport.learner)
                 return one
         raise ServiceError(
             reasons.ERROR_REASON_PUBLISH_FAILED,

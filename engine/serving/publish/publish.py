@@ -1,13 +1,13 @@
-"""One publish in progress: its request, its state, and the calls that wait for a state of it."""
+"""One publish in progress: its transport, its state, and the calls that wait for a state of it."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from engine.core.sampler.control import PublishResult
 from engine.serving.publish.policy_shape import PolicyShape
@@ -18,34 +18,29 @@ from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
 
 
-class Transport(Protocol):
-    """A way of weights to the samplers. Equal transports carry the same weights."""
-
-    @property
-    def folder(self) -> Path | None:
-        """Folder of the weights; None if it follows."""
-
-    async def check(self, request: PublishRequest, served: ServedWeights) -> PolicyShape:
-        """The policy that the weights are of, before a sampler hears of them. Raises ServiceError
-        if the samplers cannot take them."""
-
-    async def move(self, one: Publish, served: ServedWeights) -> PublishResult:
-        """Takes the publish from WAITING over COMMITTING, until the samplers go on with the
-        version."""
-
-    def failure(self, version: WeightVersion, error: Exception) -> Exception:
-        """The error for callers if `move` raises `error`."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishRequest:
-    """Equal requests mean the same publish."""
+class Transport(ABC):
+    """A request for a publish, and its way to the samplers. Equal ones mean the same publish."""
 
     version: WeightVersion
     parent: WeightVersion | None
     """Version at which a new lineage left its parent."""
     learner: str
-    transport: Transport
+    folder: Path | None = None
+    """Folder of the weights; None if it follows."""
+
+    @abstractmethod
+    async def check(self, served: ServedWeights) -> PolicyShape:
+        """The policy that the weights are of, before a sampler hears of them. Raises ServiceError
+        if the samplers cannot take them."""
+
+    @abstractmethod
+    async def move(self, one: Publish, served: ServedWeights) -> PublishResult:
+        """Takes a publish from WAITING to COMMITTING, until the samplers go on with the version."""
+
+    def failure(self, error: Exception) -> Exception:
+        """The error for callers if `move` raises `error`."""
+        return error
 
 
 class Publish:
@@ -54,9 +49,9 @@ class Publish:
     task: asyncio.Task[None]
     """Runs the publish. It ends when the samplers are in order."""
 
-    def __init__(self, request: PublishRequest) -> None:
+    def __init__(self, transport: Transport) -> None:
         self.id = uuid.uuid4().hex
-        self.request = request
+        self.transport = transport
         self.state = PublishState()
         self._changed = asyncio.Event()
 
@@ -83,11 +78,10 @@ class Publish:
     def fail(self, error: BaseException) -> None:
         """Gives the error to all waiting and later calls, unless the publish is over."""
         if self.state.takes(Event.FAIL):
-            version = self.request.version
             why = (
-                self.request.transport.failure(version, error)
+                self.transport.failure(error)
                 if isinstance(error, Exception)
-                else shutting_down(f"{version} was not published")
+                else shutting_down(f"{self.transport.version} was not published")
             )
             self.become(self.state.after(Event.FAIL, error=why))
 

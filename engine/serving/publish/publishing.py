@@ -30,10 +30,10 @@ from engine.serving.evaluation import EvaluationLane
 from engine.serving.journal.journal import Journal
 from engine.serving.publish.policy_folder import BrokenFolder, check_policy_folder
 from engine.serving.publish.policy_shape import PolicyShape
-from engine.serving.publish.publish import Publish, PublishRequest, shutting_down
+from engine.serving.publish.publish import Publish, Transport, shutting_down
 from engine.serving.publish.publish_state import Event, Stage
 from engine.serving.publish.transports import FolderTransport
-from engine.serving.publish.versions import ServedWeights, check_next, lineages
+from engine.serving.publish.versions import ServedWeights, check_next
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
@@ -68,7 +68,7 @@ class Publisher:
         self._moving = asyncio.Lock()
         self._naming = asyncio.Lock()
         self._served: ServedWeights | None = None
-        self._publishes: dict[PublishRequest, Publish] = {}
+        self._publishes: dict[Transport, Publish] = {}
 
     @property
     def started(self) -> bool:
@@ -133,14 +133,11 @@ class Publisher:
     ) -> PublishResult:
         """Moves the samplers to `version`, by a folder. Raises ServiceError with the reason if it
         cannot."""
-        request = PublishRequest(
-            version=version,
-            parent=parent,
-            learner=learner,
-            transport=FolderTransport(control=self._control, folder=path),
+        transport = FolderTransport(
+            version=version, parent=parent, learner=learner, folder=path, control=self._control
         )
-        waiting = [str(one.version) for one in self._publishes if one.transport.folder is not None]
-        if request not in self._publishes and len(waiting) >= MOST_PUBLISHES:
+        waiting = [str(one.version) for one in self._publishes if one.folder is not None]
+        if transport not in self._publishes and len(waiting) >= MOST_PUBLISHES:
             raise ServiceError(
                 reasons.ERROR_REASON_WRONG_VERSION,
                 f"{version} cannot wait behind {', '.join(waiting)}",
@@ -148,13 +145,13 @@ class Publisher:
                 fix="let one learner publish to an engine",
                 retry_after=1.0,
             )
-        return await self.start(request).result()
+        return await self.start(transport).result()
 
-    def start(self, request: PublishRequest) -> Publish:
+    def start(self, transport: Transport) -> Publish:
         """Starts a publish, or joins the same one. It goes on without its caller."""
-        one = self._publishes.get(request)
+        one = self._publishes.get(transport)
         if one is None:
-            one = self._publishes[request] = Publish(request)
+            one = self._publishes[transport] = Publish(transport)
             one.task = asyncio.get_running_loop().create_task(self._run(one))
             one.task.add_done_callback(partial(self._ended, one))
         return one
@@ -172,18 +169,13 @@ class Publisher:
                 one.task.cancel()
         await asyncio.gather(*(one.task for one in publishes), return_exceptions=True)
 
-    async def lineages(self) -> tuple[str, ...]:
-        """All lineages of the run, the first one first. Raises ServiceError while the engine
-        starts."""
-        return lineages(self.version, await self._journal.forks())
-
     def _ended(self, one: Publish, task: asyncio.Task[None]) -> None:
-        del self._publishes[one.request]
+        del self._publishes[one.transport]
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
         if error is not None:
             one.fail(error)
             log.warning(
-                "publish_failed", version=str(one.request.version), error=str(one.state.error)
+                "publish_failed", version=str(one.transport.version), error=str(one.state.error)
             )
 
     async def _run(self, one: Publish) -> None:
@@ -191,32 +183,32 @@ class Publisher:
         one.become(one.state.after(Event.SERVE, result=result))
 
     async def _publish(self, one: Publish) -> PublishResult:
-        request = one.request
-        version, folder = request.version, request.transport.folder
-        self._allowed(request.learner)
+        transport = one.transport
+        version, folder = transport.version, transport.folder
+        self._allowed(transport.learner)
         if folder is not None and version in self.served.without_folder:
-            await self._name_folder(request, folder)  # beside a publish in progress
+            await self._name_folder(transport, folder)  # beside a publish in progress
             return _NOTHING_MOVED
         async with self._lock:
-            self._allowed(request.learner)
+            self._allowed(transport.learner)
             if folder is not None and version == self.version:
-                await self._name_folder(request, folder)
+                await self._name_folder(transport, folder)
                 return _NOTHING_MOVED
-            shape = await request.transport.check(request, self.served)
+            shape = await transport.check(self.served)
             parent = check_next(
                 self.served,
                 version,
-                request.parent,
-                known=await self.lineages(),
+                transport.parent,
+                known=(await self._journal.first_lineage(), *await self._journal.forks()),
                 acknowledged=self._journal.counts.durable_sequence,
             )
             if not await self._evaluation.idle():
                 raise shutting_down(f"the evaluation of {self.version} goes on first")
             async with self._moving:
-                self._allowed(request.learner)
+                self._allowed(transport.learner)
                 if folder is None:
                     await self._journal.set_given(version)
-                published = await request.transport.move(one, self.served)
+                published = await transport.move(one, self.served)
                 if folder is None:
                     self._served = self.served.received(version)
                 else:
@@ -228,13 +220,13 @@ class Publisher:
                 self._evaluation.start(version)
                 return published
 
-    async def _name_folder(self, request: PublishRequest, folder: Path) -> None:
+    async def _name_folder(self, transport: Transport, folder: Path) -> None:
         """Names the folder of a version that came over a group: it moves no sampler."""
-        version = request.version
+        version = transport.version
         async with self._naming:
             if version not in self.served.without_folder:  # twice, or a later folder was quicker
                 return
-            shape = await request.transport.check(request, self.served)
+            shape = await transport.check(self.served)
             await self._record(version, folder, None)
             self._served = self.served.named(version, folder, shape)
             self._control.name_folder(version, folder)

@@ -1,7 +1,4 @@
-"""The two transports of weights to the samplers: a folder, and a distributed group.
-
-Equal transports carry the same weights, so that equal requests are the same publish.
-"""
+"""The two transports of weights to the samplers: a folder, and a distributed group."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from engine.core.sampler.update_group import Rendezvous, UpdateGroup, update_gro
 from engine.errors import PublishFailed
 from engine.serving.publish.policy_folder import BrokenFolder, check_policy_folder
 from engine.serving.publish.policy_shape import PolicyShape, difference
-from engine.serving.publish.publish import Publish, PublishRequest
+from engine.serving.publish.publish import Publish, Transport
 from engine.serving.publish.publish_state import Event, Stage
 from engine.serving.publish.versions import ServedWeights
 from toolwright.common.v1 import reasons_pb2 as reasons
@@ -28,13 +25,13 @@ FIX = "begin again with a new store, or publish a folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FolderTransport:
+class FolderTransport(Transport):
     """Every sampler reads the folder."""
 
     control: WeightControl
     folder: Path
 
-    async def check(self, _request: PublishRequest, served: ServedWeights) -> PolicyShape:
+    async def check(self, served: ServedWeights) -> PolicyShape:
         """Raises ServiceError unless the folder is whole and holds the policy that is served."""
         try:
             shape = await asyncio.to_thread(check_policy_folder, self.folder)
@@ -57,37 +54,32 @@ class FolderTransport:
         return shape
 
     async def move(self, one: Publish, served: ServedWeights) -> PublishResult:
-        version = one.request.version
         one.become(one.state.commit())
         try:
-            return await self.control.publish(version, self.folder)
+            return await self.control.publish(self.version, self.folder)
         except PublishFailed as error:
             raise ServiceError(
                 reasons.ERROR_REASON_PUBLISH_FAILED,
-                f"no sampler took version {version}, so {served.version} stays: {error}",
-                subject=str(version),
+                f"no sampler took version {self.version}, so {served.version} stays: {error}",
+                subject=str(self.version),
             ) from error
-
-    def failure(self, _version: WeightVersion, error: Exception) -> Exception:
-        return error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupTransport:
+class GroupTransport(Transport):
     """The learner broadcasts, the samplers receive. `broadcast_publish.py` passes its calls on."""
 
     control: WeightControl
     meeting: Rendezvous
     lease: float
     """Longest time without progress, in seconds."""
-    folder: None = None
 
-    async def check(self, request: PublishRequest, served: ServedWeights) -> PolicyShape:
+    async def check(self, served: ServedWeights) -> PolicyShape:
         """Raises ServiceError for a new lineage, or if the policy's tensors are unknown."""
-        if request.parent is not None or not served.continues(request.version):
+        if self.parent is not None or not served.continues(self.version):
             raise ServiceError(
                 reasons.ERROR_REASON_INVALID_REQUEST,
-                f"{request.version} opens a lineage, which begins with a folder",
+                f"{self.version} opens a lineage, which begins with a folder",
                 subject="version",
                 fix="publish its first version by PublishWeights",
             )
@@ -103,7 +95,7 @@ class GroupTransport:
                     update_group(
                         self.control,
                         name=one.id,
-                        version=one.request.version,
+                        version=self.version,
                         meeting=self.meeting,
                     )
                 )
@@ -113,12 +105,12 @@ class GroupTransport:
                 one.fail(error)
                 raise
 
-    def failure(self, version: WeightVersion, error: Exception) -> Exception:
+    def failure(self, error: Exception) -> Exception:
         match error:
             case PublishFailed():
-                return group_failure(version, str(error))
+                return group_failure(self.version, str(error))
             case TimeoutError():
-                return group_failure(version, f"its lease of {self.lease:.0f} s ended")
+                return group_failure(self.version, f"its lease of {self.lease:.0f} s ended")
         return error
 
     async def _reach(self) -> None:

@@ -7,7 +7,6 @@ left is over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -117,11 +116,3 @@ def check_next(
 
 def _wrong_lineage(lineage: str, message: str, fix: str = "") -> ServiceError:
     return ServiceError(reasons.ERROR_REASON_WRONG_LINEAGE, message, subject=lineage, fix=fix)
-
-
-def lineages(current: WeightVersion, forks: Mapping[str, WeightVersion]) -> tuple[str, ...]:
-    """All lineages of the run, the first one first. forks: by lineage, the version that it left."""
-    root = current.lineage
-    while root in forks:
-        root = forks[root].lineage
-    return root, *forks

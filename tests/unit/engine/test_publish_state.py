@@ -12,7 +12,7 @@ from engine.core.sampler.update_group import TensorSpec
 from engine.serving.publish import publish_state
 from engine.serving.publish.policy_shape import PolicyShape
 from engine.serving.publish.publish_state import TRANSITIONS, Event, PublishState, Stage
-from engine.serving.publish.versions import ServedWeights, check_next, lineages
+from engine.serving.publish.versions import ServedWeights, check_next
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
@@ -154,12 +154,6 @@ def test_versions_over_a_group_await_their_folders() -> None:
 def test_the_newest_version_may_be_one_of_an_earlier_life(given: str | None, newest: int) -> None:
     weights = served(VERSIONS[1], given=None if given is None else v(given))
     assert weights.newest == v(VERSIONS[newest])
-
-
-def test_lineages_begin_with_the_root() -> None:
-    forks = {"b": v("a.2"), "c": v("b.1")}
-    assert lineages(v("c.0"), forks) == ("a", "b", "c")
-    assert lineages(v("a.0"), {}) == ("a",)
 
 
 def next_of(version: str, parent: str | None = None, acknowledged: int = 0) -> WeightVersion | None:
