@@ -13,7 +13,7 @@ from learner.intake.client import PUBLISH_S, EngineClient, lease_deadline
 from learner.intake.prefetch import Prefetch
 from learner.lock import only_learner
 from learner.loop.gauges import LoopGauges
-from learner.loop.handover import save, settle
+from learner.loop.handover import save
 from learner.loop.start import restore, start, warn_of_long_rows
 from learner.loop.state import Run
 from learner.loop.step import step
@@ -166,7 +166,7 @@ def train(run: Run) -> bool:
     begun = run.version.step > 0 or not stopped
     if begun and run.saved != run.version.step:
         save(run)
-    settle(run)
+    run.publisher.settle()
     return stopped
 
 

@@ -262,7 +262,6 @@ class Engine:
         )
         stack.push_async_callback(self._publisher.stop)
         self._broadcasts = BroadcastPublishes(self._publisher, control, self._claims.check)
-        stack.push_async_callback(self._broadcasts.stop)
         self._delivery = Delivery(
             self.journal,
             self._lane,

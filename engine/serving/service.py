@@ -13,7 +13,6 @@ from engine.core.sampler.update_group import Rendezvous, TensorSpec
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
 from engine.serving.journal.journal import Journal
-from engine.serving.publish.broadcast import BroadcastSpec
 from engine.serving.publish.broadcast_publish import BroadcastPublishes
 from engine.serving.publish.publishing import Publisher
 from toolwright import wire
@@ -173,14 +172,15 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     async def GetPolicy(
         self, request: policy.GetPolicyRequest, context: Context
     ) -> policy.GetPolicyResponse:
-        first, *_ = await self._publisher.lineages()
+        served = self._publisher.served  # before a claim, which an engine that starts refuses
         if request.learner:
             await self._claims.take(request.learner)
             await self._broadcasts.end_others(request.learner)
             await self._publisher.settled()  # the learner before may have died during a publish
+            served = self._publisher.served
         forks = await self._journal.forks()
         known = self._fingerprint
-        newest, (in_folder, path) = self._publisher.newest, self._publisher.folder
+        newest, (in_folder, path) = served.newest, served.folder
         return policy.GetPolicyResponse(
             version=wire.version_to_proto(newest),
             path=str(path),
@@ -196,7 +196,7 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
                 shape=known.shape,
                 group_size=known.terms["run.group_size"],
                 folder=known.folder,
-                lineage=first,
+                lineage=await self._journal.first_lineage(),
                 recipe=canonical_terms(known.terms),
             ),
         )
@@ -207,17 +207,15 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
     ) -> policy.BeginPublishResponse:
         lease = wire.seconds(request.lease) if request.HasField("lease") else DEFAULT_LEASE
         publish_id, world_size = await self._broadcasts.begin(
-            BroadcastSpec(
-                version=wire.version_from_proto(request.version),
-                parent=_parent(request),
-                meeting=Rendezvous(
-                    address=request.master_address,
-                    port=request.master_port,
-                    backend=request.backend,
-                ),
-                lease=min(max(lease, SHORTEST_LEASE), LONGEST_LEASE),
-                learner=request.learner,
-            )
+            wire.version_from_proto(request.version),
+            _parent(request),
+            meeting=Rendezvous(
+                address=request.master_address,
+                port=request.master_port,
+                backend=request.backend,
+            ),
+            lease=min(max(lease, SHORTEST_LEASE), LONGEST_LEASE),
+            learner=request.learner,
         )
         return policy.BeginPublishResponse(publish_id=publish_id, world_size=world_size)
 

@@ -14,7 +14,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 from learner.errors import EngineError, GroupError, TakenError
@@ -30,26 +29,6 @@ from toolwright.types import WeightVersion
 ABORT_S = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorInfo:
-    """One tensor of a bucket."""
-
-    name: str
-    dtype: str
-    """torch's name of the type."""
-    shape: tuple[int, ...]
-    """Shape as in the Hugging Face folder."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rendezvous:
-    """Address at which samplers meet the first rank."""
-
-    address: str
-    port: int
-    backend: str
-
-
 class GroupPublish:
     """One publish that the engine has opened."""
 
@@ -60,18 +39,25 @@ class GroupPublish:
 
     @classmethod
     def begin(
-        cls, client: EngineClient, version: WeightVersion, rendezvous: Rendezvous, *, lease: float
+        cls,
+        client: EngineClient,
+        version: WeightVersion,
+        *,
+        address: str,
+        port: int,
+        backend: str,
+        lease: float,
     ) -> GroupPublish:
-        """Has the engine ask all samplers to join.
+        """Has the engine ask all samplers to join, at the address and port of the first rank.
 
         lease: the engine gives up after this many seconds without a call.
         """
         request = policy_pb2.BeginPublishRequest(
             version=wire.version_to_proto(version),
             train_step=version.step,
-            master_address=rendezvous.address,
-            master_port=rendezvous.port,
-            backend=rendezvous.backend,
+            master_address=address,
+            master_port=port,
+            backend=backend,
             lease=wire.duration(lease),
             learner=client.learner,
         )
@@ -84,15 +70,11 @@ class GroupPublish:
         return cls(client, answer.publish_id, answer.world_size)
 
     def bucket(
-        self, index: int, tensors: Sequence[TensorInfo], *, timeout: float
+        self, index: int, tensors: Sequence[policy_pb2.TensorMeta], *, timeout: float
     ) -> Future[policy_pb2.PublishBucketResponse]:
         """Begins to hand tensors to all samplers. The future ends when each sampler has them."""
         request = policy_pb2.PublishBucketRequest(
-            publish_id=self.name,
-            index=index,
-            tensors=[
-                policy_pb2.TensorMeta(name=t.name, dtype=t.dtype, shape=t.shape) for t in tensors
-            ],
+            publish_id=self.name, index=index, tensors=tensors
         )
         return self._begin("PublishBucket", request, timeout)
 

@@ -6,7 +6,6 @@ import time
 
 from learner.loop.state import Run, identity
 from learner.ranks import parallel
-from learner.saving.publish import publish, republish
 
 
 def offer(run: Run, *, moved: bool) -> None:
@@ -16,15 +15,11 @@ def offer(run: Run, *, moved: bool) -> None:
     may exist on this machine alone.
     """
     if not moved and run.published_folder != run.policy.source:
-        settle(run)
-        published = republish(run.client, run.version, run.published_folder)
+        run.publisher.settle()
+        published = run.by_folder.republish(run.version, run.published_folder)
         run.probe.elsewhere[run.version] = run.published_folder
-    elif run.broadcast is not None:
-        published = run.broadcast.publish(run.policy, run.version)
     else:
-        published = publish(
-            run.policy, run.client, run.policies, run.version, kept=run.table.keep_policies
-        )
+        published = run.publisher.publish(run.policy, run.version)
     run.published_folder = published.folder
     run.seconds["export_s"] = published.export_s
     run.seconds["publish_s"] = published.publish_s
@@ -32,12 +27,6 @@ def offer(run: Run, *, moved: bool) -> None:
     run.seconds.update(published.more)
     if run.gauges is not None:
         run.gauges.published()
-
-
-def settle(run: Run) -> None:
-    """Waits until the newest version has its folder."""
-    if run.broadcast is not None:
-        run.broadcast.settle()
 
 
 def save(run: Run) -> None:

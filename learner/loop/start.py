@@ -17,7 +17,7 @@ from learner.loop.state import Run, identity
 from learner.model.policy import Policy
 from learner.ranks import parallel
 from learner.saving.checkpoint import Checkpoints, check_fits, read_state
-from learner.saving.publish import publish, sweep
+from learner.saving.publish import sweep
 from learner.training.memory import free_bytes, token_bytes, too_long
 from toolwright.recipe import Recipe
 from toolwright.types import WeightVersion
@@ -82,14 +82,7 @@ def start(run: Run, *, resumed: bool) -> None:
         run.report.say(
             f"the engine has {newer}, these weights are {parent}: continuing as {run.version}"
         )
-    run.published_folder = publish(
-        run.policy,
-        run.client,
-        run.policies,
-        run.version,
-        parent=parent,
-        kept=run.table.keep_policies,
-    ).folder
+    run.published_folder = run.by_folder.publish(run.policy, run.version, parent).folder
     if resumed:
         acknowledge(run)
     run.report.say(f"published {run.version} from {run.policy.source}")

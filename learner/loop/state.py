@@ -19,6 +19,7 @@ from learner.model.policy import Model, Policy
 from learner.progress import Reporter
 from learner.saving.broadcast import BroadcastPublisher
 from learner.saving.checkpoint import Checkpoints
+from learner.saving.publish import FolderPublisher
 from learner.stop import Stop
 from learner.training.probe import Probe
 from learner.vision.placed import Image
@@ -80,6 +81,16 @@ class Run:
             weights=tuple(task.weight for task in mixed.values()),
             per_task=self.table.loss.per_task,
         )
+
+    @property
+    def by_folder(self) -> FolderPublisher:
+        """Publishes by folders, which every lineage begins with."""
+        return FolderPublisher(self.client, self.policies, kept=self.table.keep_policies)
+
+    @property
+    def publisher(self) -> FolderPublisher | BroadcastPublisher:
+        """Publishes in the recipe's way."""
+        return self.broadcast or self.by_folder
 
     @property
     def policies(self) -> Path:

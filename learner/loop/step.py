@@ -14,7 +14,7 @@ from learner.errors import CollapsedError, DivergedError, WorthlessError
 from learner.intake.client import EngineClient
 from learner.intake.images import load_images
 from learner.intake.lease import Leased, lease_step
-from learner.loop.handover import offer, save, settle
+from learner.loop.handover import offer, save
 from learner.loop.report import tell
 from learner.loop.rows import prepare
 from learner.loop.state import Run
@@ -63,7 +63,7 @@ def step(run: Run) -> bool:
     run.worthless = run.worthless + 1 if reason else 0
     gap = gap_of(update.sums)
     if gap.get("gap_tokens", 0) < FEW_TOKENS:
-        settle(run)  # the probe reads folders, and the next publish waits for this one anyway
+        run.publisher.settle()  # the probe reads folders; the next publish waits for this one too
         groups = leased.groups if leased is not None else ()
         gap = run.probe(run.policy, groups, at, run.images) or gap
     update.logprobs_s += batch.logprobs_s

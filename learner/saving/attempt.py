@@ -21,10 +21,11 @@ from typing import Any
 from learner.config.weights import Publish
 from learner.errors import GroupError
 from learner.intake.client import EngineClient
-from learner.intake.publishing import GroupPublish, Rendezvous, TensorInfo
+from learner.intake.publishing import GroupPublish
 from learner.ranks import device
 from learner.saving.buckets import Named
 from learner.saving.group import WeightGroup, backend
+from toolwright.policy.v1.policy_pb2 import TensorMeta
 from toolwright.types import WeightVersion
 
 
@@ -116,10 +117,8 @@ class Attempt:
             self._open = self._begin()
         opened = self._open
         names = [
-            TensorInfo(
-                name=name,
-                dtype=str(tensor.dtype).removeprefix("torch."),
-                shape=tuple(tensor.shape),
+            TensorMeta(
+                name=name, dtype=str(tensor.dtype).removeprefix("torch."), shape=tensor.shape
             )
             for name, tensor in bucket
         ]
@@ -146,9 +145,13 @@ class Attempt:
         settings = self._settings
         group = WeightGroup(settings.address, settings.port, timeout=settings.timeout_s)
         try:
-            rendezvous = Rendezvous(address=settings.address, port=group.port, backend=backend())
             publish = GroupPublish.begin(
-                self._client, self._version, rendezvous, lease=settings.timeout_s
+                self._client,
+                self._version,
+                address=settings.address,
+                port=group.port,
+                backend=backend(),
+                lease=settings.timeout_s,
             )
         except BaseException:
             group.close()

@@ -40,49 +40,56 @@ def folder_of(root: Path, version: WeightVersion) -> Path:
     return root / f"{version.lineage}-{version.step}"
 
 
-def publish(
-    policy: Policy,
-    client: EngineClient | None,
-    root: Path,
-    version: WeightVersion,
-    *,
-    parent: WeightVersion | None = None,
-    kept: int,
-) -> Published:
-    """Exports the policy as `version` and has the samplers load it. All ranks call it.
+class FolderPublisher:
+    """Publishes versions of one run by folders. All ranks call `publish` and `republish`.
 
-    client: rank 0's; None elsewhere. parent: version at which a new lineage left the old one. kept:
-    number of folders that stay.
+    client: rank 0's; None elsewhere. root: folder of the published folders. kept: number of folders
+    that stay.
     """
-    started = time.monotonic()
-    folder = folder_of(root, version)
-    policy.save(folder)
-    exported = time.monotonic()
-    paused = 0.0
-    if client is not None:
-        paused = client.publish(version, parent, str(folder))
-        delete_old(root, folder, kept)
-    parallel.barrier()
-    return Published(
-        folder=folder,
-        export_s=exported - started,
-        publish_s=time.monotonic() - exported,
-        paused_s=paused,
-    )
 
+    def __init__(self, client: EngineClient | None, root: Path, *, kept: int) -> None:
+        self._client = client
+        self._root = root
+        self._kept = kept
 
-def republish(client: EngineClient | None, version: WeightVersion, folder: Path) -> Published:
-    """Publishes the weights of a published folder as `version` too. All ranks call it.
+    def publish(
+        self, policy: Policy, version: WeightVersion, parent: WeightVersion | None = None
+    ) -> Published:
+        """Exports the policy as `version` and has the samplers load it.
 
-    For a step that did not move the weights. Nothing is written. The engine admits one batch a
-    version, so it needs the new version.
-    """
-    started = time.monotonic()
-    paused = client.publish(version, None, str(folder)) if client is not None else 0.0
-    parallel.barrier()
-    return Published(
-        folder=folder, export_s=0.0, publish_s=time.monotonic() - started, paused_s=paused
-    )
+        parent: version at which a new lineage left the old one.
+        """
+        started = time.monotonic()
+        folder = folder_of(self._root, version)
+        policy.save(folder)
+        return self._load(version, folder, parent, export_s=time.monotonic() - started)
+
+    def republish(self, version: WeightVersion, folder: Path) -> Published:
+        """Publishes the weights of a published folder as `version` too.
+
+        For a step that did not move the weights. Nothing is written. The engine admits one batch a
+        version, so it needs the new version.
+        """
+        return self._load(version, folder, None, export_s=0.0)
+
+    def settle(self) -> None:
+        """Returns when the last version has its folder: it has."""
+
+    def _load(
+        self, version: WeightVersion, folder: Path, parent: WeightVersion | None, *, export_s: float
+    ) -> Published:
+        started = time.monotonic()
+        paused = 0.0
+        if self._client is not None:
+            paused = self._client.publish(version, parent, str(folder))
+            delete_old(self._root, folder, self._kept)
+        parallel.barrier()
+        return Published(
+            folder=folder,
+            export_s=export_s,
+            publish_s=time.monotonic() - started,
+            paused_s=paused,
+        )
 
 
 def sweep(root: Path, newest: WeightVersion | None) -> None:

@@ -113,14 +113,11 @@ class WeightControl:
             for server, error in errors.items():
                 self.fleet.mark_down(server, str(error))
             refused = [error for error in errors.values() if isinstance(error, ServerRefused)]
-            if len(errors) == len(servers):
+            samplers = len(servers) - len(errors)
+            if samplers == 0:
                 await self._wait_for_one(refused, previous, path)
-                return PublishResult(
-                    samplers=len(self.fleet.names_up), paused_s=time.monotonic() - began
-                )
-            return PublishResult(
-                samplers=len(servers) - len(errors), paused_s=time.monotonic() - began
-            )
+                samplers = len(self.fleet.names_up)
+            return PublishResult(samplers=samplers, paused_s=time.monotonic() - began)
 
     @property
     def has_folder(self) -> bool:

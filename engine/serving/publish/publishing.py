@@ -1,8 +1,8 @@
-"""Accepts new weights: checks the version's place and its folder, waits for evaluation, moves the
-samplers.
+"""Moves the samplers to new weights: one publish at a time, over whichever transport brings it.
 
-`versions.py` decides which version may follow. A version that came over a group
-(`broadcast_publish.py`) is served before it has a folder; PublishWeights names the folder later.
+`publish_state.py` has the states of one publish, and `versions.py` says which version may follow.
+Each transport brings the weights in its own way (`transports.py`). A
+version that came over a group is served before it has a folder; PublishWeights names it later.
 
 Invariants
 - One publish at a time moves the samplers, in the order of the requests.
@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -29,20 +29,21 @@ from engine.errors import PublishFailed
 from engine.serving.evaluation import EvaluationLane
 from engine.serving.journal.journal import Journal
 from engine.serving.publish.policy_folder import BrokenFolder, check_policy_folder
-from engine.serving.publish.policy_shape import PolicyShape, difference
-from engine.serving.publish.versions import check_next, lineages
+from engine.serving.publish.policy_shape import PolicyShape
+from engine.serving.publish.publish import Publish, Transport, shutting_down
+from engine.serving.publish.publish_state import Event, Stage
+from engine.serving.publish.transports import FolderTransport
+from engine.serving.publish.versions import ServedWeights, check_next
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.types import WeightVersion
 
 MOST_PUBLISHES = 4
-"""Most publishes in progress or waiting. A learner has one; another one is of a learner that died
-and came back."""
+"""Most publishes by a folder in progress or waiting. A learner has one; another one is of a learner
+that died and came back."""
+_NOTHING_MOVED = PublishResult(samplers=0, paused_s=0.0)
 
 log = structlog.get_logger("publish")
-
-PublishKey = tuple[WeightVersion, Path, WeightVersion | None, str]
-"""Version, folder, parent of a new lineage, learner: equal keys mean the same publish."""
 
 
 class Publisher:
@@ -66,52 +67,34 @@ class Publisher:
         self._lock = asyncio.Lock()
         self._moving = asyncio.Lock()
         self._naming = asyncio.Lock()
-        self._version: WeightVersion | None = None
-        self._folder: tuple[WeightVersion, Path] | None = None
-        """The newest folder, and the version of its weights."""
-        self._bare: list[WeightVersion] = []
-        """Later versions, which came over a group, oldest first."""
-        self._given: WeightVersion | None = None
-        self._served: PolicyShape | None = None
-        self._publishes: dict[PublishKey, asyncio.Task[PublishResult]] = {}
-        self.publishing = False
+        self._served: ServedWeights | None = None
+        self._publishes: dict[Transport, Publish] = {}
 
     @property
     def started(self) -> bool:
         """Whether the samplers are in order and have a version."""
-        return self._version is not None
+        return self._served is not None
 
     @property
-    def version(self) -> WeightVersion:
-        """The version that every sampler has. Raises ServiceError while the engine is starting."""
-        if self._version is None:
+    def publishing(self) -> bool:
+        """Whether a publish moves the samplers."""
+        return self._moving.locked()
+
+    @property
+    def served(self) -> ServedWeights:
+        """The run's weights. Raises ServiceError while the engine is starting."""
+        if self._served is None:
             raise ServiceError(
                 reasons.ERROR_REASON_BACKEND_DOWN,
                 "the engine is still bringing its samplers to the newest weights",
                 retry_after=0.5,
             )
-        return self._version
-
-    @property
-    def newest(self) -> WeightVersion:
-        """The newest version that samplers got. It is `version`, unless an earlier life of the
-        engine ended before the folder of a later one came."""
-        version, given = self.version, self._given
-        if given is not None and given.lineage == version.lineage and given.step > version.step:
-            return given
-        return version
-
-    @property
-    def folder(self) -> tuple[WeightVersion, Path]:
-        """The newest folder, and the version of the weights in it."""
-        if self._folder is None:
-            raise AssertionError("an engine that serves a version began with a folder")
-        return self._folder
-
-    @property
-    def shape(self) -> PolicyShape | None:
-        """The policy that the samplers serve; None if the engine cannot read its folder."""
         return self._served
+
+    @property
+    def version(self) -> WeightVersion:
+        """The version that every sampler has. Raises ServiceError while the engine is starting."""
+        return self.served.version
 
     async def begin(self, model: Path) -> None:
         """At the engine's start: brings samplers to the journal's newest version, or to the policy.
@@ -123,8 +106,9 @@ class Publisher:
             newest = WeightVersion(lineage=uuid.uuid4().hex[:8], step=0), model
             await self._journal.set_version(*newest, parent=None)
         version, path = newest
+        shape: PolicyShape | None = None
         try:
-            self._served = await asyncio.to_thread(check_policy_folder, path)
+            shape = await asyncio.to_thread(check_policy_folder, path)
         except BrokenFolder as error:
             if path != model:  # the samplers chose the initial weights themselves
                 raise PublishFailed(
@@ -132,8 +116,9 @@ class Publisher:
                     "folder, or choose a new run.folder"
                 ) from error
         await self._control.initialise(version, path)
-        self._given = await self._journal.given()
-        self._version, self._folder = version, newest
+        self._served = ServedWeights(
+            version=version, folder=newest, shape=shape, given=await self._journal.given()
+        )
         self._changed(version.step)
         self._evaluation.set_run(await self._journal.first_lineage())
         self._evaluation.start(version)
@@ -146,32 +131,30 @@ class Publisher:
         *,
         learner: str = "",
     ) -> PublishResult:
-        """Moves the samplers to `version`. Raises ServiceError with the reason if it cannot.
+        """Moves the samplers to `version`, by a folder. Raises ServiceError with the reason if it
+        cannot."""
+        transport = FolderTransport(
+            version=version, parent=parent, learner=learner, folder=path, control=self._control
+        )
+        waiting = [str(one.version) for one in self._publishes if one.folder is not None]
+        if transport not in self._publishes and len(waiting) >= MOST_PUBLISHES:
+            raise ServiceError(
+                reasons.ERROR_REASON_WRONG_VERSION,
+                f"{version} cannot wait behind {', '.join(waiting)}",
+                subject=str(version),
+                fix="let one learner publish to an engine",
+                retry_after=1.0,
+            )
+        return await self.start(transport).result()
 
-        A caller that goes away does not stop the publish; the same request again joins it.
-        """
-        key: PublishKey = (version, path, parent, learner)
-        task = self._publishes.get(key)
-        if task is None:
-            if len(self._publishes) >= MOST_PUBLISHES:
-                waiting = ", ".join(str(one) for one, *_ in self._publishes)
-                raise ServiceError(
-                    reasons.ERROR_REASON_WRONG_VERSION,
-                    f"{version} cannot wait behind {waiting}",
-                    subject=str(version),
-                    fix="let one learner publish to an engine",
-                    retry_after=1.0,
-                )
-            task = asyncio.get_running_loop().create_task(self._publish(*key))
-            self._publishes[key] = task
-            task.add_done_callback(lambda done: self._ended(key, done))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if task.cancelled() and caller is not None and not caller.cancelling():
-                raise self.shutting_down(f"{version} was not published") from None
-            raise
+    def start(self, transport: Transport) -> Publish:
+        """Starts a publish, or joins the same one. It goes on without its caller."""
+        one = self._publishes.get(transport)
+        if one is None:
+            one = self._publishes[transport] = Publish(transport)
+            one.task = asyncio.get_running_loop().create_task(self._run(one))
+            one.task.add_done_callback(partial(self._ended, one))
+        return one
 
     async def settled(self) -> None:
         """Returns when no publish is moving the samplers: the newest version is final."""
@@ -181,114 +164,73 @@ class Publisher:
     async def stop(self) -> None:
         """Ends publishes in progress; no sampler stays paused."""
         publishes = list(self._publishes.values())
-        for task in publishes:
-            task.cancel()
-        await asyncio.gather(*publishes, return_exceptions=True)
+        for one in publishes:
+            if one.state.stage is not Stage.FAILED:  # it puts the samplers in order
+                one.task.cancel()
+        await asyncio.gather(*(one.task for one in publishes), return_exceptions=True)
 
-    def _ended(self, key: PublishKey, task: asyncio.Task[PublishResult]) -> None:
-        del self._publishes[key]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("publish_refused", version=str(key[0]), error=str(error))
+    def _ended(self, one: Publish, task: asyncio.Task[None]) -> None:
+        del self._publishes[one.transport]
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
+            one.fail(error)
+            log.warning(
+                "publish_failed", version=str(one.transport.version), error=str(one.state.error)
+            )
 
-    def shutting_down(self, what: str) -> ServiceError:
-        """The error of a publish that the engine's end cut short."""
-        return ServiceError(
-            reasons.ERROR_REASON_DRAINING,
-            f"the engine is shutting down: {what}; retry when it is back",
-            retry_after=1.0,
-        )
+    async def _run(self, one: Publish) -> None:
+        result = await self._publish(one)
+        one.become(one.state.after(Event.SERVE, result=result))
 
-    @asynccontextmanager
-    async def turn(self, learner: str) -> AsyncIterator[None]:
-        """Context without another publish. Raises ServiceError for a learner that has lost the
-        run."""
+    async def _publish(self, one: Publish) -> PublishResult:
+        transport = one.transport
+        version, folder = transport.version, transport.folder
+        self._allowed(transport.learner)
+        if folder is not None and version in self.served.without_folder:
+            await self._name_folder(transport, folder)  # beside a publish in progress
+            return _NOTHING_MOVED
         async with self._lock:
-            self._allowed(learner)
-            yield
-
-    @asynccontextmanager
-    async def samplers(self, learner: str) -> AsyncIterator[None]:
-        """Context, within a turn, in which the samplers' weights may change. Waits for
-        evaluation."""
-        if not await self._evaluation.idle():
-            raise self.shutting_down(f"the evaluation of {self.version} goes on first")
-        async with self._moving:
-            self._allowed(learner)
-            self.publishing = True
-            try:
-                yield
-            finally:
-                self.publishing = False
-
-    def awaits_folder(self, version: WeightVersion) -> bool:
-        """Whether the version came over a group: its folder moves no sampler."""
-        return version in self._bare
-
-    async def record_given(self, version: WeightVersion) -> None:
-        """Must run before samplers get a version that has no folder."""
-        await self._journal.set_given(version)
-
-    def serve_without_folder(self, version: WeightVersion, published: PublishResult) -> None:
-        """Records that the samplers have `version`, whose folder follows."""
-        self._bare.append(version)
-        self._serve(version, published)
-
-    async def check_version(
-        self, version: WeightVersion, parent: WeightVersion | None
-    ) -> WeightVersion | None:
-        """Checks a version; see `versions.check_next`."""
-        return await check_next(self._journal, self.version, version, parent)
-
-    async def lineages(self) -> tuple[str, ...]:
-        """All lineages of the run, the first one first. Raises ServiceError while the engine
-        starts."""
-        return await lineages(self._journal, self.version)
-
-    async def _publish(
-        self, version: WeightVersion, path: Path, parent: WeightVersion | None, learner: str
-    ) -> PublishResult:
-        self._allowed(learner)
-        if self.awaits_folder(version):  # beside a publish in progress
-            await self._name_folder(version, path)
-            return PublishResult(samplers=0, paused_s=0.0)
-        async with self.turn(learner):
-            if version == self.version:
-                await self._name_folder(version, path)
-                return PublishResult(samplers=0, paused_s=0.0)
-            shape = await self._check_folder(path)
-            parent = await self.check_version(version, parent)
-            async with self.samplers(learner):
-                published = await self._move(version, path, parent)
-                self._served = shape
+            self._allowed(transport.learner)
+            if folder is not None and version == self.version:
+                await self._name_folder(transport, folder)
+                return _NOTHING_MOVED
+            shape = await transport.check(self.served)
+            parent = check_next(
+                self.served,
+                version,
+                transport.parent,
+                known=(await self._journal.first_lineage(), *await self._journal.forks()),
+                acknowledged=self._journal.counts.durable_sequence,
+            )
+            if not await self._evaluation.idle():
+                raise shutting_down(f"the evaluation of {self.version} goes on first")
+            async with self._moving:
+                self._allowed(transport.learner)
+                if folder is None:
+                    await self._journal.set_given(version)
+                published = await transport.move(one, self.served)
+                if folder is None:
+                    self._served = self.served.received(version)
+                else:
+                    async with self._naming:
+                        await self._record(version, folder, parent)
+                        self._served = self.served.moved(version, folder, shape)
+                log.info("published", version=str(version), paused_s=round(published.paused_s, 4))
+                self._changed(version.step)
+                self._evaluation.start(version)
                 return published
 
-    async def _name_folder(self, version: WeightVersion, path: Path) -> None:
+    async def _name_folder(self, transport: Transport, folder: Path) -> None:
+        """Names the folder of a version that came over a group: it moves no sampler."""
+        version = transport.version
         async with self._naming:
-            if version not in self._bare:  # requested twice, or a later folder was quicker
+            if version not in self.served.without_folder:  # twice, or a later folder was quicker
                 return
-            shape = await self._check_folder(path)
-            await self._record(version, path, None)
-            self._served = shape
-            self._bare = [one for one in self._bare if one.step > version.step]
-            self._control.name_folder(version, path)
-            log.info("folder_named", version=str(version), path=str(path))
-
-    async def _move(
-        self, version: WeightVersion, path: Path, parent: WeightVersion | None
-    ) -> PublishResult:
-        try:
-            published = await self._control.publish(version, path)
-        except PublishFailed as error:
-            raise ServiceError(
-                reasons.ERROR_REASON_PUBLISH_FAILED,
-                f"no sampler took version {version}, so {self.version} stays: {error}",
-                subject=str(version),
-            ) from error
-        async with self._naming:
-            await self._record(version, path, parent)
-            self._bare = []
-        self._serve(version, published)
-        return published
+            shape = await transport.check(self.served)
+            await self._record(version, folder, None)
+            self._served = self.served.named(version, folder, shape)
+            self._control.name_folder(version, folder)
+            log.info("folder_named", version=str(version), path=str(folder))
 
     async def _record(
         self, version: WeightVersion, path: Path, parent: WeightVersion | None
@@ -299,32 +241,3 @@ class Publisher:
             raise ServiceError(
                 reasons.ERROR_REASON_PUBLISH_FAILED, str(error), subject=str(version)
             ) from error
-        self._folder = version, path
-
-    def _serve(self, version: WeightVersion, published: PublishResult) -> None:
-        self._version = version
-        log.info("published", version=str(version), paused_s=round(published.paused_s, 4))
-        self._changed(version.step)
-        self._evaluation.start(version)
-
-    async def _check_folder(self, path: Path) -> PolicyShape:
-        """Raises ServiceError unless the folder is whole and holds the policy that is served."""
-        try:
-            shape = await asyncio.to_thread(check_policy_folder, path)
-        except BrokenFolder as error:
-            raise ServiceError(
-                reasons.ERROR_REASON_INVALID_REQUEST,
-                str(error),
-                subject="path",
-                fix="publish a whole Hugging Face folder that engine and samplers can read",
-            ) from error
-        wrong = difference(self._served, shape) if self._served is not None else None
-        if wrong is not None:
-            raise ServiceError(
-                reasons.ERROR_REASON_INVALID_REQUEST,
-                f"{path} holds another policy than the samplers serve: {wrong}",
-                subject="path",
-                fix="publish the policy that the run began with, trained further; another one "
-                "needs a run.folder of its own",
-            )
-        return shape

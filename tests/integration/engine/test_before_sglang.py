@@ -354,7 +354,7 @@ async def test_weights_over_a_group_are_those_of_the_folder(
             await learner.join(at[4])
             await learner.bucket(0, names[:5])
             asked = asyncio.create_task(learner.ask(1, names[5:]))
-            await until(lambda: run.engine._broadcasts._open.bucket[0] == 1, "the bucket")  # type: ignore[union-attr, index]
+            await until(lambda: run.engine._broadcasts._open.state.bucket[0] == 1, "the bucket")  # type: ignore[union-attr, index]
             learner.process.kill()
             with pytest.raises(ServiceError, match=r"Connection closed by peer|reset") as caught:
                 await asked

@@ -140,7 +140,7 @@ async def test_what_does_not_belong_is_refused_and_the_publish_goes_on(world: Ma
         await refused(publish.ask(1, metas("ca")), invalid, "a came before")
         await refused(publish.commit(), invalid, "1 tensors.* c is the first")
         waiting = asyncio.create_task(publish.ask(1, metas("c")))
-        await until(lambda: run.engine._broadcasts._open.bucket[0] == 1, "the bucket")  # type: ignore[union-attr, index]
+        await until(lambda: run.engine._broadcasts._open.state.bucket[0] == 1, "the bucket")  # type: ignore[union-attr, index]
         await refused(publish.ask(2, metas("a")), invalid, "bucket 1 is still under way")
         await refused(publish.commit(), invalid, "bucket 1 is still under way")
         await rank0.broadcast([SIZES["c"]])

@@ -212,7 +212,7 @@ async def test_an_engine_that_is_restarted_between_buckets(world: MakeWorld) -> 
         await publish.begin(v(one, 2))
         await publish.bucket(0, "a", "b")
         asked = asyncio.create_task(publish.ask(1, metas("c")))
-        await until(lambda: run.engine._broadcasts._open.bucket[0] == 1, "the bucket")  # type: ignore[union-attr, index]
+        await until(lambda: run.engine._broadcasts._open.state.bucket[0] == 1, "the bucket")  # type: ignore[union-attr, index]
         await run.drain()
         with pytest.raises((ServiceError, TransportError)):
             await asked
@@ -259,7 +259,7 @@ async def test_a_learner_that_takes_the_run_ends_the_publish_of_the_one_before(
         await publish.begin(v(one, 2))
         await publish.bucket(0, "a")
         asked = asyncio.create_task(publish.ask(1, metas("b")))
-        await until(lambda: run.engine._broadcasts._open.bucket[0] == 1, "the bucket")  # type: ignore[union-attr, index]
+        await until(lambda: run.engine._broadcasts._open.state.bucket[0] == 1, "the bucket")  # type: ignore[union-attr, index]
         taking = asyncio.create_task(policy(run, "newer"))
         superseded = reasons.ERROR_REASON_SUPERSEDED
         await refused(asked, superseded, "another learner has taken the run over")

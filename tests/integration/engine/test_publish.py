@@ -245,6 +245,21 @@ async def test_an_engine_that_stops_in_a_publish_pauses_no_sampler(world: MakeWo
         assert sampler_version(here) == str(v(version, 1))
 
 
+async def test_a_publish_that_comes_with_the_engine_s_end_is_answered(world: MakeWorld) -> None:
+    """It had not begun: the learner hears of the end, and publishes again."""
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        publisher = run.engine._publisher
+        ended, _ = await asyncio.gather(
+            publisher.publish(v(publisher.version, 1), here.weights("1"), None),
+            publisher.stop(),
+            return_exceptions=True,
+        )
+        assert isinstance(ended, ServiceError)
+        assert ended.reason == reasons.ERROR_REASON_DRAINING
+        assert may_retry(ended)
+
+
 async def test_a_new_lineage_with_its_parent(world: MakeWorld) -> None:
     """What was sampled before is as old as the way over the fork, and the old lineage is over."""
     here = await world(run={**RUN, "groups_per_step": 2})
