@@ -117,6 +117,13 @@ class Journaled(Seen, frozen=True, kw_only=True):
     """What is kept holds the reward function's score."""
 
 
+class RoomAgain(Seen, frozen=True, kw_only=True):
+    """The disk was full, and has had room for `seconds`. full: the engine still says that it is."""
+
+    seconds: float
+    full: bool
+
+
 class GivenUp(Seen, frozen=True, kw_only=True):
     """The engine told the journal that no life goes on with an attempt."""
 
@@ -382,8 +389,8 @@ class Position(Seen, frozen=True, kw_only=True):
 
 AnyEvent = (
     Planned | LifeBegan | LifeEnded | Fault | FaultEnded | FaultsOver | Finished | Journaled
-    | GivenUp | Sampled | Loaded | Abandoned | Judged | SessionOpened | SessionClosed | Effect
-    | Admitted | Dispatched | Offered | Trained | Acknowledged | Publishing | Claimed | Published
-    | Refused | Returned | Restored | Evaluated | Position
+    | RoomAgain | GivenUp | Sampled | Loaded | Abandoned | Judged | SessionOpened | SessionClosed
+    | Effect | Admitted | Dispatched | Offered | Trained | Acknowledged | Publishing | Claimed
+    | Published | Refused | Returned | Restored | Evaluated | Position
 )  # fmt: skip
 History = list[AnyEvent]

@@ -91,6 +91,8 @@ class Faults:
         await asyncio.sleep(max(0.0, began + fault.at - now))
         self.see(FaultSeen(at=loop_here().time(), kind=fault.kind, detail=str(fault)))
         held = "engine" if fault.kind in ON_ENGINE else fault.kind, fault.target
+        if fault.kind is Kind.PUBLISH_BREAKS:  # the server must be back before it can die again
+            held = str(fault), fault.target
         self._lasting[held] += 1
         end = await self._of_kind()[fault.kind](fault.target)
         if end is not None:
@@ -198,13 +200,13 @@ class Faults:
         await self.learner.kill()
         return self.learner.start
 
-    async def _loop_learner(self, _target: int) -> End | None:
+    async def _loop_learner(self, target: int) -> None:
         if self.learner.complete.is_set():
-            return None
-        self.learner.loops = True
+            return
         await self.learner.kill()
+        self.learner.loop(1 + target)
         self.learner.start()
-        return partial(setattr, self.learner, "loops", False)
+        await first_of(self.learner.stable, self.learner.complete)
 
     async def _stall_learner(self, _target: int) -> End:
         self.learner.leases.clear()

@@ -18,7 +18,7 @@ from itertools import takewhile
 from random import Random
 from typing import Any
 
-from bench.history.events import GivenUp, Journaled
+from bench.history.events import GivenUp, Journaled, RoomAgain
 from bench.history.names import group_of
 from bench.simulate.loop import loop_here
 from engine.core.trajectory.events import AnyEvent, Ended, Scored
@@ -34,7 +34,7 @@ DURABLE_S = 1.5
 
 Log = list[tuple[float, AnyEvent]]
 """Events, with the time at which each was appended."""
-See = Callable[[Journaled | GivenUp], None]
+See = Callable[[GivenUp | Journaled | RoomAgain], None]
 
 
 class Disk:
@@ -57,10 +57,21 @@ class Disk:
 
     def fill(self, full: bool) -> None:
         """From now on there is no room, or there is again."""
+        loop = loop_here()
         self.full = full
-        self.room_since = loop_here().time()
-        if self.drivers:
-            self.drivers[-1].limit()
+        self.room_since = loop.time()
+        if not self.drivers:
+            return
+        self.drivers[-1].limit()
+        if not full and self.drivers[-1].writer.full:
+            late = loop.time() + DURABLE_S
+            loop.call_at(late, self._look, self.drivers[-1], self.room_since, context=loop.world)
+
+    def _look(self, driver: LoopDriver, since: float) -> None:
+        """The life of that time goes on, and the disk has had room."""
+        if self.room_since == since and driver.runs:
+            full, now = driver.writer.full, loop_here().time()
+            self.see(RoomAgain(at=now, seconds=DURABLE_S, full=full))
 
 
 class LoopDriver:
@@ -109,6 +120,10 @@ class LoopDriver:
         loop = loop_here()
         when = loop.time() + wait + self._disk.random.expovariate(1 / JOB_S)
         self._timer = loop.call_at(when, self._step, context=loop.world)
+
+    @property
+    def runs(self) -> bool:
+        return not (self._crashed or self._ended.done())
 
     async def ended(self) -> None:
         await asyncio.shield(self._ended)

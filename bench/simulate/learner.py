@@ -97,8 +97,10 @@ class Learner:
         self.leases = asyncio.Event()
         """Clear while the learner stalls."""
         self.leases.set()
-        self.loops = False
-        """It ends each time that it has published."""
+        self._ends = 0
+        """Publishes after which it ends once more."""
+        self.stable = asyncio.Event()
+        """Clear while it ends after publishes."""
         self.complete = asyncio.Event()
         """All steps are trained, and the last checkpoint is acknowledged."""
         self.crashes: list[str] = []
@@ -115,6 +117,11 @@ class Learner:
         self._acknowledged = None
         self._owner = Owner(loop_here(), self._word)
         self._owner.spawn(self._live()).add_done_callback(self._ended)
+
+    def loop(self, times: int) -> None:
+        """From now on it ends after each of `times` publishes."""
+        self._ends = times
+        self.stable.clear()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -294,7 +301,10 @@ class Learner:
         if self._random.random() < REPEATS:  # its answer was lost
             await self._policy(request, "PublishWeights")
             self._see(Published(at=loop_here().time(), version=self._version))
-        if self.loops:
+        if self._ends:
+            self._ends -= 1
+            if not self._ends:
+                self.stable.set()
             raise _Ended
 
     async def _acknowledge(self) -> None:

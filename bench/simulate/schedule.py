@@ -11,7 +11,7 @@ from random import Random
 
 
 class Kind(StrEnum):
-    """A fault. `target` is a server's number where it says so; `seconds` is how long it lasts."""
+    """A fault. `target` is a number where it says so; `seconds` is how long it lasts."""
 
     ENGINE_KILL = auto()
     """The engine is gone at once; it starts again after `seconds`."""
@@ -46,7 +46,7 @@ class Kind(StrEnum):
     LEARNER_KILL = auto()
     """The learner is gone; it begins at its checkpoint after `seconds`."""
     LEARNER_LOOPS = auto()
-    """The learner is gone, and again each time that it has published, for `seconds`."""
+    """The learner is gone, and again after each of its next `target` + 1 publishes."""
     LEARNER_STALLS = auto()
     """The learner leases nothing."""
 
@@ -63,23 +63,22 @@ WEIGHTS = {
 """How often a kind is drawn; 1 where it is not named."""
 MOMENTS = {
     "Effect": 20, "Dispatched": 20, "Sampled": 30, "SessionOpened": 16, "Loaded": 12, "Offered": 8,
-    "Trained": 4, "Publishing": 4, "Published": 4, "Acknowledged": 3, "LifeBegan": 3,
+    "Trained": 4, "Publishing": 4, "Published": 4, "Acknowledged": 2, "LifeBegan": 3,
     "Admitted": 20, "FaultEnded": 3,
 }  # fmt: skip
 """Events of a history that faults follow, and up to which of their kind."""
 AT_MOMENTS = {
-    Kind.ENGINE_KILL: ("Effect", "Dispatched", "Sampled"),
+    Kind.ENGINE_KILL: ("Effect", "Dispatched", "Sampled", "Acknowledged", "Published"),
     Kind.LEARNER_LOOPS: ("Acknowledged",),
 }
-"""Moments of faults that tell most: a kill may lose what the tool host knows; a learner with a
-checkpoint opens lineages at one step."""
+"""Moments at which a fault tells most: a kill may lose what tool host or learner know; a learner
+with a checkpoint opens lineages at one step."""
 LONG_WAIT_S = 20.0
 """New weights wait for an evaluation as long as it takes, in these schedules."""
 LONGEST_S = {
     Kind.TOOLS_CUT: 30.0,
     Kind.TOOLS_HANG: 30.0,
     Kind.LEARNER_STALLS: 20.0,
-    Kind.LEARNER_LOOPS: 20.0,
     Kind.DISK_FULL: 40.0,
     Kind.HOST_KILL: 30.0,
 }
@@ -238,7 +237,7 @@ def _fault(workload: Workload, dice: Random) -> Fault:
     kind = dice.choice(kinds)
     longest = LONGEST_S.get(kind, 10.0)
     after = dice.choice(list(MOMENTS)) if dice.random() < 0.75 else ""
-    if kind in AT_MOMENTS and dice.random() < 0.6:
+    if kind in AT_MOMENTS and dice.random() < 0.7:
         after = dice.choice(AT_MOMENTS[kind])
     action = workload.tokens[1] * workload.token_s
     turn = action + workload.call_s
@@ -247,10 +246,16 @@ def _fault(workload: Workload, dice: Random) -> Fault:
         at=round(_delay(dice, after) if after else dice.uniform(0.0, horizon), 4),
         kind=kind,
         seconds=round(min(longest, dice.expovariate(dice.choice((2.0, 30.0)) / longest)), 3),
-        target=dice.randrange(workload.servers) if kind in ON_SERVERS else 0,
+        target=_target(kind, workload, dice),
         after=after,
         number=dice.randint(1, MOMENTS[after]) if after else 0,
     )
+
+
+def _target(kind: Kind, workload: Workload, dice: Random) -> int:
+    if kind is Kind.LEARNER_LOOPS:
+        return dice.randint(1, 4)
+    return dice.randrange(workload.servers) if kind in ON_SERVERS else 0
 
 
 def _delay(dice: Random, after: str) -> float:

@@ -53,6 +53,7 @@ from bench.history.events import (
     Publishing,
     Restored,
     Returned,
+    RoomAgain,
     Sampled,
     Segment,
     SessionClosed,
@@ -70,6 +71,8 @@ A0, A1, A2, B1, B2, B3 = (
     WeightVersion(lineage=lineage, step=step)
     for lineage, step in (("a", 0), ("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3))
 )
+EVALUATED = "eb.1.held-0/b1p0t0a0"
+"""An attempt of an evaluation at b.1."""
 Part = tuple[WeightVersion, int, int]
 """Version of a request, ids that it brings, and how many of them the engine receives."""
 
@@ -297,6 +300,8 @@ def valid_history(turns: int = 1) -> History:
     )
     story.add(Loaded(at=0, server="s1", version=A2, began=story.now))
     story.publish(B1, parent=A1, learner="l2")
+    story.add(RoomAgain(at=0, seconds=1.5, full=False))
+    story.attempt(EVALUATED, life=1).sample((B1, 3, 3))
     story.offer(2, 1, B1, g1)
     story.add(Trained(at=0, lineage="b", step=2, sequences=(2,)))
     story.publish(B2, learner="l2")

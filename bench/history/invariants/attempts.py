@@ -28,6 +28,11 @@ REASON = Invariant(
     source="engine/core/rollout/attempts.py; engine/core/tools/link/retry_policy.py; "
     "engine/core/sampler/retry.py",
 )
+NAMED_ONCE = Invariant(
+    name="attempts_are_named_once",
+    promise="A life gives up an attempt once: another attempt has another name.",
+    source="engine/serving/admission/group.py; engine/core/rollout/attempts.py",
+)
 ON_TOOLS = ("host_kill", "tools_cut", "tools_hang", "answers_lost")
 """Faults that keep the tool service away while they last."""
 NOTICED_S = 5.0
@@ -39,13 +44,15 @@ NEARLY = 0.8
 class Attempts(Judge):
     """Judges attempts that began in the life that gives them up."""
 
-    invariants = (REASON,)
+    invariants = (REASON, NAMED_ONCE)
 
     def __init__(self, planned: Planned, findings: Findings) -> None:
         super().__init__(planned, findings)
         self._born: dict[str, float] = {}
         """Attempts of this life, and when each was first seen."""
         self._lost: set[str] = set()
+        self._over: set[str] = set()
+        """Attempts that this life gave up."""
         self._token: dict[str, float] = {}
         """Attempt to the end of its latest stream with tokens."""
         self._away: Counter[str] = Counter()
@@ -56,8 +63,6 @@ class Attempts(Judge):
         self._skipped: set[str] = set()
 
     def handlers(self) -> Mapping[type[Seen], Handler]:
-        if not (self.planned.tools_patience and self.planned.sampler_patience):
-            return {}
         return {
             LifeBegan: self._began,
             Fault: self._fault,
@@ -73,6 +78,7 @@ class Attempts(Judge):
         self._born.clear()
         self._token.clear()
         self._lost.clear()
+        self._over.clear()
 
     def _fault(self, _index: int, event: Fault) -> None:
         if event.kind in ON_TOOLS:
@@ -101,8 +107,12 @@ class Attempts(Judge):
 
     def _given_up(self, index: int, event: GivenUp) -> None:
         attempt, planned = event.attempt, self.planned
+        self.findings.judged(NAMED_ONCE)
+        if attempt in self._over:
+            self.findings.breaks(NAMED_ONCE, index, f"{attempt} was given up twice", attempt)
+        self._over.add(attempt)
         born = self._born.get(attempt)
-        if born is None:
+        if born is None or not planned.sampler_patience:
             return
         self.findings.judged(REASON)
         silent = event.at - max(born, self._token.get(attempt, 0.0))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from bench.history.events import Evaluated, Seen
-from bench.history.findings import Handler, Invariant, Judge
+from bench.history.events import Evaluated, Planned, Publishing, Sampled, Seen
+from bench.history.findings import Findings, Handler, Invariant, Judge
 
+_EVALUATION = re.compile(r"e([^/]+?\.\d+)\.")
+"""Begin of an attempt's name in an evaluation: the weights that it measures."""
 WHOLE_SUITE = Invariant(
     name="evaluations_are_whole",
     promise="A finished evaluation has every row of its suite.",
@@ -17,13 +20,46 @@ ONE_VERSION = Invariant(
     promise="All rows of an evaluation were written under the version that it names.",
     source="engine/serving/evaluation/lane.py; ARCHITECTURE.md, Evaluation",
 )
+OLD_WEIGHTS = Invariant(
+    name="evaluations_keep_their_weights",
+    promise="No request of an evaluation runs under weights that were published after it began.",
+    source="engine/serving/evaluation/lane.py; engine/serving/publish/publishing.py",
+)
 
 
 class Evaluations(Judge):
-    invariants = (WHOLE_SUITE, ONE_VERSION)
+    invariants = (WHOLE_SUITE, ONE_VERSION, OLD_WEIGHTS)
+
+    def __init__(self, planned: Planned, findings: Findings) -> None:
+        super().__init__(planned, findings)
+        self._order: dict[str, int] = {}
+        """Versions in the order of their publishes; the first policy is not among them."""
 
     def handlers(self) -> Mapping[type[Seen], Handler]:
-        return {Evaluated: self._evaluated}
+        return {
+            Evaluated: self._evaluated,
+            Publishing: self._publishing,
+            Sampled: self._sampled,
+        }
+
+    def _publishing(self, _index: int, event: Publishing) -> None:
+        self._order.setdefault(str(event.version), len(self._order))
+
+    def _sampled(self, index: int, event: Sampled) -> None:
+        named = _EVALUATION.match(event.attempt)
+        if named is None:
+            return
+        self.findings.judged(OLD_WEIGHTS)
+        version = str(event.version)
+        if self._order.get(version, -1) > self._order.get(named[1], -1):
+            self.findings.breaks(
+                OLD_WEIGHTS,
+                index,
+                f"{event.attempt} ran on {event.server} under {version}",
+                event.attempt,
+                event.server,
+                version,
+            )
 
     def _evaluated(self, index: int, event: Evaluated) -> None:
         name = f"{event.suite}@{event.version}"

@@ -9,6 +9,7 @@ from bench.history.events import (
     LifeBegan,
     LifeEnded,
     Planned,
+    RoomAgain,
     Seen,
     SessionClosed,
     SessionOpened,
@@ -32,6 +33,11 @@ ONE_OPEN = Invariant(
     promise="At most one log of a trajectory is open, and its group is not complete.",
     source="engine/serving/journal/logs.py; engine/core/rollout/attempts.py",
 )
+ROOM = Invariant(
+    name="a_full_disk_ends_by_itself",
+    promise="The engine notices within 1.5 s that its disk has room again.",
+    source="engine/serving/journal/writer.py, RETRY_S",
+)
 SESSIONS_STAY = Invariant(
     name="sessions_in_flight_stay_open",
     promise="An engine that stops closes no session of an attempt that a later life goes on with.",
@@ -40,7 +46,7 @@ SESSIONS_STAY = Invariant(
 
 
 class Journals(Judge):
-    invariants = (PREFIX, DURABLE, ONE_OPEN, SESSIONS_STAY)
+    invariants = (PREFIX, DURABLE, ONE_OPEN, ROOM, SESSIONS_STAY)
 
     def __init__(self, planned: Planned, findings: Findings) -> None:
         super().__init__(planned, findings)
@@ -59,6 +65,7 @@ class Journals(Judge):
             LifeBegan: self._began,
             LifeEnded: self._ended,
             Journaled: self._journaled,
+            RoomAgain: self._room_again,
             SessionOpened: self._opened,
             SessionClosed: self._closed,
         }
@@ -107,6 +114,15 @@ class Journals(Judge):
             found.breaks(ONE_OPEN, index, f"the log of {attempt} is open {why}", attempt, other)
         if self.planned.stateful and not event.ended and event.kept == event.appended:
             self._in_flight[attempt] = index
+
+    def _room_again(self, index: int, event: RoomAgain) -> None:
+        self.findings.judged(ROOM)
+        if event.full:
+            self.findings.breaks(
+                ROOM,
+                index,
+                f"the disk has had room for {event.seconds:g} s, and the engine waits for room",
+            )
 
     def _opened(self, _index: int, event: SessionOpened) -> None:
         attempt = attempt_of_session(event.session)

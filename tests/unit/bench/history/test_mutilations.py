@@ -24,6 +24,7 @@ from bench.history.events import (
     Published,
     Publishing,
     Returned,
+    RoomAgain,
     Sampled,
     SessionClosed,
     SessionOpened,
@@ -31,7 +32,7 @@ from bench.history.events import (
 )
 from bench.history.invariants import INVARIANTS
 from bench.history.validator import validate, violations
-from tests.support.histories import A0, A1, A2, B1, B2, B3, journaled, valid_history
+from tests.support.histories import A0, A1, A2, B1, B2, B3, EVALUATED, journaled, valid_history
 from tests.support.histories import replaced as changed
 from tests.support.history_changes import (
     CALL_4,
@@ -256,6 +257,14 @@ MUTILATIONS: dict[str, list[Change]] = {
         edit(Journaled, due=5),
         edit(Journaled, -1, kept=5, agreeing=5),
     ],
+    "a_full_disk_ends_by_itself": [
+        edit(RoomAgain, full=True),
+        again(RoomAgain, 0, (Trained, -1), full=True),
+    ],
+    "evaluations_keep_their_weights": [
+        edit(Sampled, where={"attempt": EVALUATED}, attempt=EVALUATED.replace("b.1", "a.1")),
+        edit(Sampled, where={"attempt": EVALUATED}, attempt=EVALUATED.replace("b.1", "a.0")),
+    ],
     "one_open_log": [
         edit(Journaled, -1, complete=True),
         insert((Journaled, 0, {}), journaled("g0000001-0/b0r0a1")),
@@ -270,6 +279,10 @@ MUTILATIONS: dict[str, list[Change]] = {
             (Sampled, -1, {"attempt": "g0000008-1/b1r0a0"}),
             GivenUp(at=0, attempt="g0000008-1/b1r0a0"),
         ),
+    ],
+    "attempts_are_named_once": [
+        again(GivenUp, 0, (GivenUp, 0)),
+        again(GivenUp, 0, (Trained, -1)),
     ],
     "masks_stay": [
         both(
