@@ -1,37 +1,21 @@
-"""Blobs between the engine and tool services: a task's blobs go there, an observation's come
-back."""
+"""Media of an observation, fetched from the tool service that holds them."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
 
 import grpc.aio
 
 from engine.core.images.media import Media
-from engine.core.tools.link.retry_policy import (
-    RetryPolicy,
-    failure_kind,
-    failure_name,
-    suggested_pause,
-)
+from engine.core.tools.link.retry_policy import RetryPolicy
 from engine.core.tools.sessions.session import ServiceSession
 from engine.errors import ToolServiceFailed
-from toolwright import wire
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
-from toolwright.rpc.options import PIECE_BYTES
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import BlobRef
 
 FETCH_SECONDS = 60.0
-
-
-def pieces(media: Media) -> Iterator[pb.PutBlobRequest]:
-    """The messages of one PutBlob."""
-    yield pb.PutBlobRequest(blob=wire.blob_to_proto(media.blob))
-    for at in range(0, len(media.data), PIECE_BYTES):
-        yield pb.PutBlobRequest(data=media.data[at : at + PIECE_BYTES])
 
 
 async def fetch(session: ServiceSession, blob: BlobRef) -> Media:
@@ -49,17 +33,15 @@ async def fetch(session: ServiceSession, blob: BlobRef) -> Media:
 
 
 async def _read_with_retries(session: ServiceSession, blob: BlobRef) -> bytes:
-    retry_policy, counts = RetryPolicy(session.table.patience_s), session.service.counts
+    retry_policy = RetryPolicy(session.table.patience_s)
     while True:
         try:
             return await _read(session, blob)
         except (ServiceError, TransportError) as error:
             now = asyncio.get_running_loop().time()
-            pause = retry_policy.after(failure_kind(error), now, suggested_pause(error))
+            pause = retry_policy.after_failure(error, now, session.link.counts)
             if pause is None:
-                counts.failures[failure_name(error)] += 1
                 raise ToolServiceFailed(f"tools.{session.name}: {error}") from error
-            counts.retries[failure_name(error)] += 1
             await asyncio.sleep(pause)
 
 

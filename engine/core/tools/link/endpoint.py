@@ -199,39 +199,37 @@ class Endpoint:
         if self._streams_served:
             most = min(MOST_STREAMS, 1 + len(self._requests) // CALLS_A_STREAM)
             if len(self._streams) < most:
-                self._streams.append(self._open_stream())
-                return self._streams[-1]
+                return self._open_stream()
         for _ in range(len(self._streams)):
             self._streams.rotate(-1)
             if not self._streams[-1].writing:
                 return self._streams[-1]
         most = MOST_STREAMS if self._streams_served else 1
         if len(self._streams) < most:
-            self._streams.append(self._open_stream())
-            return self._streams[-1]
+            return self._open_stream()
         return min(self._streams, key=lambda stream: stream.unsent)
 
     def _open_stream(self) -> CallStream:
         rpc = self.stub.StreamCalls(metadata=self._bearer)
-        return CallStream(
+        stream = CallStream(
             cast("Any", rpc),
             on_answer=self._stream_answered,
             on_failure=self._stream_failed,
             on_end=self._stream_ended,
         )
+        self._streams.append(stream)
+        return stream
 
     def _stream_answered(self, number: int, answer: pb.CallToolResponse) -> None:
         self._streams_served = True
         self._heard()
-        request = self._requests.pop(number, None)
-        if request is not None:
+        if request := self._requests.pop(number, None):
             request.listener.answered(answer)
 
     def _stream_failed(self, number: int, error: Failure) -> None:
         self._streams_served = True
         self._heard()
-        request = self._requests.pop(number, None)
-        if request is not None:
+        if request := self._requests.pop(number, None):
             request.listener.failed(error)
 
     def _stream_ended(self, stream: CallStream, why: Failure) -> None:
