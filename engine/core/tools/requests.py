@@ -1,4 +1,4 @@
-"""What the engine writes to a tool service: a session's opening, a call, a blob.
+"""What the engine writes to a tool service: a session's opening, a call.
 
 `replies.py` has what it reads.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from google.protobuf.struct_pb2 import Struct
 
@@ -17,7 +17,7 @@ from engine.types import Call
 from toolwright import wire
 from toolwright.json_data import is_large
 from toolwright.recipe import Tool as ToolTable
-from toolwright.rpc.options import LONGEST_WAIT, PIECE_BYTES
+from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task
 
@@ -81,13 +81,6 @@ def wait_of(table: ToolTable) -> float:
     if table.run_limit_s is None:
         return LONGEST_WAIT
     return min(table.run_limit_s + table.queue_limit_s, LONGEST_WAIT)
-
-
-def blob_pieces(media: Media) -> Iterator[pb.PutBlobRequest]:
-    """The messages of one PutBlob."""
-    yield pb.PutBlobRequest(blob=wire.blob_to_proto(media.blob))
-    for at in range(0, len(media.data), PIECE_BYTES):
-        yield pb.PutBlobRequest(data=media.data[at : at + PIECE_BYTES])
 
 
 def _metadata(task: Task) -> tuple[Struct, str]:

@@ -26,7 +26,7 @@ from engine.core.tools.link.endpoint import Endpoint
 from engine.core.tools.link.retry_policy import Failure, FailureKind, RetryPolicy, failure_kind
 from engine.core.tools.link.service_link import ASK_SECONDS, Connect, ServiceLink
 from engine.core.tools.process import ToolProcess
-from engine.core.tools.requests import blob_pieces, open_request
+from engine.core.tools.requests import open_request
 from engine.core.tools.sessions.open_queue import OpenQueue, ServiceFull
 from engine.core.tools.sessions.session import ServiceSession
 from engine.core.tools.sessions.session_closer import SessionCloser
@@ -40,9 +40,11 @@ from engine.errors import (
     ToolServiceFailed,
 )
 from engine.types import SessionRef, ToolSpec, without_fork
+from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool as ToolTable
 from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.tool_service import blob_pieces
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task
 
@@ -302,9 +304,8 @@ class Service:
                     if error.reason != _MISSES or error.subject not in missing:
                         raise
                     wanted = error.subject
-                await endpoint.unary(
-                    endpoint.stub.PutBlob, blob_pieces(missing[wanted]), timeout=OPEN_SECONDS
-                )
+                pieces = blob_pieces(wire.blob_to_proto(missing[wanted].blob), missing[wanted].data)
+                await endpoint.unary(endpoint.stub.PutBlob, pieces, timeout=OPEN_SECONDS)
                 # Once: a service that reports them missing again is not believed.
                 del missing[wanted]
 

@@ -16,7 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -29,11 +29,8 @@ from engine.core.tools.link.stream import CallStream
 from toolwright.rpc.channel import call
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import MESSAGE_LIMIT
+from toolwright.rpc.tool_service import stub_on
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.tool.v1 import tool_pb2_grpc
-
-if TYPE_CHECKING:
-    from toolwright.tool.v1.tool_pb2_grpc import ToolServiceAsyncStub
 
 Message = TypeVar("Message")
 
@@ -96,7 +93,7 @@ class Endpoint:
         self._service = service
         self._counts = counts
         self._channel = channel
-        self.stub = cast("ToolServiceAsyncStub", tool_pb2_grpc.ToolServiceStub(self._channel))
+        self.stub = stub_on(channel)
         # Interceptors add the token to all other calls. In a stream they would put a queue and a
         # task between a call and the wire.
         self._bearer = (("authorization", f"Bearer {token}"),) if token else None
