@@ -16,8 +16,8 @@ from engine.core.rewards.rewards import Rewards
 from engine.core.rewards.stops import StopRules
 from engine.core.tasks import TaskSource
 from engine.core.text.codec import HuggingFaceCodec
+from engine.core.tools.link.service_link import Connect
 from engine.core.tools.process import ToolProcess
-from engine.core.tools.service import Connect
 from engine.core.tools.services import ToolServices
 from engine.errors import StartupError
 from engine.types import ToolSpec

@@ -39,7 +39,7 @@ from engine.core.sampler.policy_sampler import PolicySampler
 from engine.core.sampler.pool import SamplerPool
 from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec
 from engine.core.text.packed import PackedBytes
-from engine.core.tools.service import Connect as ConnectTools
+from engine.core.tools.link.service_link import Connect as ConnectTools
 from engine.core.tools.services import ToolServices
 from engine.types import Codec, ToolSpec
 from toolwright.recipe import Recipe, task_key

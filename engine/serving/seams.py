@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.core.sampler.fleet import Connect as ConnectSampler
-from engine.core.tools.service import Connect as ConnectTools
+from engine.core.tools.link.service_link import Connect as ConnectTools
 from engine.serving.journal.writer import Drive
 
 

@@ -12,6 +12,7 @@ import grpc.aio
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, from_rpc_error
 from toolwright.rpc.tls import Certificate
+from toolwright.rpc.tool_service import stub_on
 from toolwright.tool.v1 import tool_pb2_grpc
 
 Answer = TypeVar("Answer")
@@ -95,9 +96,3 @@ class Connection:
     async def close(self) -> None:
         for channel in self._channels.values():
             await channel.close()
-
-
-def stub_on(channel: grpc.aio.Channel) -> tool_pb2_grpc.ToolServiceAsyncStub:
-    """The client of ToolService on a channel."""
-    stub: Any = tool_pb2_grpc.ToolServiceStub(channel)
-    return stub  # type: ignore[no-any-return]

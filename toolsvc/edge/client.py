@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import grpc.aio
 
@@ -20,9 +20,10 @@ from toolwright import wire
 from toolwright.common.v1 import media_pb2, reasons_pb2
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
-from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
-from toolwright.rpc.options import LONGEST_WAIT, PIECE_BYTES
+from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.rpc.tls import Certificate
+from toolwright.rpc.tool_service import blob_pieces, read_blob, stub_on
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -58,7 +59,7 @@ class Client:
 
     async def list_tools(self) -> pb.ListToolsResponse:
         return await rpc(
-            _stub(self._channels[0]).ListTools, pb.ListToolsRequest(), timeout=_ANSWER_SECONDS
+            stub_on(self._channels[0]).ListTools, pb.ListToolsRequest(), timeout=_ANSWER_SECONDS
         )
 
     async def open(
@@ -85,7 +86,7 @@ class Client:
             metadata_json=wire.exact_json(metadata),
             blobs=[blob for blob, _ in blobs.values()],
         )
-        stub = _stub(self._channels[0])
+        stub = stub_on(self._channels[0])
         while True:
             try:
                 opened = await rpc(
@@ -96,11 +97,11 @@ class Client:
                 missing = error.reason == reasons_pb2.ERROR_REASON_BLOB_NOT_FOUND
                 if not missing or error.subject not in blobs:
                     raise
-                pieces = blob_in_pieces(*blobs.pop(error.subject))
+                pieces = blob_pieces(*blobs.pop(error.subject))
                 await rpc(stub.PutBlob, pieces, timeout=_BLOB_SECONDS)
         if opened.endpoint:
             self._channels.append(open_channel(opened.endpoint, *self._how))
-        return OpenedSession(_stub(self._channels[-1]), opened, shared=shared)
+        return OpenedSession(stub_on(self._channels[-1]), opened, shared=shared)
 
 
 class OpenedSession:
@@ -165,11 +166,7 @@ class OpenedSession:
 
     async def blob(self, sha256: str) -> bytes:
         """Media of an observation that were too large to come with it."""
-        pieces = self._stub.GetBlob(pb.GetBlobRequest(sha256=sha256), timeout=LONGEST_WAIT)
-        try:
-            return b"".join([piece.data async for piece in pieces])
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error) from error
+        return await read_blob(self._stub, sha256, timeout=LONGEST_WAIT)
 
     async def close(self) -> None:
         request = pb.CloseSessionRequest(session_id=self.id)
@@ -189,13 +186,6 @@ def reference(media: Media) -> media_pb2.BlobRef:
     )
 
 
-def blob_in_pieces(blob: media_pb2.BlobRef, data: bytes) -> Iterator[pb.PutBlobRequest]:
-    """The messages of one PutBlob."""
-    yield pb.PutBlobRequest(blob=blob)
-    for at in range(0, len(data), PIECE_BYTES):
-        yield pb.PutBlobRequest(data=data[at : at + PIECE_BYTES])
-
-
 def _whole(tool: pb.ToolDescriptor, action: str) -> str:
     """A body without any mark, between the tool's tags."""
     form = tool.action_format
@@ -207,7 +197,3 @@ def _whole(tool: pb.ToolDescriptor, action: str) -> str:
     if any(mark in action for mark in (closing, *tool.stop_strings)):
         return action
     return f"{opening}{action}{closing}"
-
-
-def _stub(channel: grpc.aio.Channel) -> tool_pb2_grpc.ToolServiceAsyncStub:
-    return cast("tool_pb2_grpc.ToolServiceAsyncStub", tool_pb2_grpc.ToolServiceStub(channel))

@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from toolsvc.edge.call_stream import Asked
-from toolsvc.edge.client import blob_in_pieces
 from toolsvc.edge.large import converted
 from toolsvc.edge.servicer import Servicer
 from toolsvc.edge.wire import (
@@ -40,6 +39,7 @@ from toolsvc.host.task_blobs import TaskBlobs, Upload
 from toolwright import wire
 from toolwright.common.v1 import media_pb2, reasons_pb2
 from toolwright.rpc.errors import ServiceError, TransportError, answers_errors
+from toolwright.rpc.tool_service import blob_pieces
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import BlobRef
 
@@ -249,7 +249,7 @@ class FrontServicer(Servicer):
                 data = self._blobs.get(error.subject)
                 if error.reason != _NO_BLOB or error.subject not in missing or data is None:
                     raise
-                pieces = list(blob_in_pieces(missing.pop(error.subject), data))
+                pieces = list(blob_pieces(missing.pop(error.subject), data))
                 await self._ask(host, "PutBlob", pieces, context)
             else:
                 return answer

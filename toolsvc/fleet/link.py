@@ -22,7 +22,7 @@ from toolwright.common.v1 import reasons_pb2
 from toolwright.rpc.auth import on_behalf
 from toolwright.rpc.channel import backoff, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
-from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.rpc.tool_service import read_blob
 from toolwright.tool.v1 import tool_pb2_grpc
 
 GIVE_UP_SECONDS = 5.0
@@ -103,15 +103,11 @@ class HostLink:
         if self.lost:
             raise HostLost(self.why_lost)
         try:
-            request = pb.GetBlobRequest(sha256=sha256)
-            pieces = self._stub.GetBlob(request, timeout=seconds, metadata=self._metadata())
-            return b"".join([piece.data async for piece in pieces])
+            return await read_blob(self._stub, sha256, timeout=seconds, metadata=self._metadata())
         except asyncio.CancelledError:
             if not self._cut():
                 raise
             raise HostLost(self.why_lost) from None
-        except grpc.aio.AioRpcError as error:
-            raise from_rpc_error(error) from error
 
     async def sessions(self) -> frozenset[str]:
         """Those that it holds, some seconds from now. HostLost at once when it is given up."""

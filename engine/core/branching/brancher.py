@@ -23,8 +23,7 @@ from engine.core.branching.fork import fork
 from engine.core.images.media import Media
 from engine.core.sampler.policy_sampler import PolicySampler
 from engine.core.time_limit import TimeLimit
-from engine.core.tools.services import ToolServices
-from engine.core.tools.tool_sessions import ToolSessions
+from engine.core.tools.services import ToolServices, ToolSessions
 from engine.core.trajectory.events import Noted
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import State

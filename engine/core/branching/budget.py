@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from engine.core.images.media import Media
-from engine.core.tools.tool_sessions import ToolSessions
+from engine.core.tools.services import ToolSessions
 from engine.core.trajectory.log import AttemptLog
 from toolwright.recipe import Branching
 

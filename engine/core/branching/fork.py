@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 from engine.core.images.media import Media
 from engine.core.time_limit import TimeLimit
-from engine.core.tools.services import ToolServices
-from engine.core.tools.tool_sessions import ToolSessions
+from engine.core.tools.services import ToolServices, ToolSessions
 from engine.core.trajectory.events import Forked
 from engine.core.trajectory.log import AttemptLog
 from engine.errors import ForkRefused

@@ -16,8 +16,7 @@ from engine.core.images.placeholders import visible
 from engine.core.rollout.assignment import Assignment
 from engine.core.rollout.decide import Rules
 from engine.core.rollout.view import prompt_ids
-from engine.core.tools.services import ToolServices
-from engine.core.tools.tool_sessions import ToolSessions
+from engine.core.tools.services import ToolServices, ToolSessions
 from engine.core.trajectory.events import Opened
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import State

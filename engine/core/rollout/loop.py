@@ -40,8 +40,9 @@ from engine.core.sampler.stops import StopTable
 from engine.core.text.thoughts import begins_inside
 from engine.core.text.turn_end import canonical_end
 from engine.core.time_limit import TimeLimit
-from engine.core.tools.calls import PendingCall, Reply, refused
-from engine.core.tools.tool_sessions import ToolSessions
+from engine.core.tools.calls import PendingCall
+from engine.core.tools.replies import Reply, refused
+from engine.core.tools.services import ToolSessions
 from engine.core.trajectory.events import Acted, Answered, Called, Ended, Noted, Streamed
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import State

@@ -20,7 +20,7 @@ from engine.core.rollout.assignment import Assignment
 from engine.core.rollout.decide import Rules, observation_room
 from engine.core.rollout.view import Observation, fit_prefix, images_of, observation
 from engine.core.tools.blobs import fetch
-from engine.core.tools.tool_sessions import ToolSessions
+from engine.core.tools.services import ToolSessions
 from engine.core.trajectory.events import Appended, Noted
 from engine.core.trajectory.log import AttemptLog
 from engine.errors import AttemptFailed

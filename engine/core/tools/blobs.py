@@ -1,44 +1,26 @@
-"""Blobs between the engine and tool services: a task's blobs go there, an observation's come
-back."""
+"""Media of an observation, fetched from the tool service that holds them."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
-
-import grpc.aio
 
 from engine.core.images.media import Media
-from engine.core.tools.link.retry_policy import (
-    RetryPolicy,
-    failure_kind,
-    failure_name,
-    suggested_pause,
-)
+from engine.core.tools.link.retry_policy import RetryPolicy
 from engine.core.tools.sessions.session import ServiceSession
 from engine.errors import ToolServiceFailed
-from toolwright import wire
-from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
-from toolwright.rpc.options import PIECE_BYTES
-from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.tool_service import read_blob
 from toolwright.types import BlobRef
 
 FETCH_SECONDS = 60.0
-
-
-def pieces(media: Media) -> Iterator[pb.PutBlobRequest]:
-    """The messages of one PutBlob."""
-    yield pb.PutBlobRequest(blob=wire.blob_to_proto(media.blob))
-    for at in range(0, len(media.data), PIECE_BYTES):
-        yield pb.PutBlobRequest(data=media.data[at : at + PIECE_BYTES])
 
 
 async def fetch(session: ServiceSession, blob: BlobRef) -> Media:
     """Media of an observation that were too large to come with it.
 
     Raises ToolServiceFailed if the session's service no longer has them or sends other bytes: then
-    the policy must not see the observation. Keeps at most `blob.size` bytes.
+    the policy must not see the observation.
     """
     data = await _read_with_retries(session, blob)
     # In a thread: hashing so many bytes would delay every other trajectory.
@@ -49,27 +31,15 @@ async def fetch(session: ServiceSession, blob: BlobRef) -> Media:
 
 
 async def _read_with_retries(session: ServiceSession, blob: BlobRef) -> bytes:
-    retry_policy, counts = RetryPolicy(session.table.patience_s), session.service.counts
+    retry_policy = RetryPolicy(session.table.patience_s)
     while True:
         try:
-            return await _read(session, blob)
+            return await read_blob(
+                session.endpoint.stub, blob.sha256, blob.size, timeout=FETCH_SECONDS
+            )
         except (ServiceError, TransportError) as error:
             now = asyncio.get_running_loop().time()
-            pause = retry_policy.after(failure_kind(error), now, suggested_pause(error))
+            pause = retry_policy.after_failure(error, now, session.link.counts)
             if pause is None:
-                counts.failures[failure_name(error)] += 1
                 raise ToolServiceFailed(f"tools.{session.name}: {error}") from error
-            counts.retries[failure_name(error)] += 1
             await asyncio.sleep(pause)
-
-
-async def _read(session: ServiceSession, blob: BlobRef) -> bytes:
-    """Reads one byte more than expected, to detect a longer blob."""
-    data = bytearray()
-    request = pb.GetBlobRequest(sha256=blob.sha256)
-    try:
-        async for piece in session.endpoint.stub.GetBlob(request, timeout=FETCH_SECONDS):
-            data += piece.data[: blob.size + 1 - len(data)]
-    except grpc.aio.AioRpcError as error:
-        raise from_rpc_error(error) from error
-    return bytes(data)

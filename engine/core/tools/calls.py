@@ -1,10 +1,11 @@
-"""One tool call: its message, its retries, its reply.
+"""One tool call: its retries, its reply.
 
 Invariants
 - The request of a call is on its way when its constructor returns.
 - A call is sent again with the same call_id, and only if nothing ran or the answer was lost.
 - The policy may see only an OK answer; everything else raises AttemptFailed.
-- A call goes on by itself: its reply is there when `done` ends, whether a caller awaits it or not.
+- A call goes on by itself, whether a caller awaits its result or not.
+- A call leaves the engine in `PendingCall._send` and nowhere else.
 """
 
 from __future__ import annotations
@@ -19,19 +20,13 @@ from engine.core.tools.link.retry_policy import (
     RetryPolicy,
     failure_kind,
     failure_name,
-    suggested_pause,
 )
-from engine.core.tools.replies import Reply as Reply
-from engine.core.tools.replies import refused as refused
-from engine.core.tools.replies import reply_of
+from engine.core.tools.replies import Reply, reply_of
+from engine.core.tools.requests import wait_of
 from engine.core.tools.sessions.session import ServiceSession
 from engine.errors import AttemptFailed, SessionLost, ToolServiceFailed
-from engine.types import Call
-from toolwright import wire
 from toolwright.process.backoff import Backoff
-from toolwright.recipe import Tool as ToolTable
 from toolwright.rpc.errors import ServiceError, TransportError
-from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
 
 GRACE = 5.0
@@ -41,63 +36,22 @@ SOON = 1.0
 AFTER_SOON = Backoff(0.05, SOON, jitter=False)
 
 
-def request_of(
-    call: Call, table: ToolTable, *, session_id: str, call_id: str, turn: int, turns_left: int
-) -> pb.CallToolRequest:
-    """The message of a call; equal for equal arguments, in every life of the engine.
-
-    Raises TypeError, ValueError or OverflowError for arguments that no message can hold, including
-    those nested deeper than any reader follows (`wire.struct`).
-    """
-    message = pb.CallToolRequest(
-        session_id=session_id,
-        call_id=call_id,
-        tool=call.tool,
-        action=call.action,
-        turn=turn,
-        turns_left=turns_left,
-        last_step=turns_left == 0,
-        queue_limit=wire.duration(table.queue_limit_s),
-        # Without a limit here, the service applies the tool's own.
-        run_limit=None if table.run_limit_s is None else wire.duration(table.run_limit_s),
-        wait=wire.duration(wait_of(table)),
-    )
-    if call.arguments is not None:
-        message.arguments.CopyFrom(wire.struct(call.arguments))
-        message.arguments_json = wire.exact_json(call.arguments)
-    return message
-
-
-def wait_of(table: ToolTable) -> float:
-    """Longest time, in seconds, that a service may hold one request."""
-    if table.run_limit_s is None:
-        return LONGEST_WAIT
-    return min(table.run_limit_s + table.queue_limit_s, LONGEST_WAIT)
-
-
 class PendingCall:
     """A call in flight."""
 
-    def __init__(
-        self,
-        session: ServiceSession,
-        message: pb.CallToolRequest,
-        clock: TimeLimit | None = None,
-    ) -> None:
-        """Sends the call. `clock` stands still while the service is unreachable or full."""
+    def __init__(self, session: ServiceSession, message: pb.CallToolRequest) -> None:
+        """Sends the call."""
         self.session = session
         self.service = session.name
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Ends when the reply has come or will not come; never with an error of its own."""
         self.result_ns = 0
-        """Time at which `done` ended, on the monotonic clock."""
+        """Time at which the call got its outcome, on the monotonic clock."""
         self._message = message
-        self._outage = Outage(clock)
+        self._outage = Outage(None)
         self._retry_policy = RetryPolicy(session.table.patience_s)
         self._moved = False
         self._soon = 0
-        self._reply: Reply | None = None
-        self._failure: AttemptFailed | None = None
+        self._outcome: Reply | AttemptFailed | None = None
+        self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open_at_service = True
         """No answer has shown that the call has ended there."""
         self._retry: asyncio.TimerHandle | None = None
@@ -107,25 +61,21 @@ class PendingCall:
     @property
     def settled(self) -> bool:
         """Whether the call has an outcome, or will never have one."""
-        return self._reply is not None or self._failure is not None
+        return self._outcome is not None
 
     async def result(self, clock: TimeLimit | None = None) -> Reply:
         """The reply. Raises SessionLost or ToolServiceFailed if the policy must not see the
         outcome.
 
-        clock: needed if there was no clock when the call was sent. Cancellation ends only the
-        waiting.
+        clock: stands still while the service is unreachable or full, also before this. Cancellation
+        ends only the waiting.
         """
         self._outage.attach(clock)
-        while not self.settled:
-            if self.done.cancelled():  # by another task that awaited it directly
-                self.done = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self.done)
-        if self._failure is not None:
-            raise self._failure
-        if self._reply is None:
-            raise AssertionError("settled without a reply")
-        return self._reply
+        while self._outcome is None:
+            await asyncio.shield(self._done)
+        if isinstance(self._outcome, AttemptFailed):
+            raise self._outcome
+        return self._outcome
 
     def drop(self) -> pb.CancelCallRequest | None:
         """Gives up the call. Returns the request that stops it at the service; None if nothing runs
@@ -134,7 +84,7 @@ class PendingCall:
         if self._retry is not None:
             self._retry.cancel()
         if not self.settled:
-            self._settle(failure=SessionLost(f"tools.{self.service}: the session was closed"))
+            self._settle(SessionLost(f"tools.{self.service}: the session was closed"))
         if not self._open_at_service or not self.session.cancels:
             return None
         self._open_at_service = False
@@ -156,32 +106,30 @@ class PendingCall:
             reply = reply_of(answer.result, self.service)
         except (TypeError, ValueError, RecursionError) as error:
             self._settle(
-                failure=ToolServiceFailed(f"tools.{self.service}: its result is invalid ({error})")
+                ToolServiceFailed(f"tools.{self.service}: its result is invalid ({error})")
             )
             return
         self.session.add_tools(reply.new_tools)
-        self._settle(reply=reply)
+        self._settle(reply)
 
     def failed(self, error: Failure) -> None:
         """Called by the endpoint after a failure: sends the request again, later or elsewhere, or
         ends the call."""
         kind = failure_kind(error)
-        counts = self.session.service.counts
+        counts = self.session.link.counts
         if isinstance(error, ServiceError) and kind is FailureKind.MOVED and not self._moved:
             self._moved = True
             counts.retries[failure_name(error)] += 1
             self.session.move(error.endpoint)
             self._send()
             return
-        pause = self._retry_policy.after(kind, _now(), suggested_pause(error))
+        pause = self._retry_policy.after_failure(error, _now(), counts)
         if pause is None:
-            counts.failures[failure_name(error)] += 1
             # A service that answers with an error runs nothing under this id.
             self._open_at_service = isinstance(error, TransportError)
             kind_of_end = SessionLost if kind is FailureKind.LOST else ToolServiceFailed
-            self._settle(failure=kind_of_end(f"tools.{self.service}: {error}"))
+            self._settle(kind_of_end(f"tools.{self.service}: {error}"))
             return
-        counts.retries[failure_name(error)] += 1
         self._outage.noticed(self._request.sent_at)
         self._send_after(pause)
 
@@ -200,17 +148,17 @@ class PendingCall:
             self._send()
 
     def _send(self) -> None:
+        """Sends the request to the endpoint that holds the session now."""
         self._retry = None
         seconds = wait_of(self.session.table) + GRACE
         self._endpoint = self.session.endpoint
         self._request = self._endpoint.send_call(self._message, seconds, self)
 
-    def _settle(self, reply: Reply | None = None, failure: AttemptFailed | None = None) -> None:
+    def _settle(self, outcome: Reply | AttemptFailed) -> None:
         self._outage.over()
-        self._reply, self._failure = reply, failure
+        self._outcome = outcome
         self.result_ns = time.monotonic_ns()
-        if not self.done.done():
-            self.done.set_result(None)
+        self._done.set_result(None)
 
 
 def _now() -> float:

@@ -1,54 +1,64 @@
-"""One tool service of the recipe: its tools and its sessions, at any endpoints.
+"""One tool service of the recipe, and the sessions there: opened, adopted, forked, closed.
 
 Invariants
 - A session's requests go to the endpoint that holds it, which may differ from the service's
   address.
 - A session is closed even if its opening failed or was cancelled.
+- While a service of the engine's own is down, nothing is opened there: its start is awaited.
+- Adopting and forking neither run nor renew anything in the existing session. A service that cannot
+  do it gives SessionLost or ForkRefused, never an outage.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from typing import TypeVar
 
-import grpc.aio
 import structlog
-from google.protobuf.struct_pb2 import Struct
 from grpc import StatusCode
 
 from engine.core.images.media import Media
-from engine.core.time_limit import TimeLimit
-from engine.core.tools.link.counts import ServiceCounts, ServiceStatistics
+from engine.core.time_limit import Outage, TimeLimit
+from engine.core.tools.link.counts import ServiceStatistics
 from engine.core.tools.link.endpoint import Endpoint
-from engine.core.tools.link.retry_policy import RetryPolicy, failure_kind, suggested_pause
+from engine.core.tools.link.retry_policy import Failure, FailureKind, RetryPolicy, failure_kind
+from engine.core.tools.link.service_link import ASK_SECONDS, Connect, ServiceLink
 from engine.core.tools.process import ToolProcess
+from engine.core.tools.requests import open_request
+from engine.core.tools.sessions.open_queue import OpenQueue, ServiceFull
 from engine.core.tools.sessions.session import ServiceSession
 from engine.core.tools.sessions.session_closer import SessionCloser
-from engine.core.tools.sessions.session_opener import OPEN_SECONDS, ServiceFull, SessionOpener
 from engine.core.tools.spec import spec
-from engine.errors import StartupError, TaskUnfit
-from engine.types import SessionRef, ToolSpec
+from engine.errors import (
+    AttemptFailed,
+    ForkRefused,
+    OpenFailed,
+    SessionLost,
+    StartupError,
+    ToolServiceFailed,
+)
+from engine.types import SessionRef, ToolSpec, without_fork
 from toolwright import wire
-from toolwright.json_data import is_large
+from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool as ToolTable
-from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
-from toolwright.rpc.options import TOKEN_VARIABLE, may_have_token
-from toolwright.rpc.tls import Certificate, TlsError, read_authority, read_certificate
+from toolwright.rpc.tool_service import blob_pieces
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import Task
 
-ASK_SECONDS = 10.0
-"""Timeout of requests that a service answers from memory."""
+Message = TypeVar("Message")
+
+OPEN_SECONDS = 60.0
 CLOSE_SECONDS = 10.0
 CANCEL_SECONDS = 5.0
 
-log = structlog.get_logger("tools")
+_MISSES = reasons.ERROR_REASON_BLOB_NOT_FOUND
+_MAY_PASS = (reasons.ERROR_REASON_INTERNAL, _MISSES)
+"""A fault, and media that a restart lost; the other reasons are refusals."""
 
-Connect = Callable[[str], grpc.aio.Channel]
-"""Opens a channel to an address."""
+log = structlog.get_logger("tools")
 
 
 class Service:
@@ -63,48 +73,33 @@ class Service:
         *,
         connect: Connect | None = None,
     ) -> None:
-        """process: of a service that the engine starts itself; it is not started here. connect:
-        None = gRPC, with the table's certificates and the environment's token. Raises StartupError
-        if a TLS file cannot be used."""
+        """process: of a service that the engine starts itself; it is not started here. connect: see
+        `ServiceLink`. Raises StartupError if a TLS file cannot be used."""
         self.name = name
         self.table = table
-        self.owner = owner
-        self.counts = ServiceCounts()
+        self.address = process.address if process else table.service
+        self.link = ServiceLink(name, table, self.address, connect)
+        self.counts = self.link.counts
         self.sessions: dict[str, ServiceSession] = {}
         """Open sessions by id."""
         self.known: set[str] = set()
         """Ids of sessions that are open, being opened, or being closed."""
+        self._owner = owner
         self._process = process
-        try:
-            self._authority = None if table.tls_ca is None else read_authority(table.tls_ca)
-        except TlsError as error:
-            raise StartupError(f"tools.{name}.tls_ca: {error}") from error
-        try:
-            self._identity = _identity(table)
-        except TlsError as error:
-            raise StartupError(f"tools.{name}.tls_cert: {error}") from error
-        self._token = os.environ.get(TOKEN_VARIABLE, "")
-        self._connect = connect or self._over_grpc
-        self._endpoints: dict[str, Endpoint] = {}
-        self.opener = SessionOpener(name, table, self.counts, process)
+        self._queue = OpenQueue(name)
         self._closer = SessionCloser()
         self._takes_media = False
 
     @property
-    def address(self) -> str:
-        return self._process.address if self._process else self.table.service
-
-    @property
     def statistics(self) -> ServiceStatistics:
-        endpoints = self._endpoints.values()
         return ServiceStatistics(
             open_sessions=len(self.sessions),
-            calls_in_flight=sum(one.calls_in_flight for one in endpoints),
-            opens_waiting=self.opener.line.waiting,
+            calls_in_flight=self.link.calls_in_flight,
+            opens_waiting=self._queue.waiting,
             calls=self.counts.calls,
             retries=dict(self.counts.retries),
             failures=dict(self.counts.failures),
-            seconds_away=self.counts.seconds_away + sum(one.seconds_away for one in endpoints),
+            seconds_away=self.counts.seconds_away + self.link.seconds_away,
             restarts=self._process.restarts if self._process else 0,
         )
 
@@ -121,17 +116,14 @@ class Service:
     async def close(self) -> None:
         """Closes the sessions, then the channels, then the engine's own process."""
         await self._closer.drain()
-        for endpoint in self._endpoints.values():
-            await endpoint.close()
+        await self.link.close()
         if self._process:
             await self._process.stop()
 
     async def describe(self, *, wait_until_up: bool = False) -> list[ToolSpec]:
         """Tools that the recipe uses, in the recipe's order. wait_until_up: whether to wait for an
         unreachable service. Raises StartupError if the service does not answer or lacks a tool."""
-        answer = await self._list_tools(
-            RetryPolicy(self.table.patience_s if wait_until_up else 0.0)
-        )
+        answer = await self.link.list_tools(self.table.patience_s if wait_until_up else 0.0)
         self._takes_media = any(tool.capabilities.media for tool in answer.tools)
         tools = [spec(tool, self.name) for tool in answer.tools]
         missing = set(self.table.names) - {tool.name for tool in tools}
@@ -142,31 +134,6 @@ class Service:
             )
         wanted = self.table.names or [tool.name for tool in tools]
         return [tool for name in dict.fromkeys(wanted) for tool in tools if tool.name == name]
-
-    async def _list_tools(self, retry_policy: RetryPolicy) -> pb.ListToolsResponse:
-        endpoint = self.endpoint_at(self.address)
-        while True:
-            began = asyncio.get_running_loop().time()
-            try:
-                answer: pb.ListToolsResponse = await endpoint.unary(
-                    endpoint.stub.ListTools, pb.ListToolsRequest(), timeout=ASK_SECONDS
-                )
-            except (ServiceError, TransportError) as error:
-                pause = retry_policy.after(failure_kind(error), began, suggested_pause(error))
-                if isinstance(error, TransportError) and error.code is StatusCode.UNAUTHENTICATED:
-                    raise StartupError(
-                        f"tools.{self.name}: the service at {self.address} answers and refuses "
-                        f"this engine ({error})"
-                    ) from error
-                if pause is None:
-                    raise StartupError(
-                        f"tools.{self.name}: no tool service answers at {self.address} ({error}); "
-                        f"start one with `toolsvc serve TOOL --listen {self.address}`, or correct "
-                        f"tools.{self.name}.service"
-                    ) from error
-                await asyncio.sleep(pause)
-            else:
-                return answer
 
     async def open_session(
         self,
@@ -180,25 +147,117 @@ class Service:
         """Opens a session. The task's media go along if a tool of the service takes any. Their
         bytes are sent only if the service misses them.
 
-        Raises ServiceFull like the opener. Raises ToolServiceFailed or SessionLost if the session
-        does not open, TaskUnfit for a task that cannot be sent.
+        clock: stands still while the service is unreachable or full. Without `queue`, raises
+        ServiceFull at once if others wait or the service is full. Raises ToolServiceFailed or
+        SessionLost if the service refuses, or is unreachable beyond `patience_s`. Raises TaskUnfit
+        for a task that cannot be sent.
         """
-        request = await self.request(session_id, task, media)
+        request = await self._request(session_id, task, media)
 
         async def send(endpoint: Endpoint) -> pb.OpenSessionResponse:
-            opened: pb.OpenSessionResponse = await endpoint.unary(
+            return await endpoint.unary(
                 endpoint.stub.OpenSession,
                 request,
                 timeout=self.table.queue_limit_s + OPEN_SECONDS,
                 wait=self._process is not None,
             )
-            return opened
 
-        return await self.opened(
-            session_id,
-            self.opener.open(self._own_endpoint, send, media=media, clock=clock, queue=queue),
-            media,
+        own = partial(self.link.endpoint_at, self.address)
+        return await self._open(session_id, own, send, media, clock=clock, queue=queue)
+
+    async def fork(
+        self, parent: ServiceSession, session_id: str, task: Task, clock: TimeLimit | None = None
+    ) -> ServiceSession:
+        """A second session with the state of `parent`, or a fresh one if that has no state. `clock`
+        stands still while the service is unreachable.
+
+        Raises ForkRefused if the service cannot fork or has no room: waiting for a second session
+        would hold the first one meanwhile. Raises SessionLost if it has lost the parent.
+        """
+        refusal = f"tools.{self.name}: session {parent.session_id} cannot be forked"
+        if fixed := without_fork(parent.tools):
+            raise ForkRefused(f"{refusal}: {', '.join(fixed)} cannot", permanent=True)
+
+        try:
+            if parent.stateless:
+                return await self.open_session(
+                    session_id, task, parent.media, clock=clock, queue=False
+                )
+            request = pb.ForkSessionRequest(
+                session_id=parent.session_id,
+                open=await self._request(session_id, task, parent.media),
+            )
+
+            async def send(endpoint: Endpoint) -> pb.OpenSessionResponse:
+                forked: pb.ForkSessionResponse = await endpoint.unary(
+                    endpoint.stub.ForkSession,
+                    request,
+                    timeout=self.table.queue_limit_s + OPEN_SECONDS,
+                )
+                return forked.session
+
+            return await self._open(
+                session_id, lambda: parent.endpoint, send, parent.media, clock=clock, queue=False
+            )
+        except ServiceFull as error:
+            raise ForkRefused(f"{refusal} now: the service is full") from error
+        except AttemptFailed as error:
+            if parent.stateless or not _is_refusal(error):
+                raise
+            raise ForkRefused(f"{refusal}: {error}", permanent=True) from error
+
+    async def adopt(self, ref: SessionRef) -> tuple[ServiceSession, frozenset[str]]:
+        """A session of an earlier life, and the ids of all calls that have begun to run in it.
+
+        Raises SessionLost if it is gone or the service cannot say. Raises ToolServiceFailed if the
+        service stays unreachable beyond its `patience_s`.
+        """
+        self.known.add(ref.session_id)
+        address = self.link.recorded_address(ref.endpoint)
+        request = pb.GetSessionRequest(session_id=ref.session_id)
+
+        async def get() -> pb.GetSessionResponse:
+            endpoint = self.link.endpoint_at(address)
+            return await endpoint.unary(endpoint.stub.GetSession, request, timeout=ASK_SECONDS)
+
+        async def find() -> pb.GetSessionResponse:
+            """Asks at the known address, then once more at the address in the answer. If no
+            endpoint answers, the second question goes to the service's own address: a replaced
+            worker never comes back."""
+            nonlocal address
+            try:
+                return await get()
+            except ServiceError as error:
+                if failure_kind(error) is not FailureKind.MOVED or error.endpoint == address:
+                    raise
+                address = error.endpoint
+            except TransportError as error:
+                if failure_kind(error) is not FailureKind.AWAY or address == self.address:
+                    raise
+                address = self.address
+            return await get()
+
+        try:
+            held = await self._until_answered(
+                find, RetryPolicy(self.table.patience_s), Outage(None), needs_room=False
+            )
+        except AttemptFailed as error:
+            if not _is_refusal(error):
+                raise
+            raise SessionLost(
+                f"{error}: the calls of session {ref.session_id} are unknown"
+            ) from error
+        session = self.sessions[ref.session_id] = ServiceSession(
+            self.link,
+            SessionRef(
+                service=self.name,
+                session_id=ref.session_id,
+                endpoint=held.endpoint or address,
+                tools=tuple(spec(tool, self.name) for tool in held.tools) or ref.tools,
+                cancels=ref.cancels,
+            ),
         )
+        return session, frozenset(held.call_ids)
 
     def close_in_background(
         self, session: ServiceSession, cancels: Sequence[pb.CancelCallRequest] = ()
@@ -210,79 +269,57 @@ class Service:
     def close_if_open(self, session_id: str, address: str = "") -> None:
         """Closes a session that may be at `address`, at any endpoint if that is empty, or
         nowhere."""
+        self.sessions.pop(session_id, None)
         self.known.add(session_id)
-        for endpoint in [self.recorded_address(address)] if address else list(self._endpoints):
+        where = [self.link.recorded_address(address)] if address else self.link.addresses
+        for endpoint in where:
             self._closer.add(partial(self._close, session_id, endpoint, ()))
 
-    def recorded_address(self, address: str) -> str:
-        """Address at which to look for a session of an earlier life. A stranger may have written
-        the journal, so the service's own address replaces one on another machine; the service knows
-        its workers."""
-        return address if may_have_token(address, self.address) else self.address
-
-    def endpoint_at(self, address: str) -> Endpoint:
-        """The service's process at `address`."""
-        endpoint = self._endpoints.get(address)
-        if endpoint is None:
-            channel = self._connect(address)
-            endpoint = Endpoint(self.name, address, self.counts, channel, self._token)
-            self._endpoints[address] = endpoint
-        return endpoint
-
-    def _over_grpc(self, address: str) -> grpc.aio.Channel:
-        return open_channel(address, self._token, self._authority, self._identity)
-
-    @property
-    def idle_endpoints(self) -> set[str]:
-        """Addresses without a session or a call in flight, except the service's own."""
-        used = {session.address for session in self.sessions.values()} | {self.address}
-        return {
-            address
-            for address, endpoint in self._endpoints.items()
-            if address not in used and not endpoint.calls_in_flight
-        }
-
-    async def forget(self, address: str) -> None:
-        """Closes the channel to a worker's endpoint: workers come and go."""
-        endpoint = self._endpoints.pop(address, None)
-        if endpoint is not None:
-            await endpoint.close()
-
-    def _own_endpoint(self) -> Endpoint:
-        return self.endpoint_at(self.address)
-
-    async def request(
+    async def _request(
         self, session_id: str, task: Task, media: Sequence[Media]
     ) -> pb.OpenSessionRequest:
-        """The request that opens a session. Raises TaskUnfit for a task that cannot be sent. Large
-        metadata are converted in a thread, so that other trajectories go on meanwhile."""
-        try:
-            if is_large(task.metadata):
-                metadata, exact = await asyncio.to_thread(_metadata, task)
-            else:
-                metadata, exact = _metadata(task)
-        except (TypeError, ValueError) as error:
-            raise TaskUnfit(
-                f"task {task.id}: its metadata is not JSON-like ({error}); tools get it as it is"
-            ) from error
-        return pb.OpenSessionRequest(
-            session_id=session_id,
-            owner=self.owner,
-            lease=wire.duration(self.table.lease_s),
-            tools=self.table.names,
-            metadata=metadata,
-            metadata_json=exact,
-            queue_limit=wire.duration(self.table.queue_limit_s),
-            blobs=[wire.blob_to_proto(one.blob) for one in media if self._takes_media],
-        )
+        sent = media if self._takes_media else ()
+        return await open_request(session_id, self._owner, self.table, task, sent)
 
-    async def opened(
-        self, session_id: str, opening: Awaitable[pb.OpenSessionResponse], media: Sequence[Media]
+    async def _open(
+        self,
+        session_id: str,
+        where: Callable[[], Endpoint],
+        send: Callable[[Endpoint], Awaitable[pb.OpenSessionResponse]],
+        media: Sequence[Media],
+        *,
+        clock: TimeLimit | None,
+        queue: bool,
     ) -> ServiceSession:
-        """The session that `opening` opens."""
+        """The session that `send` opens."""
+        missing = {one.blob.sha256: one for one in media}
+
+        async def attempt() -> pb.OpenSessionResponse:
+            """Sends the request. Sends it again after media that the service reports missing."""
+            endpoint = where()
+            while True:
+                try:
+                    return await send(endpoint)
+                except ServiceError as error:
+                    if error.reason != _MISSES or error.subject not in missing:
+                        raise
+                    wanted = error.subject
+                pieces = blob_pieces(wire.blob_to_proto(missing[wanted].blob), missing[wanted].data)
+                await endpoint.unary(endpoint.stub.PutBlob, pieces, timeout=OPEN_SECONDS)
+                # Once: a service that reports them missing again is not believed.
+                del missing[wanted]
+
+        began = _now()
         self.known.add(session_id)
         try:
-            opened = await opening
+            with Outage(clock) as outage:
+                opened = await self._queue.run(
+                    partial(
+                        self._until_answered, attempt, RetryPolicy(self.table.patience_s), outage
+                    ),
+                    wait=queue,
+                    on_wait=partial(outage.noticed, began),
+                )
         except ServiceFull:
             self.known.discard(session_id)
             raise
@@ -296,20 +333,55 @@ class Service:
             tools=tuple(spec(tool, self.name) for tool in opened.tools),
             cancels=any(tool.capabilities.cancel for tool in opened.tools),
         )
-        session = self.sessions[session_id] = ServiceSession(self, ref, media)
         self.counts.opened += 1
+        session = self.sessions[session_id] = ServiceSession(self.link, ref, media)
         return session
+
+    async def _until_answered(
+        self,
+        attempt: Callable[[], Awaitable[Message]],
+        retry_policy: RetryPolicy,
+        outage: Outage,
+        *,
+        needs_room: bool = True,
+    ) -> Message:
+        """Repeats `attempt` until the service has accepted or refused. Raises ServiceFull if it
+        needs room and the service has none."""
+        while True:
+            if self._process:
+                await self._process.serving()
+            began = _now()
+            try:
+                return await attempt()
+            except (ServiceError, TransportError) as error:
+                pause = retry_policy.after_failure(error, _now(), self.counts)
+                if pause is None:
+                    raise self._end(error) from error
+                if needs_room and failure_kind(error) is FailureKind.FULL:
+                    raise ServiceFull(pause) from error
+                outage.noticed(began)
+                await asyncio.sleep(pause)
+
+    def _end(self, error: Failure) -> SessionLost | ToolServiceFailed:
+        message, kind = f"tools.{self.name}: {error}", failure_kind(error)
+        if kind is FailureKind.LOST:
+            return SessionLost(message)
+        if kind is not FailureKind.REFUSED or isinstance(error, TransportError):
+            return ToolServiceFailed(message)
+        if error.reason in _MAY_PASS:
+            return OpenFailed(message, service=self.name)
+        return ToolServiceFailed(message, permanent=True)
 
     async def _close(
         self, session_id: str, address: str, cancels: Sequence[pb.CancelCallRequest]
     ) -> None:
-        endpoint = self.endpoint_at(address)
+        endpoint = self.link.endpoint_at(address)
         try:
             if cancels:
                 await asyncio.gather(*(self._cancel(endpoint, request) for request in cancels))
             request = pb.CloseSessionRequest(session_id=session_id)
             await endpoint.unary(endpoint.stub.CloseSession, request, timeout=CLOSE_SECONDS)
-            self.opener.line.made_room()
+            self._queue.made_room()
         except (ServiceError, TransportError) as error:
             log.info("close_failed", session=session_id, service=self.name, error=str(error))
         finally:
@@ -323,11 +395,14 @@ class Service:
             log.info("cancel_failed", call=request.call_id, error=str(error))
 
 
-def _metadata(task: Task) -> tuple[Struct, str]:
-    return wire.struct(task.metadata), wire.exact_json(task.metadata)
+def _is_refusal(error: AttemptFailed) -> bool:
+    """Whether the service will never do it: it says so, or it does not know the method."""
+    cause = error.__cause__
+    unknown = (
+        isinstance(cause, ServiceError | TransportError) and cause.code is StatusCode.UNIMPLEMENTED
+    )
+    return not isinstance(error, SessionLost) and (error.permanent or unknown)
 
 
-def _identity(table: ToolTable) -> Certificate | None:
-    if table.tls_cert is None or table.tls_key is None:
-        return None
-    return read_certificate(table.tls_cert, table.tls_key)
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -13,8 +13,7 @@ import pytest
 
 from bench.scripted import Timing
 from engine.core.tools.calls import PendingCall
-from engine.core.tools.services import ToolServices
-from engine.core.tools.tool_sessions import ToolSessions
+from engine.core.tools.services import ToolServices, ToolSessions
 from engine.core.trajectory.events import Called
 from engine.errors import ForkRefused, SessionLost
 from engine.types import Call

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from engine.core.tools.calls import PendingCall
-from engine.core.tools.services import ToolServices
+from engine.core.tools.services import ToolServices, ToolSessions
 from engine.core.tools.sessions import session as toolsession
-from engine.core.tools.tool_sessions import ToolSessions
 from engine.errors import SessionLost, StartupError, ToolServiceFailed
 from engine.types import Call
 from tests.integration.engine.conftest import MakeWorld

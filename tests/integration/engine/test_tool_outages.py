@@ -17,9 +17,8 @@ from engine.core.time_limit import TimeLimit
 from engine.core.tools.calls import PendingCall
 from engine.core.tools.link import endpoint as link
 from engine.core.tools.link import liveness
-from engine.core.tools.services import ToolServices
-from engine.core.tools.sessions import session_opener
-from engine.core.tools.tool_sessions import ToolSessions
+from engine.core.tools.services import ToolServices, ToolSessions
+from engine.core.tools.sessions import open_queue
 from engine.errors import AttemptFailed, SessionLost, ToolServiceFailed
 from engine.types import Call
 from tests.integration.toolsvc.conftest import start_service
@@ -148,7 +147,7 @@ async def test_who_waits_for_room_can_be_cancelled_and_the_next_comes_in() -> No
 async def test_a_service_that_stays_full_is_said_at_growing_intervals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(session_opener, "FIRST_REPORT", 0.2)
+    monkeypatch.setattr(open_queue, "FIRST_REPORT", 0.2)
     full = ServiceError(reasons.ERROR_REASON_TOO_MANY_SESSIONS, "full", retry_after=0.05)
     double = ToolDouble(open_faults=[full] * 100_000)
     with capture_logs() as said:

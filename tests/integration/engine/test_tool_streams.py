@@ -12,8 +12,7 @@ import pytest
 
 from engine.core.tools.calls import PendingCall
 from engine.core.tools.link import endpoint as link
-from engine.core.tools.services import ToolServices
-from engine.core.tools.tool_sessions import ToolSessions
+from engine.core.tools.services import ToolServices, ToolSessions
 from engine.errors import ToolServiceFailed
 from engine.types import Call
 from tests.support.tools import InStream, ToolDouble, add_up, serving, text
@@ -319,13 +318,13 @@ async def test_a_reply_comes_while_nobody_waits_and_a_cancelled_wait_costs_nothi
         tools = services(double)
         environment = await tools.open_session("s", Task(id="t"))
         pending = send(environment, "1+1")
-        for waiting in (asyncio.ensure_future(pending.result()), pending.done):
-            await asyncio.sleep(0.02)
-            waiting.cancel()
+        waiting = asyncio.ensure_future(pending.result())
+        await asyncio.sleep(0.02)
+        waiting.cancel()
         release.set()
         assert (await pending.result()).outcome.observation == "2"
         again = send(environment, "2+2", turn=1)
-        await again.done
+        await until(lambda: again.settled, "the reply")
         assert again.result_ns >= again.dispatched_ns
         assert (await again.result()).outcome.observation == "4"
         await tools.close()

@@ -25,8 +25,8 @@ OWN = "10.0.0.5:50061"
 async def test_a_session_is_looked_for_where_the_recipe_says(recorded: str, used: str) -> None:
     service = Service("python", Tool(service=OWN), "owner")
     dialled: list[str] = []
-    service.endpoint_at = dialled.append  # type: ignore[method-assign, assignment]
+    service.link.endpoint_at = dialled.append  # type: ignore[method-assign, assignment]
     service.close_if_open("session", recorded)
     await service.close()
-    assert service.recorded_address(recorded) == used
+    assert service.link.recorded_address(recorded) == used
     assert dialled == [used]

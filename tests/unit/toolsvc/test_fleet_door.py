@@ -16,7 +16,7 @@ import pytest
 from tests.support.callers import OWNERS, TOKENS, token_of
 from tests.support.fleets import Front, Word, answering
 from toolsvc import Tool
-from toolsvc.edge.client import blob_in_pieces, reference
+from toolsvc.edge.client import reference
 from toolsvc.edge.service import ToolServicer
 from toolsvc.fleet.hosts import HostProcess, Ready
 from toolsvc.fleet.link import HostLink
@@ -29,6 +29,7 @@ from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.server import Server
+from toolwright.rpc.tool_service import blob_pieces
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -110,7 +111,7 @@ class Door:
 
     async def put(self, data: bytes) -> media_pb2.BlobRef:
         blob = reference(Media(media_type="image/png", data=data))
-        await self.ask("PutBlob", blob_in_pieces(blob, data))
+        await self.ask("PutBlob", blob_pieces(blob, data))
         return blob
 
     async def get(self, blob: media_pb2.BlobRef) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.core.tools.service import Service
+from engine.core.tools.requests import open_request
 from tests.support.waiting import PATIENCE
 from toolsvc.edge.large import LARGE, converted, is_large
 from toolsvc.edge.service import ToolServicer
@@ -79,12 +79,11 @@ async def test_the_service_reads_them_beside_its_other_work(
 
 @pytest.mark.parametrize("last", [0.5, HUGE])
 async def test_the_engine_writes_them_beside_its_other_work(last: float) -> None:
-    service = Service("keeps", ToolTable(service="127.0.0.1:1"), "owner")
+    table = ToolTable(service="127.0.0.1:1")
     task = Task(id="t", metadata={"n": [0.5] * MANY + [last]})
-    count, request = await beats(service.request("s", task, ()))
+    count, request = await beats(open_request("s", "owner", table, task, ()))
     assert count > BEATS
     assert wire.mapping(request.metadata, request.metadata_json)["n"][-1] == last
-    await service.close()
 
 
 async def test_a_large_request_is_refused_as_a_small_one() -> None:

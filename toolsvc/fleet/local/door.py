@@ -21,6 +21,7 @@ from toolwright.common.v1 import reasons_pb2
 from toolwright.rpc.auth import on_behalf
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError, answers_errors, from_rpc_error
+from toolwright.rpc.tool_service import read_blob
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -50,14 +51,13 @@ class FrontLink:
         try:
             return await getattr(self._stub, method)(request, **self._terms(context))
         except grpc.aio.AioRpcError as error:
-            raise _said(error) from error
+            raise _said(from_rpc_error(error)) from error
 
     async def blob(self, sha256: str, context: Any) -> bytes:
         """Raises as `ask` does."""
-        pieces = self._stub.GetBlob(pb.GetBlobRequest(sha256=sha256), **self._terms(context))
         try:
-            return b"".join([piece.data async for piece in pieces])
-        except grpc.aio.AioRpcError as error:
+            return await read_blob(self._stub, sha256, **self._terms(context))
+        except (ServiceError, TransportError) as error:
             raise _said(error) from error
 
     def _terms(self, context: Any) -> dict[str, Any]:
@@ -141,8 +141,7 @@ class DoorServicer(ToolServicer):
         return not session_id or self._host.knows(session_id)
 
 
-def _said(rpc_error: grpc.aio.AioRpcError) -> ServiceError:
-    error = from_rpc_error(rpc_error)
+def _said(error: ServiceError | TransportError) -> ServiceError:
     if isinstance(error, TransportError):
         return unreachable(f"the front does not answer: {error}")
     return error

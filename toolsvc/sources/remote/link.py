@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import grpc.aio
 
@@ -13,7 +13,7 @@ from toolsvc.host.blobs import SESSION_BYTES
 from toolsvc.sources.remote.wire import refusal_from
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
-from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.rpc.tool_service import read_blob, stub_on
 from toolwright.tool.v1 import tool_pb2_grpc
 from toolwright.types import BlobRef
 
@@ -38,10 +38,7 @@ class ServiceLink:
     def stub(self, address: str) -> tool_pb2_grpc.ToolServiceAsyncStub:
         if address not in self._channels:
             self._channels[address] = open_channel(address, *self._how)
-        return cast(
-            "tool_pb2_grpc.ToolServiceAsyncStub",
-            tool_pb2_grpc.ToolServiceStub(self._channels[address]),
-        )
+        return stub_on(self._channels[address])
 
     async def ask(
         self, method: Callable[[], Callable[..., Any]], request: Any, *, timeout: float
@@ -61,20 +58,14 @@ class ServiceLink:
         """Refused if it cannot be had."""
         if reference.size > SESSION_BYTES:
             raise backend_down(f"{self.address} has media of {reference.size} bytes")
-        data = bytearray()
-        request = pb.GetBlobRequest(sha256=reference.sha256)
+        stub = self.stub(endpoint)
         try:
-            async for piece in self.stub(endpoint).GetBlob(request, timeout=OPEN_SECONDS):
-                data += piece.data
-                if len(data) > reference.size:
-                    break
-        except grpc.aio.AioRpcError as error:
-            raise backend_down(
-                f"{self.address} lost media {reference.sha256}: {error.details()}"
-            ) from error
+            data = await read_blob(stub, reference.sha256, reference.size, timeout=OPEN_SECONDS)
+        except (ServiceError, TransportError) as error:
+            raise backend_down(f"{self.address} lost media {reference.sha256}: {error}") from error
         if len(data) != reference.size:
             raise backend_down(f"{self.address} sent another size of media than it named")
-        return bytes(data)
+        return data
 
     def refusal(self, error: ServiceError | TransportError) -> Refused:
         return refusal_from(error, self.address)

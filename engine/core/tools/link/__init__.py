@@ -1,2 +1,1 @@
-"""The connection to one process of a tool service: its channel, its stream of calls, its
-liveness."""
+"""The connection to a tool service: its endpoints, their streams of calls, their liveness."""

@@ -16,7 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -29,11 +29,8 @@ from engine.core.tools.link.stream import CallStream
 from toolwright.rpc.channel import call
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import MESSAGE_LIMIT
+from toolwright.rpc.tool_service import stub_on
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.tool.v1 import tool_pb2_grpc
-
-if TYPE_CHECKING:
-    from toolwright.tool.v1.tool_pb2_grpc import ToolServiceAsyncStub
 
 Message = TypeVar("Message")
 
@@ -96,7 +93,7 @@ class Endpoint:
         self._service = service
         self._counts = counts
         self._channel = channel
-        self.stub = cast("ToolServiceAsyncStub", tool_pb2_grpc.ToolServiceStub(self._channel))
+        self.stub = stub_on(channel)
         # Interceptors add the token to all other calls. In a stream they would put a queue and a
         # task between a call and the wire.
         self._bearer = (("authorization", f"Bearer {token}"),) if token else None
@@ -199,39 +196,37 @@ class Endpoint:
         if self._streams_served:
             most = min(MOST_STREAMS, 1 + len(self._requests) // CALLS_A_STREAM)
             if len(self._streams) < most:
-                self._streams.append(self._open_stream())
-                return self._streams[-1]
+                return self._open_stream()
         for _ in range(len(self._streams)):
             self._streams.rotate(-1)
             if not self._streams[-1].writing:
                 return self._streams[-1]
         most = MOST_STREAMS if self._streams_served else 1
         if len(self._streams) < most:
-            self._streams.append(self._open_stream())
-            return self._streams[-1]
+            return self._open_stream()
         return min(self._streams, key=lambda stream: stream.unsent)
 
     def _open_stream(self) -> CallStream:
         rpc = self.stub.StreamCalls(metadata=self._bearer)
-        return CallStream(
+        stream = CallStream(
             cast("Any", rpc),
             on_answer=self._stream_answered,
             on_failure=self._stream_failed,
             on_end=self._stream_ended,
         )
+        self._streams.append(stream)
+        return stream
 
     def _stream_answered(self, number: int, answer: pb.CallToolResponse) -> None:
         self._streams_served = True
         self._heard()
-        request = self._requests.pop(number, None)
-        if request is not None:
+        if request := self._requests.pop(number, None):
             request.listener.answered(answer)
 
     def _stream_failed(self, number: int, error: Failure) -> None:
         self._streams_served = True
         self._heard()
-        request = self._requests.pop(number, None)
-        if request is not None:
+        if request := self._requests.pop(number, None):
             request.listener.failed(error)
 
     def _stream_ended(self, stream: CallStream, why: Failure) -> None:

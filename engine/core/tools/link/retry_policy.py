@@ -13,11 +13,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-import grpc
-
+from engine.core.tools.link.counts import ServiceCounts
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.process.backoff import Backoff
-from toolwright.rpc.channel import LONGEST_PAUSE, SHORTEST_PAUSE
+from toolwright.rpc.channel import LONGEST_PAUSE, SHORTEST_PAUSE, may_retry
 from toolwright.rpc.errors import ServiceError, TransportError
 
 WHILE_AWAY = Backoff(0.05, 5.0)
@@ -49,26 +48,20 @@ _KINDS: dict[int, FailureKind] = {
     reasons.ERROR_REASON_SESSION_CLOSED: FailureKind.LOST,
 }
 _FULL = (reasons.ERROR_REASON_QUEUE_LIMIT, reasons.ERROR_REASON_TOO_MANY_SESSIONS)
-_OUT_OF_REACH = (
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.CANCELLED,  # by the service, which stops
-)
 
 
 def failure_kind(error: Failure) -> FailureKind:
     """The kind of a failure. A service's error that neither passes (`ServiceError.passes`) nor
     concerns its session is a refusal, whatever the code."""
-    if isinstance(error, TransportError):
-        return FailureKind.AWAY if error.code in _OUT_OF_REACH else FailureKind.REFUSED
-    found = _KINDS.get(error.reason)
-    if found is FailureKind.MOVED and not error.endpoint:
-        return FailureKind.REFUSED  # without the new address
-    if found is not None:
-        return found
-    if error.reason in _FULL and error.retry_after is not None:
-        return FailureKind.FULL
-    return FailureKind.AWAY if error.passes else FailureKind.REFUSED
+    if isinstance(error, ServiceError):
+        found = _KINDS.get(error.reason)
+        if found is FailureKind.MOVED and not error.endpoint:
+            return FailureKind.REFUSED  # without the new address
+        if found is not None:
+            return found
+        if error.reason in _FULL and error.retry_after is not None:
+            return FailureKind.FULL
+    return FailureKind.AWAY if may_retry(error) else FailureKind.REFUSED
 
 
 def failure_name(error: Failure) -> str:
@@ -108,6 +101,12 @@ class RetryPolicy:
             return None
         # The last try comes when the time is up, not one pause before.
         return min(self._pause(WHILE_AWAY, word), max(left, SHORTEST_PAUSE))
+
+    def after_failure(self, error: Failure, now: float, counts: ServiceCounts) -> float | None:
+        """`after` for the failure of a request, which is counted."""
+        pause = self.after(failure_kind(error), now, suggested_pause(error))
+        (counts.failures if pause is None else counts.retries)[failure_name(error)] += 1
+        return pause
 
     def answered(self) -> None:
         """Records an answer of the service; a later failure begins a new budget."""

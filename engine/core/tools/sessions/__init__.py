@@ -1,1 +1,1 @@
-"""Sessions on one tool service: opened, adopted, forked, leased, closed."""
+"""A session on one tool service, and what holds many: the open queue, the closer, the leases."""

@@ -1,7 +1,7 @@
-"""The leases of an owner's sessions on one service: renewed, and trusted.
+"""The leases of an engine's sessions on all services, over the engine's lives.
 
 Invariants
-- A session that the service has lost is marked as lost.
+- A session that its service has lost is marked as lost.
 - Renewal is by owner, so a session whose closing failed would live on. A session that the service
   holds without a trajectory is closed again. Nothing is closed before an earlier life's sessions
   are adopted or given up.
@@ -10,7 +10,8 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import secrets
+from collections.abc import Collection, Iterable
 
 import structlog
 
@@ -25,61 +26,81 @@ RENEW_SECONDS = 10.0
 
 
 class Leases:
-    """The leases on one service."""
+    """The leases of one life of the engine."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._idle: set[str] = set()
-        """Endpoints that held no session at the last renewal."""
+    def __init__(self, services: Collection[Service], owner: str) -> None:
+        """owner: the same in every life of the engine."""
+        self._services = services
+        self._owner = owner
+        self._life = secrets.token_hex(3)
+        self._kept: frozenset[str] | None = None
+        """Sessions of an earlier life that stay open; None until `close_abandoned` names them."""
+        self._adopted: set[str] = set()
+        """Sessions of an earlier life that belong to this life now."""
 
-    async def keep_renewed(self, is_abandoned: Callable[[str], bool]) -> None:
-        """Renews three times per lease. Runs until cancelled. Closes sessions that the service
-        holds and this engine does not know if `is_abandoned(id)`."""
+    def wire_id(self, session_id: str) -> str:
+        """Session id on the wire. It begins with the owner's, since engines may share a service. It
+        differs in each life of the engine, since a service remembers closed sessions."""
+        return f"{self._owner[:8]}/{session_id}@{self._life}"
+
+    def adopt(self, ids: Iterable[str]) -> None:
+        """Records sessions of an earlier life as sessions of this one."""
+        self._adopted.update(ids)
+
+    async def close_abandoned(self, going_on: Collection[str]) -> None:
+        """Closes this owner's sessions from an earlier life, except the ids in `going_on`."""
+        self._kept = frozenset(going_on)
+        await asyncio.gather(*(self._renew(service) for service in self._services))
+
+    async def keep_renewed(self) -> None:
+        """Renews three times per lease. Runs until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for service in self._services:
+                group.create_task(self._keep_renewed(service))
+
+    async def _keep_renewed(self, service: Service) -> None:
         while True:
-            await asyncio.sleep(self._service.table.lease_s / 3)
-            self.close_abandoned(await self.renew(), is_abandoned)
+            await asyncio.sleep(service.table.lease_s / 3)
+            await self._renew(service)
 
-    def close_abandoned(self, held: set[str], is_abandoned: Callable[[str], bool]) -> None:
-        """Closes, in the background, the sessions among `held` that this engine does not know."""
-        for session_id in held - self._service.known:
-            if is_abandoned(session_id):
-                self._service.close_if_open(session_id)
-
-    async def renew(self) -> set[str]:
+    async def _renew(self, service: Service) -> None:
         """Renews the owner's leases at the service's address and at every endpoint with one of its
-        sessions. Returns the ids of all held sessions.
+        sessions. Closes, in the background, abandoned sessions that the service holds.
 
         If an endpoint is silent, the service's address is queried about that endpoint's sessions. A
         dead worker answers nothing, and the others know of it.
         """
-        service = self._service
         believed: dict[str, list[str]] = {service.address: []}
         for session in service.sessions.values():
             believed.setdefault(session.address, []).append(session.session_id)
         answers = await asyncio.gather(
-            *(self._renew_at(address, believed[address]) for address in believed)
+            *(self._renew_at(service, address, ids) for address, ids in believed.items())
         )
         heard = dict(zip(believed, answers, strict=True))
         silent = [address for address, answer in heard.items() if answer is None]
         unheard = [name for address in silent for name in believed[address]]
         if unheard and heard[service.address] is not None:
-            answers.append(await self._renew_at(service.address, unheard))
-        for answer in answers:
-            for session_id in answer.lost if answer else ():
-                if session_id in service.sessions:  # some were closed meanwhile
-                    service.sessions[session_id].mark_lost()
-        await self._forget_idle()
-        return {name for answer in answers if answer for name in answer.held}
+            answers.append(await self._renew_at(service, service.address, unheard))
+        heard_from = [answer for answer in answers if answer is not None]
+        for session_id in (name for answer in heard_from for name in answer.lost):
+            if session_id in service.sessions:  # some were closed meanwhile
+                service.sessions[session_id].mark_lost()
+        await service.link.forget_idle({one.address for one in service.sessions.values()})
+        held = {name for answer in heard_from for name in answer.held}
+        for session_id in held - service.known:
+            if self._is_abandoned(session_id):
+                service.close_if_open(session_id)
 
-    async def _renew_at(self, address: str, believed: list[str]) -> pb.RenewLeasesResponse | None:
+    async def _renew_at(
+        self, service: Service, address: str, believed: list[str]
+    ) -> pb.RenewLeasesResponse | None:
         """The endpoint's answer; None without one."""
-        service = self._service
         request = pb.RenewLeasesRequest(
-            owner=service.owner,
+            owner=self._owner,
             lease=wire.duration(service.table.lease_s),
             session_ids=believed,
         )
-        endpoint = service.endpoint_at(address)
+        endpoint = service.link.endpoint_at(address)
         try:
             return await endpoint.unary(endpoint.stub.RenewLeases, request, timeout=RENEW_SECONDS)
         except (ServiceError, TransportError) as error:
@@ -88,10 +109,8 @@ class Leases:
             )
             return None
 
-    async def _forget_idle(self) -> None:
-        """Forgets endpoints that were idle at two renewals in a row. At the first, a session's
-        close may still be in progress."""
-        idle = self._service.idle_endpoints
-        for address in idle & self._idle:
-            await self._service.forget(address)
-        self._idle = idle
+    def _is_abandoned(self, wire_id: str) -> bool:
+        if self._kept is None:
+            return False
+        names = {wire_id, wire_id.partition("/")[2].rpartition("@")[0]}
+        return bool(names & self._adopted) or not names & self._kept

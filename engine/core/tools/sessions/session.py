@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import structlog
 
 from engine.core.images.media import Media
-from engine.core.tools.link.counts import ServiceCounts
 from engine.core.tools.link.endpoint import Endpoint
+from engine.core.tools.link.service_link import ServiceLink
 from engine.errors import ToolServiceFailed
 from engine.types import SessionRef, ToolSpec
 from toolwright.recipe import Tool as ToolTable
@@ -22,24 +21,12 @@ REACH_SECONDS = 5.0
 log = structlog.get_logger("tools")
 
 
-class SessionHolder(Protocol):
-    """The interface of a session to its service."""
-
-    name: str
-    table: ToolTable
-    counts: ServiceCounts
-
-    def endpoint_at(self, address: str) -> Endpoint: ...
-
-
 class ServiceSession:
     """An open session."""
 
-    def __init__(
-        self, service: SessionHolder, ref: SessionRef, media: Sequence[Media] = ()
-    ) -> None:
+    def __init__(self, link: ServiceLink, ref: SessionRef, media: Sequence[Media] = ()) -> None:
         """media: of the task; a fork may have to send them again."""
-        self.service = service
+        self.link = link
         self.session_id = ref.session_id
         self.address = ref.endpoint
         self.tools = list(ref.tools)
@@ -47,21 +34,21 @@ class ServiceSession:
         self.media = tuple(media)
         self.is_lost = False
         """The service has reported that it no longer holds the session."""
-        self.on_lost: Callable[[ServiceSession], None] | None = None
+        self.on_lost: Callable[[], None] | None = None
 
     @property
     def name(self) -> str:
         """The service's name in the recipe."""
-        return self.service.name
+        return self.link.name
 
     @property
     def table(self) -> ToolTable:
-        return self.service.table
+        return self.link.table
 
     @property
     def endpoint(self) -> Endpoint:
         """The endpoint that holds the session now."""
-        return self.service.endpoint_at(self.address)
+        return self.link.endpoint_at(self.address)
 
     @property
     def ref(self) -> SessionRef:
@@ -93,7 +80,7 @@ class ServiceSession:
         """Records that the service no longer holds the session."""
         self.is_lost = True
         if self.on_lost is not None:
-            self.on_lost(self)
+            self.on_lost()
 
     async def check_reach(self) -> None:
         """Raises ToolServiceFailed if the endpoint does not answer."""

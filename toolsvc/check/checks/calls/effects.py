@@ -9,10 +9,10 @@ import grpc.aio
 
 from toolsvc.check.check import check
 from toolsvc.check.client import CheckClient, CheckSession, refused
-from toolsvc.check.connection import stub_on
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright import wire
+from toolwright.rpc.tool_service import stub_on
 from toolwright.tool.v1 import tool_pb2 as pb
 
 NAP = 0.8
