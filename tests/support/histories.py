@@ -325,7 +325,7 @@ def valid_history(turns: int = 1) -> History:
     story.offer(6, 7, B3, g7)
     story.add(
         Trained(at=0, lineage="b", step=4, sequences=(5,)),
-        FaultsOver(at=0, bound=5.0),
+        FaultsOver(at=0, bound=30.0),
         Acknowledged(at=0, mark=5),
         Acknowledged(at=0, mark=5),
         journaled(going.name),

@@ -208,6 +208,17 @@ def dispatched(attempt: str, life: int) -> Dispatched:
     return Dispatched(at=0, life=life, attempt=attempt, call_id=f"{attempt}/5/0")
 
 
+def later(kind: type[Any], number: int, seconds: float) -> Change:
+    """An event and all after it, some seconds later."""
+
+    def apply(history: History) -> History:
+        index = places(history, kind)[number]
+        moved = (changed(event, at=event.at + seconds) for event in history[index:])
+        return [*history[:index], *moved]
+
+    return apply
+
+
 def closed(attempt: str) -> SessionClosed:
     """The engine closed the session of an attempt of life 1."""
     return SessionClosed(at=0, session=session(attempt, 1), by_engine=True)

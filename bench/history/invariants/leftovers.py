@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.history.events import Abandoned, FaultsOver, Finished, Planned, Seen
+from bench.history.events import (
+    Abandoned,
+    FaultsOver,
+    Finished,
+    LifeBegan,
+    LifeEnded,
+    Offered,
+    Planned,
+    Seen,
+    SessionClosed,
+    SessionOpened,
+)
 from bench.history.findings import Findings, Handler, Invariant, Judge
+from bench.history.names import attempt_of_session, group_of
 
 NOTHING_HELD = Invariant(
     name="nothing_is_left",
     promise="After the end no session, request, place or task is held.",
     source="ARCHITECTURE.md, Cancellation",
 )
+NO_SESSION = Invariant(
+    name="closed_attempts_leave_no_session",
+    promise="No session is open 10 s after its group was delivered, unless a fault kept the engine "
+    "from closing it.",
+    source="engine/core/tools/sessions/leases.py",
+)
+CLOSED_S = 10.0
+"""Two renewals of a lease of 12 s, and the time that they take."""
 ABORTED = Invariant(
     name="left_requests_are_aborted",
     promise="A request that the engine left, or whose stream broke, is aborted at its server.",
@@ -25,19 +45,61 @@ FINISHES = Invariant(
 
 
 class Leftovers(Judge):
-    invariants = (NOTHING_HELD, ABORTED, FINISHES)
+    invariants = (NOTHING_HELD, NO_SESSION, ABORTED, FINISHES)
 
     def __init__(self, planned: Planned, findings: Findings) -> None:
         super().__init__(planned, findings)
         self._over: FaultsOver | None = None
         self._finished = False
+        self._open: dict[str, None] = {}
+        self._delivered: dict[str, float] = {}
+        """Group to its first offer."""
+        self._began = 0.0
 
     def handlers(self) -> Mapping[type[Seen], Handler]:
         return {
+            LifeBegan: self._life_began,
+            LifeEnded: self._life_ended,
+            SessionOpened: self._opened,
+            SessionClosed: self._closed,
+            Offered: self._offered,
             Abandoned: self._abandoned,
             FaultsOver: self._faults_over,
             Finished: self._finish,
         }
+
+    def _life_began(self, _index: int, event: LifeBegan) -> None:
+        self._began = event.at
+
+    def _opened(self, _index: int, event: SessionOpened) -> None:
+        self._open[event.session] = None
+
+    def _closed(self, _index: int, event: SessionClosed) -> None:
+        self._open.pop(event.session, None)
+
+    def _offered(self, _index: int, event: Offered) -> None:
+        self._delivered.setdefault(event.group, event.at)
+
+    def _life_ended(self, index: int, event: LifeEnded) -> None:
+        if event.killed or self._over is None:
+            return
+        if self._delivered:
+            self.findings.judged(NO_SESSION)
+        for session in self._open:
+            attempt = attempt_of_session(session)
+            delivered = self._delivered.get(group_of(attempt))
+            if delivered is None:
+                continue
+            seconds = event.at - max(delivered, self._over.at, self._began)
+            if seconds > CLOSED_S:
+                self.findings.breaks(
+                    NO_SESSION,
+                    index,
+                    f"session {session} is still open {seconds:.3f} s after its group was "
+                    "delivered, and nothing kept the engine from closing it",
+                    attempt,
+                    session,
+                )
 
     def _abandoned(self, index: int, event: Abandoned) -> None:
         self.findings.judged(ABORTED)

@@ -59,7 +59,7 @@ UNSEEN = {
     "admission_keeps_the_bound", "no_dispatch_after_a_life", "one_life_an_attempt",
     "no_dispatch_after_close", "finishes_after_faults", "effects_are_recorded",
     "turns_are_bounded", "logs_are_prefixes", "events_become_durable", "one_open_log",
-    "a_full_disk_ends_by_itself",
+    "a_full_disk_ends_by_itself", "closed_attempts_leave_no_session",
     "sessions_in_flight_stay_open", "attempts_end_for_a_reason",
     "attempts_are_named_once", "masks_stay", "scored_once",
     "a_publish_may_come_twice", "superseded_learners_are_refused",

@@ -50,6 +50,7 @@ from tests.support.history_changes import (
     edit,
     effect,
     insert,
+    later,
     member,
     move,
     other_last_id,
@@ -310,6 +311,10 @@ MUTILATIONS: dict[str, list[Change]] = {
     "superseded_learners_move_no_sampler": [
         edit(Publishing, 2, learner="l1"),
         edit(Publishing, -1, learner="l1"),
+    ],
+    "closed_attempts_leave_no_session": [
+        both(delete(SessionClosed, session=session(G4, 1)), later(LifeEnded, -1, 20.0)),
+        both(delete(SessionClosed, session=session(G1, 0)), later(LifeEnded, -1, 11.0)),
     ],
     "left_requests_are_aborted": [
         edit(Abandoned, aborted=False),

@@ -68,7 +68,7 @@ def test_a_violation_shows_the_events_of_the_same_attempt() -> None:
 ABSENT: list[tuple[type[Any], set[str]]] = [
     (Evaluated, {"evaluations_are_whole", "evaluations_have_one_version"}),
     (Admitted, {"admission_keeps_the_bound"}),
-    (FaultsOver, {"finishes_after_faults"}),
+    (FaultsOver, {"finishes_after_faults", "closed_attempts_leave_no_session"}),
     (
         Position,
         {"one_fate_a_position", "fates_hold", "nothing_lost", "last_attempt_counts"},
