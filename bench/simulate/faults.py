@@ -116,6 +116,7 @@ class Faults:
             Kind.LEASES_END: self._end_leases,
             Kind.SAMPLER_KILL: self._kill_sampler,
             Kind.SAMPLER_CUT: self._cut_sampler,
+            Kind.SAMPLER_FLAKY: self._flaky_sampler,
             Kind.SAMPLER_HANG: self._hang_sampler,
             Kind.SAMPLER_SLOW: self._slow_sampler,
             Kind.SAMPLER_REFUSES: self._refuse_weights,
@@ -165,6 +166,10 @@ class Faults:
 
     async def _cut_sampler(self, target: int) -> None:
         self.servers[target].break_streams()
+
+    async def _flaky_sampler(self, target: int) -> End:
+        self.servers[target].breaks = 0.3
+        return partial(setattr, self.servers[target], "breaks", 0.0)
 
     async def _hang_sampler(self, target: int) -> End:
         self.servers[target].awake.clear()

@@ -60,6 +60,8 @@ class SimulatedServer:
         """It dies amid its next update."""
         self.broke = asyncio.Event()
         """It did."""
+        self.breaks = 0.0
+        """Share of chunks after which their stream breaks."""
         self.slow = 1.0
         self.paused = False
         self._changing_since = 0.0
@@ -343,6 +345,8 @@ class Request:
         left = len(self._plan) - len(self._sent)
         count = min(self._server.workload.interval, left)
         self._send(count, self._finish if count == left else None)
+        if self._server.random.random() < self._server.breaks:
+            self._connection.lose(ConnectionResetError("the connection broke"))
         self.go_on()
 
     def _send(self, count: int, finish: Mapping[str, Any] | None) -> None:

@@ -33,6 +33,8 @@ class Kind(StrEnum):
     """Server `target` is gone; it comes back with weights of another time."""
     SAMPLER_CUT = auto()
     """The streams of server `target` break once."""
+    SAMPLER_FLAKY = auto()
+    """Each stream of server `target` breaks after some chunks."""
     SAMPLER_HANG = auto()
     """Server `target` says nothing."""
     SAMPLER_SLOW = auto()
@@ -52,7 +54,7 @@ class Kind(StrEnum):
 
 
 ON_SERVERS = (
-    Kind.SAMPLER_KILL, Kind.SAMPLER_CUT, Kind.SAMPLER_HANG, Kind.SAMPLER_SLOW,
+    Kind.SAMPLER_KILL, Kind.SAMPLER_CUT, Kind.SAMPLER_FLAKY, Kind.SAMPLER_HANG, Kind.SAMPLER_SLOW,
     Kind.SAMPLER_REFUSES, Kind.PUBLISH_BREAKS,
 )  # fmt: skip
 WEIGHTS = {
@@ -79,6 +81,7 @@ LONGEST_S = {
     Kind.TOOLS_CUT: 30.0,
     Kind.TOOLS_HANG: 30.0,
     Kind.LEARNER_STALLS: 20.0,
+    Kind.SAMPLER_FLAKY: 30.0,
     Kind.DISK_FULL: 40.0,
     Kind.HOST_KILL: 30.0,
 }
