@@ -1,8 +1,8 @@
 """The learner's part of the contract without weights: leases, steps, publishes, acknowledges.
 
-It follows `learner/loop`: the newest claim has the run; a start from a checkpoint whose weights the
-engine has left opens a lineage, published before anything is leased; what was trained on stands in
-the ledger, which is the learner's own; a checkpoint comes before the acknowledgement.
+It follows `learner/loop`: the newest claim has the run; a checkpoint comes before the
+acknowledgement. Ledger, and the rule for the version with which a life begins, are the learner's
+own code.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from bench.simulate.engine_life import EngineLife
 from bench.simulate.loop import Gone, Owner, loop_here
 from bench.simulate.schedule import Workload
 from bench.simulate.workload import text_of
+from learner.intake.first_version import first_version
 from learner.intake.ledger import Ledger, Verdict
 from toolwright import wire
 from toolwright.common.v1 import trajectory_pb2
@@ -164,24 +165,18 @@ class Learner:
         found = await self._policy(policy.GetPolicyRequest(learner=self._word), "GetPolicy")
         newest, saved = wire.version_from_proto(found.version), self._checkpoint
         self._see(Claimed(at=loop_here().time(), learner=self._word, version=newest))
-        if saved is None:
-            self._version, self._ledger = newest, Ledger()
-            parent = replace(newest, step=0)
-        else:
-            self._version, self._ledger = saved.version, saved.ledger.copy()
-            parent = saved.version
         if self._lives > 1 and self._random.random() < RETURNS:
             await self._return()
+        first = first_version(
+            saved.version if saved else None, newest, lambda: self._random.randbytes(4).hex()
+        )
+        self._ledger = saved.ledger.copy() if saved else Ledger()
         if self._lives > 1:
-            self._see(Restored(at=loop_here().time(), lineage=parent.lineage, step=parent.step))
-        if saved is None and newest.step == 0:
-            return
-        ahead = newest.lineage != self._version.lineage or newest.step > self._version.step
-        if saved is None or ahead:
-            step = 0 if saved is None else saved.version.step
-            lineage = self._random.randbytes(4).hex()
-            self._version = WeightVersion(lineage=lineage, step=step)
-            await self._publish(parent)
+            begun = first.parent or first.version
+            self._see(Restored(at=loop_here().time(), lineage=begun.lineage, step=begun.step))
+        self._version = first.version
+        if first.parent is not None:
+            await self._publish(first.parent)
         if saved is not None:
             await self._acknowledge()
 

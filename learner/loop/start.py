@@ -1,16 +1,15 @@
 """The start of a run: from a checkpoint or fresh, with the same weights as the engine.
 
-Weights that were lost with a process between publish and checkpoint belong to an abandoned lineage.
-The resumed run opens a new lineage and publishes it before it leases anything (see `start`).
+`learner/intake/first_version.py` decides which version that is.
 """
 
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
 
 from learner.config.tables import LearnerTable, longest_response
 from learner.intake.agree import join
+from learner.intake.first_version import first_version
 from learner.intake.ledger import Ledger
 from learner.loop.handover import acknowledge
 from learner.loop.state import Run, identity
@@ -34,12 +33,17 @@ def restore(
         checkpoints.sweep()
     path = checkpoints.latest()
     if path is None:
-        fresh = WeightVersion(lineage=parallel.from_first(secrets.token_hex(4)), step=0)
+        fresh = WeightVersion(lineage=_new_lineage(), step=0)
         return fresh, Ledger(), False
     state, ledger = read_state(path)
     check_fits(state, identity(recipe, table, policy), path)
     checkpoints.load(policy, path)
     return WeightVersion(lineage=state["lineage"], step=int(state["step"])), ledger, True
+
+
+def _new_lineage() -> str:
+    """The same name on all ranks."""
+    return parallel.from_first(secrets.token_hex(4))
 
 
 def start(run: Run, *, resumed: bool) -> None:
@@ -52,6 +56,7 @@ def start(run: Run, *, resumed: bool) -> None:
     Raises MismatchError if engine and learner were started with different recipes or policies.
     """
     joined: WeightVersion | None = None
+    parent: WeightVersion | None = None
     if run.client is not None:
         joined = join(
             run.client,
@@ -63,25 +68,18 @@ def start(run: Run, *, resumed: bool) -> None:
     newest = parallel.from_first(joined)
     if run.client is not None:
         sweep(run.policies, newest)
-    if not resumed and newest is not None and newest.step == 0:
-        run.version = newest
-        run.report.say(f"training starts from {newest}, {run.policy.source}")
-        return
-    newer: WeightVersion | None = None
-    if run.client is not None:
-        same = newest is not None and newest.lineage == run.version.lineage
-        if newest is not None and (not same or newest.step > run.version.step):
-            newer = newest
-    newer = parallel.from_first(newer)
-    parent: WeightVersion | None = None
-    if newer is not None:
-        # Without a checkpoint these are the weights that the engine's lineage began with.
-        parent = run.version if resumed else replace(newer, step=0)
-        lineage = parallel.from_first(secrets.token_hex(4))
-        run.version = WeightVersion(lineage=lineage, step=run.version.step)
-        run.report.say(
-            f"the engine has {newer}, these weights are {parent}: continuing as {run.version}"
-        )
+    if newest is not None:
+        first = first_version(run.version if resumed else None, newest, _new_lineage)
+        run.version = first.version
+        if first.served:
+            run.report.say(f"training starts from {newest}, {run.policy.source}")
+            return
+        if first.parent is not None:
+            run.report.say(
+                f"the engine has {newest}, these weights are {first.parent}: continuing as "
+                f"{run.version}"
+            )
+            parent = first.parent
     run.published_folder = run.by_folder.publish(run.policy, run.version, parent).folder
     if resumed:
         acknowledge(run)

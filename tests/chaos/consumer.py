@@ -37,6 +37,7 @@ from bench.history.events import (
 from bench.history.members import member_of
 from bench.history.stored import Appender
 from learner.intake.client import EngineClient
+from learner.intake.first_version import first_version
 from learner.intake.lease import lease_step
 from learner.intake.ledger import Ledger
 from toolwright.types import Group, WeightVersion
@@ -143,22 +144,22 @@ class Consumer:
             after = max(numbers)
 
     def _start(self) -> None:
-        """As `learner.loop.start.start`."""
+        """As `learner.loop.start.start`, by the same rule."""
         saved = State.load(self._file)
         while (newest := self._client.join().version) is None:
             time.sleep(0.1)
-        state = saved or State(WeightVersion(lineage=newest.lineage, step=0))
-        self._state, begun = state, state.version
+        first = first_version(
+            saved.version if saved else None, newest, lambda: secrets.token_hex(4)
+        )
+        begun = first.parent or first.version
         if Path(self._settings.history).stat().st_size:
             self._lines.write(Restored(at=now(), lineage=begun.lineage, step=begun.step))
-        if saved is None and newest.step == 0:
+        self._state = saved or State(first.version)
+        self._state.version = first.version
+        if first.served:
             return
-        parent = None
-        if newest.lineage != begun.lineage or newest.step > begun.step:
-            parent = begun
-            state.version = WeightVersion(lineage=secrets.token_hex(4), step=begun.step)
         if self._settings.weights:
-            self._publish(parent)
+            self._publish(first.parent)
         if saved is not None:
             self._acknowledge()
 
