@@ -98,8 +98,9 @@ def first_of_group(*kinds: type[Exception]) -> Iterator[None]:
     the group. A group that holds an error of another kind is raised unchanged.
 
     A TaskGroup whose child fails while it waits leaves its own cancellation with the task
-    (CPython's issue 116720, fixed in 3.13). It is taken back here: before Python 3.11.3 no
-    `asyncio.timeout` of such a task would end as a timeout.
+    (CPython's issue 116720, fixed in 3.13). The context manager removes one cancellation: before
+    Python 3.11.3 no `asyncio.timeout` of such a task would end as a timeout. A cancellation by the
+    caller in the same moment is lost with or without it, because the group's errors win.
     """
     task = asyncio.current_task()
     cancelled = task.cancelling() if task is not None else 0

@@ -38,6 +38,8 @@ class Planned(Seen, frozen=True, kw_only=True):
     """Tools keep state: one session an attempt, and no effect twice in a session."""
     turns: int = 0
     """Most turns of a trajectory in which it calls tools; 0 = unknown."""
+    lease_s: float = 0.0
+    """Length of a session's lease, in seconds; 0 = unknown."""
     tools_patience: float = 0.0
     """Longest time to wait for a tool service, in seconds; 0 = unknown."""
     sampler_patience: float = 0.0
@@ -65,7 +67,7 @@ class Fault(Seen, frozen=True, kw_only=True):
 
 
 class FaultEnded(Seen, frozen=True, kw_only=True):
-    """A fault that lasted is over."""
+    """A fault ended, at once or after its duration."""
 
     kind: str
 
@@ -95,18 +97,17 @@ class Finished(Seen, frozen=True, kw_only=True):
 
 
 class Journaled(Seen, frozen=True, kw_only=True):
-    """At the end of a life: what the journal holds of one attempt that was not given up.
-
-    appended: events that the engine appended in all lives, as far as earlier ones left them. kept:
-    events that the journal holds. agreeing: how many of the first ones are those appended. due:
-    how many had time and room to become durable.
-    """
+    """At the end of a life: what the journal holds of one attempt."""
 
     attempt: str
     appended: int
+    """Number of events that the engine appended, without those that an earlier life lost."""
     kept: int
+    """Number of events that the journal holds."""
     agreeing: int
+    """Length of the common prefix of appended and kept events."""
     due: int
+    """Number of events that had to be durable by now."""
     open: bool
     """A later life may go on with it."""
     complete: bool
@@ -115,17 +116,21 @@ class Journaled(Seen, frozen=True, kw_only=True):
     """What is kept holds the trajectory's end."""
     scored: bool = False
     """What is kept holds the reward function's score."""
+    given_up: bool = False
+    """The engine gave the attempt up, and the journal does not have that."""
 
 
 class RoomAgain(Seen, frozen=True, kw_only=True):
-    """The disk was full, and has had room for `seconds`. full: the engine still says that it is."""
+    """The disk was full, and has room again."""
 
     seconds: float
+    """Time since then."""
     full: bool
+    """The engine's own word: it still waits for room."""
 
 
 class GivenUp(Seen, frozen=True, kw_only=True):
-    """The engine told the journal that no life goes on with an attempt."""
+    """The engine gave up an attempt: no life continues it."""
 
     attempt: str
 
@@ -161,28 +166,27 @@ class Loaded(Seen, frozen=True, kw_only=True):
 
 
 class Abandoned(Seen, frozen=True, kw_only=True):
-    """The engine left a request, or its stream broke, while engine and server lived on. aborted: an
-    abort of the request reached the server."""
+    """The engine left a request, or its stream broke, while engine and server lived on."""
 
     server: str
     attempt: str
     aborted: bool
+    """The engine sent an abort of the request."""
 
 
 # ---- the reward function ----
 
 
-class Judged(Seen, frozen=True, kw_only=True):
-    """The reward function was called with a trajectory.
-
-    contents: CRC-32 of its token ids. alone: the function got this trajectory without its group.
-    masks: its score takes the trajectory out of the loss.
-    """
+class RewardCalled(Seen, frozen=True, kw_only=True):
+    """The reward function was called with a trajectory."""
 
     trajectory: str
     contents: int
+    """`checksum` of its token ids."""
     alone: bool
+    """The function got this trajectory without its group."""
     masks: bool
+    """The score takes the trajectory out of the loss."""
 
 
 # ---- the tool host ----
@@ -260,7 +264,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     turns: tuple[str, ...] = ()
     """What the policy wrote, a text a turn; empty where the observer cannot decode it."""
     errored: bool = False
-    """Infrastructure ended it."""
+    """Whether the engine's record says that infrastructure ended it."""
     parent: str = ""
     """Trajectory that a branch began as; its attempt where that was given up. "" = no branch."""
     shared: int = 0
@@ -318,19 +322,19 @@ class Published(Seen, frozen=True, kw_only=True):
     version: WeightVersion
 
 
-class Refused(Seen, frozen=True, kw_only=True):
-    """The engine refused a request of the learner. reason: its name in reasons.proto. version: of
-    a publish."""
+class LearnerRefused(Seen, frozen=True, kw_only=True):
+    """The engine refused a request of the learner."""
 
     method: str
     reason: str
+    """Name of the reason in reasons.proto."""
     version: WeightVersion | None = None
+    """Version of a publish; None for other methods."""
 
 
-class Returned(Seen, frozen=True, kw_only=True):
-    """A learner that another one has superseded sent a request."""
+class SupersededRequest(Seen, frozen=True, kw_only=True):
+    """A learner sent an acknowledgement after another learner had claimed the run."""
 
-    method: str
     accepted: bool
 
 
@@ -352,6 +356,8 @@ class Evaluated(Seen, frozen=True, kw_only=True):
     rows: int
     expected_rows: int
     wrote: tuple[WeightVersion, ...]
+    cut: bool = False
+    """It has fewer rows than its suite. Only new weights may cut it."""
 
 
 # ---- the journal, read after the end ----
@@ -389,8 +395,9 @@ class Position(Seen, frozen=True, kw_only=True):
 
 AnyEvent = (
     Planned | LifeBegan | LifeEnded | Fault | FaultEnded | FaultsOver | Finished | Journaled
-    | RoomAgain | GivenUp | Sampled | Loaded | Abandoned | Judged | SessionOpened | SessionClosed
-    | Effect | Admitted | Dispatched | Offered | Trained | Acknowledged | Publishing | Claimed
-    | Published | Refused | Returned | Restored | Evaluated | Position
+    | RoomAgain | GivenUp | Sampled | Loaded | Abandoned | RewardCalled | SessionOpened
+    | SessionClosed | Effect | Admitted | Dispatched | Offered | Trained | Acknowledged
+    | Publishing | Claimed | Published | LearnerRefused | SupersededRequest | Restored
+    | Evaluated | Position
 )  # fmt: skip
 History = list[AnyEvent]

@@ -9,6 +9,8 @@ from bench.history.findings import HistoryError
 
 _SESSION = re.compile(r"([^/@~]+/[^/@~]+)(?:[@~][^/]*)?\Z")
 
+_EVALUATION = re.compile(r"e([^/]+?\.\d+)\.")
+
 
 class CallName(NamedTuple):
     """The parts of a call id, ATTEMPT/TURN/INDEX."""
@@ -46,6 +48,12 @@ def attempt_of_session(session: str) -> str:
     """'g0000012-3/b1r0a0' of the engine's 'OWNER/g0000012-3/b1r0a0@b1' and '…/b1r0a0~2@b1'; ""
     for a name that no engine gives."""
     found = _SESSION.search(session[-400:])
+    return found[1] if found else ""
+
+
+def evaluated_version(attempt: str) -> str:
+    """'b.1' of 'eb.1.held-0/b1p0t0a0', the weights that an evaluation measures; "" for others."""
+    found = _EVALUATION.match(attempt)
     return found[1] if found else ""
 
 

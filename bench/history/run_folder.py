@@ -104,13 +104,14 @@ def evaluations(
     *,
     at: float,
     expected: Mapping[str, int] | None = None,
-    cuts: bool = False,
+    may_be_cut: bool = False,
 ) -> list[Evaluated]:
     """Every line of evaluations.jsonl with what its rows' file has.
 
-    expected: rows of each suite by the recipe; without it the engine's own number counts. cuts: new
-    weights may cut an evaluation; then its first rows are expected, as many as its line says.
-    Raises KeyError, TypeError or ValueError for lines that no engine wrote.
+    expected: rows of each suite by the recipe; without it the engine's own number counts.
+    may_be_cut: the run allows new weights to cut an evaluation. Then its first rows are expected,
+    as many as its line says. Raises KeyError, TypeError or ValueError for lines that no engine
+    wrote.
     """
     found = []
     for summary in JsonLines(run_folder / "evaluations.jsonl").read():
@@ -130,7 +131,8 @@ def evaluations(
                 suite=suite,
                 version=version,
                 rows=sum(1 for index in over if index < counted),
-                expected_rows=counted if cuts else whole,
+                expected_rows=counted if may_be_cut else whole,
+                cut=may_be_cut and counted < whole,
                 wrote=tuple(wrote),
             )
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -209,9 +210,12 @@ class Faults:
         if self.learner.complete.is_set():
             return
         await self.learner.kill()
-        self.learner.loop(1 + target)
+        self.learner.end_after_publishes(target)
         self.learner.start()
-        await first_of(self.learner.stable, self.learner.complete)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(MOMENT_S):
+                await first_of(self.learner.stable, self.learner.complete)
+        self.learner.end_after_publishes(0)
 
     async def _stall_learner(self, _target: int) -> End:
         self.learner.leases.clear()

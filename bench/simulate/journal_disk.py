@@ -1,7 +1,7 @@
-"""What drives the journal of a simulated engine: commits in the loop, on a disk that may be full.
+"""Driver of a simulated engine's journal: commits in the loop, on a disk that may be full.
 
 The disk is a witness too: it notes what the engine appends, and at the end of a life it compares
-that with what the journal holds.
+that with what the journal holds. `RoomAgain.full` alone is the engine's own word.
 
 Invariants
 - A commit without a job takes a seeded prefix of what was appended, and all that is older than
@@ -63,7 +63,7 @@ class Disk:
         if not self.drivers:
             return
         self.drivers[-1].limit()
-        if not full and self.drivers[-1].writer.full:
+        if not full:
             late = loop.time() + DURABLE_S
             loop.call_at(late, self._look, self.drivers[-1], self.room_since, context=loop.world)
 
@@ -134,7 +134,7 @@ class LoopDriver:
         async def noted(*args: Any, **named: Any) -> Any:
             began = loop_here().time()
             result = await write(*args, **named)
-            if not self.writer.full:
+            if not self._disk.full:
                 self._written_up_to = max(self._written_up_to, began)
             return result
 
@@ -224,6 +224,7 @@ class LoopDriver:
                 due=len(appended) if state is LogState.COMPLETE else due,
                 open=state is LogState.OPEN,
                 complete=complete,
+                given_up=attempt not in logs,
                 ended=any(isinstance(event, Ended) for event in kept),
                 scored=any(isinstance(one, Scored) and not one.hooked for one in kept),
             )

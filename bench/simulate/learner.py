@@ -24,13 +24,13 @@ from bench.history.events import (
     Acknowledged,
     AnyEvent,
     Claimed,
+    LearnerRefused,
     Member,
     Offered,
     Published,
     Publishing,
-    Refused,
     Restored,
-    Returned,
+    SupersededRequest,
     Trained,
 )
 from bench.history.members import member_of
@@ -61,7 +61,7 @@ RESTART_S = 2.0
 """Until a learner that ended by itself is started again."""
 
 
-class _Ended(Exception):
+class _LifeEnded(Exception):
     """A fault ends this life of the learner."""
 
 
@@ -98,7 +98,7 @@ class Learner:
         self.leases = asyncio.Event()
         """Clear while the learner stalls."""
         self.leases.set()
-        self._ends = 0
+        self._ends_left = 0
         """Publishes after which it ends once more."""
         self.stable = asyncio.Event()
         """Clear while it ends after publishes."""
@@ -117,14 +117,14 @@ class Learner:
         self._word = f"learner {self._lives}"
         self._acknowledged = None
         self._owner = Owner(loop_here(), self._word)
-        self._owner.spawn(self._live()).add_done_callback(self._ended)
+        self._owner.spawn(self._live()).add_done_callback(self._task_done)
 
-    def loop(self, times: int) -> None:
+    def end_after_publishes(self, times: int) -> None:
         """From now on it ends after each of `times` publishes."""
-        self._ends = times
+        self._ends_left = times
         self.stable.clear()
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.crashes.append(f"the learner ended: {error!r}")
 
@@ -138,7 +138,7 @@ class Learner:
         while True:
             try:
                 await self._train()
-            except (ServiceError, _Ended) as error:
+            except (ServiceError, _LifeEnded) as error:
                 self.ended_by.append(str(error) or "a fault")
                 await asyncio.sleep(self._random.uniform(0.0, RESTART_S))
                 self._lives += 1
@@ -189,12 +189,12 @@ class Learner:
         except TransportError:
             return
         except ServiceError as error:
-            if error.passes:
+            if error.reason_name != "SUPERSEDED":
                 return
             accepted = False
         else:
             accepted = True
-        self._see(Returned(at=loop_here().time(), method="AckGroups", accepted=accepted))
+        self._see(SupersededRequest(at=loop_here().time(), accepted=accepted))
 
     async def _leased(self) -> list[Offered]:
         """The groups of one step. The ledger has not recorded any of them yet."""
@@ -217,7 +217,7 @@ class Learner:
                         groups.append(group)
             except TransportError:
                 await asyncio.sleep(AGAIN_S)
-            again = len(groups) < wanted and self._random.random() < self._workload.acknowledges
+            again = len(groups) < wanted and self._workload.repeats_acknowledgements
             if again and self._acknowledged:
                 await self._ask(0, "AckGroups", self._acknowledged)  # its answer was lost
         return groups
@@ -296,11 +296,11 @@ class Learner:
         if self._random.random() < REPEATS:  # its answer was lost
             await self._policy(request, "PublishWeights")
             self._see(Published(at=loop_here().time(), version=self._version))
-        if self._ends:
-            self._ends -= 1
-            if not self._ends:
+        if self._ends_left:
+            self._ends_left -= 1
+            if not self._ends_left:
                 self.stable.set()
-            raise _Ended
+            raise _LifeEnded
 
     async def _acknowledge(self) -> None:
         request = rollout.AckGroupsRequest(
@@ -328,7 +328,7 @@ class Learner:
                 await asyncio.sleep(AGAIN_S)
             except ServiceError as error:
                 self._see(
-                    Refused(
+                    LearnerRefused(
                         at=loop_here().time(),
                         method=method,
                         reason=error.reason_name,

@@ -18,8 +18,6 @@ from contextvars import Context, ContextVar, copy_context
 from random import Random
 from typing import Any, TypeVar
 
-from bench.history.events import AnyEvent
-
 Answer = TypeVar("Answer")
 
 EPOCH = 1_700_000_000.0
@@ -175,8 +173,6 @@ class VirtualLoop(base_events.BaseEventLoop):
         self.hosts: dict[str, Callable[[Any], asyncio.Transport]] = {}
         """Servers by name: each makes a connection's transport."""
         self.after_turn: Callable[[], None] = lambda: None
-        self.judged: Callable[[AnyEvent], None] = lambda _event: None
-        """Sees each call of the reward function."""
         self.complaints: list[str] = []
         """What asyncio would have logged as an error of the program."""
         self._random = random

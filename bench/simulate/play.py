@@ -45,7 +45,7 @@ from bench.simulate.loop import BEGIN, Stuck, VirtualLoop
 from bench.simulate.sampler import SimulatedClient, SimulatedServer
 from bench.simulate.schedule import Schedule
 from bench.simulate.tools import ToolHost
-from bench.simulate.workload import make_policy, recipe, server_url
+from bench.simulate.workload import LEASE_S, REWARD_WITNESSES, make_policy, recipe, server_url
 from bench.simulate.world import Say, world
 from engine.config import EngineTable
 from engine.core.text.codec import HuggingFaceCodec
@@ -193,12 +193,13 @@ class _Run:
                 steps=work.steps,
                 stateful=work.stateful,
                 turns=work.turns,
+                lease_s=LEASE_S,
                 tools_patience=work.patience_s,
                 sampler_patience=work.sampler_patience_s,
             )
         )
         self._loop.after_turn = self._look
-        self._loop.judged = self.see
+        REWARD_WITNESSES[:] = [self.see]
         await self._host.start()
         supervising = asyncio.create_task(self._supervise())
         self._learner.start()
@@ -241,8 +242,8 @@ class _Run:
         self.errors += self._learner.crashes
         folder, trained = self._recipe.run_folder, surviving(self.history)
         suites = {suite.name: suite.n for suite in self._table.evaluation.suites}
-        cuts = self._schedule.workload.cuts
-        self.history += evaluations(folder, at=self._now, expected=suites, cuts=cuts)
+        cut = self._schedule.workload.may_be_cut
+        self.history += evaluations(folder, at=self._now, expected=suites, may_be_cut=cut)
         self.history += positions(folder, at=self._now, trained=trained)
         self.see(msgspec.structs.replace(found, at=self._now))
 

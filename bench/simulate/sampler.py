@@ -71,16 +71,16 @@ class SimulatedServer:
         """Weights that it was ever given."""
         self.requests: dict[str, Request] = {}
         self.connections: dict[Connection, None] = {}
-        self._left: dict[str, asyncio.TimerHandle] = {}
+        self._unaborted: dict[str, asyncio.TimerHandle] = {}
         """Requests without a stream that no abort has named yet."""
         self._attempts: dict[str, str] = {}
-        self._named: set[str] = set()
+        self._aborts_sent: set[str] = set()
         """Requests that an abort has named, which may still be on its way."""
 
     def kill(self) -> None:
         """The process ends."""
         self.alive = False
-        self.forget_left()
+        self.forget_unaborted()
         self.awake.set()
         self.break_streams()
 
@@ -105,7 +105,7 @@ class SimulatedServer:
             connection.lose(ConnectionResetError("the connection broke"))
 
     def client_died(self, client: Owner) -> None:
-        self.forget_left()
+        self.forget_unaborted()
         for connection in [one for one in self.connections if one.client is client]:
             connection.lose(None)
 
@@ -142,36 +142,37 @@ class SimulatedServer:
 
     def abort(self, body: Mapping[str, Any]) -> None:
         """Ends the request `rid`, or all."""
-        for rid in [body["rid"]] if "rid" in body else [*self.requests, *self._left]:
+        for rid in [body["rid"]] if "rid" in body else list(self.requests):
             if rid in self.requests:
                 self.requests[rid].abort()
 
-    def name(self, body: Mapping[str, Any]) -> None:
-        """An abort was sent, whether or not its connection breaks."""
+    def abort_sent(self, body: Mapping[str, Any]) -> None:
+        """Notes that an abort was sent, even if its connection breaks."""
         rid = body.get("rid", "")
-        self._named.add(rid)
-        if rid in self._left:
-            self._left.pop(rid).cancel()
+        self._aborts_sent.add(rid)
+        if rid in self._unaborted:
+            self._unaborted.pop(rid).cancel()
             self._see_left(rid, aborted=True)
 
-    def leave(self, rid: str, attempt: str) -> None:
+    def stream_lost(self, rid: str, attempt: str) -> None:
         """The stream of a request is gone, and its client lives."""
         loop = loop_here()
         self._attempts[rid] = attempt
-        if rid in self._named:
+        if rid in self._aborts_sent:
             self._see_left(rid, aborted=True)
         else:
             late = loop.time() + ABORT_S
-            self._left[rid] = loop.call_at(late, self._not_aborted, rid, context=loop.world)
+            self._unaborted[rid] = loop.call_at(late, self._not_aborted, rid, context=loop.world)
 
-    def forget_left(self) -> None:
+    def forget_unaborted(self) -> None:
         """No abort has to come any more."""
-        for timer in self._left.values():
+        for timer in self._unaborted.values():
             timer.cancel()
-        self._left.clear()
+        self._unaborted.clear()
+        self._attempts.clear()
 
     def _not_aborted(self, rid: str) -> None:
-        del self._left[rid]
+        del self._unaborted[rid]
         self._see_left(rid, aborted=False)
 
     def _see_left(self, rid: str, *, aborted: bool) -> None:
@@ -226,7 +227,7 @@ class Connection(asyncio.Transport):
         self._read = body[length:]
         asked = orjson.loads(body[:length])
         if "input_ids" not in asked:
-            self._server.name(asked)
+            self._server.abort_sent(asked)
         loop = loop_here()
         when = loop.time() + self._server.random.uniform(0.0005, 0.004)
         loop.call_at(when, self._serve, asked, context=loop.world)
@@ -269,7 +270,7 @@ class Connection(asyncio.Transport):
         alive = self.client is None or self.client.alive
         if self._request is not None:
             if alive and self._server.alive and not self._request.is_over:
-                self._server.leave(self._request.rid, self._request.attempt)
+                self._server.stream_lost(self._request.rid, self._request.attempt)
             self._request.over()
         if alive:
             loop_here().call_soon(self._protocol.connection_lost, error, context=self._context)

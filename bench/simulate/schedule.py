@@ -48,7 +48,7 @@ class Kind(StrEnum):
     LEARNER_KILL = auto()
     """The learner is gone; it begins at its checkpoint after `seconds`."""
     LEARNER_LOOPS = auto()
-    """The learner is gone, and again after each of its next `target` + 1 publishes."""
+    """The learner is killed, and ends again after each of its next `target` publishes."""
     LEARNER_STALLS = auto()
     """The learner leases nothing."""
 
@@ -58,9 +58,9 @@ ON_SERVERS = (
     Kind.SAMPLER_REFUSES, Kind.PUBLISH_BREAKS,
 )  # fmt: skip
 WEIGHTS = {
-    Kind.ENGINE_KILL: 9, Kind.HOST_KILL: 3, Kind.TOOLS_CUT: 2, Kind.SAMPLER_CUT: 3,
-    Kind.SAMPLER_KILL: 3, Kind.SAMPLER_HANG: 2, Kind.PUBLISH_BREAKS: 2, Kind.LEARNER_KILL: 3,
-    Kind.LEARNER_LOOPS: 3, Kind.ANSWERS_LOST: 2, Kind.DISK_FULL: 4,
+    Kind.ENGINE_KILL: 9, Kind.HOST_KILL: 3, Kind.TOOLS_CUT: 2, Kind.ANSWERS_LOST: 2,
+    Kind.SAMPLER_CUT: 3, Kind.SAMPLER_FLAKY: 3, Kind.SAMPLER_KILL: 4, Kind.SAMPLER_HANG: 2,
+    Kind.PUBLISH_BREAKS: 2, Kind.LEARNER_KILL: 3, Kind.LEARNER_LOOPS: 3, Kind.DISK_FULL: 4,
 }  # fmt: skip
 """How often a kind is drawn; 1 where it is not named."""
 MOMENTS = {
@@ -72,9 +72,10 @@ MOMENTS = {
 AT_MOMENTS = {
     Kind.ENGINE_KILL: ("Effect", "Dispatched", "Sampled", "Acknowledged", "Published"),
     Kind.LEARNER_LOOPS: ("Acknowledged",),
+    Kind.SAMPLER_KILL: ("Publishing", "Loaded", "Sampled"),
 }
-"""Moments at which a fault tells most: a kill may lose what tool host or learner know; a learner
-with a checkpoint opens lineages at one step."""
+"""Events after which a fault is most likely to find a bug: a kill may lose what tool host or
+learner know; a learner with a checkpoint opens lineages at one step."""
 LONG_WAIT_S = 20.0
 """New weights wait for an evaluation as long as it takes, in these schedules."""
 LONGEST_S = {
@@ -152,8 +153,8 @@ class Workload:
     keep_history: bool
     train_s: float
     checkpoint_every: int
-    acknowledges: float
-    """Share of the leases without enough groups after which the learner acknowledges again."""
+    repeats_acknowledgements: bool
+    """After a lease without enough groups the learner acknowledges again."""
     bad_rows: float
     """Share of rows that are no tasks."""
     unfit_rows: float
@@ -165,7 +166,7 @@ class Workload:
         return 2 * self.patience_s
 
     @property
-    def cuts(self) -> bool:
+    def may_be_cut(self) -> bool:
         """New weights may cut an evaluation."""
         return self.publish_waits_s < LONG_WAIT_S
 
@@ -229,7 +230,7 @@ def _workload(seed: int, dice: Random) -> Workload:
         keep_history=dice.random() < 0.5,
         train_s=dice.choice((0.05, 0.3, 2.0)),
         checkpoint_every=dice.randint(1, 3),
-        acknowledges=dice.choice((0.0, 1.0)),
+        repeats_acknowledgements=dice.choice((False, True)),
         bad_rows=dice.choice((0.0, 0.0, 0.15)),
         unfit_rows=dice.choice((0.0, 0.0, 0.15)),
     )
@@ -257,7 +258,7 @@ def _fault(workload: Workload, dice: Random) -> Fault:
 
 def _target(kind: Kind, workload: Workload, dice: Random) -> int:
     if kind is Kind.LEARNER_LOOPS:
-        return dice.randint(1, 4)
+        return dice.randint(2, 5)
     return dice.randrange(workload.servers) if kind in ON_SERVERS else 0
 
 

@@ -28,7 +28,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import ids
 
 LONGEST_CALL_S = 20.0
-"""Below the tool's run limit: its answer is the one that the history names."""
+"""Longest call, in seconds. It is below the run limit, so the history's answer is delivered."""
 FAILS = 0.05
 """Share of calls that fail as a tool's own error."""
 

@@ -6,15 +6,14 @@ The recipe names `questions` and the rewards by their import paths, as any recip
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from random import Random
-from zlib import crc32
 
 from bench.dispatch.workload import END, write_policy
-from bench.history.derived.contents import packed
-from bench.history.events import Judged
+from bench.history.derived.contents import checksum
+from bench.history.events import RewardCalled
 from bench.simulate.loop import alive_here, loop_here
 from bench.simulate.schedule import Workload
 from engine.api import Score
@@ -31,6 +30,8 @@ TOOLS = "tools:1"
 """The tool service's address; no server listens there."""
 DYNAMIC = """[task.dynamic_sampling]
 max_gen_batches = 4"""
+LEASE_S = 12.0
+"""Length of a session's lease, in seconds."""
 UNFIT = "unfit"
 """Key of a task's metadata: the tool refuses it."""
 KEEPS = 12
@@ -38,6 +39,10 @@ KEEPS = 12
 BRANCHING = """[task.branching]
 tokens = 4
 top_k = 3"""
+
+
+REWARD_WITNESSES: list[Callable[[RewardCalled], None]] = []
+"""See each call of the reward function, of the run that is played."""
 
 
 def ids_of(text: str) -> list[int]:
@@ -78,7 +83,8 @@ def questions(seed: int) -> Iterator[Task | str]:
 
 
 def source_seed(workload: Workload) -> int:
-    """The run's seed, with the per cent of rows that no tool opens and that are no tasks."""
+    """The run's seed, as decimal digits: the schedule's seed, two digits of the per cent of tasks
+    that the tool refuses, two digits of the per cent of rows that are not tasks."""
     unfit, bad = round(100 * workload.unfit_rows), round(100 * workload.bad_rows)
     return 10_000 * (workload.seed % 100_000) + 100 * unfit + bad
 
@@ -89,7 +95,7 @@ def suite(_seed: int) -> Iterator[Task]:
 
 
 def reward(trajectory: Trajectory) -> Score:
-    """By all ids of the trajectory: reward 0 or 1, and for some whether they stay in the loss."""
+    """Score derived from the token ids: reward 0 or 1, and for some a mask or a keep."""
     return _scored(trajectory, alone=True)
 
 
@@ -99,18 +105,18 @@ def group_reward(trajectories: Sequence[Trajectory]) -> list[Score]:
 
 def _scored(trajectory: Trajectory, *, alone: bool) -> Score:
     token_ids = [i for sequence in trajectory.sequences for i in sequence.token_ids]
-    contents = crc32(packed(token_ids))
+    contents = checksum([token_ids])
     keep = {0: False, 1: True}.get(contents % KEEPS)
-    loop = loop_here()
-    judged = Judged(
-        at=loop.time(),
+    called = RewardCalled(
+        at=loop_here().time(),
         trajectory=trajectory.id,
         contents=contents,
         alone=alone,
         masks=keep is False,
     )
     if alive_here():
-        loop.judged(judged)
+        for see in REWARD_WITNESSES:
+            see(called)
     return Score(reward=float(contents // KEEPS % 2), keep=keep)
 
 
@@ -124,7 +130,7 @@ def recipe(workload: Workload, *, policy: Path, folder: Path) -> str:
         suites = f"""
 [engine.evaluation]
 every = 1
-max_concurrent = {work.places if work.cuts else 128}
+max_concurrent = {work.places if work.may_be_cut else 128}
 publish_waits_s = {work.publish_waits_s}
 [[engine.evaluation.suites]]
 name = "suite"
@@ -168,7 +174,7 @@ patience_s = {work.sampler_patience_s}
 
 [tools.count]
 service = "{TOOLS}"
-lease_s = 12.0
+lease_s = {LEASE_S}
 patience_s = {work.patience_s}
 queue_limit_s = 10.0
 run_limit_s = 30.0

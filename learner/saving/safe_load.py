@@ -6,7 +6,8 @@ read here by an unpickler with a list of allowed names.
 
 Invariants
 - `.metadata` may name torch's metadata classes, `torch.Size`, paths and dtypes; nothing else.
-- Python 3.11 before 3.11.4 writes an enum's member with `getattr`: it may get such a member alone.
+- Python 3.11 before 3.11.4 writes an enum's member with `getattr`. `getattr` may return only
+  members of the listed enums.
 - It may name files of its own folder only.
 - `common.pt`, tensors and objects are read by torch's `weights_only` unpickler.
 """

@@ -36,12 +36,12 @@ from bench.history.events import (
     Evaluated,
     Fate,
     Fault,
+    FaultEnded,
     FaultsOver,
     Finished,
     GivenUp,
     History,
     Journaled,
-    Judged,
     LifeBegan,
     LifeEnded,
     Loaded,
@@ -52,12 +52,13 @@ from bench.history.events import (
     Published,
     Publishing,
     Restored,
-    Returned,
+    RewardCalled,
     RoomAgain,
     Sampled,
     Segment,
     SessionClosed,
     SessionOpened,
+    SupersededRequest,
     Trained,
 )
 from toolwright.types import Ids, WeightVersion, ids
@@ -229,11 +230,12 @@ def journaled(attempt: str, **fields: Any) -> Journaled:
 
 
 def valid_history(turns: int = 1) -> History:
-    """The history that the module describes: no invariant is broken, each has evidence. turns: in
-    which g4's members call a tool."""
+    """The history that the module describes: no invariant is broken, each has evidence.
+
+    turns: number of turns in which g4's members call a tool."""
     story = Story()
     planned = Planned(
-        at=0, eta=1, batch=2, group_size=SIZE, steps=4, turns=2, tools_patience=0.5,
+        at=0, eta=1, batch=2, group_size=SIZE, steps=4, turns=2, lease_s=10.0, tools_patience=0.5,
         sampler_patience=0.5,
     )  # fmt: skip
     story.add(
@@ -257,7 +259,7 @@ def valid_history(turns: int = 1) -> History:
     story.add(Trained(at=0, lineage="a", step=1, sequences=(1,)))
     first.forget(A0)
     story.add(
-        Judged(at=0, trajectory="g0000009-0", contents=9, alone=True, masks=False),
+        RewardCalled(at=0, trajectory="g0000009-0", contents=9, alone=True, masks=False),
         Fault(at=0, kind="kill", detail="engine"),
         journaled(first.name, kept=4, agreeing=4, due=3),
         journaled("g0000009-0/b0r0a0", ended=True, scored=True),
@@ -295,7 +297,7 @@ def valid_history(turns: int = 1) -> History:
     story.add(
         Fault(at=0, kind="kill", detail="learner"),
         Claimed(at=0, learner="l2", version=A2),
-        Returned(at=0, method="AckGroups", accepted=False),
+        SupersededRequest(at=0, accepted=False),
         Restored(at=0, lineage="a", step=1),
     )
     story.add(Loaded(at=0, server="s1", version=A2, began=story.now))
@@ -306,12 +308,16 @@ def valid_history(turns: int = 1) -> History:
     story.add(Trained(at=0, lineage="b", step=2, sequences=(2,)))
     story.publish(B2, learner="l2")
     story.offer(3, 2, B2, [without_loss(one, A0) for one in g2])
-    story.add(Acknowledged(at=0, mark=2))
+    story.add(
+        Fault(at=0, kind="disk_full"),
+        Acknowledged(at=0, mark=2),
+        FaultEnded(at=0, kind="disk_full"),
+    )
     g7 = story.plain(7, life=1, version=B2)
     g7 = (replaced(g7[0], masked=True), g7[1])
     contents = crc32(b"".join(packed(one.token_ids) for one in g7[0].segments))
     story.add(
-        Judged(at=0, trajectory="g0000007-0", contents=contents, alone=True, masks=True),
+        RewardCalled(at=0, trajectory="g0000007-0", contents=contents, alone=True, masks=True),
         Abandoned(at=0, server="s0", attempt=g7[1].attempt, aborted=True),
     )
     story.add(Trained(at=0, lineage="b", step=3, sequences=(3,)))

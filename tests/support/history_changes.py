@@ -10,10 +10,10 @@ from bench.history.events import (
     Dispatched,
     Effect,
     History,
+    LearnerRefused,
     Member,
     Offered,
     Publishing,
-    Refused,
     Sampled,
     SessionClosed,
 )
@@ -224,5 +224,5 @@ def closed(attempt: str) -> SessionClosed:
     return SessionClosed(at=0, session=session(attempt, 1), by_engine=True)
 
 
-def refused(method: str, reason: str, version: WeightVersion | None = None) -> Refused:
-    return Refused(at=0, method=method, reason=reason, version=version)
+def refused(method: str, reason: str, version: WeightVersion | None = None) -> LearnerRefused:
+    return LearnerRefused(at=0, method=method, reason=reason, version=version)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from typing import Any
+from zlib import crc32
 
 from bench.history.events import Member
 
@@ -15,6 +16,11 @@ WIDTH = array("i").itemsize
 def packed(token_ids: Iterable[int]) -> bytes:
     """Token ids as bytes, WIDTH a token."""
     return (token_ids if isinstance(token_ids, array) else array("i", token_ids)).tobytes()
+
+
+def checksum(parts: Iterable[Iterable[int]]) -> int:
+    """CRC-32 of the token ids of all parts."""
+    return crc32(b"".join(packed(part) for part in parts))
 
 
 def content_of(member: Member) -> tuple[Any, ...]:

@@ -1,7 +1,8 @@
-"""Why attempts are given up, as far as their neighbours can tell."""
+"""Reasons for giving up attempts, as seen by the tool host, the samplers and the journal."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 
@@ -11,6 +12,7 @@ from bench.history.events import (
     FaultEnded,
     GivenUp,
     LifeBegan,
+    Loaded,
     Planned,
     Position,
     Sampled,
@@ -20,31 +22,32 @@ from bench.history.events import (
 )
 from bench.history.findings import Findings, Handler, Invariant, Judge
 from bench.history.names import attempt_of_session, group_of
+from toolwright.types import WeightVersion
 
 REASON = Invariant(
     name="attempts_end_for_a_reason",
-    promise="An attempt is given up only after it lost its session, or its tool service or all "
-    "tokens stayed away for as long as the engine waits.",
+    promise="An attempt is given up only after it lost its session, or after its tool service was "
+    "unreachable, or no token came, for the engine's patience.",
     source="engine/core/rollout/attempts.py; engine/core/tools/link/retry_policy.py; "
     "engine/core/sampler/retry.py",
 )
-NAMED_ONCE = Invariant(
-    name="attempts_are_named_once",
-    promise="A life gives up an attempt once: another attempt has another name.",
+GIVEN_UP_ONCE = Invariant(
+    name="attempts_are_given_up_once",
+    promise="A life gives up an attempt once, so no name of an attempt is used again.",
     source="engine/serving/admission/group.py; engine/core/rollout/attempts.py",
 )
-ON_TOOLS = ("host_kill", "tools_cut", "tools_hang", "answers_lost")
+TOOL_OUTAGES = ("host_kill", "tools_cut", "tools_hang", "answers_lost")
 """Faults that keep the tool service away while they last."""
 NOTICED_S = 5.0
 """Time after an outage in which the engine may still notice it: a retry was on its way."""
-NEARLY = 0.8
+LEAST_SHARE = 0.8
 """Share of the patience that explains the end: the engine notices a fault later than it begins."""
 
 
 class Attempts(Judge):
     """Judges attempts that began in the life that gives them up."""
 
-    invariants = (REASON, NAMED_ONCE)
+    invariants = (REASON, GIVEN_UP_ONCE)
 
     def __init__(self, planned: Planned, findings: Findings) -> None:
         super().__init__(planned, findings)
@@ -54,10 +57,12 @@ class Attempts(Judge):
         self._over: set[str] = set()
         """Attempts that this life gave up."""
         self._token: dict[str, float] = {}
-        """Attempt to the end of its latest stream with tokens."""
+        """Attempt to the end of its latest stream with tokens that count."""
+        self._loaded: dict[str, WeightVersion] = {}
+        """Server to the weights that it took last. The engine drops tokens of others."""
         self._away: Counter[str] = Counter()
         self._away_since = 0.0
-        self._away_before = (0.0, 0.0)
+        self._away_before = (-math.inf, -math.inf)
         """Begin and end of the latest time in which the tool service was away."""
         self._unexplained: list[tuple[int, str, str]] = []
         self._skipped: set[str] = set()
@@ -69,6 +74,7 @@ class Attempts(Judge):
             FaultEnded: self._fault_ended,
             SessionOpened: self._opened,
             SessionClosed: self._closed,
+            Loaded: self._load,
             Sampled: self._sampled,
             GivenUp: self._given_up,
             Position: self._position,
@@ -81,13 +87,14 @@ class Attempts(Judge):
         self._over.clear()
 
     def _fault(self, _index: int, event: Fault) -> None:
-        if event.kind in ON_TOOLS:
-            if not self._away.total():
-                self._away_since = event.at
+        if event.kind in TOOL_OUTAGES:
+            begin, end = self._away_before
+            if not self._away.total():  # for the engine, outages close together are one
+                self._away_since = begin if event.at - end <= NOTICED_S else event.at
             self._away[event.kind] += 1
 
     def _fault_ended(self, _index: int, event: FaultEnded) -> None:
-        if event.kind in ON_TOOLS:
+        if event.kind in TOOL_OUTAGES:
             self._away[event.kind] -= 1
             if not self._away.total():
                 self._away_before = self._away_since, event.at
@@ -102,26 +109,29 @@ class Attempts(Judge):
             self._lost.add(attempt_of_session(event.session))
 
     def _sampled(self, _index: int, event: Sampled) -> None:
-        if event.token_ids:
+        if event.token_ids and self._loaded.get(event.server) == event.version:
             self._token[event.attempt] = event.at
+
+    def _load(self, _index: int, event: Loaded) -> None:
+        self._loaded[event.server] = event.version
 
     def _given_up(self, index: int, event: GivenUp) -> None:
         attempt, planned = event.attempt, self.planned
-        self.findings.judged(NAMED_ONCE)
+        self.findings.judged(GIVEN_UP_ONCE)
         if attempt in self._over:
-            self.findings.breaks(NAMED_ONCE, index, f"{attempt} was given up twice", attempt)
+            self.findings.breaks(GIVEN_UP_ONCE, index, f"{attempt} was given up twice", attempt)
         self._over.add(attempt)
         born = self._born.get(attempt)
         if born is None or not planned.sampler_patience:
             return
         self.findings.judged(REASON)
         silent = event.at - max(born, self._token.get(attempt, 0.0))
-        if attempt in self._lost or silent >= NEARLY * planned.sampler_patience:
+        if attempt in self._lost or silent >= LEAST_SHARE * planned.sampler_patience:
             return
         begin, end = self._away_before
         if self._away.total():
             begin, end = self._away_since, event.at
-        if end - begin >= NEARLY * planned.tools_patience and event.at - end <= NOTICED_S:
+        if end - begin >= LEAST_SHARE * planned.tools_patience and event.at - end <= NOTICED_S:
             return
         message = (
             f"{attempt} was given up {silent:.3f} s after its latest token; its session is open, "

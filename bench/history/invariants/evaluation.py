@@ -1,18 +1,16 @@
-"""Finished evaluations as the run folder has them."""
+"""Evaluations: their requests, and the finished ones as the run folder has them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from bench.history.events import Evaluated, Planned, Publishing, Sampled, Seen
 from bench.history.findings import Findings, Handler, Invariant, Judge
+from bench.history.names import evaluated_version
 
-_EVALUATION = re.compile(r"e([^/]+?\.\d+)\.")
-"""Begin of an attempt's name in an evaluation: the weights that it measures."""
 WHOLE_SUITE = Invariant(
     name="evaluations_are_whole",
-    promise="A finished evaluation has every row of its suite.",
+    promise="A finished evaluation has every row of its suite, unless new weights cut it.",
     source="engine/serving/evaluation/lane.py; ARCHITECTURE.md, Evaluation",
 )
 ONE_VERSION = Invariant(
@@ -46,12 +44,12 @@ class Evaluations(Judge):
         self._order.setdefault(str(event.version), len(self._order))
 
     def _sampled(self, index: int, event: Sampled) -> None:
-        named = _EVALUATION.match(event.attempt)
-        if named is None:
+        named = evaluated_version(event.attempt)
+        if not named:
             return
         self.findings.judged(OLD_WEIGHTS)
         version = str(event.version)
-        if self._order.get(version, -1) > self._order.get(named[1], -1):
+        if self._order.get(version, -1) > self._order.get(named, -1):
             self.findings.breaks(
                 OLD_WEIGHTS,
                 index,
@@ -70,6 +68,10 @@ class Evaluations(Judge):
                 index,
                 f"{name} was reported with {event.rows} of {event.expected_rows} rows",
                 name,
+            )
+        if event.cut and self._order.get(str(event.version), -1) == len(self._order) - 1:
+            self.findings.breaks(
+                WHOLE_SUITE, index, f"{name} was cut, and no later version was published", name
             )
         if event.wrote:
             self.findings.judged(ONE_VERSION)

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bench.history.events import (
+    Acknowledged,
+    Fault,
+    FaultEnded,
     Journaled,
+    LearnerRefused,
     LifeBegan,
     LifeEnded,
     Planned,
@@ -17,6 +21,8 @@ from bench.history.events import (
 from bench.history.findings import Findings, Handler, Invariant, Judge
 from bench.history.names import attempt_of_session, trajectory_of
 
+DISK_FULL = "disk_full"
+"""Kind of the fault that leaves the journal's disk without room."""
 PREFIX = Invariant(
     name="logs_are_prefixes",
     promise="What the journal holds of an attempt are its first events, in order.",
@@ -33,6 +39,11 @@ ONE_OPEN = Invariant(
     promise="At most one log of a trajectory is open, and its group is not complete.",
     source="engine/serving/journal/logs.py; engine/core/rollout/attempts.py",
 )
+FREES = Invariant(
+    name="a_full_disk_takes_acknowledgements",
+    promise="An acknowledgement makes room, so a full disk does not refuse it.",
+    source="engine/serving/journal/writer.py, Writer.write, frees",
+)
 ROOM = Invariant(
     name="a_full_disk_ends_by_itself",
     promise="The engine notices within 1.5 s that its disk has room again.",
@@ -46,7 +57,7 @@ SESSIONS_STAY = Invariant(
 
 
 class Journals(Judge):
-    invariants = (PREFIX, DURABLE, ONE_OPEN, ROOM, SESSIONS_STAY)
+    invariants = (PREFIX, DURABLE, ONE_OPEN, FREES, ROOM, SESSIONS_STAY)
 
     def __init__(self, planned: Planned, findings: Findings) -> None:
         super().__init__(planned, findings)
@@ -59,12 +70,18 @@ class Journals(Judge):
         self._newest: dict[str, str] = {}
         self._stopped = False
         """The life has ended, and was not killed."""
+        self._full = 0
+        """Faults that keep the disk full now."""
 
     def handlers(self) -> Mapping[type[Seen], Handler]:
         return {
             LifeBegan: self._began,
             LifeEnded: self._ended,
             Journaled: self._journaled,
+            Fault: self._fault,
+            FaultEnded: self._fault_ended,
+            Acknowledged: self._acknowledged,
+            LearnerRefused: self._refused,
             RoomAgain: self._room_again,
             SessionOpened: self._opened,
             SessionClosed: self._closed,
@@ -112,8 +129,23 @@ class Journals(Judge):
         if other != attempt or event.complete:
             why = f"beside that of {other}" if other != attempt else "and its group is complete"
             found.breaks(ONE_OPEN, index, f"the log of {attempt} is open {why}", attempt, other)
-        if self.planned.stateful and not event.ended and event.kept == event.appended:
+        goes_on = not (event.ended or event.given_up)
+        if self.planned.stateful and goes_on and event.kept == event.appended:
             self._in_flight[attempt] = index
+
+    def _fault(self, _index: int, event: Fault) -> None:
+        self._full += event.kind == DISK_FULL
+
+    def _fault_ended(self, _index: int, event: FaultEnded) -> None:
+        self._full -= event.kind == DISK_FULL
+
+    def _acknowledged(self, _index: int, _event: Acknowledged) -> None:
+        if self._full:
+            self.findings.judged(FREES)
+
+    def _refused(self, index: int, event: LearnerRefused) -> None:
+        if (event.method, event.reason) == ("AckGroups", "DISK_FULL"):
+            self.findings.breaks(FREES, index, "an acknowledgement was refused: the disk is full")
 
     def _room_again(self, index: int, event: RoomAgain) -> None:
         self.findings.judged(ROOM)

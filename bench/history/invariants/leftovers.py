@@ -25,13 +25,11 @@ NOTHING_HELD = Invariant(
     source="ARCHITECTURE.md, Cancellation",
 )
 NO_SESSION = Invariant(
-    name="closed_attempts_leave_no_session",
-    promise="No session is open 10 s after its group was delivered, unless a fault kept the engine "
-    "from closing it.",
+    name="delivered_groups_leave_no_session",
+    promise="When an engine stops after the last fault, no group that was delivered a lease "
+    "earlier has an open session.",
     source="engine/core/tools/sessions/leases.py",
 )
-CLOSED_S = 10.0
-"""Two renewals of a lease of 12 s, and the time that they take."""
 ABORTED = Invariant(
     name="left_requests_are_aborted",
     promise="A request that the engine left, or whose stream broke, is aborted at its server.",
@@ -81,7 +79,7 @@ class Leftovers(Judge):
         self._delivered.setdefault(event.group, event.at)
 
     def _life_ended(self, index: int, event: LifeEnded) -> None:
-        if event.killed or self._over is None:
+        if event.killed or self._over is None or not self.planned.lease_s:
             return
         if self._delivered:
             self.findings.judged(NO_SESSION)
@@ -91,7 +89,7 @@ class Leftovers(Judge):
             if delivered is None:
                 continue
             seconds = event.at - max(delivered, self._over.at, self._began)
-            if seconds > CLOSED_S:
+            if seconds > self.planned.lease_s:
                 self.findings.breaks(
                     NO_SESSION,
                     index,
@@ -108,7 +106,7 @@ class Leftovers(Judge):
         self.findings.breaks(
             ABORTED,
             index,
-            f"{event.server} was not asked to abort a request of {event.attempt}",
+            f"{event.server} got no abort for a request of {event.attempt}",
             event.attempt,
             event.server,
         )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from zlib import crc32
 
-from bench.history.derived.contents import packed
-from bench.history.events import Journaled, Judged, Offered, Planned, Seen
+from bench.history.derived.contents import checksum
+from bench.history.events import Journaled, Offered, Planned, RewardCalled, Seen
 from bench.history.findings import Findings, Handler, Invariant, Judge
 from bench.history.names import trajectory_of
 
@@ -35,9 +34,9 @@ class Scores(Judge):
         self._durable: set[tuple[str, int]] = set()
 
     def handlers(self) -> Mapping[type[Seen], Handler]:
-        return {Judged: self._judge, Journaled: self._journaled, Offered: self._offered}
+        return {RewardCalled: self._judge, Journaled: self._journaled, Offered: self._offered}
 
-    def _judge(self, index: int, event: Judged) -> None:
+    def _judge(self, index: int, event: RewardCalled) -> None:
         known = event.trajectory, event.contents
         if event.alone and known in self._durable:
             self.findings.breaks(
@@ -58,7 +57,7 @@ class Scores(Judge):
 
     def _offered(self, index: int, event: Offered) -> None:
         for member in event.members:
-            contents = crc32(b"".join(packed(one.token_ids) for one in member.segments))
+            contents = checksum(one.token_ids for one in member.segments)
             masks = self._masks.get((member.trajectory, contents), False)
             if not (masks or member.errored):
                 continue

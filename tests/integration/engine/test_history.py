@@ -59,10 +59,11 @@ UNSEEN = {
     "admission_keeps_the_bound", "no_dispatch_after_a_life", "one_life_an_attempt",
     "no_dispatch_after_close", "finishes_after_faults", "effects_are_recorded",
     "turns_are_bounded", "logs_are_prefixes", "events_become_durable", "one_open_log",
-    "a_full_disk_ends_by_itself", "closed_attempts_leave_no_session",
+    "a_full_disk_ends_by_itself", "a_full_disk_takes_acknowledgements",
+    "delivered_groups_leave_no_session",
     "sessions_in_flight_stay_open", "attempts_end_for_a_reason",
-    "attempts_are_named_once", "masks_stay", "scored_once",
-    "a_publish_may_come_twice", "superseded_learners_are_refused",
+    "attempts_are_given_up_once", "masks_stay", "scored_once",
+    "a_repeated_publish_is_accepted", "superseded_learners_are_refused",
     "superseded_learners_move_no_sampler", "left_requests_are_aborted",
 }  # fmt: skip
 """Invariants that need faults, or what only the simulation can see."""

@@ -16,18 +16,18 @@ from bench.history.events import (
     Finished,
     GivenUp,
     Journaled,
-    Judged,
     LifeBegan,
     LifeEnded,
     Offered,
     Position,
     Published,
     Publishing,
-    Returned,
+    RewardCalled,
     RoomAgain,
     Sampled,
     SessionClosed,
     SessionOpened,
+    SupersededRequest,
     Trained,
 )
 from bench.history.invariants import INVARIANTS
@@ -281,7 +281,7 @@ MUTILATIONS: dict[str, list[Change]] = {
             GivenUp(at=0, attempt="g0000008-1/b1r0a0"),
         ),
     ],
-    "attempts_are_named_once": [
+    "attempts_are_given_up_once": [
         again(GivenUp, 0, (GivenUp, 0)),
         again(GivenUp, 0, (Trained, -1)),
     ],
@@ -293,10 +293,10 @@ MUTILATIONS: dict[str, list[Change]] = {
         edit(Offered, 4, members=member(1, errored=True)),
     ],
     "scored_once": [
-        again(Judged, 0, (LifeBegan, 1)),
-        again(Judged, 0, (LifeEnded, 1), masks=True),
+        again(RewardCalled, 0, (LifeBegan, 1)),
+        again(RewardCalled, 0, (LifeEnded, 1), masks=True),
     ],
-    "a_publish_may_come_twice": [
+    "a_repeated_publish_is_accepted": [
         insert((Published, 2, {}), refused("PublishWeights", "WRONG_VERSION", B1)),
         insert((Published, -1, {}), refused("PublishWeights", "WRONG_VERSION", B3)),
     ],
@@ -305,14 +305,14 @@ MUTILATIONS: dict[str, list[Change]] = {
         insert((Trained, 0, {}), refused("AckGroups", "DISK_FULL")),
     ],
     "superseded_learners_are_refused": [
-        edit(Returned, accepted=True),
-        again(Returned, 0, (Trained, -1), accepted=True),
+        edit(SupersededRequest, accepted=True),
+        again(SupersededRequest, 0, (Trained, -1), accepted=True),
     ],
     "superseded_learners_move_no_sampler": [
         edit(Publishing, 2, learner="l1"),
         edit(Publishing, -1, learner="l1"),
     ],
-    "closed_attempts_leave_no_session": [
+    "delivered_groups_leave_no_session": [
         both(delete(SessionClosed, session=session(G4, 1)), later(LifeEnded, -1, 20.0)),
         both(delete(SessionClosed, session=session(G1, 0)), later(LifeEnded, -1, 11.0)),
     ],

@@ -22,7 +22,7 @@ from bench.history.events import (
     Planned,
     Position,
     Restored,
-    Returned,
+    SupersededRequest,
     Trained,
 )
 from bench.history.findings import HistoryError
@@ -68,14 +68,14 @@ def test_a_violation_shows_the_events_of_the_same_attempt() -> None:
 ABSENT: list[tuple[type[Any], set[str]]] = [
     (Evaluated, {"evaluations_are_whole", "evaluations_have_one_version"}),
     (Admitted, {"admission_keeps_the_bound"}),
-    (FaultsOver, {"finishes_after_faults", "closed_attempts_leave_no_session"}),
+    (FaultsOver, {"finishes_after_faults", "delivered_groups_leave_no_session"}),
     (
         Position,
         {"one_fate_a_position", "fates_hold", "nothing_lost", "last_attempt_counts"},
     ),
     (Dispatched, {"no_dispatch_after_a_life", "one_life_an_attempt", "no_dispatch_after_close"}),
     (Acknowledged, {"marks_are_monotone", "a_full_disk_takes_acknowledgements"}),
-    (Returned, {"superseded_learners_are_refused"}),
+    (SupersededRequest, {"superseded_learners_are_refused"}),
     (Abandoned, {"left_requests_are_aborted"}),
 ]
 

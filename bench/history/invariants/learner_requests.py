@@ -1,38 +1,31 @@
-"""Requests of the learner that the engine must answer, and those that it must refuse."""
+"""Requests of the learner: a publish that is repeated, and a learner that lost the run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from bench.history.events import (
-    Acknowledged,
     Claimed,
+    LearnerRefused,
     Loaded,
     Planned,
     Published,
     Publishing,
-    Refused,
-    Returned,
     Seen,
+    SupersededRequest,
 )
 from bench.history.findings import Findings, Handler, Invariant, Judge
 from toolwright.types import WeightVersion
 
 PUBLISH = "PublishWeights"
-ACKNOWLEDGE = "AckGroups"
 AGAIN = Invariant(
-    name="a_publish_may_come_twice",
-    promise="The newest version, published again, is answered as the first time.",
+    name="a_repeated_publish_is_accepted",
+    promise="The newest version, published again, is not refused as a wrong version.",
     source="engine/serving/publish/publishing.py",
-)
-FREES = Invariant(
-    name="a_full_disk_takes_acknowledgements",
-    promise="An acknowledgement makes room, so a full disk does not refuse it.",
-    source="engine/serving/journal/writer.py, Writer.write, frees",
 )
 SUPERSEDED = Invariant(
     name="superseded_learners_are_refused",
-    promise="A learner that another one has superseded is refused.",
+    promise="An acknowledgement of a learner that another one has superseded is refused.",
     source="engine/serving/delivery/claims.py",
 )
 MOVES = Invariant(
@@ -42,8 +35,8 @@ MOVES = Invariant(
 )
 
 
-class Requests(Judge):
-    invariants = (AGAIN, FREES, SUPERSEDED, MOVES)
+class LearnerRequests(Judge):
+    invariants = (AGAIN, SUPERSEDED, MOVES)
 
     def __init__(self, planned: Planned, findings: Findings) -> None:
         super().__init__(planned, findings)
@@ -59,9 +52,8 @@ class Requests(Judge):
             Publishing: self._publishing,
             Loaded: self._loaded,
             Published: self._published,
-            Acknowledged: self._acknowledged,
-            Refused: self._refused,
-            Returned: self._returned,
+            LearnerRefused: self._refused,
+            SupersededRequest: self._superseded,
         }
 
     def _claimed(self, _index: int, event: Claimed) -> None:
@@ -83,8 +75,8 @@ class Requests(Judge):
             self.findings.breaks(
                 MOVES,
                 index,
-                f"{event.server} took {event.version} of {learner}, and {claim.learner} has the "
-                "run",
+                f"{event.server} took {event.version} of {learner} after {claim.learner} had "
+                "claimed the run",
                 event.server,
                 str(event.version),
             )
@@ -94,12 +86,7 @@ class Requests(Judge):
             self.findings.judged(AGAIN)
         self._newest = event.version
 
-    def _acknowledged(self, _index: int, _event: Acknowledged) -> None:
-        self.findings.judged(FREES)
-
-    def _refused(self, index: int, event: Refused) -> None:
-        if event.method == ACKNOWLEDGE and event.reason == "DISK_FULL":
-            self.findings.breaks(FREES, index, "an acknowledgement was refused: the disk is full")
+    def _refused(self, index: int, event: LearnerRefused) -> None:
         if event.method == PUBLISH and event.version == self._newest is not None:
             self.findings.judged(AGAIN)
             if event.reason == "WRONG_VERSION":
@@ -110,9 +97,9 @@ class Requests(Judge):
                     str(event.version),
                 )
 
-    def _returned(self, index: int, event: Returned) -> None:
+    def _superseded(self, index: int, event: SupersededRequest) -> None:
         self.findings.judged(SUPERSEDED)
         if event.accepted:
             self.findings.breaks(
-                SUPERSEDED, index, f"{event.method} of a superseded learner was accepted"
+                SUPERSEDED, index, "an acknowledgement of a superseded learner was accepted"
             )
