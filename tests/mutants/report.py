@@ -77,7 +77,11 @@ def sums(results: Mapping[str, Result], planted: Sequence[Planted]) -> list[str]
         if (found := results[one.name].simulator) is not None
     ]
     if seen:
-        lines.append(f"The simulator catches {_share(found.by for found in seen)} of the engine's.")
+        every = sum(one.package == "engine" for one in planted)
+        lines.append(
+            f"The simulator catches {_share(found.by for found in seen)} of the engine's that it can "
+            f"show; the engine has {every}."
+        )
         seeds = [found.seeds for found in seen if found.by]
         if seeds:
             lines.append(f"Schedules until the violation: median {median(seeds):g}.")

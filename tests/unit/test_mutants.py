@@ -185,7 +185,7 @@ def test_results_are_kept_and_summed_up(tmp_path: Path) -> None:
     assert sums(results, known.planted) == [
         "Tests catch 1 of 1 (100 %).",
         "Of engine: 1 of 1 (100 %).",
-        "The simulator catches 1 of 1 (100 %) of the engine's.",
+        "The simulator catches 1 of 1 (100 %) of the engine's that it can show; the engine has 1.",
         "Schedules until the violation: median 7.",
     ]
     assert "| double-by-two | engine/double.py | Both double. |" in page.read_text(encoding="utf-8")
