@@ -44,7 +44,7 @@ from engine.core.sampler.retry import Fault, Over, Retry
 from engine.core.sampler.waiting import WaitCause, Waiting
 from engine.core.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
 from engine.core.sampler.wire.events import WireError
-from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec
+from engine.core.text.conversation_codec import CALL_TAGS
 from engine.errors import SamplerFailed, StartupError
 from engine.types import Codec, Generated
 from toolwright.model_api.deltas import Delta, Usage
@@ -95,7 +95,6 @@ class OpenAIPool:
         self.vocab_size = vocab_size
         self._table = table
         self._codec = codec
-        self._encode = codec.encode_action if isinstance(codec, ConversationCodec) else codec.encode
         self._requests = ApiRequests(
             table, codec, leading=leading, call_tags=call_tags, template=template or {}
         )
@@ -190,16 +189,7 @@ class OpenAIPool:
         if request.images is not None or request.top_logprobs:
             what = "images" if request.images is not None else "top log-probs (task.branching)"
             raise SamplerFailed(f"api = {self._table.api!r} has no {what} here", permanent=True)
-        action = TextAction(
-            stops=request.stops,
-            end_of_turn=self._codec.end_of_turn,
-            encode=self._encode,
-            version=self.version,
-            max_new_tokens=request.max_new_tokens,
-            call_tags=self._call_tags,
-            on_mark=request.on_mark,
-            text="" if request.received is None else self._codec.decode(request.received.token_ids),
-        )
+        action = TextAction(request, self._codec, version=self.version, call_tags=self._call_tags)
         pending = _Pending(
             request=request,
             waiting=Waiting(request.clock),
