@@ -411,4 +411,3 @@ def key_of(table: SamplerTable) -> str:
             f"sampler.key_env: the value of {table.key_env} is not a key: a header cannot carry it"
         )
     return key
-
