@@ -199,13 +199,7 @@ class OpenAIPool:
         try:
             generated = await self._finish(action, pending)
         except asyncio.CancelledError:
-            # A time limit: the record keeps what came until then.
-            if (
-                request.on_progress is not None
-                and request.received is None
-                and (part := action.partial())
-            ):
-                request.on_progress(part)
+            action.report_rest()  # a time limit: the record keeps what came until then
             raise
         finally:
             pending.waiting.end()
@@ -238,7 +232,7 @@ class OpenAIPool:
         """One request, from the received part of the action. Sets `action.generated` at its end."""
         request = self._requests.of(endpoint, action, pending.request)
         if not request.continues:
-            self._begin_anew(action)
+            action.begin_anew()
         usage: Usage | None = None
 
         def on_delta(delta: Delta, read_ns: int) -> bool:
@@ -274,16 +268,6 @@ class OpenAIPool:
             counted = endpoint.count(usage)
             for name, value in counted.items():
                 action.remarks[name] = action.remarks.get(name, 0) + value
-
-    def _begin_anew(self, action: TextAction) -> None:
-        """Drops the tokens of a broken request. Raises SamplerFailed if a call of it runs."""
-        if not action.has_any:
-            return
-        if action.marked:
-            raise SamplerFailed(
-                "a stream broke after a call of its action, and this API cannot go on from there"
-            )
-        action.forget()
 
     def _after(
         self,

@@ -23,6 +23,7 @@ from engine.core.sampler.stops import StopDetector
 from engine.core.sampler.wire.events import WireError
 from engine.core.text.conversation_codec import ConversationCodec
 from engine.core.text.turn_end import foreign_end
+from engine.errors import SamplerFailed
 from engine.types import Codec, Generated, StopHit
 from toolwright.model_api.deltas import CallPart, Ending, Hint, ending_of
 from toolwright.types import FinishKind, FinishReason, WeightVersion
@@ -64,7 +65,7 @@ class TextAction:
         self.most = request.max_new_tokens
         """Token limit of the whole action."""
         self._tags = call_tags
-        self._on_mark = request.on_mark
+        self._request = request
         self._begin("" if request.received is None else codec.decode(request.received.token_ids))
 
     def _begin(self, text: str) -> None:
@@ -79,7 +80,7 @@ class TextAction:
         self._marks: list[StopHit] = []
         """Marks that are not reported yet; they and stops count characters."""
         self._detector = StopDetector(
-            self._stops, _text_of, self._marks.append if self._on_mark else None
+            self._stops, _text_of, self._marks.append if self._request.on_mark else None
         )
         self._detector.skip(_characters(text))
 
@@ -103,17 +104,26 @@ class TextAction:
         """Tokens that may still come, by the engine's own count."""
         return self.most - len(self._encode(self.text)) if self._parts else self.most
 
-    def partial(self) -> Generated | None:
-        """The received part of an action that no reader continues; None if nothing came."""
-        return self._made(_CONTINUED, read_ns=0) if self._parts else None
+    def report_rest(self) -> None:
+        """Gives the received part to `on_progress`, because no reader goes on. Only if no earlier
+        life received a part."""
+        request = self._request
+        if request.on_progress is not None and request.received is None and self._parts:
+            request.on_progress(self._made(_CONTINUED, read_ns=0))
 
     def fill(self, read_ns: int) -> None:
         """Ends the action, because its token limit is reached."""
         self.generated = self._made(_LENGTH, read_ns=read_ns)
 
-    def forget(self) -> None:
-        """Begins the action anew, because the server cannot go on from the received part."""
-        self._begin("")
+    def begin_anew(self) -> None:
+        """Drops the tokens of a broken request, because the server cannot go on from there. Raises
+        SamplerFailed if a call of it runs."""
+        if self.has_any and self.marked:
+            raise SamplerFailed(
+                "a stream broke after a call of its action, and this API cannot go on from there"
+            )
+        if self.has_any:
+            self._begin("")
 
     def feed(self, text: str, read_ns: int, *, unseen: int = 0) -> bool:
         """Takes a piece and calls back at once for what it completes. Returns False if the rest is
@@ -208,9 +218,9 @@ class TextAction:
         self._marked_to = mark.keep
         self.marked = True
         self._marks_told += 1
-        if self._on_mark is not None:
+        if self._request.on_mark is not None:
             hit = StopHit(keep=len(self._mark_ids), matched_text=mark.matched_text)
-            self._on_mark(array("i", self._mark_ids), hit, read_ns)
+            self._request.on_mark(array("i", self._mark_ids), hit, read_ns)
 
     def _stopped(self, stop: str, read_ns: int) -> None:
         finish = FinishReason(kind=FinishKind.STOP, matched_text=stop)
