@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,10 +12,11 @@ from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.stops import StopTable
 from engine.core.text.conversation_codec import ConversationCodec
 from engine.core.text.packed import PackedBytes
+from engine.core.trajectory.chain import Chain
 from engine.types import Generated
 from tests.support.openai_api import Api
 from toolwright.recipe import Sampler
-from toolwright.types import SamplingParams, Task
+from toolwright.types import Author, Ids, SamplingParams, Task, ids
 
 END = "<|end_of_turn|>"
 """The end of a turn, as the codec of `talk` writes it."""
@@ -29,21 +29,30 @@ class Talk:
         self.pool = pool
         self.codec = codec
         self.protocol = Tagged()
-        self.ids = array("i", self.protocol.prompt(Task(id="t", prompt=prompt), (), codec))
+        prompt_ids = ids(self.protocol.prompt(Task(id="t", prompt=prompt), (), codec))
+        self.chain = Chain.begun(prompt_ids)
         self.stops = StopTable(["</python>", codec.end_of_turn], codec)
+
+    @property
+    def ids(self) -> Ids:
+        return self.chain.token_ids
 
     async def act(self, most: int = 500, on_progress: Any = None, **sampling: Any) -> Generated:
         found = await self.pool.generate(
             GenerateRequest(
                 key="t",
                 token_ids=self.ids,
+                segments=self.chain.segments,
                 sampling=SamplingParams(**{"temperature": 0.0, "top_p": 1.0, **sampling}),
                 max_new_tokens=most,
                 stops=self.stops,
                 on_progress=on_progress,
             )
         )
-        self.ids = self.ids + found.token_ids
+        self.chain = self.chain.acted(
+            found.token_ids, found.logprobs, found.versions,
+            turn=0, sampling=None, finish=found.finish,
+        )  # fmt: skip
         return found
 
     async def say(self, most: int = 500, **sampling: Any) -> str:
@@ -52,7 +61,7 @@ class Talk:
     def observe(self, words: str) -> None:
         head, tail = self.protocol.frame("</python>", self.codec)
         body = self.protocol.observation([words], self.codec)
-        self.ids = self.ids + array("i", [*head, *body, *tail])
+        self.chain = self.chain.appended(ids([*head, *body, *tail]), Author.TOOL, turn=0)
 
 
 @asynccontextmanager

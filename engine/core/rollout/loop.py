@@ -232,6 +232,7 @@ class Rollout:
             sampling=self._assignment.sampling,
             stops=self._stop_table(state),
             max_new_tokens=room,
+            segments=state.segments,
             images=self._request_images(state),
             clock=self._limit,
         )

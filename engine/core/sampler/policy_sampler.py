@@ -13,7 +13,7 @@ from typing import Protocol
 from engine.core.sampler.stops import StopTable
 from engine.core.sampler.waiting import Clock
 from engine.types import Generated, Images, StopHit
-from toolwright.types import SamplingParams
+from toolwright.types import SamplingParams, Segment
 
 OnAction = Callable[[Generated], None]
 OnMark = Callable[["array[int]", StopHit, int], None]
@@ -36,6 +36,8 @@ class GenerateRequest:
     stops: StopTable
     max_new_tokens: int
     """Longest action in tokens, including those of `received`."""
+    segments: tuple[Segment, ...] = ()
+    """Authors of `token_ids`: an API is sent messages, and the policy's are the assistant's."""
     images: Images | None = None
     received: Generated | None = None
     """Tokens of this action from an earlier life of the engine; the result begins with them."""

@@ -28,7 +28,7 @@ from engine.core.sampler.retry import Fault, Over, Retry
 from engine.core.sampler.server import ActionMoved, RequestInFlight, Server
 from engine.core.sampler.token_action import TokenAction
 from engine.core.sampler.waiting import WaitCause, Waiting
-from engine.core.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
+from engine.core.sampler.wire.client import ServerRefused, ServerUnreachable, fault_of
 from engine.core.sampler.wire.events import WireError
 from engine.core.sampler.wire.request import generate_request, numbers
 from engine.errors import SamplerFailed
@@ -180,7 +180,7 @@ class SamplerPool(Fleet):
                 log.info("action_moved", server=server.name, tokens=len(action.token_ids))
                 continue
             except (ServerUnreachable, ServerRefused, WireError) as error:
-                fault, cause = _fault(error), str(error)
+                fault, cause = fault_of(error), str(error)
             else:
                 if action.goes_on(finish) and len(action.token_ids) > before:
                     continue
@@ -285,11 +285,3 @@ class SamplerPool(Fleet):
         task = asyncio.get_running_loop().create_task(post())
         self._aborts.add(task)
         task.add_done_callback(self._aborts.discard)
-
-
-def _fault(error: ServerUnreachable | ServerRefused | WireError) -> Fault:
-    if isinstance(error, WireError):
-        return Fault.MALFORMED if error.retryable else Fault.REFUSED
-    if isinstance(error, ServerRefused):
-        return Fault.REFUSED
-    return Fault.SILENT if isinstance(error, ServerSilent) else Fault.BROKEN

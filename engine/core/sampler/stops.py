@@ -18,6 +18,7 @@ holds a replacement character has part of another character, and may hold the la
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from weakref import WeakKeyDictionary, ref
@@ -64,12 +65,22 @@ class StopTable:
         self.inner = tuple(text for text in self.grammar.inner if text and text not in ends)
         every = (*self.texts, *self.marks, *self.inner)
         self.window = max((len(text.encode()) for text in every), default=0)
-        self.may_end = EndingTokens.shared(frozenset(text[-1] for text in every), codec)
+        self.may_end: dict[int, bool] = EndingTokens.shared(
+            frozenset(text[-1] for text in every), codec
+        )
 
     def inside_thought(self) -> StopTable:
         """The table of an action that begins inside a thought."""
         table = copy(self)
         table.thinking = True
+        return table
+
+    def of_characters(self) -> StopTable:
+        """The table for a stream of characters, as code points, in place of tokens."""
+        table = copy(self)
+        table.by_token = {}
+        last = (ord(text[-1]) for text in (*self.texts, *self.marks, *self.inner))
+        table.may_end = defaultdict(bool, dict.fromkeys(last, True))
         return table
 
 
@@ -180,6 +191,10 @@ class StopDetector:
                 return hit
             start = end + 1
         return self._search(token_ids[start:])
+
+    def finish(self) -> StopHit | None:
+        """The first stop that counts because nothing follows; call it at most once."""
+        return self._report_marks(self._ends.finish())
 
     def _search(self, token_ids: Sequence[int]) -> StopHit | None:
         """Takes the tokens, and finds the texts that end in them."""

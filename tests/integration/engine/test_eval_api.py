@@ -45,6 +45,17 @@ async def test_a_model_behind_an_api_is_asked_in_chat(world: MakeWorld) -> None:
     assert [row["errored"] for row in lines(here.folder / "eval")] == [""] * 3
 
 
+async def test_the_policys_own_words_go_back_as_the_assistants(world: MakeWorld) -> None:
+    here = await world(engine=lane(suite("nq", 1)))
+    call = "Hm. <python>1 + 1</python>"
+    async with api(said(call), said("<answer> 2</answer>"), models=listed("big")) as server:
+        changes = {"sampler": {"api": "openai-chat", "endpoints": [server.url], "model": "big"}}
+        await asked(here, changes=changes)
+    _, answer, observed = server.asked[1].body["messages"]
+    assert answer == {"role": "assistant", "content": call}
+    assert observed["role"] == "user"
+
+
 async def test_a_key_that_was_left_out_is_in_every_file(world: MakeWorld) -> None:
     here = await world(engine=lane(suite("nq", 3, temperature=0.6)))
     fault = {"loc": ["body", "temperature"], "msg": "Extra inputs are not permitted"}

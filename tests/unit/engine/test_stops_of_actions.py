@@ -113,11 +113,12 @@ def test_a_text_stream_ends_where_a_token_stream_ends() -> None:
         for _ in range(3000):
             text = "".join(chance.choices(PIECES, k=chance.randint(1, 14))) + END
             told: list[str] = []
-            action = TextAction(
-                stops=table, end_of_turn=END, encode=codec.encode, version=V,
-                max_new_tokens=5000, call_tags=CALL,
+            request = GenerateRequest(
+                key="t", token_ids=array("i"), sampling=SamplingParams(), stops=table,
+                max_new_tokens=5000,
                 on_mark=lambda ids, *_, told=told: told.append(codec.decode(ids)),
             )  # fmt: skip
+            action = TextAction(request, codec, version=V, call_tags=CALL)
             for piece in cut(text, chance):  # type: ignore[arg-type]
                 if not action.feed(str(piece), 1):
                     break

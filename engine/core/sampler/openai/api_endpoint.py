@@ -11,7 +11,6 @@ from typing import Any
 from engine.core.sampler.openai.body import ServerKind
 from engine.core.sampler.openai.client import ApiClient, ListedModel
 from engine.core.sampler.retry import Fault
-from engine.core.sampler.routing import FIRST_SUSPICION, LONGEST_SUSPICION
 from engine.errors import StartupError
 from toolwright.model_api.deltas import Usage
 from toolwright.model_api.refused_keys import RefusedKeys
@@ -36,7 +35,6 @@ class ApiEndpoint:
         self.model = model
         self.kind = ServerKind.OTHER
         self.longest: int | None = None
-        self.in_flight = 0
         self.served = False
         """A request succeeded, so later refusals mean neither a wrong address nor a wrong key."""
         self.refused_keys = RefusedKeys()
@@ -46,8 +44,6 @@ class ApiEndpoint:
         self.requests = 0
         self._refusal, self._alike = "", 0
         self._not_before = 0.0
-        self._suspicion = 0.0
-        self._suspect_until = 0.0
 
     def check_models(self, models: list[ListedModel] | None) -> None:
         """Raises StartupError if the list lacks the model, or if several models leave the choice
@@ -88,23 +84,6 @@ class ApiEndpoint:
         self._refusal = message
         return self._alike >= MOST_ALIKE
 
-    def failed(self) -> bool:
-        """Prefers other endpoints for a while, which every failure in a row doubles. Returns
-        whether that is news: requests that fail together are one failure."""
-        if not self.trusted:
-            return False
-        self._suspicion = min(max(FIRST_SUSPICION, 2 * self._suspicion), LONGEST_SUSPICION)
-        self._suspect_until = time.monotonic() + self._suspicion
-        return True
-
-    def succeeded(self) -> None:
-        self.served = True
-        self._suspicion = self._suspect_until = 0.0
-
-    @property
-    def trusted(self) -> bool:
-        return time.monotonic() >= self._suspect_until
-
     @property
     def wait(self) -> float:
         """Seconds until the next request may go there."""
@@ -126,7 +105,6 @@ class ApiEndpoint:
         return {
             "model": self.model,
             "kind": str(self.kind),
-            "in_flight": self.in_flight,
             "requests": self.requests,
             "usage": dict(self.usage),
             "failures": {str(fault): count for fault, count in self.faults.items()},

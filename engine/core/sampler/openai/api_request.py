@@ -6,21 +6,21 @@ Pure: it knows the received part and the endpoint, and sends nothing.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from engine.core.sampler.openai.api_endpoint import ApiEndpoint
-from engine.core.sampler.openai.body import chat_body, completions_body
-from engine.core.sampler.openai.messages import Span, chat_conversation, plain_text
+from engine.core.sampler.openai.body import request_body
+from engine.core.sampler.openai.messages import ChatConversation, chat_conversation, plain_text
 from engine.core.sampler.openai.text_action import TextAction
-from engine.core.sampler.stops import StopTable
+from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.text.conversation_codec import ConversationCodec
 from engine.errors import SamplerFailed
 from engine.types import Codec
 from toolwright.model_api.refused_keys import Body
 from toolwright.recipe import Sampler as SamplerTable
-from toolwright.types import SamplingParams
+from toolwright.types import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,60 +60,51 @@ class ApiRequests:
         self._template = template
         self._call_tags = call_tags
 
-    def of(
-        self,
-        endpoint: ApiEndpoint,
-        action: TextAction,
-        token_ids: array[int],
-        *,
-        written: Sequence[Span],
-        sampling: SamplingParams,
-        stops: StopTable,
-    ) -> ApiRequest:
-        """written: spans of `token_ids` that the policy wrote. Raises SamplerFailed if the ids
-        cannot be expressed as messages."""
+    def of(self, endpoint: ApiEndpoint, action: TextAction, request: GenerateRequest) -> ApiRequest:
+        """Raises SamplerFailed if the ids cannot be expressed as messages."""
         ends = self._codec.turn_ends
-        known = tuple(text for text in stops.texts if text not in ends)
+        known = tuple(text for text in request.stops.texts if text not in ends)
         sent = known if endpoint.kind.keeps_stops or self._table.send_stops else ()
-        if self._chat:
-            return self._chat_request(endpoint, action, token_ids, written, sampling, sent)
-        prompt = self._prompt(token_ids) + action.text
-        body = completions_body(
+        way = self._table.observations
+        as_user = way == "user" or (way == "auto" and not endpoint.kind.continues)
+        continues = not self._chat or not (as_user or action.has_calls)
+        prompt = (
+            self._conversation(action.text if continues else "", request, as_user=as_user)
+            if self._chat
+            else self._prompt(request.token_ids) + action.text
+        )
+        body = request_body(
             prompt,
             model=endpoint.model,
-            sampling=sampling,
-            max_tokens=max(action.room, 1),
+            sampling=request.sampling,
+            max_tokens=max(action.room if continues else action.most, 1),
             stop=sent,
             kind=endpoint.kind,
+            template=self._template,
         )
-        return ApiRequest(path="/completions", body=body, continues=True, stops=sent)
+        path = "/chat/completions" if self._chat else "/completions"
+        return ApiRequest(path=path, body=body, continues=continues, stops=sent)
 
     def _prompt(self, token_ids: array[int]) -> str:
         if self._turns is not None:
             return plain_text(token_ids, self._turns)
         return self._codec.decode(token_ids).removeprefix(self._leading)
 
-    def _chat_request(
-        self,
-        endpoint: ApiEndpoint,
-        action: TextAction,
-        token_ids: array[int],
-        written: Sequence[Span],
-        sampling: SamplingParams,
-        sent: tuple[str, ...],
-    ) -> ApiRequest:
+    def _conversation(
+        self, received: str, request: GenerateRequest, *, as_user: bool
+    ) -> ChatConversation:
         assert self._turns is not None  # the constructor refuses a chat API without it
-        way = self._table.observations
-        as_user = way == "user" or (way == "auto" and not endpoint.kind.continues)
-        continues = not as_user and not action.has_calls
         try:
-            messages = chat_conversation(
-                token_ids,
+            return chat_conversation(
+                request.token_ids,
                 self._turns,
-                written=written,
+                written=[
+                    (start, end)
+                    for _, start, end in Sequence(id="", segments=request.segments).action_spans
+                ],
                 as_user=as_user,
                 call_tags=self._call_tags,
-                received=action.text if continues else "",
+                received=received,
             )
         except ValueError as error:
             raise SamplerFailed(
@@ -121,14 +112,3 @@ class ApiRequests:
                 'sampler.api = "openai-completions"',
                 permanent=True,
             ) from error
-        room = action.room if continues else action.most
-        body = chat_body(
-            messages,
-            model=endpoint.model,
-            sampling=sampling,
-            max_tokens=max(room, 1),
-            stop=sent,
-            kind=endpoint.kind,
-            template=self._template,
-        )
-        return ApiRequest(path="/chat/completions", body=body, continues=continues, stops=sent)

@@ -59,22 +59,8 @@ _CONTINUING: dict[ServerKind, Body] = {
 }
 
 
-def completions_body(
-    prompt: str,
-    *,
-    model: str,
-    sampling: SamplingParams,
-    max_tokens: int,
-    stop: Sequence[str],
-    kind: ServerKind,
-) -> Body:
-    """Body of POST /v1/completions."""
-    body: Body = {"model": model, "prompt": prompt}
-    return body | _common(sampling, max_tokens, stop, kind)
-
-
-def chat_body(
-    chat: ChatConversation,
+def request_body(
+    prompt: str | ChatConversation,
     *,
     model: str,
     sampling: SamplingParams,
@@ -83,25 +69,24 @@ def chat_body(
     kind: ServerKind,
     template: Mapping[str, Any],
 ) -> Body:
-    """Body of POST /v1/chat/completions. template: variables of the chat template; the key is sent
-    only with some, since the API itself does not name it."""
-    body: Body = {"model": model, "messages": list(chat.messages)}
-    if chat.tools:
-        body["tools"] = list(chat.tools)
-    if template:
-        body[TEMPLATE] = dict(template)
-    if chat.continues:
-        body |= _CONTINUING.get(kind, {})
-    return body | _common(sampling, max_tokens, stop, kind)
+    """Body of POST /v1/completions, or of POST /v1/chat/completions for a conversation.
 
-
-def _common(
-    sampling: SamplingParams, max_tokens: int, stop: Sequence[str], kind: ServerKind
-) -> Body:
-    """Keys of both bodies. A temperature and a top_p of 1 are the API's defaults, and whole
-    model families refuse them. A self-hosted server has other defaults, from its
-    generation_config.json."""
-    body: Body = {
+    template: variables of the chat template; the key is sent only with some, since the API itself
+    does not name it. A temperature and a top_p of 1 are the API's defaults, and whole model
+    families refuse them. A self-hosted server has other defaults, from its generation_config.json.
+    """
+    body: Body = {"model": model}
+    if isinstance(prompt, str):
+        body["prompt"] = prompt
+    else:
+        body["messages"] = list(prompt.messages)
+        if prompt.tools:
+            body["tools"] = list(prompt.tools)
+        if template:
+            body[TEMPLATE] = dict(template)
+        if prompt.continues:
+            body |= _CONTINUING.get(kind, {})
+    body |= {
         "stream": True,
         "stream_options": {"include_usage": True},
         "max_tokens": max_tokens,

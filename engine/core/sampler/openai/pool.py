@@ -26,10 +26,9 @@ import aiohttp
 import structlog
 
 from engine.core.sampler.openai.api_endpoint import MOST_ALIKE, ApiEndpoint
-from engine.core.sampler.openai.api_request import ApiRequest, ApiRequests
+from engine.core.sampler.openai.api_request import ApiRequests
 from engine.core.sampler.openai.body import TEMPLATE, TEMPLATE_FIX
 from engine.core.sampler.openai.client import ApiClient
-from engine.core.sampler.openai.messages import Span
 from engine.core.sampler.openai.refusals import (
     EndpointUnusable,
     NoCredit,
@@ -41,10 +40,11 @@ from engine.core.sampler.openai.refusals import (
 from engine.core.sampler.openai.text_action import TextAction
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.retry import Fault, Over, Retry
+from engine.core.sampler.routing import Router
 from engine.core.sampler.waiting import WaitCause, Waiting
-from engine.core.sampler.wire.client import ServerRefused, ServerSilent, ServerUnreachable
+from engine.core.sampler.wire.client import ServerRefused, ServerUnreachable, fault_of
 from engine.core.sampler.wire.events import WireError
-from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec
+from engine.core.text.conversation_codec import CALL_TAGS
 from engine.errors import SamplerFailed, StartupError
 from engine.types import Codec, Generated
 from toolwright.model_api.deltas import Delta, Usage
@@ -59,8 +59,6 @@ MOST_PAUSES_AT_START = 5
 SPREAD = 0.25
 """Share of a pause by which waiting requests are spread: all at once would be refused again."""
 NOTE = "ids re-encoded from text, log-probs absent"
-_Failed = ServerUnreachable | ServerRefused | WireError
-
 log = structlog.get_logger("sampler")
 
 
@@ -95,18 +93,17 @@ class OpenAIPool:
         self.vocab_size = vocab_size
         self._table = table
         self._codec = codec
-        self._encode = codec.encode_action if isinstance(codec, ConversationCodec) else codec.encode
         self._requests = ApiRequests(
             table, codec, leading=leading, call_tags=call_tags, template=template or {}
         )
         self._call_tags = call_tags
         self._key = key_of(table)
         self._endpoints: dict[str, ApiEndpoint] = {}
+        self._router = Router()
+        """It counts requests and failures. Requests have no length, so it measures no speed."""
         self._session: aiohttp.ClientSession | None = None
         self._endpoint_of: dict[str, str] = {}
         """Endpoint of each trajectory, whose prefix cache may hold the trajectory."""
-        self._written: dict[str, list[Span]] = {}
-        """Spans that the policy wrote, by trajectory."""
         self._version: WeightVersion | None = None
 
     @property
@@ -146,6 +143,7 @@ class OpenAIPool:
                 silence=self._table.timeout_s,
             )
             self._endpoints[client.url] = ApiEndpoint(client, model=self._table.model)
+            self._router.add(client.url)
         await asyncio.gather(*(self._meet(one) for one in self._endpoints.values()))
         models = {one.model for one in self._endpoints.values()}
         if len(models) > 1:
@@ -167,18 +165,20 @@ class OpenAIPool:
     def statistics(self) -> Mapping[str, Mapping[str, Any]]:
         """Statistics by endpoint: `model`, `kind`, `in_flight`, `requests`, `failures` by kind.
         `usage` is in the server's own tokens, over `requests_told` requests."""
-        return {name: one.statistics() for name, one in self._endpoints.items()}
+        loads = self._router.loads
+        return {
+            name: {**one.statistics(), "in_flight": loads[name].in_flight}
+            for name, one in self._endpoints.items()
+        }
 
     def follow(self, key: str, other: str) -> None:
         """A new trajectory begins as `other` does."""
         if (name := self._endpoint_of.get(other)) is not None:
             self._endpoint_of[key] = name
-        self._written[key] = list(self._written.get(other, ()))
 
     def release(self, key: str) -> None:
         """The trajectory is over."""
         self._endpoint_of.pop(key, None)
-        self._written.pop(key, None)
 
     async def generate(self, request: GenerateRequest) -> Generated:
         """As `SamplerPool.generate`, but `on_action` is never called, and `on_progress` at
@@ -190,16 +190,7 @@ class OpenAIPool:
         if request.images is not None or request.top_logprobs:
             what = "images" if request.images is not None else "top log-probs (task.branching)"
             raise SamplerFailed(f"api = {self._table.api!r} has no {what} here", permanent=True)
-        action = TextAction(
-            stops=request.stops,
-            end_of_turn=self._codec.end_of_turn,
-            encode=self._encode,
-            version=self.version,
-            max_new_tokens=request.max_new_tokens,
-            call_tags=self._call_tags,
-            on_mark=request.on_mark,
-            text="" if request.received is None else self._codec.decode(request.received.token_ids),
-        )
+        action = TextAction(request, self._codec, version=self.version, call_tags=self._call_tags)
         pending = _Pending(
             request=request,
             waiting=Waiting(request.clock),
@@ -208,22 +199,12 @@ class OpenAIPool:
         try:
             generated = await self._finish(action, pending)
         except asyncio.CancelledError:
-            # A time limit: the record keeps what came until then.
-            if (
-                request.on_progress is not None
-                and request.received is None
-                and (part := action.partial())
-            ):
-                request.on_progress(part)
+            action.report_rest()  # a time limit: the record keeps what came until then
             raise
         finally:
             pending.waiting.end()
         remarks = {"model": self.version.lineage, "note": NOTE, **action.remarks}
-        generated = replace(generated, remarks=remarks)
-        start = len(request.token_ids)
-        spans = self._written.setdefault(request.key, [])
-        spans.append((start, start + len(generated.token_ids)))
-        return generated
+        return replace(generated, remarks=remarks)
 
     async def _finish(self, action: TextAction, pending: _Pending) -> Generated:
         """Requests until the action is whole."""
@@ -239,7 +220,8 @@ class OpenAIPool:
                 brought = len(action.text) - before
                 pause = self._after(error, endpoint, action, pending, max(brought, 0))
             else:
-                endpoint.succeeded()
+                endpoint.served = True
+                self._router.fresh(endpoint.name)
                 continue
             pending.waiting.begin(WaitCause.BROKEN, asyncio.get_running_loop().time())
             await asyncio.sleep(pause)
@@ -248,9 +230,9 @@ class OpenAIPool:
 
     async def _request(self, endpoint: ApiEndpoint, action: TextAction, pending: _Pending) -> None:
         """One request, from the received part of the action. Sets `action.generated` at its end."""
-        request = self._request_of(endpoint, action, pending)
+        request = self._requests.of(endpoint, action, pending.request)
         if not request.continues:
-            self._begin_anew(action)
+            action.begin_anew()
         usage: Usage | None = None
 
         def on_delta(delta: Delta, read_ns: int) -> bool:
@@ -265,7 +247,7 @@ class OpenAIPool:
                 action.end(delta.finish, delta.hint, read_ns, sent=request.stops)
             return wanted
 
-        endpoint.in_flight += 1
+        self._router.begin(endpoint.name, 0.0)
         pending.sent = endpoint.refused_keys.adapted(request.body)
         if left_out := endpoint.refused_keys.left_out(request.body):
             action.remarks["left_out"] = left_out
@@ -281,44 +263,24 @@ class OpenAIPool:
             if action.generated is None:  # otherwise only the usage is lost
                 raise
         finally:
-            endpoint.in_flight -= 1
+            self._router.end(endpoint.name, 0.0, time.monotonic())
             pending.waiting.end(WaitCause.QUIET)
             counted = endpoint.count(usage)
             for name, value in counted.items():
                 action.remarks[name] = action.remarks.get(name, 0) + value
 
-    def _request_of(
-        self, endpoint: ApiEndpoint, action: TextAction, pending: _Pending
-    ) -> ApiRequest:
-        return self._requests.of(
-            endpoint,
-            action,
-            pending.request.token_ids,
-            written=self._written.get(pending.request.key, ()),
-            sampling=pending.request.sampling,
-            stops=pending.request.stops,
-        )
-
-    def _begin_anew(self, action: TextAction) -> None:
-        """Drops the tokens of a broken request. Raises SamplerFailed if a call of it runs."""
-        if not action.has_any:
-            return
-        if action.marked:
-            raise SamplerFailed(
-                "a stream broke after a call of its action, and this API cannot go on from there"
-            )
-        action.forget()
-
     def _after(
         self,
-        error: _Failed,
+        error: ServerUnreachable | ServerRefused | WireError,
         endpoint: ApiEndpoint,
         action: TextAction,
         pending: _Pending,
         brought: int,
     ) -> float:
         """Seconds until the next request. Raises SamplerFailed if no request should follow."""
-        fault, cause = _fault(error), str(error)
+        cause = str(error)
+        # A pause that the server requests is no failure of its connection.
+        fault = Fault.ABORTED if isinstance(error, RetryLater) else fault_of(error)
         endpoint.faults[fault] += 1
         misled = isinstance(error, WrongKey | NotFound | WrongAddress)
         if isinstance(error, NoCredit) or (misled and not endpoint.served):
@@ -338,7 +300,7 @@ class OpenAIPool:
             return 0.0
         if fault is Fault.REFUSED and TEMPLATE in pending.sent and TEMPLATE in cause:
             cause += f"; {TEMPLATE} is the recipe's policy.template: {TEMPLATE_FIX}"
-        news = fault is Fault.REFUSED or endpoint.failed()
+        news = fault is Fault.REFUSED or self._router.failed(endpoint.name, time.monotonic())
         if fault is Fault.REFUSED:
             pending.refused.add(endpoint.name)
             served = any(one.served for one in self._endpoints.values())
@@ -375,14 +337,14 @@ class OpenAIPool:
         a pause."""
         while True:
             able = self._able(pending)
-            ready = [one for one in able if one.wait <= 0]
+            ready = [one.name for one in able if one.wait <= 0]
             if ready:
-                kept = self._endpoint_of.get(pending.request.key)
-                chosen = min(
-                    ready, key=lambda one: (not one.trusted, one.name != kept, one.in_flight)
+                key, now = pending.request.key, time.monotonic()
+                chosen = self._router.choose(
+                    ready, current=self._endpoint_of.get(key), tokens=1.0, prompt=0, now=now
                 )
-                self._endpoint_of[pending.request.key] = chosen.name
-                return chosen
+                self._endpoint_of[key] = chosen
+                return self._endpoints[chosen]
             waits = [one.wait for one in able]
             pending.waiting.begin(WaitCause.BROKEN, asyncio.get_running_loop().time())
             began = time.monotonic()
@@ -433,13 +395,3 @@ def key_of(table: SamplerTable) -> str:
             f"sampler.key_env: the value of {table.key_env} is not a key: a header cannot carry it"
         )
     return key
-
-
-def _fault(error: _Failed) -> Fault:
-    if isinstance(error, RetryLater):
-        return Fault.ABORTED
-    if isinstance(error, WireError):
-        return Fault.MALFORMED if error.retryable else Fault.REFUSED
-    if isinstance(error, ServerRefused):
-        return Fault.REFUSED
-    return Fault.SILENT if isinstance(error, ServerSilent) else Fault.BROKEN

@@ -4,8 +4,8 @@ Invariants
 - The action ends with its first stop that counts (`toolwright.reading.action_ends`); what follows
   is dropped. A stop at which the server itself ends the action counts in any case.
 - `on_mark` is called for each of the first `MOST_MARKS` marks as it counts, in order.
-- Each new piece is searched once, with as many characters before it as a stop can have, and only as
-  far as the action may still grow.
+- Each new piece is searched once, by the `StopDetector` over characters in place of tokens, and
+  only as far as the action may still grow.
 - Token ids are the engine's own encoding of the text; log-probs are NaN, since the API gives none.
 """
 
@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import nan
-from typing import Any, NamedTuple
+from typing import Any
 
 from engine.core.sampler.openai.calls import CallPieces
-from engine.core.sampler.policy_sampler import OnMark
-from engine.core.sampler.stops import StopTable, tags_in
+from engine.core.sampler.policy_sampler import GenerateRequest
+from engine.core.sampler.stops import StopDetector
 from engine.core.sampler.wire.events import WireError
+from engine.core.text.conversation_codec import ConversationCodec
 from engine.core.text.turn_end import foreign_end
-from engine.types import Generated, StopHit
+from engine.errors import SamplerFailed
+from engine.types import Codec, Generated, StopHit
 from toolwright.model_api.deltas import CallPart, Ending, Hint, ending_of
-from toolwright.reading.action_ends import Ends
 from toolwright.types import FinishKind, FinishReason, WeightVersion
 
 MOST_BYTES_A_TOKEN = 64
@@ -39,65 +40,49 @@ _LENGTH = FinishReason(kind=FinishKind.LENGTH)
 _CONTINUED = FinishReason(kind=FinishKind.CONTINUED)
 
 
-class _End(NamedTuple):
-    """A stop or mark, and where it ends in the action's text."""
-
-    end: int
-    tag: str
-
-
 class TextAction:
-    """Text of one action. `encode` gives the ids of text that a policy wrote."""
+    """Text of the action that `request` wants."""
 
     def __init__(
         self,
+        request: GenerateRequest,
+        codec: Codec,
         *,
-        stops: StopTable,
-        end_of_turn: str,
-        encode: Callable[[str], list[int]],
         version: WeightVersion,
-        max_new_tokens: int,
         call_tags: tuple[str, str],
-        on_mark: OnMark | None = None,
-        text: str = "",
     ) -> None:
-        """text: the part of the action that an earlier life received."""
+        """version: of all the text."""
         self.generated: Generated | None = None
         """The whole action, once it has ended."""
         self.remarks: dict[str, Any] = {}
         """Remarks about the action's end, for the record."""
         self.marked = False
         """A mark was reported: its effects cannot be taken back."""
-        self._stops = stops
-        self._end_of_turn = end_of_turn
-        self._encode = encode
+        self._stops = request.stops.of_characters()
+        self._end_of_turn = codec.end_of_turn
+        self._encode = codec.encode_action if isinstance(codec, ConversationCodec) else codec.encode
         self._version = version
-        self.most = max_new_tokens
+        self.most = request.max_new_tokens
         """Token limit of the whole action."""
         self._tags = call_tags
-        self._on_mark = on_mark
-        self._texts = stops.texts
-        self._marks = stops.marks if on_mark is not None else ()
-        self._passing = (*self._marks, *stops.inner)
-        self._window = max((len(one) for one in (*self._texts, *self._passing)), default=1) - 1
-        self._calls = CallPieces()
-        self._begin(text)
+        self._request = request
+        self._begin("" if request.received is None else codec.decode(request.received.token_ids))
 
     def _begin(self, text: str) -> None:
+        self._calls = CallPieces()
         self._parts = [text] if text else []
-        self._tail = text[-self._window :] if self._window else ""
         self._bytes = len(text.encode(errors="replace"))
         self._mark_ids: list[int] = []
         """Ids up to the last mark."""
         self._marks_told = 0
-        self._length = len(text)
-        """Characters of the text."""
         self._marked_to = 0
         """Characters up to the last mark."""
-        self._ends: Ends[_End] = Ends(self._stops.grammar, thinking=self._stops.thinking)
-        self._unread = ""
-        """Text of a call's JSON that `_ends` has not read."""
-        self._follow(text, 0)
+        self._marks: list[StopHit] = []
+        """Marks that are not reported yet; they and stops count characters."""
+        self._detector = StopDetector(
+            self._stops, _text_of, self._marks.append if self._request.on_mark else None
+        )
+        self._detector.skip(_characters(text))
 
     @property
     def text(self) -> str:
@@ -119,18 +104,26 @@ class TextAction:
         """Tokens that may still come, by the engine's own count."""
         return self.most - len(self._encode(self.text)) if self._parts else self.most
 
-    def partial(self) -> Generated | None:
-        """The received part of an action that no reader continues; None if nothing came."""
-        return self._made(_CONTINUED, read_ns=0) if self._parts else None
+    def report_rest(self) -> None:
+        """Gives the received part to `on_progress`, because no reader goes on. Only if no earlier
+        life received a part."""
+        request = self._request
+        if request.on_progress is not None and request.received is None and self._parts:
+            request.on_progress(self._made(_CONTINUED, read_ns=0))
 
     def fill(self, read_ns: int) -> None:
         """Ends the action, because its token limit is reached."""
         self.generated = self._made(_LENGTH, read_ns=read_ns)
 
-    def forget(self) -> None:
-        """Begins the action anew, because the server cannot go on from the received part."""
-        self._calls = CallPieces()
-        self._begin("")
+    def begin_anew(self) -> None:
+        """Drops the tokens of a broken request, because the server cannot go on from there. Raises
+        SamplerFailed if a call of it runs."""
+        if self.has_any and self.marked:
+            raise SamplerFailed(
+                "a stream broke after a call of its action, and this API cannot go on from there"
+            )
+        if self.has_any:
+            self._begin("")
 
     def feed(self, text: str, read_ns: int, *, unseen: int = 0) -> bool:
         """Takes a piece and calls back at once for what it completes. Returns False if the rest is
@@ -141,12 +134,9 @@ class TextAction:
         text, size = _first_bytes(text, most - self._bytes)
         self._bytes += size + unseen
         if text:
-            window, before = self._tail + text, len(self._tail)
-            self._take(text)
-            for found in self._follow(window, before):
-                if self._counts(found, read_ns):
-                    return False
-            self._tail = window[-self._window :] if self._window else ""
+            self._parts.append(text)
+            if self._ends_at(self._detector.feed(_characters(text)), read_ns):
+                return False
         if self._bytes > most:
             self.generated = self._made(_LENGTH, read_ns=read_ns)
             return False
@@ -183,78 +173,54 @@ class TextAction:
     def _put_back(self, hint: Hint | None, sent: Sequence[str], read_ns: int) -> None:
         """Restores the stop that ended the action and is missing in the text: OpenAI's API cuts it
         away."""
-        for found in self._ends.finish():
-            if self._counts(found, read_ns):
-                return
+        if self._ends_at(self._detector.finish(), read_ns):
+            return
+        texts = self._stops.texts
         stop: str | None = None
         if hint is not None:
-            stop = hint.text if hint.text in self._texts else None
+            stop = hint.text if hint.text in texts else None
         else:
             stop = open_stop(self.text, sent)
             if stop is not None:
                 self.remarks["stop_put_back"] = stop
-        if stop is None and self._end_of_turn in self._texts:
+        if stop is None and self._end_of_turn in texts:
             self._drop_foreign_end()
             stop = self._end_of_turn
         if stop is None:
             self.generated = self._made(FinishReason(kind=FinishKind.STOP), read_ns=read_ns)
             return
-        self._take(stop)
+        self._parts.append(stop)
         self._stopped(stop, read_ns)
 
     def _drop_foreign_end(self) -> None:
         """Removes the markers of the server's own template, which end the text."""
-        marker = foreign_end(self.text)
-        if not marker or self._length - len(marker) < self._marked_to:
+        text = self.text
+        marker = foreign_end(text)
+        if not marker or len(text) - len(marker) < self._marked_to:
             return
         self.remarks["end_dropped"] = marker.strip()
-        self._parts = [self.text.removesuffix(marker)]
-        self._length -= len(marker)
+        self._parts = [text.removesuffix(marker)]
 
-    def _follow(self, window: str, before: int) -> list[_End]:
-        """Reads the window's text from `before` to its end. Returns the stops and marks that count
-        now, in order."""
-        base = self._length - len(window)
-        found: list[_End] = []
-        at = before
-        for end, tag in tags_in(window, before, self._passing, self._texts):
-            if self._ends.reads:
-                text = self._unread + window[at:end]
-                found += self._ends.text(text[: max(0, len(text) - len(tag))])
-            found += self._ends.tag(tag, _End(base + end, tag))
-            self._unread = ""
-            at = end
-        if self._ends.reads:
-            self._unread += window[at:]
-        if self._ends.waits:
-            found += self._ends.text(self._unread)
-            self._unread = ""
-        return found
-
-    def _counts(self, found: _End, read_ns: int) -> bool:
-        """Acts on a stop or mark that counts; True for a stop."""
-        if found.tag in self._marks:
+    def _ends_at(self, stop: StopHit | None, read_ns: int) -> bool:
+        """Reports the marks that count now. Ends the action at `stop`; False without one."""
+        for mark in self._marks:
             if self._marks_told < MOST_MARKS:
-                self._report_mark(found, read_ns)
+                self._report_mark(mark, read_ns)
+        self._marks.clear()
+        if stop is None or stop.matched_text is None:
             return False
-        if found.tag not in self._texts:
-            return False
-        self._parts = [self.text[: found.end]]
-        self._stopped(found.tag, read_ns)
+        self._parts = [self.text[: stop.keep]]
+        self._stopped(stop.matched_text, read_ns)
         return True
 
-    def _report_mark(self, mark: _End, read_ns: int) -> None:
-        self._mark_ids += self._encode(self.text[self._marked_to : mark.end])
-        self._marked_to = mark.end
+    def _report_mark(self, mark: StopHit, read_ns: int) -> None:
+        self._mark_ids += self._encode(self.text[self._marked_to : mark.keep])
+        self._marked_to = mark.keep
         self.marked = True
         self._marks_told += 1
-        if self._on_mark is not None:
-            hit = StopHit(keep=len(self._mark_ids), matched_text=mark.tag)
-            self._on_mark(array("i", self._mark_ids), hit, read_ns)
-
-    def _take(self, text: str) -> None:
-        self._parts.append(text)
-        self._length += len(text)
+        if self._request.on_mark is not None:
+            hit = StopHit(keep=len(self._mark_ids), matched_text=mark.matched_text)
+            self._request.on_mark(array("i", self._mark_ids), hit, read_ns)
 
     def _stopped(self, stop: str, read_ns: int) -> None:
         finish = FinishReason(kind=FinishKind.STOP, matched_text=stop)
@@ -283,6 +249,14 @@ class TextAction:
             spelled = json.dumps(name, ensure_ascii=False)
             texts.append(f'{opened}\n{{"name": {spelled}, "arguments": {arguments}}}\n{closed}')
         return "".join(texts)
+
+
+def _characters(text: str) -> list[int]:
+    return list(map(ord, text))
+
+
+def _text_of(characters: Sequence[int]) -> str:
+    return "".join(map(chr, characters))
 
 
 def _first_bytes(text: str, most: int) -> tuple[str, int]:

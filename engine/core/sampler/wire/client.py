@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import orjson
 
+from engine.core.sampler.retry import Fault
 from engine.core.sampler.wire.events import DONE, Chunk, ChunkReader, WireError
 from engine.core.sampler.wire.request import encode
 from engine.core.sampler.wire.stream import (
@@ -49,6 +50,15 @@ class ServerSilent(ServerUnreachable):
 
 class ServerRefused(Exception):
     """The server refused the request."""
+
+
+def fault_of(error: ServerUnreachable | ServerRefused | WireError) -> Fault:
+    """The kind of a failed request."""
+    if isinstance(error, WireError):
+        return Fault.MALFORMED if error.retryable else Fault.REFUSED
+    if isinstance(error, ServerRefused):
+        return Fault.REFUSED
+    return Fault.SILENT if isinstance(error, ServerSilent) else Fault.BROKEN
 
 
 class NoRoute(ServerRefused):

@@ -16,13 +16,14 @@ from engine.core.sampler.openai.text_action import (
     TextAction,
     open_stop,
 )
+from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.sampler.stops import StopTable
 from engine.core.sampler.wire.events import WireError
 from engine.core.text.conversation_codec import ConversationCodec
 from engine.core.text.packed import PackedBytes
 from engine.types import Generated, StopHit
 from toolwright.model_api.deltas import CallPart, Hint
-from toolwright.types import FinishKind, WeightVersion
+from toolwright.types import FinishKind, FinishReason, SamplingParams, WeightVersion
 
 CODEC = ConversationCodec(PackedBytes())
 END = CODEC.end_of_turn
@@ -42,16 +43,22 @@ def action(
         assert hit.keep == len(ids)
         told.append((CODEC.decode(ids), hit.matched_text))
 
-    return TextAction(
-        stops=StopTable([*stops, END], CODEC, marks=marks),
-        end_of_turn=END,
-        encode=CODEC.encode_action,
-        version=VERSION,
-        max_new_tokens=most,
-        call_tags=TAGS,
-        on_mark=on_mark if told is not None else None,
-        text=text,
+    received = Generated(
+        token_ids=array("i", CODEC.encode_action(text)),
+        logprobs=array("f", [0.0]) * len(text),
+        versions=(),
+        finish=FinishReason(kind=FinishKind.CONTINUED),
     )
+    request = GenerateRequest(
+        key="t",
+        token_ids=array("i"),
+        sampling=SamplingParams(),
+        stops=StopTable([*stops, END], CODEC, marks=marks),
+        max_new_tokens=most,
+        received=received if text else None,
+        on_mark=on_mark if told is not None else None,
+    )
+    return TextAction(request, CODEC, version=VERSION, call_tags=TAGS)
 
 
 def made(one: TextAction) -> Generated:
