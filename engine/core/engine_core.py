@@ -137,7 +137,7 @@ class EngineCore:
         await self._open(pool)
         return pool
 
-    async def _open(self, pool: SamplerPool | OpenAIPool) -> None:
+    async def _open(self, pool: PolicySampler) -> None:
         self._stack.push_async_callback(pool.close)
         await pool.open()
         for name, task in self.recipe.shared.each_task.items():

@@ -6,9 +6,9 @@ A `GenerateRequest` stands for one action. It may take several HTTP requests, on
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine.core.sampler.stops import StopTable
 from engine.core.sampler.waiting import Clock
@@ -57,21 +57,48 @@ class GenerateRequest:
 
 
 class PolicySampler(Protocol):
-    """`engine.core.sampler.pool.SamplerPool` says what each method does. An API's pool differs in
-    `generate`: it never calls `on_action`."""
+    """The samplers of a run, behind one name."""
 
     vocab_size: int
 
     @property
-    def any_up(self) -> bool: ...
+    def any_up(self) -> bool:
+        """Whether a server takes requests now."""
+        ...
 
     @property
-    def longest_prompt(self) -> int | None: ...
+    def longest_prompt(self) -> int | None:
+        """Most tokens of a prompt that every server takes; None if no server says it."""
+        ...
 
-    def follow(self, key: str, other: str) -> None: ...
+    def statistics(self) -> Mapping[str, Mapping[str, Any]]:
+        """Counts and states for the status page, by server."""
+        ...
 
-    def release(self, key: str) -> None: ...
+    def follow(self, key: str, other: str) -> None:
+        """Requests of `key` go to the server of `other`, which has their prefix."""
+        ...
 
-    async def keep_alive(self) -> None: ...
+    def release(self, key: str) -> None:
+        """Forgets the server of a trajectory that has ended."""
+        ...
 
-    async def generate(self, request: GenerateRequest) -> Generated: ...
+    async def open(self) -> None:
+        """Returns when a server answers. Raises StartupError if none can be used."""
+        ...
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        ...
+
+    async def keep_alive(self) -> None:
+        """Brings servers back that went down. Runs until cancelled."""
+        ...
+
+    async def generate(self, request: GenerateRequest) -> Generated:
+        """Samples one action. Raises SamplerFailed if no server can.
+
+        A sampler that sees the stop before its stream ends calls `request.on_action` then. The turn
+        loop handles an action that comes only as the result.
+        """
+        ...

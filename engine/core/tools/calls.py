@@ -1,11 +1,12 @@
 """One tool call: its retries, its reply.
 
 Invariants
-- The request of a call is on its way when its constructor returns.
+- gRPC has the request of a call when its constructor returns, unless every stream to the endpoint
+  still writes an earlier one.
 - A call is sent again with the same call_id, and only if nothing ran or the answer was lost.
 - The policy may see only an OK answer; everything else raises AttemptFailed.
 - A call goes on by itself, whether a caller awaits its result or not.
-- A call leaves the engine in `PendingCall._send` and nowhere else.
+- Every request of a call goes by `PendingCall._send`. `CallStream._hand_over` gives it to gRPC.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ async def test_the_token_goes_with_every_stream(monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_stream_s_error_is_what_call_tool_would_have_raised() -> None:
-    from engine.core.tools.link.stream import error_of
+    from engine.core.tools.link.call_stream import error_of
     from toolwright.rpc.errors import ServiceError, TransportError
 
     known = error_of(
@@ -319,7 +319,7 @@ async def test_a_reply_comes_while_nobody_waits_and_a_cancelled_wait_costs_nothi
         environment = await tools.open_session("s", Task(id="t"))
         pending = send(environment, "1+1")
         waiting = asyncio.ensure_future(pending.result())
-        await asyncio.sleep(0.02)
+        await passes(0.02, "the task waits for the reply")
         waiting.cancel()
         release.set()
         assert (await pending.result()).outcome.observation == "2"

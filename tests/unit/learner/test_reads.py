@@ -159,6 +159,18 @@ CREDIT: list[Settings] = [
     )
 ]
 
+
+def drawn(section: str) -> list[Settings]:
+    """Cases of each estimator, drawn by its name: another estimator changes no draw."""
+    return [
+        case
+        for name in ESTIMATORS
+        for case in random.Random(f"{section} {name}").sample(
+            [one for one in CREDIT if one["learner.advantage.estimator"] == name], 10
+        )
+    ]
+
+
 CHANGED: dict[str, Any] = {
     "learner.advantage.std": "population",
     "learner.advantage.eps": 0.3,
@@ -191,8 +203,8 @@ CHANGED: dict[str, Any] = {
 DECAY: list[Settings] = [{"learner.optimizer.decay": d} for d in ("constant", "linear", "cosine")]
 
 OF: Mapping[str, tuple[Callable[[Settings], Hashable], list[Settings]]] = {
-    "advantage": (advantages_of, random.Random(0).sample(CREDIT, 50)),
-    "credit": (advantages_of, random.Random(1).sample(CREDIT, 50)),
+    "advantage": (advantages_of, drawn("advantage")),
+    "credit": (advantages_of, drawn("credit")),
     "loss": (losses_of, LOSS),
     "correction": (losses_of, LOSS),
     "kl": (losses_of, LOSS),

@@ -22,10 +22,10 @@ import grpc
 import grpc.aio
 import structlog
 
+from engine.core.tools.link.call_stream import CallStream
 from engine.core.tools.link.counts import ServiceCounts
 from engine.core.tools.link.liveness import PROBE_SECONDS, Liveness, LivenessStep
 from engine.core.tools.link.retry_policy import Failure
-from engine.core.tools.link.stream import CallStream
 from toolwright.rpc.channel import call
 from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import MESSAGE_LIMIT

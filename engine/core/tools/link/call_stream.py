@@ -81,10 +81,10 @@ class CallStream:
         while self._unsent and not self._ended:
             number = next(iter(self._unsent))
             request = pb.StreamCallsRequest(id=number, call=self._unsent.pop(number))
-            if not self._step(self._rpc.write(request)):
+            if not self._hand_over(self._rpc.write(request)):
                 return
 
-    def _step(self, writing: Coroutine[Any, Any, None]) -> bool:
+    def _hand_over(self, writing: Coroutine[Any, Any, None]) -> bool:
         """Runs `writing` to its first wait, here and now. Returns whether it has ended.
 
         A task would begin it at the next turn of the event loop at the earliest, on a busy loop
@@ -108,7 +108,7 @@ class CallStream:
         return False
 
     def _go_on(self, writing: Coroutine[Any, Any, None]) -> None:
-        if self._step(writing):
+        if self._hand_over(writing):
             self._write()
 
     async def _read(self) -> None:
