@@ -31,7 +31,7 @@ REASON = Invariant(
 NAMED_ONCE = Invariant(
     name="attempts_are_named_once",
     promise="A life gives up an attempt once: another attempt has another name.",
-    source="engine/serving/admission/group.py; engine/core/rollout/attempts.py",
+    source="engine/serving/crew/in_process.py; engine/core/rollout/attempts.py",
 )
 ON_TOOLS = ("host_kill", "tools_cut", "tools_hang", "answers_lost")
 """Faults that keep the tool service away while they last."""
