@@ -170,7 +170,7 @@ class _GroupRun:
         for round_ in count():
             members = await self._roll_out(round_)
             if not all(member.failure for member in members):
-                # An earlier life may have come as far: both run anew, not on top of its results.
+                # Both replace the results of an earlier life, if it came as far.
                 if crew.rewards.per_group:
                     await score_members(members, crew.rewards)
                 if crew.hook is not None:
