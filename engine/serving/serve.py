@@ -20,6 +20,7 @@ import structlog
 from engine.config import EngineTable
 from engine.core.branching.branching_checks import branching_warnings
 from engine.core.build import (
+    build_group_hook,
     build_sampling,
     open_source,
     refuse_api,
@@ -32,11 +33,10 @@ from engine.core.tasks import BadRows, TaskSource
 from engine.errors import PublishFailed, StartupError
 from engine.serving import gc_policy
 from engine.serving.admission.dynamic_sampling import GroupFilter
-from engine.serving.admission.group import Lane
-from engine.serving.admission.lane_builder import build_lane
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.train import TrainLane
+from engine.serving.crew.in_process import InProcessCrew
 from engine.serving.delivery.claims import Claims
 from engine.serving.delivery.delivery import Delivery
 from engine.serving.evaluation import EvaluationLane, check_tasks
@@ -175,12 +175,13 @@ class Engine:
         # Not earlier: a refused start must not rename the settings of the run.
         recipe.write_resolved("engine", self._table)
         self._pool = await self._open_neighbours()
-        lanes = self._lanes()
+        places = Places(self._table.max_concurrent)
+        crews = {name: self._crew(name, task, places) for name, task in core.tasks.items()}
         sampling = build_sampling(recipe)
         self._evaluation = EvaluationLane(
             table=self._table.evaluation,
             steps=shared.run.steps,
-            lanes=lanes,
+            crews=crews,
             sampling=sampling,
             run_folder=recipe.run_folder,
         )
@@ -189,7 +190,8 @@ class Engine:
         stack.push_async_callback(self._evaluation.stop)
         self._lane = TrainLane(
             run=shared.run,
-            lanes=lanes,
+            crews=crews,
+            places=places,
             sources=sources,
             mixture=Mixture(shared.allotment),
             journal=self.journal,
@@ -234,19 +236,22 @@ class Engine:
                 self._progress.show(f"warning: {doubt}")
         return pool
 
-    def _lanes(self) -> dict[str, Lane]:
-        places = Places(self._table.max_concurrent)
-        return {
-            name: build_lane(
-                task.recipe,
-                self._core.rollout_context(name),
-                task.rewards,
-                places,
-                self.journal,
-                patience=self._table.patience_s,
-            )
-            for name, task in self._core.tasks.items()
-        }
+    def _crew(self, name: str, task: TaskCore, places: Places) -> InProcessCrew:
+        own = task.recipe.shared
+        return InProcessCrew(
+            rollout_context=self._core.rollout_context(name),
+            rewards=task.rewards,
+            hook=build_group_hook(task.recipe),
+            places=places,
+            life=f"b{self.journal.boot}",
+            patience=self._table.patience_s,
+            keeper=self.journal.append,
+            forget=self.journal.forget,
+            stored=self.journal.blob,
+            branching=own.task.branching,
+            seed=own.run.seed,
+            metadata=own.task.metadata,
+        )
 
     async def _open_learners_side(self, stack: AsyncExitStack) -> None:
         """Publishing, delivery and status."""

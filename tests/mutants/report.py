@@ -79,8 +79,8 @@ def sums(results: Mapping[str, Result], planted: Sequence[Planted]) -> list[str]
     if seen:
         every = sum(one.package == "engine" for one in planted)
         lines.append(
-            f"The simulator catches {_share(found.by for found in seen)} of the engine's that it can "
-            f"show; the engine has {every}."
+            f"The simulator catches {_share(found.by for found in seen)} of the engine's that it "
+            f"can show; the engine has {every}."
         )
         seeds = [found.seeds for found in seen if found.by]
         if seeds:

@@ -34,7 +34,7 @@ REASON = Invariant(
 GIVEN_UP_ONCE = Invariant(
     name="attempts_are_given_up_once",
     promise="A life gives up an attempt once, so no name of an attempt is used again.",
-    source="engine/serving/admission/group.py; engine/core/rollout/attempts.py",
+    source="engine/serving/crew/in_process.py; engine/core/rollout/attempts.py",
 )
 TOOL_OUTAGES = ("host_kill", "tools_cut", "tools_hang", "answers_lost")
 """Faults that keep the tool service away while they last."""

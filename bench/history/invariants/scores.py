@@ -18,7 +18,7 @@ MASKED = Invariant(
 SCORED_ONCE = Invariant(
     name="scored_once",
     promise="A trajectory whose score is in the journal is not scored again.",
-    source="engine/serving/admission/group.py",
+    source="engine/serving/crew/member.py",
 )
 
 

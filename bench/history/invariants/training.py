@@ -31,7 +31,7 @@ NOTHING_LOST = Invariant(
 LAST_ATTEMPT = Invariant(
     name="last_attempt_counts",
     promise="The record is the last attempt's: no finished member runs again.",
-    source="engine/serving/admission/group.py",
+    source="engine/serving/crew/in_process.py",
 )
 
 

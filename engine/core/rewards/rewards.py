@@ -92,6 +92,8 @@ class Rewards:
         An unusable value fails its own member, or all of them if the function takes the group.
         """
         if not self.per_group:
+            if len(trajectories) == 1:  # as for each member of a group: no task of its own
+                return [await self.score_one(trajectories[0])]
             return list(await asyncio.gather(*(self.score_one(t) for t in trajectories)))
         if not trajectories:
             return []

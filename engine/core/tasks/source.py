@@ -13,11 +13,12 @@ from __future__ import annotations
 import inspect
 import random
 from array import array
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from engine.core.daemon_thread import DaemonThread
 from engine.core.images.media import Media, Source, read_media
@@ -27,6 +28,7 @@ from engine.core.tasks.rows import as_read, check_task, read_media_sources, read
 from engine.errors import EngineError, StartupError
 from toolwright.imports import ImportPathError, load_object
 from toolwright.reading.task_rows.refusal import RowRefused
+from toolwright.text.filling import filled_texts
 from toolwright.types import MediaRef, Purpose, Task
 
 
@@ -50,6 +52,13 @@ class DrawnTask:
     task: Task
     media: tuple[Media, ...] = ()
     where: str = ""
+
+    def with_metadata(self, metadata: Mapping[str, Any], **values: str) -> DrawnTask:
+        """The task with `metadata` over its own. "{name}" stands for the value of that name."""
+        if not metadata:
+            return self
+        laid = {**self.task.metadata, **filled_texts(metadata, values)}
+        return replace(self, task=replace(self.task, metadata=laid))
 
     def refused(self, kind: str, reason: str) -> BadRow:
         """The error for a task that turns out unusable: without a prompt, or without a session."""

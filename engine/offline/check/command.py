@@ -41,7 +41,8 @@ from engine.offline.check.remarks import WARNING, remarks
 from engine.offline.check.template_report import template_report
 from engine.offline.check.warm_up import warm_up_warnings
 from engine.offline.missing_inputs import producer_of, producer_of_source, stand_in_for_policy
-from engine.serving.evaluation.lane import check_suites, check_tasks, limits_of
+from engine.serving.evaluation.lane import check_suites, check_tasks
+from engine.serving.evaluation.suite import limits_of
 from engine.serving.evaluation.suite_tasks import SuiteTasks
 from engine.serving.journal.identity import policy_identity
 from toolwright.model.beginning import first_policy

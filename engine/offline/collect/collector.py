@@ -39,8 +39,9 @@ from engine.offline.collect.messages import (
 from engine.offline.collect.selection import Candidate, SelectionOutcome, mark_of, select
 from engine.offline.collect.store import DecidedTask, Store
 from engine.offline.enums import Dedupe, ExportLayout
-from engine.serving.admission.group import GroupRun, Lane, Member
-from engine.serving.admission.train import merged_sampling
+from engine.serving.crew.crew import GroupAssignment
+from engine.serving.crew.in_process import InProcessCrew
+from engine.serving.crew.member import Member
 from engine.serving.evaluation.results import tokens_of
 from toolwright.types import Author, SamplingParams, Status, Trajectory, WeightVersion
 
@@ -75,7 +76,7 @@ class Collector:
 
     def __init__(
         self,
-        lane: Lane,
+        crew: InProcessCrew,
         source: TaskSource,
         store: Store,
         plan: Plan,
@@ -84,7 +85,7 @@ class Collector:
         """clock: seconds. Raises StartupError if the source has fewer tasks than the plan, or if it
         has no end and the plan has no number.
         """
-        self._lane = lane
+        self._crew = crew
         self._source = source
         self._store = store
         self._plan = plan
@@ -107,7 +108,7 @@ class Collector:
             raise StartupError(f"--n {total}: {source.identity.name} has {rows} rows: lower --n")
         self.total = total
         """Number of tasks."""
-        groups = max(2, 2 * lane.places.limit // plan.per_task)
+        groups = max(2, 2 * crew.places.limit // plan.per_task)
         self._groups = asyncio.Semaphore(groups)
 
     @property
@@ -116,7 +117,7 @@ class Collector:
 
     @property
     def in_flight(self) -> int:
-        return self._lane.places.used
+        return self._crew.places.used
 
     @property
     def spent(self) -> Spending:
@@ -179,17 +180,14 @@ class Collector:
         try:
             if isinstance(drawn, BadRow):
                 return await self._skip(position, drawn)
-            run = GroupRun(
-                self._lane,
+            group = GroupAssignment(
                 group_id=f"s{position:07d}",
                 drawn=drawn,
-                sampling=merged_sampling(self._plan.sampling, drawn.task.sampling),
+                sampling=self._plan.sampling,
                 size=self._plan.per_task,
-                earlier={},
-                drained=asyncio.Event(),
             )
             try:
-                members = await run.run()
+                members = await self._crew.run_group(group)
             except TaskUnfit as error:
                 return await self._skip(position, drawn.refused("unfit", str(error)))
             await self._decide(position, members)
@@ -266,7 +264,7 @@ class Collector:
     def _mark(self, member: Member) -> str:
         state, task = member.log.state, member.identity.task
         if self._plan.dedupe is Dedupe.CALLS:
-            rules = self._lane.rollout_context.rules
+            rules = self._crew.rollout_context.rules
             return mark_of_calls(task, canonical_calls(state, task, rules.protocol, rules.codec))
         prompt = next((s.token_ids for s in state.segments if s.author is Author.PROMPT), None)
         return "" if prompt is None else mark_of(prompt, (one.text for one in state.actions))
@@ -280,7 +278,7 @@ class Collector:
         reasons: dict[ExportLayout, list[str]] = {layout: [] for layout in layouts}
         if not layouts:
             return rows, reasons
-        rules = self._lane.rollout_context.rules
+        rules = self._crew.rollout_context.rules
         protocol = rules.protocol
         assert isinstance(protocol, Chat | Tagged)  # the command has refused all others
         for member in kept:

@@ -18,9 +18,7 @@ from engine.core.build import (
     refuse_api,
 )
 from engine.core.engine_core import EngineCore
-from engine.core.rollout.assignment import nothing_stored
 from engine.core.tasks import TaskSource
-from engine.core.trajectory.log import keep_nothing
 from engine.errors import EngineError, StartupError
 from engine.offline.collect.collector import Collector, Plan
 from engine.offline.collect.criteria import Criteria
@@ -32,8 +30,8 @@ from engine.offline.fixed_weights import fix_weights
 from engine.offline.progress import SECONDS, ProgressLine
 from engine.offline.resume_settings import setting_text
 from engine.offline.signals import run_until_signal
-from engine.serving.admission.group import Lane
 from engine.serving.admission.places import Places
+from engine.serving.crew.in_process import InProcessCrew
 from engine.serving.telemetry.logs import log_to
 from toolwright.imports import recorded
 from toolwright.recipe import Recipe, refuse_open_ports
@@ -97,16 +95,13 @@ async def _collect(
         await store.open(_settings(recipe, options, paths, core.codec.hash, source, served.name))
         await core.open_tools(_owner(options.output))
         await core.tools.close_abandoned(())  # of a killed process
-        lane = Lane(
+        crew = InProcessCrew(
             rollout_context=core.rollout_context(),
             rewards=rewards,
             hook=hook,
             places=Places(table.max_concurrent),
             life=f"t{time.time_ns() // 1_000_000:x}",
             patience=table.patience_s,
-            keeper=keep_nothing,
-            forget=lambda _attempt: None,
-            stored=nothing_stored,
             metadata=shared.task.metadata,
         )
         plan = Plan(
@@ -120,7 +115,7 @@ async def _collect(
             version=served.version,
             max_bad_rows=table.max_bad_rows,
         )
-        collector = Collector(lane, source, store, plan)
+        collector = Collector(crew, source, store, plan)
         report = CollectionReport(store, collector, paths, options.prices, rewards.failures)
         stack.callback(report.write_yield)
         done = store.totals.tasks

@@ -10,15 +10,13 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from engine.config import EngineTable
 from engine.core.build import build_sampling
 from engine.core.engine_core import EngineCore, PolicyCodec
 from engine.core.rehearsal import REHEARSED, rehearse
-from engine.core.rewards.rewards import Rewards
-from engine.core.rollout.assignment import RolloutContext
 from engine.core.rollout.decide import Rules
 from engine.core.tasks import BadRow
 from engine.errors import StartupError
@@ -28,9 +26,11 @@ from engine.offline.evaluate.questions import SelectedSuite, named_suites, selec
 from engine.offline.fixed_weights import ServedPolicy, served_policy
 from engine.offline.progress import SECONDS, ProgressLine, duration, score_so_far
 from engine.offline.resume_settings import setting_text
-from engine.serving.evaluation.lane import check_suites, limits_of, sampling_of
+from engine.serving.admission.places import Places
+from engine.serving.crew.in_process import InProcessCrew
+from engine.serving.evaluation.lane import check_suites
 from engine.serving.evaluation.results import Results
-from engine.serving.evaluation.suite import SuiteContext, SuiteRun
+from engine.serving.evaluation.suite import SuiteContext, SuiteRun, limits_of, sampling_of
 from engine.serving.evaluation.suite_tasks import SuiteTasks
 from engine.serving.telemetry.logs import log_to
 from toolwright.imports import recorded
@@ -79,13 +79,33 @@ class Evaluator:
                 show(f"the earlier evaluation is in {aside} now")
             await core.open_tools(self._folder.owner())
             await core.tools.close_abandoned(())  # of a killed process
-            rollout_context = core.rollout_context()
-            for one in selected:
-                await _rehearse(tasks[one.suite.name], rollout_context.rules, served.version)
-            context = self._context(rollout_context, core.tasks[""].rewards)
+            crew = InProcessCrew(
+                rollout_context=core.rollout_context(),
+                rewards=core.tasks[""].rewards,
+                places=Places(0),
+                life=f"t{time.time_ns() // 1_000_000:x}",
+                patience=self._table.patience_s,
+            )
+            for own in tasks.values():
+                await _rehearse(own, crew.rollout_context.rules, served.version)
+            limit = options.concurrency or self._table.evaluation.max_concurrent
+            context = SuiteContext(
+                sampling=build_sampling(recipe),
+                results=Results(self._folder.path),
+                slots=asyncio.Semaphore(limit),
+                samples=self._table.evaluation.samples,
+            )
+            context.results.begin()
             runs = [
-                self._suite_run(context, one, tasks[one.suite.name], served, settings)
-                for one in selected
+                SuiteRun(
+                    context,
+                    crew,
+                    suite,
+                    served.version,
+                    tasks[suite.name],
+                    settings=settings.digest,
+                )
+                for suite in suites
             ]
             for run in runs:
                 await run.read_earlier_rows()
@@ -180,39 +200,6 @@ class Evaluator:
             "metadata": suite.metadata,
             "withheld observations": suite.withhold_observations,
         }
-
-    def _context(self, rollout_context: RolloutContext, rewards: Rewards) -> SuiteContext:
-        table = self._table
-        results = Results(self._folder.path)
-        results.begin()
-        return SuiteContext(
-            rollout_context=rollout_context,
-            rewards=rewards,
-            results=results,
-            slots=asyncio.Semaphore(self._options.concurrency or table.evaluation.max_concurrent),
-            life=f"t{time.time_ns() // 1_000_000:x}",
-            patience=table.patience_s,
-            samples=table.evaluation.samples,
-        )
-
-    def _suite_run(
-        self,
-        context: SuiteContext,
-        one: SelectedSuite,
-        tasks: SuiteTasks,
-        served: ServedPolicy,
-        settings: EvaluationSettings,
-    ) -> SuiteRun:
-        around, suite = context.rollout_context, one.suite
-        rules = replace(around.rules, limits=limits_of(suite, around.rules.limits))
-        return SuiteRun(
-            replace(context, rollout_context=replace(around, rules=rules)),
-            suite,
-            served.version,
-            tasks,
-            sampling=sampling_of(suite, build_sampling(self._recipe)),
-            settings=settings.digest,
-        )
 
 
 async def _rehearse(tasks: SuiteTasks, rules: Rules, version: WeightVersion) -> None:

@@ -21,7 +21,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 
@@ -32,8 +32,10 @@ from engine.core.trajectory.log import AttemptLog, before
 from engine.errors import StartupError, TaskUnfit
 from engine.serving.admission.capacity import staleness_room
 from engine.serving.admission.dynamic_sampling import GroupFilter
-from engine.serving.admission.group import GroupRun, Lane, Member
 from engine.serving.admission.mixing import Mixture
+from engine.serving.admission.places import Places
+from engine.serving.crew.crew import Crew, GroupAssignment
+from engine.serving.crew.member import Member
 from engine.serving.journal.journal import GroupCounts, Journal, JournalFull
 from toolwright.recipe import Run
 from toolwright.types import SamplingParams, Status, Trajectory
@@ -52,14 +54,6 @@ log = structlog.get_logger("scheduler")
 OnTrajectory = Callable[[Trajectory], None]
 
 
-def merged_sampling(recipe: SamplingParams, task: SamplingParams | None) -> SamplingParams:
-    """The recipe's parameters, replaced by those that the task names."""
-    if task is None:
-        return recipe
-    named = {k: v for k, v in asdict(task).items() if v is not None}
-    return replace(recipe, **named)
-
-
 class TrainLane:
     """Owns every training trajectory in flight. Call `changed` after a publish or
     acknowledgement."""
@@ -68,7 +62,8 @@ class TrainLane:
         self,
         *,
         run: Run,
-        lanes: Mapping[str, Lane],
+        crews: Mapping[str, Crew],
+        places: Places,
         sources: Mapping[str, TaskSource],
         mixture: Mixture,
         journal: Journal,
@@ -77,11 +72,11 @@ class TrainLane:
         on_trajectory: OnTrajectory,
         group_filter: GroupFilter | None = None,
     ) -> None:
-        """lanes, sources: by the task's name, "" for a single task; the lanes share places and
-        journal. group_filter: dynamic sampling, if the recipe has it."""
+        """crews, sources: by the task's name, "" for a single task. places: those that all crews
+        share. group_filter: dynamic sampling, if the recipe has it."""
         self._run = run
-        self._lanes = lanes
-        self._lane = next(iter(lanes.values()))
+        self._crews = crews
+        self._places = places
         self._sources = sources
         self._mixture = mixture
         self._journal = journal
@@ -105,7 +100,7 @@ class TrainLane:
         self._run_name = ""
         """The run's first lineage."""
         self.step = 0
-        self._lane.places.on_free = self._wake.set
+        places.on_free = self._wake.set
 
     @property
     def counts(self) -> GroupCounts:
@@ -114,7 +109,7 @@ class TrainLane:
     @property
     def running(self) -> int:
         """Trajectories in flight."""
-        return self._lane.places.used
+        return self._places.used
 
     @property
     def full(self) -> bool:
@@ -143,7 +138,7 @@ class TrainLane:
         for trajectory_id, found in open_logs.items():
             try:
                 start = before(found.events, logs)
-                attempt = AttemptLog(found.attempt, self._lane.keeper, found.events, start=start)
+                attempt = AttemptLog(found.attempt, self._journal.append, found.events, start=start)
             except ValueError as error:  # LogError, or tokens and log-probs that do not fit
                 log.warning("log_refused", attempt=found.attempt, error=str(error))
                 self._journal.forget(found.attempt)
@@ -169,7 +164,7 @@ class TrainLane:
         burst = 0
         async with asyncio.TaskGroup() as groups:
             while not self._draining:
-                if not self.full and self._lane.places.free > 0 and self._room():
+                if not self.full and self._places.free > 0 and self._room():
                     name = self._mixture.admit()
                     position = next(positions[name])
                     group = await self._drawn(position)
@@ -243,7 +238,7 @@ class TrainLane:
 
         return {name: unfinished(name) for name in self._sources}
 
-    async def _drawn(self, position: int) -> GroupRun | None:
+    async def _drawn(self, position: int) -> GroupAssignment | None:
         """The group of a position; None if its task cannot be used. Called in each task's order,
         because a function as a source is only walked forward."""
         name, own = self._mixture.task_of(position)
@@ -253,21 +248,20 @@ class TrainLane:
             await self._pass_over(position, error)
             return None
         drawn = replace(found, task=replace(found.task, name=name))
-        return GroupRun(
-            self._lanes[name],
+        return GroupAssignment(
             group_id=f"g{position:07d}",
             drawn=drawn,
-            sampling=merged_sampling(self._sampling, drawn.task.sampling),
+            sampling=self._sampling,
             size=self._run.group_size,
             earlier=self._earlier,
             drained=self._drained,
             iteration=f"{self._run_name}.{self.step}" if self._run_name else "",
         )
 
-    async def _finish(self, position: int, group: GroupRun) -> None:
+    async def _finish(self, position: int, group: GroupAssignment) -> None:
         name, _own = self._mixture.task_of(position)
         try:
-            members = await group.run()
+            members = await self._crews[name].run_group(group)
             if members and await self._has_place(name):
                 self._passed_over[name] = 0
                 await self._store(position, members)

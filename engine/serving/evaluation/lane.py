@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import orjson
@@ -31,9 +31,9 @@ import structlog
 from engine.config import Evaluation, Suite
 from engine.core.sampler.context import check_context
 from engine.errors import StartupError
-from engine.serving.admission.group import Lane
+from engine.serving.crew.in_process import InProcessCrew
 from engine.serving.evaluation.results import Results
-from engine.serving.evaluation.suite import SuiteContext, SuiteRun
+from engine.serving.evaluation.suite import SuiteContext, SuiteRun, limits_of, sampling_of
 from engine.serving.evaluation.suite_tasks import SuiteTasks
 from toolwright.recipe import Limits
 from toolwright.types import SamplingParams, WeightVersion
@@ -78,29 +78,22 @@ class EvaluationLane:
         *,
         table: Evaluation,
         steps: int,
-        lanes: Mapping[str, Lane],
+        crews: Mapping[str, InProcessCrew],
         sampling: SamplingParams,
         run_folder: Path,
     ) -> None:
-        """lanes: of training, by task; a suite is rolled out and scored like its task. sampling: of
+        """crews: of training, by task; a suite is rolled out and scored like its task. sampling: of
         training; a suite replaces the parameters that it names."""
         self._table = table
         self._steps = steps
-        self._sampling = sampling
         self._results = Results(run_folder)
-        slots = asyncio.Semaphore(table.max_concurrent)
-        self._contexts = {
-            name: SuiteContext(
-                rollout_context=lane.rollout_context,
-                rewards=lane.rewards,
-                results=self._results,
-                slots=slots,
-                life=lane.life,
-                patience=lane.patience,
-                samples=table.samples,
-            )
-            for name, lane in lanes.items()
-        }
+        self._crews = crews
+        self._context = SuiteContext(
+            sampling=sampling,
+            results=self._results,
+            slots=asyncio.Semaphore(table.max_concurrent),
+            samples=table.samples,
+        )
         self._sources: dict[str, SuiteTasks] = {}
         self._settings: dict[str, str] = {}
         self._done: set[tuple[str, str, int]] = set()
@@ -114,7 +107,7 @@ class EvaluationLane:
         """Opens the sources and reads what earlier lives left. Raises StartupError if a source
         cannot be used or is too short, or a sampler's context is too small for a suite's limits."""
         self._done = self._results.begin()
-        around = {name: context.rollout_context for name, context in self._contexts.items()}
+        around = {name: crew.rollout_context for name, crew in self._crews.items()}
         limits = {name: its.rules.limits for name, its in around.items()}
         pool = next(iter(around.values())).pool
         check_suites(self._table.suites, limits, pool.longest_prompt)
@@ -170,7 +163,17 @@ class EvaluationLane:
         suites = [] if self._stopped else self.due(version)
         if not suites:
             return
-        self._runs = [self._run_of(suite, version) for suite in suites]
+        self._runs = [
+            SuiteRun(
+                self._context,
+                self._crews[suite.task],
+                suite,
+                version,
+                self._sources[suite.name],
+                settings=self._settings[suite.name],
+            )
+            for suite in suites
+        ]
         self._current = asyncio.get_running_loop().create_task(self._run(self._runs))
         self._evaluations.add(self._current)
         self._current.add_done_callback(self._ended)
@@ -215,19 +218,6 @@ class EvaluationLane:
             task.cancel()
         await asyncio.gather(*self._evaluations, return_exceptions=True)
 
-    def _run_of(self, suite: Suite, version: WeightVersion) -> SuiteRun:
-        context = self._contexts[suite.task]
-        around = context.rollout_context
-        rules = replace(around.rules, limits=limits_of(suite, around.rules.limits))
-        return SuiteRun(
-            replace(context, rollout_context=replace(around, rules=rules)),
-            suite,
-            version,
-            self._sources[suite.name],
-            sampling=sampling_of(suite, self._sampling),
-            settings=self._settings[suite.name],
-        )
-
     async def _run(self, runs: Sequence[SuiteRun]) -> None:
         """Runs all suites. They share the slots, so that no suite's last rows run alone."""
         async with asyncio.TaskGroup() as group:
@@ -246,42 +236,16 @@ class EvaluationLane:
 
     def _digest(self, suite: Suite, source: str) -> str:
         """Digest that separates rows measured with other settings from those of this suite."""
-        rules = self._contexts[suite.task].rollout_context.rules
+        rules = self._crews[suite.task].rollout_context.rules
         unread = {"n", "when"} if suite.task else {"n", "when", "task"}
         settings = {
             "suite": suite.model_dump(mode="json", exclude=unread),
             "limits": limits_of(suite, rules.limits).model_dump(),
-            "sampling": asdict(sampling_of(suite, self._sampling)),
+            "sampling": asdict(sampling_of(suite, self._context.sampling)),
             "source": source,
         }
         data = orjson.dumps(settings, option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(data).hexdigest()[:12]
-
-
-def limits_of(suite: Suite, limits: Limits) -> Limits:
-    """The task's limits, replaced by those that the suite names. A suite that names `response`
-    counts by it, whatever the task's `policy`."""
-    if suite.limits is None:
-        return limits
-    named = {name: getattr(suite.limits, name) for name in suite.limits.model_fields_set}
-    if "response" in named:
-        named.setdefault("policy", 0)
-    return limits.model_copy(update=named)
-
-
-def sampling_of(suite: Suite, training: SamplingParams) -> SamplingParams:
-    """Sampling of a suite: as in training, except for what the suite names. A task's own parameters
-    come on top, row by row."""
-    named = {
-        "temperature": suite.temperature,
-        "top_p": suite.top_p,
-        "top_k": suite.top_k,
-        "min_p": suite.min_p,
-        "repetition_penalty": suite.repetition_penalty,
-        "max_new_tokens": suite.max_new_tokens,
-        "seed": suite.sampling_seed,
-    }
-    return replace(training, **{k: v for k, v in named.items() if v is not None})  # type: ignore[arg-type]
 
 
 async def _sampled(runs: Sequence[SuiteRun]) -> None:

@@ -15,21 +15,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, replace
 
 import structlog
 
 from engine.config import Suite
-from engine.core.rewards.rewards import Rewards
-from engine.core.rollout.assignment import Assignment, RolloutContext
-from engine.core.rollout.attempts import roll_out
+from engine.core.rollout.assignment import Assignment
 from engine.core.tasks import BadRow, DrawnTask, for_purpose
-from engine.core.trajectory.log import keep_nothing
-from engine.core.trajectory.record import with_texts
 from engine.errors import TaskUnfit
-from engine.serving.admission.group import Member, log_score
-from engine.serving.admission.train import merged_sampling
+from engine.serving.crew.crew import Crew
+from engine.serving.crew.in_process import InProcessCrew
 from engine.serving.evaluation.results import (
     Results,
     RowStates,
@@ -40,16 +36,13 @@ from engine.serving.evaluation.results import (
 )
 from engine.serving.evaluation.suite_tasks import SuiteTasks
 from engine.serving.evaluation.tally import ERRORED, RowState, SuiteTally
-from toolwright.types import Purpose, SamplingParams, Status, Task, WeightVersion
+from toolwright.recipe import Limits
+from toolwright.types import Purpose, SamplingParams, Trajectory, WeightVersion
 
 PASSES = 3
 """Passes over the rows that infrastructure failed, the first pass included. Each pass has the full
 time budget of its attempts, so an outage must outlast several passes to cost a row."""
 PASS_PAUSE_S = 10.0
-MOST_TRIES = 3
-"""Tries of a row in which other weights wrote: a server with old weights is noticed soon."""
-SCORE_PAUSES = (1.0, 5.0)
-"""Seconds before a failed reward function is called again: it may depend on a service."""
 
 log = structlog.get_logger("evaluation")
 
@@ -58,15 +51,11 @@ log = structlog.get_logger("evaluation")
 class SuiteContext:
     """The parts that all suites of a run share."""
 
-    rollout_context: RolloutContext
-    rewards: Rewards
+    sampling: SamplingParams
+    """The recipe's parameters."""
     results: Results
     slots: asyncio.Semaphore
     """One for each trajectory that is held until its line is on disk."""
-    life: str
-    """Begins the names of attempts."""
-    patience: float
-    """Longest time to retry an attempt, in seconds."""
     samples: int
     """Number of rows that are kept as text."""
 
@@ -78,15 +67,14 @@ class SuiteRun:
     def __init__(
         self,
         context: SuiteContext,
+        crew: InProcessCrew,
         suite: Suite,
         version: WeightVersion,
         tasks: SuiteTasks,
         *,
-        sampling: SamplingParams,
         settings: str,
     ) -> None:
-        """context.rollout_context has the suite's limits. settings: separates rows of other
-        settings."""
+        """crew: of the suite's task. settings: separates rows of other settings."""
         self.suite = suite
         self.version = version
         self.sampled = asyncio.Event()
@@ -94,7 +82,10 @@ class SuiteRun:
         """Trajectories in flight."""
         self._context = context
         self._tasks = tasks
-        self._sampling = sampling
+        rules = crew.rollout_context.rules
+        self._codec = rules.codec
+        self._crew: Crew = crew.of_suite(limits_of(suite, rules.limits))
+        self._sampling = sampling_of(suite, context.sampling)
         self._settings = settings
         self._states = RowStates(suite.n)
         self._tally = SuiteTally()
@@ -189,93 +180,49 @@ class SuiteRun:
             self._states.open_again(index)
 
     async def _row(self, index: int, drawn: DrawnTask | BadRow) -> None:
-        try:
+        with ExitStack() as held:
+            held.callback(self._context.slots.release)
+            rolling = held.enter_context(ExitStack())
+            rolling.callback(self._rolled)
+            if isinstance(drawn, BadRow):
+                await self._write_bad(index, drawn.task_id, str(drawn))
+                return
             try:
-                member = await self._member(index, drawn)
-            finally:
-                self.rolling -= 1
-                if not self.rolling:
-                    self._still.set()
-            if member is not None:
-                await self._score(member)
-        finally:
-            self._context.slots.release()
-
-    async def _member(self, index: int, drawn: DrawnTask | BadRow) -> Member | None:
-        """A whole trajectory under the suite's version. None without one; then the row's line says
-        why."""
-        if isinstance(drawn, BadRow):
-            await self._write_bad(index, drawn.task_id, str(drawn))
-            return None
-        reason = ""
-        for attempt in range(MOST_TRIES):
-            try:
-                member = await self._rolled_out(index, drawn, attempt)
+                member, errored = await self._crew.run_row(
+                    self._assignment(index, drawn),
+                    number=self._pass,
+                    version=self.version,
+                    sampled=rolling.close,
+                )
             except TaskUnfit as error:
                 await self._write_bad(index, drawn.task.id, str(error))
-                return None
-            trajectory = member.trajectory
-            if trajectory.status is Status.ERRORED:
-                ended = member.log.state.ended
-                reason = ended.error if ended else ""
-                break
-            foreign = [str(v) for v in trajectory.weight_versions if v != self.version]
-            if not foreign:
-                return member
-            reason = f"written by {', '.join(foreign)}"
-            log.warning("evaluation_row_again", row=member.identity.trajectory_id, why=reason)
-        await self._write(member, reason or "infrastructure failed")
-        return None
+            else:
+                await self._write(member.trajectory, errored)
 
-    async def _rolled_out(self, index: int, drawn: DrawnTask, attempt: int) -> Member:
-        context, suite = self._context, self.suite
-        task = for_purpose(drawn.task, Purpose.EVAL)
-        assignment = Assignment(
+    def _rolled(self) -> None:
+        """One row less is in flight."""
+        self.rolling -= 1
+        if not self.rolling:
+            self._still.set()
+
+    def _assignment(self, index: int, drawn: DrawnTask) -> Assignment:
+        suite, sampling = self.suite, self._sampling
+        if sampling.seed is not None:
+            sampling = replace(sampling, seed=sampling.seed + index)
+        return Assignment(
             trajectory_id=f"e{self.version}.{suite.name}-{index}",
             group_id=f"e{self.version}.{suite.name}",
             index=index,
-            task=task,
-            sampling=self._sampling_of(index, task),
+            task=for_purpose(drawn.task, Purpose.EVAL),
+            sampling=sampling,
             media=drawn.media,
             withhold_observations=suite.withhold_observations,
         )
-        attempt_log, number = await roll_out(
-            context.rollout_context,
-            assignment,
-            name=f"{context.life}p{self._pass}t{attempt}a",
-            patience=context.patience,
-            keeper=keep_nothing,
-            forget=_forget_nothing,
-        )
-        return Member.of(assignment, attempt_log, number, context.rollout_context)
 
-    def _sampling_of(self, index: int, task: Task) -> SamplingParams:
-        sampling = self._sampling
-        if sampling.seed is not None:
-            sampling = replace(sampling, seed=sampling.seed + index)
-        return merged_sampling(sampling, task.sampling)
-
-    async def _score(self, member: Member) -> None:
-        rewards, began = self._context.rewards, time.monotonic()
-        for pause in (*SCORE_PAUSES, None):
-            seen = with_texts(member.unscored, member.log.state)
-            if rewards.per_group:
-                (score,) = await rewards.score_group([seen])
-            else:
-                score = await rewards.score_one(seen)
-            if not score.failed or pause is None:
-                break
-            await asyncio.sleep(pause)
-        log_score(member, score, rewards, time.monotonic() - began)
-        if score.failed:
-            await self._write(member, f"the reward function {score.events[0].data['error']}")
-        else:
-            await self._write(member)
-
-    async def _write(self, member: Member, errored: str = "") -> None:
-        """Writes the trajectory's line, and its text if it is one of the samples."""
-        trajectory, context = member.trajectory, self._context
-        codec = context.rollout_context.rules.codec
+    async def _write(self, trajectory: Trajectory, errored: str) -> None:
+        """Writes the trajectory's line, and its text if it is one of the samples. errored: why it
+        has no reward that counts."""
+        context, codec = self._context, self._codec
         if not errored and trajectory.index < context.samples:
             sample = sample_of(trajectory, self.suite.name, self.version, codec)
             await context.results.samples.append(sample)
@@ -326,5 +273,27 @@ class SuiteRun:
         return True
 
 
-def _forget_nothing(_attempt: str) -> None:
-    """The attempts of an evaluation are not kept."""
+def limits_of(suite: Suite, limits: Limits) -> Limits:
+    """The task's limits, replaced by those that the suite names. A suite that names `response`
+    counts by it, whatever the task's `policy`."""
+    if suite.limits is None:
+        return limits
+    named = {name: getattr(suite.limits, name) for name in suite.limits.model_fields_set}
+    if "response" in named:
+        named.setdefault("policy", 0)
+    return limits.model_copy(update=named)
+
+
+def sampling_of(suite: Suite, training: SamplingParams) -> SamplingParams:
+    """Sampling of a suite: as in training, except for what the suite names. A task's own parameters
+    come on top, row by row."""
+    named = {
+        "temperature": suite.temperature,
+        "top_p": suite.top_p,
+        "top_k": suite.top_k,
+        "min_p": suite.min_p,
+        "repetition_penalty": suite.repetition_penalty,
+        "max_new_tokens": suite.max_new_tokens,
+        "seed": suite.sampling_seed,
+    }
+    return replace(training, **{k: v for k, v in named.items() if v is not None})  # type: ignore[arg-type]

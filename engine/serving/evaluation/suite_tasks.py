@@ -14,7 +14,6 @@ from engine.config import Suite
 from engine.core.tasks import BadRow, DrawnTask, TaskSource
 from engine.core.tasks.source import SourceEnded
 from engine.errors import StartupError
-from toolwright.text.filling import filled_texts
 from toolwright.types import WeightVersion
 
 
@@ -90,12 +89,8 @@ class SuiteTasks:
         """The task with the suite's metadata over its own. "{version}" stands for the weights,
         "{iteration}" for the run's iteration."""
         named = replace(drawn, task=replace(drawn.task, name=self._suite.task))
-        if not self._suite.metadata:
-            return named
         iteration = f"{self.run}.{version.step}" if self.run else ""
-        laid = filled_texts(self._suite.metadata, {"version": str(version), "iteration": iteration})
-        metadata = {**drawn.task.metadata, **laid}
-        return replace(named, task=replace(named.task, metadata=metadata))
+        return named.with_metadata(self._suite.metadata, version=str(version), iteration=iteration)
 
     def position(self, index: int) -> int:
         """Position of a row in the suite's source."""

@@ -9,6 +9,7 @@ import pytest
 
 from bench.scripted import Timing
 from engine.serving import json_lines as files
+from engine.serving.crew import in_process
 from engine.serving.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.evaluations import NONE, evaluated, lane, lines, lost, rows, suite, v
@@ -127,7 +128,7 @@ async def test_an_evaluation_without_a_measured_row_is_not_recorded(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine's next start at this version tries again."""
-    monkeypatch.setattr(suites, "SCORE_PAUSES", (0.01,))
+    monkeypatch.setattr(in_process, "SCORE_PAUSES", (0.01,))
     here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=2)))
     (here.folder / "my_reward.py").write_text(
         "def score(trajectory): raise OSError('away')\n", encoding="utf-8"
@@ -143,7 +144,7 @@ async def test_an_evaluation_without_a_measured_row_is_not_recorded(
 async def test_a_reward_that_failed_once_is_asked_again(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suites, "SCORE_PAUSES", (0.01,))
+    monkeypatch.setattr(in_process, "SCORE_PAUSES", (0.01,))
     here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=2)))
     (here.folder / "my_reward.py").write_text(
         "seen = set()\n"

@@ -13,7 +13,7 @@ from bench.scripted import ScriptRequest
 from engine.core.rollout import attempts
 from engine.core.tools.services import ToolServices
 from engine.errors import StartupError
-from engine.serving.admission import group as group_of_train
+from engine.serving.crew import in_process
 from engine.serving.journal.logs import LogState
 from engine.serving.journal.reader import reading
 from tests.integration.engine.conftest import MakeWorld
@@ -188,7 +188,7 @@ async def test_a_member_whose_sessions_are_lost_says_so(
 async def test_a_group_that_was_lost_whole_is_run_again(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_of_train, "BACKOFF", Backoff(0.01, 0.01))
+    monkeypatch.setattr(in_process, "BACKOFF", Backoff(0.01, 0.01))
     monkeypatch.setattr(attempts, "LEAST_ATTEMPTS", 2)
     double = ToolDouble(faults=[broken()] * 4)
     here = await world(tools=double, run=PAIR, engine={"patience_s": 1e-6})

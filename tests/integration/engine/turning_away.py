@@ -16,11 +16,11 @@ from typing import Any, cast
 
 from engine.core.tasks import BadRows, DrawnTask
 from engine.core.trajectory.events import Ended
-from engine.serving.admission import train
 from engine.serving.admission.dynamic_sampling import GroupFilter
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.train import TrainLane
+from engine.serving.crew.crew import GroupAssignment
 from engine.serving.journal.journal import Journal
 from toolwright.recipe import DynamicSampling, Run
 from toolwright.types import SamplingParams, Status, StopReason, Task, Trajectory
@@ -46,23 +46,22 @@ def whole_group(position: int) -> Sequence[Trajectory]:
     ]  # fmt: skip
 
 
-class Group:
+class FakeCrew:
     """Its members' logs are in the journal before the group is whole, as in an engine."""
 
-    def __init__(self, lane: Any, *, group_id: str, **_rest: object) -> None:
-        self.queued = asyncio.Event()
-        self._lane = lane
-        self._position = int(group_id[1:])
+    def __init__(self, journal: Journal, places: Places) -> None:
+        self._journal = journal
+        self._places = places
 
-    async def run(self) -> list[Any]:
-        members = whole_group(self._position)
-        async with self._lane.places:
-            self.queued.set()
+    async def run_group(self, group: GroupAssignment) -> list[Any]:
+        members = whole_group(int(group.group_id[1:]))
+        async with self._places:
+            group.queued.set()
             await asyncio.sleep(random.uniform(0.001, 0.02))
         out = []
         for one in members:
-            attempt = f"{one.id}/b{self._lane.journal.boot}r0a0"
-            self._lane.journal.append(attempt, [Ended(reason=StopReason.ANSWERED)])
+            attempt = f"{one.id}/b{self._journal.boot}r0a0"
+            self._journal.append(attempt, [Ended(reason=StopReason.ANSWERED)])
             out.append(SimpleNamespace(trajectory=one, log=SimpleNamespace(attempt=attempt)))
         return out
 
@@ -78,7 +77,7 @@ class Positions:
 
 async def main(file: Path, *, drain: bool) -> None:
     journal = Journal(file)
-    train.GroupRun = Group  # type: ignore[assignment, misc]
+    places = Places(4)
     run = Run.model_validate(
         {
             "name": "r", "folder": ".", "steps": 10**6, "groups_per_step": BATCH,
@@ -87,7 +86,8 @@ async def main(file: Path, *, drain: bool) -> None:
     )  # fmt: skip
     lane = TrainLane(
         run=run,
-        lanes={"": cast("Any", SimpleNamespace(places=Places(4), journal=journal))},
+        crews={"": cast("Any", FakeCrew(journal, places))},
+        places=places,
         sources={"": cast("Any", Positions())},
         mixture=Mixture({"": BATCH}),
         journal=journal,

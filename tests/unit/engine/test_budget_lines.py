@@ -8,7 +8,7 @@ import pytest
 
 from engine.config import Suite
 from engine.offline.check.budgets import budget_lines
-from engine.serving.evaluation.lane import limits_of
+from engine.serving.evaluation.suite import limits_of
 from toolwright.recipe import Limits
 
 pytestmark = pytest.mark.quick

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,8 +18,9 @@ from engine.core.rollout.decide import Rules
 from engine.core.tasks import DrawnTask
 from engine.core.trajectory.events import AnyEvent, Ended, Opened, decode, encode
 from engine.core.trajectory.log import AttemptLog
-from engine.serving.admission.group import GroupRun, Lane
 from engine.serving.admission.places import Places
+from engine.serving.crew.crew import GroupAssignment
+from engine.serving.crew.in_process import InProcessCrew
 from tests.support.codecs import END, ToyCodec
 from tests.support.written_logs import act, opened
 from toolwright.recipe import Limits
@@ -48,14 +48,14 @@ async def hook(group):
 
 
 class World:
-    """A lane without samplers: every member's log has ended in an earlier life."""
+    """A crew without samplers: every member's log has ended in an earlier life."""
 
     def __init__(self, folder: Path, *, per_group: bool) -> None:
         (folder / "code.py").write_text(CODE, encoding="utf-8")
         function = "group" if per_group else "one"
         self.kept: list[AnyEvent] = []
         codec = ToyCodec()
-        self.lane = Lane(
+        self.crew = InProcessCrew(
             rollout_context=cast(
                 "Any",
                 SimpleNamespace(
@@ -63,6 +63,7 @@ class World:
                         protocol=Tagged(), codec=codec, limits=Limits(), observation_keep="middle"
                     ),
                     tokenizer_hash="toy",
+                    tools=SimpleNamespace(names=()),
                 ),
             ),
             rewards=Rewards(
@@ -73,8 +74,6 @@ class World:
             life="b2",
             patience=0.0,
             keeper=self._keep,
-            forget=lambda _attempt: None,
-            stored=cast("Any", None),
         )
 
     def _keep(self, _attempt: str, events: Sequence[AnyEvent], _blobs: object) -> None:
@@ -84,22 +83,20 @@ class World:
         attempt = f"g0-{index}/b1r0a0"
         written = opened(attempt=attempt)
         act(written, f"<answer>2</answer>{END}", END)
-        log = AttemptLog(attempt, self.lane.keeper, start=written.state)
+        log = AttemptLog(attempt, self.crew.keeper, start=written.state)
         log.append(Ended(reason=StopReason.ANSWERED))
         return log
 
     async def run(self, earlier: dict[str, AttemptLog], iteration: str = "") -> list[Trajectory]:
-        group = GroupRun(
-            self.lane,
+        group = GroupAssignment(
             group_id="g0",
             drawn=DrawnTask(position=0, task=Task(id="t")),
             sampling=SamplingParams(),
             size=2,
             earlier=earlier,
-            drained=asyncio.Event(),
             iteration=iteration,
         )
-        members = await group.run()
+        members = await self.crew.run_group(group)
         assert group.queued.is_set()
         return [member.trajectory for member in members]
 
@@ -133,11 +130,11 @@ async def test_a_member_that_was_scored_is_not_scored_again(tmp_path: Path, hook
     """Whether or not the first life came as far as the group hook."""
     world = World(tmp_path, per_group=False)
     logs = {f"g0-{index}": world.log(index) for index in range(2)}
-    lane = world.lane
-    world.lane = lane if hooked else replace(lane, hook=None)
+    crew = world.crew
+    world.crew = crew if hooked else replace(crew, hook=None)
     await world.run(dict(logs))
-    world.lane = lane
-    function = world.lane.rewards._function.function
+    world.crew = crew
+    function = world.crew.rewards._function.function
     assert function.__globals__["calls"] == ["g0-0", "g0-1"]
     await world.run(dict(logs))
     assert function.__globals__["calls"] == ["g0-0", "g0-1"]
@@ -146,8 +143,8 @@ async def test_a_member_that_was_scored_is_not_scored_again(tmp_path: Path, hook
 async def test_a_group_stays_in_the_iteration_that_it_began_in(tmp_path: Path) -> None:
     """Also where only one of its members had opened a session before the engine was killed."""
     world = World(tmp_path, per_group=False)
-    world.lane = replace(
-        world.lane, metadata={"at": "{iteration}", "raw": 7, "odd": "{version} {iteration}"}
+    world.crew = replace(
+        world.crew, metadata={"at": "{iteration}", "raw": 7, "odd": "{version} {iteration}"}
     )
     logs = {f"g0-{index}": world.log(index) for index in range(2)}
     for log, begun in ((logs["g0-1"], "run.4"), (logs["g0-0"], "")):

@@ -7,18 +7,17 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from engine.core.tasks import BadRows, DrawnTask
 from engine.errors import StartupError, TaskUnfit
-from engine.serving.admission import train
 from engine.serving.admission.dynamic_sampling import MOST_EMPTY_ROUNDS, GroupFilter
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.train import TrainLane
+from engine.serving.crew.crew import GroupAssignment
 from engine.serving.journal.journal import Journal
 from engine.serving.journal.reader import reading
 from tests.support.waiting import until
@@ -42,7 +41,6 @@ class Mixed:
 
 
 def mixed(
-    monkeypatch: pytest.MonkeyPatch,
     journal: Journal,
     *,
     ends: Mapping[int, asyncio.Event | Exception] | None = None,
@@ -60,35 +58,31 @@ def mixed(
     asked: list[str] = []
     drawn_tasks: list[DrawnTask] = []
 
-    class Group:
-        def __init__(self, lane: Any, *, group_id: str, drawn: DrawnTask, **_rest: object) -> None:
-            self.queued = asyncio.Event()
-            self.queued.set()
-            self.drawn = drawn
-            self._group_id = group_id
-            asked.append(lane.name)
-            drawn_tasks.append(drawn)
+    class Fake:
+        def __init__(self, name: str) -> None:
+            self._name = name
 
-        async def run(self) -> list[EndedMember]:
-            position = int(self._group_id[1:])
+        async def run_group(self, group: GroupAssignment) -> list[EndedMember]:
+            asked.append(self._name)
+            drawn_tasks.append(group.drawn)
+            group.queued.set()
+            position = int(group.group_id[1:])
             end = (ends or {}).get(position)
             if isinstance(end, Exception):
                 raise end
             if end is not None:
                 await end.wait()
-            made = [member(self._group_id, index).trajectory for index in range(2)]
+            made = [member(group.group_id, index).trajectory for index in range(2)]
             rewards = (reward(position), 0.0)
             return [
-                EndedMember(trajectory=replace(one, task=self.drawn.task, reward=own))
+                EndedMember(trajectory=replace(one, task=group.drawn.task, reward=own))
                 for one, own in zip(made, rewards, strict=True)
             ]
 
-    monkeypatch.setattr(train, "GroupRun", Group)
     lane = TrainLane(
         run=table,
-        lanes={
-            name: cast("Any", SimpleNamespace(name=name, places=Places(100))) for name in ALLOTMENT
-        },
+        crews={name: cast("Any", Fake(name)) for name in ALLOTMENT},
+        places=Places(100),
         sources=cast("Any", sources or {name: Positions() for name in ALLOTMENT}),
         mixture=Mixture(ALLOTMENT),
         journal=journal,
@@ -116,11 +110,9 @@ async def ended(one: Mixed, lane: asyncio.Task[None]) -> None:
         await lane
 
 
-async def test_every_batch_has_each_task_s_groups(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_every_batch_has_each_task_s_groups(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.sqlite", history="all")
-    one = mixed(monkeypatch, journal)
+    one = mixed(journal)
     running = asyncio.create_task(one.lane.run())
     for step in range(3):
         one.lane.changed(step)
@@ -136,13 +128,11 @@ async def test_every_batch_has_each_task_s_groups(
     assert own == list(range(6)), "each task walks through its own source"
 
 
-async def test_a_slow_task_is_waited_for_where_batches_are_sampled_ahead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_task_is_waited_for_where_batches_are_sampled_ahead(tmp_path: Path) -> None:
     """The first question of sql takes long: math of the next batches is done, and waits."""
     journal = Journal(tmp_path / "journal.sqlite", history="all")
     slow = asyncio.Event()
-    one = mixed(monkeypatch, journal, ends={1: slow}, max_staleness=2)
+    one = mixed(journal, ends={1: slow}, max_staleness=2)
     running = asyncio.create_task(one.lane.run())
     await until_accepted(one, 2)
     await until(lambda: len(one.asked) == 9, "three batches are admitted")
@@ -158,12 +148,12 @@ async def test_a_slow_task_is_waited_for_where_batches_are_sampled_ahead(
 
 
 async def test_a_task_that_all_others_wait_for_holds_their_groups_until_a_drain(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     journal = Journal(tmp_path / "journal.sqlite", history="all")
     never = asyncio.Event()
     hung = {position: never for position in (1, 3, 5)}
-    one = mixed(monkeypatch, journal, ends=hung, max_staleness=2)
+    one = mixed(journal, ends=hung, max_staleness=2)
     running = asyncio.create_task(one.lane.run())
     await until_accepted(one, 2)
     await until(lambda: len(one.asked) == 9, "three batches are admitted")
@@ -177,11 +167,9 @@ async def test_a_task_that_all_others_wait_for_holds_their_groups_until_a_drain(
     assert {0, 2} <= set(kept), "what had its place is stored"
 
 
-async def test_a_restart_goes_on_at_each_task_s_own_position(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_restart_goes_on_at_each_task_s_own_position(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.sqlite", history="all")
-    one = mixed(monkeypatch, journal, ends={1: asyncio.Event()})
+    one = mixed(journal, ends={1: asyncio.Event()})
     running = asyncio.create_task(one.lane.run())
     await until_accepted(one, 2)
     running.cancel()  # a kill: the question of sql is in flight
@@ -190,7 +178,7 @@ async def test_a_restart_goes_on_at_each_task_s_own_position(
     await journal.close()
 
     journal = Journal(tmp_path / "journal.sqlite", history="all")
-    again = mixed(monkeypatch, journal)
+    again = mixed(journal)
     running = asyncio.create_task(again.lane.run())
     await until_accepted(again, 3)
     again.lane.changed(1)
@@ -203,12 +191,12 @@ async def test_a_restart_goes_on_at_each_task_s_own_position(
 
 
 async def test_a_question_that_cannot_be_asked_is_made_up_for_by_its_own_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     journal = Journal(tmp_path / "journal.sqlite", history="all")
     sources = {"math": Positions(bad={0}), "sql": Positions()}
     ends: dict[int, asyncio.Event | Exception] = {1: TaskUnfit("no prompt")}
-    one = mixed(monkeypatch, journal, sources=sources, ends=ends)
+    one = mixed(journal, sources=sources, ends=ends)
     running = asyncio.create_task(one.lane.run())
     await until_accepted(one, 3)
     await ended(one, running)
@@ -217,12 +205,10 @@ async def test_a_question_that_cannot_be_asked_is_made_up_for_by_its_own_task(
     assert one.lane.counts.skipped == 2
 
 
-async def test_a_task_without_a_single_good_row_ends_the_run_by_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_task_without_a_single_good_row_ends_the_run_by_its_name(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.sqlite")
     sources = {"math": Positions(), "sql": Positions(bad=range(9), rows=2)}
-    one = mixed(monkeypatch, journal, sources=sources)
+    one = mixed(journal, sources=sources)
     with pytest.raises(ExceptionGroup) as end:
         async with asyncio.timeout(20):
             await one.lane.run()
@@ -233,11 +219,10 @@ async def test_a_task_without_a_single_good_row_ends_the_run_by_its_name(
 
 
 async def test_what_dynamic_sampling_turns_away_is_sampled_again_of_the_same_task(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     journal = Journal(tmp_path / "journal.sqlite", history="all")
     one = mixed(
-        monkeypatch,
         journal,
         group_filter=GroupFilter(DynamicSampling(), groups_per_step=3),
         reward=lambda position: float(position not in (0, 1, 3)),
@@ -251,12 +236,11 @@ async def test_what_dynamic_sampling_turns_away_is_sampled_again_of_the_same_tas
 
 
 async def test_a_task_that_never_varies_ends_the_run_although_the_others_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """Groups of math are done and hold on to their log; no group of sql will ever be kept."""
     journal = Journal(tmp_path / "journal.sqlite")
     one = mixed(
-        monkeypatch,
         journal,
         group_filter=GroupFilter(DynamicSampling(), groups_per_step=3),
         reward=lambda position: float(position % 2 == MATH),

@@ -19,6 +19,8 @@ from engine.serving.admission import train
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.train import TrainLane
+from engine.serving.crew.crew import GroupAssignment
+from engine.serving.crew.in_process import merged_sampling
 from engine.serving.journal.journal import GroupCounts, Journal, JournalFull
 from engine.serving.journal.logs import OpenLog
 from tests.support.waiting import holds_for, until
@@ -80,7 +82,6 @@ class Lane:
 
     def __init__(
         self,
-        monkeypatch: pytest.MonkeyPatch,
         journal: Any,
         *,
         max_concurrent: int = 1000,
@@ -100,29 +101,25 @@ class Lane:
         )  # fmt: skip
         outer = self
 
-        class Group:
-            def __init__(self, _lane: object, *, group_id: str, size: int, **_rest: object) -> None:
-                self.queued = asyncio.Event()
-                self._group_id = group_id
-                self._size = size
-                outer.admitted.append(int(group_id[1:]))
+        class Fake:
+            async def run_group(self, group: GroupAssignment) -> list[EndedMember]:
+                outer.admitted.append(int(group.group_id[1:]))
 
-            async def run(self) -> list[EndedMember]:
                 async def one(index: int) -> EndedMember:
                     async with outer.places:
                         if index not in ends:
                             await outer.finish.wait()
-                        return member(self._group_id, index)
+                        return member(group.group_id, index)
 
-                members = [asyncio.create_task(one(index)) for index in range(self._size)]
+                members = [asyncio.create_task(one(index)) for index in range(group.size)]
                 await asyncio.sleep(0)
-                self.queued.set()
+                group.queued.set()
                 return list(await asyncio.gather(*members))
 
-        monkeypatch.setattr(train, "GroupRun", Group)
         self.lane = TrainLane(
             run=table,
-            lanes={"": cast("Any", SimpleNamespace(places=self.places))},
+            crews={"": cast("Any", Fake())},
+            places=self.places,
             sources={"": cast("Any", source or Positions())},
             mixture=Mixture({"": table.groups_per_step}),
             journal=journal,
@@ -136,11 +133,11 @@ Serving = Callable[..., AbstractAsyncContextManager[Lane]]
 
 
 @pytest.fixture
-def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Serving:
+def serving(tmp_path: Path) -> Serving:
     @asynccontextmanager
     async def serve(journal: Any = None, **run: Any) -> AsyncIterator[Lane]:
         kept = journal or Journal(tmp_path / "j.sqlite")
-        made = Lane(monkeypatch, kept, **run)
+        made = Lane(kept, **run)
         task = asyncio.create_task(made.lane.run())
         try:
             yield made
@@ -376,11 +373,9 @@ async def test_a_position_that_cannot_be_run_is_passed_over(
     await journal.close()
 
 
-async def test_one_bad_row_too_many_ends_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_one_bad_row_too_many_ends_the_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.sqlite")
-    lane = Lane(monkeypatch, journal, source=Positions(bad=range(9)), max_bad_rows=3)
+    lane = Lane(journal, source=Positions(bad=range(9)), max_bad_rows=3)
     with pytest.raises(ExceptionGroup) as ended:
         async with asyncio.timeout(20):
             await lane.lane.run()
@@ -388,12 +383,10 @@ async def test_one_bad_row_too_many_ends_the_run(
     await journal.close()
 
 
-async def test_a_file_without_a_single_good_row_ends_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_file_without_a_single_good_row_ends_the_run(tmp_path: Path) -> None:
     """Its rows come again in every epoch, and each is counted once."""
     journal = Journal(tmp_path / "j.sqlite")
-    lane = Lane(monkeypatch, journal, source=Positions(bad=range(10**6), rows=3))
+    lane = Lane(journal, source=Positions(bad=range(10**6), rows=3))
     with pytest.raises(ExceptionGroup) as ended:
         async with asyncio.timeout(20):
             await lane.lane.run()
@@ -403,9 +396,9 @@ async def test_a_file_without_a_single_good_row_ends_the_run(
 
 def test_a_task_s_own_sampling_overlays_the_recipe_s() -> None:
     recipe = SamplingParams(temperature=1.0, top_p=0.9)
-    assert train.merged_sampling(recipe, None) == recipe
+    assert merged_sampling(recipe, None) == recipe
     task = SamplingParams(temperature=0.0, max_new_tokens=5)
-    assert train.merged_sampling(recipe, task) == SamplingParams(
+    assert merged_sampling(recipe, task) == SamplingParams(
         temperature=0.0, top_p=0.9, max_new_tokens=5
     )
 
@@ -420,7 +413,7 @@ def test_a_task_s_own_sampling_overlays_the_recipe_s() -> None:
     ],
 )
 async def test_sessions_go_on_of_groups_that_are_admitted_at_once(
-    monkeypatch: pytest.MonkeyPatch, newest: int | None, accepted: int, going_on: list[int]
+    newest: int | None, accepted: int, going_on: list[int]
 ) -> None:
     """Else they hold room of a tool service for which the next publish's evaluation waits."""
     version = newest if newest is None else (WeightVersion(lineage="a", step=newest), Path())
@@ -436,10 +429,13 @@ async def test_sessions_go_on_of_groups_that_are_admitted_at_once(
     counts = GroupCounts(
         accepted=accepted, waiting=0, dropped_groups=0, last_sequence=0, durable_sequence=0
     )
-    journal = SimpleNamespace(open_logs=open_logs, newest_version=newest_version, counts=counts)
-    made = Lane(monkeypatch, journal)
-    made.lane._lane = cast("Any", SimpleNamespace(places=made.places, keeper=lambda *_: None))
-    found = await made.lane.resume()
+    journal = SimpleNamespace(
+        open_logs=open_logs,
+        newest_version=newest_version,
+        counts=counts,
+        append=lambda *_: None,
+    )
+    found = await Lane(journal).lane.resume()
     assert sorted(found) == [
         f"g{position:07d}-{index}/b1r0a0" for position in going_on for index in range(2)
     ]

@@ -8,21 +8,26 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from engine.config import Suite
+from engine.core.protocols.tagged import Tagged
 from engine.core.rewards.rewards import Rewards
+from engine.core.rollout.assignment import RolloutContext
+from engine.core.rollout.decide import Rules
 from engine.core.trajectory.events import Ended
 from engine.core.trajectory.log import AttemptLog
-from engine.serving.evaluation import suite as module
+from engine.serving.admission.places import Places
+from engine.serving.crew import in_process as module
+from engine.serving.crew.in_process import InProcessCrew
 from engine.serving.evaluation.results import Results
 from engine.serving.evaluation.suite import SuiteContext, SuiteRun
 from engine.serving.evaluation.suite_tasks import SuiteTasks
 from tests.support.codecs import END, ToyCodec
 from tests.support.written_logs import act, opened
+from toolwright.recipe import Limits
 from toolwright.types import SamplingParams, StopReason, WeightVersion
 
 VERSION = WeightVersion(lineage="run", step=4)
@@ -52,17 +57,20 @@ async def test_a_row_with_foreign_tokens_is_rolled_out_again(
     suite = Suite(name="heldout", source="heldout.jsonl", n=1)
     tasks = SuiteTasks(suite, tmp_path, max_bad_rows=0)
     await tasks.open()
-    rules = SimpleNamespace(codec=ToyCodec())
-    context = SuiteContext(
-        rollout_context=cast("Any", SimpleNamespace(rules=rules, tokenizer_hash="toy")),
+    rules = Rules(protocol=Tagged(), codec=ToyCodec(), limits=Limits(), observation_keep="middle")
+    crew = InProcessCrew(
+        rollout_context=RolloutContext(
+            rules=rules, pool=cast("Any", None), tools=cast("Any", None), tokenizer_hash="toy"
+        ),
         rewards=Rewards("./code.py:one", tmp_path, per_group=False, seconds=5.0, threads=1),
-        results=Results(tmp_path),
-        slots=asyncio.Semaphore(1),
+        places=Places(0),
         life="b1",
         patience=0.0,
-        samples=0,
     )
-    run = SuiteRun(context, suite, VERSION, tasks, sampling=SamplingParams(), settings="s")
+    context = SuiteContext(
+        sampling=SamplingParams(), results=Results(tmp_path), slots=asyncio.Semaphore(1), samples=0
+    )
+    run = SuiteRun(context, crew, suite, VERSION, tasks, settings="s")
     assert await run.run()
     assert writers == []
     (file,) = (tmp_path / "evaluations").glob("heldout@*.jsonl")

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from engine.config import Evaluation, Suite
-from engine.serving.evaluation.lane import limits_of, sampling_of
+from engine.serving.evaluation.suite import limits_of, sampling_of
 from engine.serving.evaluation.suite_tasks import SuiteTasks
 from toolwright.recipe import Limits
 from toolwright.types import SamplingParams, WeightVersion

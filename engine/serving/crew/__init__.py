@@ -1,0 +1,1 @@
+"""Crews: roll out and score what lanes, suites and collections assign."""

@@ -1,0 +1,56 @@
+"""The interface of a crew: an assignment in, a finished result out.
+
+The caller draws rows, decides when each begins, and keeps the results. A crew rolls out, retries
+what infrastructure failed, and scores. It knows no source, no journal and no results file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from engine.core.rollout.assignment import Assignment
+from engine.core.tasks import DrawnTask
+from engine.core.trajectory.log import AttemptLog
+from engine.serving.crew.member import Member
+from toolwright.types import SamplingParams, WeightVersion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAssignment:
+    """One task that is rolled out `size` times. `drained` stops its retries."""
+
+    group_id: str
+    drawn: DrawnTask
+    sampling: SamplingParams
+    """The recipe's parameters; the task's own replace them."""
+    size: int
+    earlier: dict[str, AttemptLog] = field(default_factory=dict)
+    """Logs of an earlier life, by trajectory. The crew removes those that it continues."""
+    iteration: str = ""
+    """RUN.STEP of the weights at admission. An iteration in a log of an earlier life replaces it,
+    because the group began in that one."""
+    queued: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when all members are done, have a place or wait for one."""
+    drained: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Crew(Protocol):
+    """Carries out assignments. All methods raise TaskUnfit for a task that cannot be rolled out."""
+
+    async def run_group(self, group: GroupAssignment) -> list[Member]:
+        """The scored members in order. While infrastructure fails all of them they are rolled out
+        again, after growing pauses. The list is empty if the engine drains meanwhile."""
+        ...
+
+    async def run_row(
+        self, row: Assignment, *, number: int, version: WeightVersion, sampled: Callable[[], None]
+    ) -> tuple[Member, str]:
+        """The trajectory of an evaluation row, scored, and why it does not count; "" if it counts.
+
+        number: passes over the row before this one. version: the only weights that may write it.
+        sampled: called when the rollout counts and only scoring is left.
+        """
+        ...
