@@ -26,8 +26,8 @@ from bench.simulate.workload import END_ID, STOP_ID, TEXT_STOP, ids_of
 from engine.core.sampler.wire.client import NoRoute, SamplerClient, ServerUnreachable
 from toolwright.types import WeightVersion, ids
 
-LOAD_S = 0.3
-"""Mean seconds of a load of weights."""
+LOADS_S = (0.1, 0.3, 2.0)
+"""Mean seconds of a load of weights; each server has one of them."""
 (SEPARATOR_ID,) = ids_of(SEPARATOR)
 FOREIGN = "default"
 """What a server calls weights that no run gave it."""
@@ -51,6 +51,7 @@ class SimulatedServer:
         self.workload = workload
         self.random = random
         self.see = see
+        self.load_s = random.choice(LOADS_S)
         self.alive = True
         self.awake = asyncio.Event()
         """Clear while the server hangs."""
@@ -186,7 +187,7 @@ class SimulatedServer:
             self.breaks_at_update = False
             self.kill()
             self.broke.set()
-        await self._waited(self.random.expovariate(1 / LOAD_S))
+        await self._waited(self.random.expovariate(1 / self.load_s))
         if self.refuses:
             return {"success": False, "message": "the simulated server refuses weights"}
         self.weights = version

@@ -60,7 +60,7 @@ ON_SERVERS = (
 WEIGHTS = {
     Kind.ENGINE_KILL: 9, Kind.HOST_KILL: 3, Kind.TOOLS_CUT: 2, Kind.ANSWERS_LOST: 2,
     Kind.SAMPLER_CUT: 3, Kind.SAMPLER_FLAKY: 3, Kind.SAMPLER_KILL: 4, Kind.SAMPLER_HANG: 2,
-    Kind.PUBLISH_BREAKS: 2, Kind.LEARNER_KILL: 3, Kind.LEARNER_LOOPS: 3, Kind.DISK_FULL: 4,
+    Kind.PUBLISH_BREAKS: 2, Kind.LEARNER_KILL: 3, Kind.LEARNER_LOOPS: 4, Kind.DISK_FULL: 4,
 }  # fmt: skip
 """How often a kind is drawn; 1 where it is not named."""
 MOMENTS = {
@@ -71,11 +71,14 @@ MOMENTS = {
 """Events of a history that faults follow, and up to which of their kind."""
 AT_MOMENTS = {
     Kind.ENGINE_KILL: ("Effect", "Dispatched", "Sampled", "Acknowledged", "Published"),
+    Kind.LEARNER_KILL: ("Publishing", "Trained"),
     Kind.LEARNER_LOOPS: ("Acknowledged",),
     Kind.SAMPLER_KILL: ("Publishing", "Loaded", "Sampled"),
 }
 """Events after which a fault is most likely to find a bug: a kill may lose what tool host or
 learner know; a learner with a checkpoint opens lineages at one step."""
+LATER = ("FaultEnded", "Published")
+"""Events whose effects show after seconds."""
 LONG_WAIT_S = 20.0
 """New weights wait for an evaluation as long as it takes, in these schedules."""
 LONGEST_S = {
@@ -263,7 +266,7 @@ def _target(kind: Kind, workload: Workload, dice: Random) -> int:
 
 
 def _delay(dice: Random, after: str) -> float:
-    """Seconds after an event: within its own turn, a commit, or a call; after a fault also a while
+    """Seconds after an event: within its own turn, a commit, or a call; for `LATER` also a while
     later."""
-    mean = dice.choice((0.02, 1.0, 4.0) if after == "FaultEnded" else (0.005, 0.02, 0.02, 0.3))
+    mean = dice.choice((0.02, 1.0, 4.0) if after in LATER else (0.005, 0.02, 0.02, 0.3))
     return dice.expovariate(1 / mean)
