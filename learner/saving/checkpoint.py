@@ -148,6 +148,24 @@ class Checkpoints:
             ) from error
         torch.set_rng_state(loaded["rng"])
 
+    def resume(
+        self, policy: Policy, expected: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Ledger] | None:
+        """Loads the newest checkpoint. Returns (state, ledger); None in a fresh run.
+
+        All ranks call it. expected: settings that the checkpoint must agree with. Raises
+        CheckpointError if it does not fit them, or cannot be read.
+        """
+        if parallel.is_first():
+            self.sweep()
+        path = self.latest()
+        if path is None:
+            return None
+        state, ledger = read_state(path)
+        check_fits(state, expected, path)
+        self.load(policy, path)
+        return state, ledger
+
     def _delete_old(self, newest: Path) -> None:
         others = (p for p in self.folder.glob("step-*") if p.is_dir() and p != newest)
         # By age: an abandoned lineage may have reached higher steps.
