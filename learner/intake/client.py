@@ -40,7 +40,7 @@ from toolwright.model.fingerprint import Fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel
-from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.errors import Code, ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.types import BlobRef, Group, WeightVersion
 
@@ -298,7 +298,8 @@ class EngineClient:
             except (ServiceError, TransportError) as error:
                 # The retry time is for an engine without answers, not for one that worked on the
                 # answer until its connection broke. A passed deadline may be either.
-                worked = time.monotonic() - began > SHORT_S and not _is_deadline(error)
+                took = time.monotonic() - began
+                worked = took > SHORT_S and error.code is not Code.DEADLINE_EXCEEDED
                 if not tries or worked:
                     failing_since, tries = time.monotonic(), 0
                 waited = time.monotonic() - failing_since
@@ -322,10 +323,6 @@ class EngineClient:
                     self._say(f"waiting for the engine at {self.address} ({what}: {error})")
                 await asyncio.sleep(backoff(tries, error))
                 tries += 1
-
-
-def _is_deadline(error: ServiceError | TransportError) -> bool:
-    return isinstance(error, TransportError) and error.code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def _fingerprint(answer: policy_pb2.GetPolicyResponse) -> Fingerprint:

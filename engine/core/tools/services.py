@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Literal
 
 from engine.core.images.media import Media
-from engine.core.time_limit import TimeLimit
+from engine.core.time_limit import TimeLimit, loop_now
 from engine.core.tools.calls import PendingCall
 from engine.core.tools.link.counts import ServiceStatistics
 from engine.core.tools.link.service_link import Connect
@@ -339,7 +339,7 @@ class ToolSessions:
 
     def _end_if_lost(self) -> None:
         if self._lost and self._timeout is not None and not self._timeout.expired():
-            self._timeout.reschedule(asyncio.get_running_loop().time())
+            self._timeout.reschedule(loop_now())
 
     def _session_on(self, service: str) -> ServiceSession | None:
         return next((session for session in self.sessions if session.name == service), None)
