@@ -33,8 +33,9 @@ def step(run: Run) -> bool:
 
     False if a stop cut the lease short: then nothing has happened.
 
-    Raises DivergedError after MOST_BROKEN steps in a row without a finite gradient, WorthlessError
-    after learner.patience_steps that taught nothing, CollapsedError if the policy has collapsed.
+    Raises DivergedError after MOST_BROKEN steps in a row without a finite gradient, and
+    WorthlessError after learner.patience_steps that taught nothing. Raises CollapsedError if the
+    policy has collapsed.
     """
     at = run.version
     leased = lease(run, run.client) if run.client is not None else None

@@ -1,7 +1,7 @@
 """Context parallelism: the positions of each rank in a packed row, and the gather for the loss.
 
 Every sequence is split into twice as many chunks as there are ranks; rank r has chunks r and
-2 * ranks - 1 - r of each, in this order. A causal token attends to all tokens before it, so that an
+2 * ranks - 1 - r of each, in this order. A causal token attends to all tokens before it. So an
 early and a late chunk together are the same work on every rank. TransformerEngine's attention
 expects this split.
 

@@ -7,7 +7,7 @@ changed. With CUDA `install` checks that TransformerEngine loads and chooses att
 same learner code runs there.
 
 Call `install` before Megatron is imported. Then torch.compile does not start for its small fused
-functions, which on a CPU would need a C++ compiler and seconds of the start.
+functions. On a CPU they would need a C++ compiler and seconds of the start.
 
 Does not know the learner. Under the stand-in a tensor on the wrong device cannot be noticed.
 """

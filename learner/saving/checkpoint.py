@@ -6,8 +6,8 @@ is written under another name, flushed to disk, renamed, and then named by the f
 crash in between leaves the previous checkpoint in place.
 
 The tensors are written by torch's own file writer in this process. Megatron's default forks
-writers, which is slow for small models (a helper interpreter is started) and not allowed in a
-process that holds a gRPC channel.
+writers. That is slow for small models, since a helper interpreter starts, and a process with a gRPC
+channel must not fork.
 
 Does not know what the numbers in `state` mean.
 """
@@ -116,8 +116,8 @@ class Checkpoints:
     def load(self, policy: Policy, path: Path) -> None:
         """Weights, optimizer and random state into `policy`; all ranks call it.
 
-        Raises CheckpointError if they belong to a model or optimizer of another shape, or if the
-        files name anything that could run code (`safe_load`).
+        Raises CheckpointError for a model or optimizer of another shape, and for files that name
+        anything that could run code (`safe_load`).
         """
         try:
             loaded = dist_checkpointing.load(

@@ -115,8 +115,8 @@ def rows_of(
     tokens' log-probs undivided. version: segments of this version are fresh. images: by hash, all
     that the policy read before its last trainable token.
 
-    Raises DataError if the trajectory has images and `images` is None, or if an image takes another
-    number of tokens here than in the sampler.
+    Raises DataError if the trajectory has images and `images` is None. Also if an image takes
+    another number of tokens here than in the sampler.
     """
     if trajectory.masked:
         return []

@@ -5,9 +5,9 @@ Invariants
   `maths.correction`). All rows that count are judged, also those that cannot move the weights.
 - Rows that cannot move the weights are not forwarded. They stay in the metrics, and in the means
   unless the recipe drops them. Without a row left there is no optimizer step.
-- No broken number reaches the weights. A row with an input, a log-prob, a loss or a gradient that
-  is not finite leaves the batch and its means, and is counted. If the gradient is still not finite,
-  the weights do not move. All ranks decide alike.
+- No broken number reaches the weights. A row leaves the batch and its means, and is counted, if an
+  input, log-prob, loss or gradient of it is not finite. If the gradient is still not finite, the
+  weights do not move. All ranks decide alike.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def finite_gradients(
     """(stats, gradient norm, trajectories of the dropped rows).
 
     The policy's buffers hold the gradient of the rows that are left. The norm is NaN if no row is
-    left, or if the gradient is not finite and no single row is the reason.
+    left. It is NaN too if the gradient is not finite and no single row is the reason.
     """
     dropped: list[str] = []
     while rows := part.weighed():

@@ -57,8 +57,8 @@ def load_object(path: str, folder: Path) -> Any:
 def load_file(file: Path) -> ModuleType:
     """A Python file as a module; a second call returns the same module.
 
-    It may import the files beside it by their names, also where files of another folder, loaded
-    before, import others of the same names.
+    It may import the files beside it by their names. Files of another folder may have the same
+    names.
     """
     file = file.resolve()
     name = f"{_PREFIX}{file.stem}_{abs(hash(str(file))):x}"

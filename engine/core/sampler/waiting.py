@@ -1,7 +1,7 @@
 """Time that an action waits through no fault of the policy: the trajectory's clock stops.
 
 The clock stops in four cases: no sampler is up, a publish pauses the action's server, a stream is
-quiet, or a stream broke and the next one has not brought its first token.
+quiet, or a stream broke. After a break it goes on with the first token of the next stream.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ class ToolServices:
 
         wait_until_up: whether to wait for an unreachable service, as long as its `patience_s` says.
 
-        Raises StartupError, which names the service that does not start, does not answer or lacks a
-        tool, or the two services with tools of one name.
+        Raises StartupError for a service that does not start, does not answer or lacks a tool, and
+        for two services with tools of one name.
         """
         services = self._services.values()
         with first_of_group(StartupError):
@@ -193,8 +193,8 @@ class ToolServices:
             self._services[session.name].close_in_background(session, cancels)
 
     def keep_sessions_open(self) -> None:
-        """From now on closed trajectories leave their sessions and calls to a later life of the
-        engine, or to the end of the lease."""
+        """From now on closed trajectories leave their sessions and calls open. A later life of the
+        engine, or the end of the lease, ends them."""
         self._leaves_open = True
 
     async def keep_processes(self) -> None:

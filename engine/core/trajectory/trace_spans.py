@@ -12,8 +12,7 @@ Invariants
 - Nothing is asked of a clock: the record has stamps of every action and call, and seconds of the
   rest. `queue` and `run` are the service's measure; what the way there and back took is halved
   before and behind them.
-- Equal records give equal spans, so that a file made of a journal and what was sent while the run
-  went on are the same trace.
+- Equal records give equal spans: a file made of a journal has the trace that the run sent.
 
 A record without stamps of its actions, of an older engine, has `generate` spans from one call's
 answer to the next one's stop; they say so (`toolwright.estimated`). Without `clock_s` times begin

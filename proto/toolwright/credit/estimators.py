@@ -1,7 +1,7 @@
 """Advantage estimators: one entry each.
 
-An estimator that compares the members of one group has its function here, so that the learner and
-the viewer compute the same numbers. One that compares a whole batch of tokens has its function in
+An estimator that compares the members of one group has its function here. So the learner and the
+viewer compute the same numbers. One that compares a whole batch of tokens has its function in
 `learner.credit.episode`.
 """
 

@@ -52,7 +52,7 @@ def open_read_only(file: Path, check: Callable[[sqlite3.Connection], None]) -> s
 
 def check_tables(db: sqlite3.Connection, tables: str) -> None:
     """Raises sqlite3.DatabaseError if the file has a view or a trigger, or lacks a plain table or a
-    column of `tables`, which are CREATE TABLE statements."""
+    column. tables: CREATE TABLE statements."""
     db.execute("PRAGMA trusted_schema=OFF")
     odd = db.execute("SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger')")
     if (found := odd.fetchone()) is not None:

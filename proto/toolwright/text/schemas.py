@@ -17,8 +17,8 @@ _NAMED = ("properties", "$defs", "definitions", "patternProperties")
 
 
 def in_order(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same schema. Required properties come first, as `required` lists them (lists keep their
-    order, so that is the order of the author), the others by name."""
+    """The same schema. Required properties come first, in the author's order, which the list
+    `required` keeps. The others follow by name."""
     places = _required(schema)
     out: dict[str, Any] = {}
     for key in sorted(schema, key=lambda key: (_PLACES.get(key, len(_FIRST)), key)):

@@ -38,9 +38,9 @@ def read_json(text: str) -> Any:
 
 
 def check_values(value: Any) -> None:
-    """Raises OutOfBounds for more than MOST_VALUES values, more than MOST_DEPTH levels, a number
-    that is not a double, or half a surrogate pair, which no encoding can hold. Objects that are not
-    JSON-like are not checked: a tool put them there."""
+    """Raises OutOfBounds for more than MOST_VALUES values or MOST_DEPTH levels. Also for a number
+    that is not a double, and for half a surrogate pair, which no encoding can hold. Objects that
+    are not JSON-like are not checked: a tool put them there."""
     waiting = [(value, 0)]
     seen = 1
     while waiting:
