@@ -1,10 +1,9 @@
 """The learner's client of the engine: RolloutService and PolicyService, with retries.
 
-Calls are synchronous for the caller. They run on a background loop, so that a lease can start early
-and be awaited later, while other calls run. If the engine is unreachable, or accepts calls without
-an answer, the client retries up to `patience` seconds and reports it. A refusal is an EngineError.
-Every request may be sent again: leases start after a mark, publishes and acknowledgements are
-idempotent.
+Calls are synchronous for the caller. They run on a background loop. So a lease can start early and
+be awaited later, while other calls run. If the engine does not answer, the client retries up to
+`patience` seconds and reports it. A refusal is an EngineError. Every request may be sent again:
+leases start after a mark, publishes and acknowledgements are idempotent.
 
 A client has a random name, unique to its process. `join` gives the run to it; the engine then
 refuses the learner that had the run before, and this client once another one joins (TakenError).

@@ -92,7 +92,7 @@ def improve(
     """`updates` optimizer steps over one batch that every rank holds whole.
 
     step, steps: position in the rate's schedule. Log-probs of the weights at the start cost a
-    forward pass if there are several updates, or if a correction judges by them.
+    forward pass with several updates, or with a correction that judges by them.
 
     tasks: the recipe's, None if it has one. measure_tasks: the first optimizer step takes their
     gradients one by one (see `training.task_gradients`).

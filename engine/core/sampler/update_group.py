@@ -6,9 +6,9 @@ still until they come or until their side of the connection closes. It answers n
 either, so nothing can interrupt it. It is set aside, and brought up once it answers.
 
 Invariants
-- However a publish ends, none of its servers that answers stays paused, and none is up with a part
-  of the new weights. From its first to its last tensor, a server has a version name that the engine
-  does not know. So no token under these weights is accepted.
+- However a publish ends, no server that answers stays paused. No server is up with a part of the
+  new weights. From its first to its last tensor, a server has a version name that the engine does
+  not know. So no token under these weights is accepted.
 - A server that restarted during the publish does not count as one that received.
 """
 

@@ -5,8 +5,8 @@ Invariants
 - Every opened session is closed, also after failure and cancellation. Its calls in flight are
   stopped before. The end of the lease reaps sessions that a close cannot reach.
 - A trajectory has sessions only on the services of its task.
-- A trajectory that waits for room on a service holds no session on a later one, in the recipe's
-  order. Otherwise two trajectories could wait for each other for ever.
+- A trajectory that waits for room on a service holds no session on services later in the recipe.
+  Otherwise two trajectories could wait for each other for ever.
 - A name stands for one tool: that of the first service, in the recipe's order, that has it.
 - A session that a renewal reports as lost ends its attempt at once.
 """

@@ -1,7 +1,7 @@
 """SQLite files that may be hostile, read without running anything of theirs.
 
-A view, a virtual table or a generated column computes whenever it is read, and a trigger whenever a
-row is written. A column takes values of any type, whatever its declaration says.
+A view, a virtual table or a generated column computes at every read, a trigger at every write. A
+column takes values of any type, whatever its declaration says.
 
 Invariants
 - A FIFO, a device or a folder is refused before it is opened, also beside the file.

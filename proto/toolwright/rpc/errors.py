@@ -249,7 +249,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 
 def answers_errors(handler: Handler) -> Handler:
-    """Wraps a unary servicer method: ServiceError becomes its status, any other one INTERNAL."""
+    """Wraps a unary servicer method: ServiceError becomes its status, any other error INTERNAL."""
     log = structlog.get_logger("rpc")
 
     @wraps(handler)

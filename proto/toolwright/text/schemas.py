@@ -1,7 +1,7 @@
 """A JSON Schema that came through protobuf, in an order that is always the same; pure.
 
 A Struct keeps no order, and each process iterates it in another one. A schema in a prompt must read
-the same everywhere, or the prompts of a warm-up differ from those of rollouts.
+the same everywhere. Else the prompts of a warm-up differ from those of rollouts.
 """
 
 from __future__ import annotations
