@@ -249,15 +249,12 @@ class EngineClient:
             )
             deadline = lease_deadline(wait, count)
             members: list[bytes] = []
-            try:
-                async for item in self._lease_groups(request, timeout=deadline):
-                    if isinstance(item, bytes):
-                        members.append(item)
-                    else:
-                        got.append(_close_group(item, members))
-                        members = []
-            except grpc.aio.AioRpcError as error:
-                raise from_rpc_error(error) from error
+            async for item in self._lease_groups(request, timeout=deadline):
+                if isinstance(item, bytes):
+                    members.append(item)
+                else:
+                    got.append(_close_group(item, members))
+                    members = []
 
         await self._retry(attempt, "LeaseGroups")
         return got
@@ -267,13 +264,10 @@ class EngineClient:
 
         async def attempt() -> None:
             request = rollout_pb2.GetBlobRequest(sha256=ref.sha256, offset=len(got))
-            try:
-                async for piece in self._rollout.GetBlob(request, timeout=SHORT_S):
-                    got.extend(piece.data)
-                    if len(got) > ref.size:
-                        return
-            except grpc.aio.AioRpcError as error:
-                raise from_rpc_error(error) from error
+            async for piece in self._rollout.GetBlob(request, timeout=SHORT_S):
+                got.extend(piece.data)
+                if len(got) > ref.size:
+                    return
 
         await self._retry(attempt, "GetBlob")
         if len(got) != ref.size or hashlib.sha256(got).hexdigest() != ref.sha256:
@@ -294,7 +288,9 @@ class EngineClient:
             began = time.monotonic()
             try:
                 return await attempt()
-            except (ServiceError, TransportError) as error:
+            except (ServiceError, TransportError, grpc.aio.AioRpcError) as failure:
+                broken = isinstance(failure, grpc.aio.AioRpcError)  # a stream's
+                error = from_rpc_error(failure) if broken else failure
                 # The retry time is for an engine without answers, not for one that worked on the
                 # answer until its connection broke. A passed deadline may be either.
                 took = time.monotonic() - began
