@@ -131,8 +131,8 @@ class EngineClient:
     def join(self) -> Served:
         """Like `served`, and gives the run to this learner.
 
-        The learner that had the run cannot publish any more, so the newest version cannot change
-        behind the answer.
+        The learner that had the run cannot publish any more, so the newest version stays as in the
+        answer.
         """
         return self._policy_as(self.learner)
 
