@@ -118,8 +118,8 @@ class RenderTable(ProcessTable):
     output: Path
     ask_tools: bool = Field(
         default=False,
-        description="ask the services under [tools] what prompts that show tools have to show, for "
-        "rows that carry no tools of their own",
+        description="take the tools that prompts show from the services under [tools], for rows "
+        "without tools of their own",
     )
 
     max_bad_rows: int = Field(

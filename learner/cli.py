@@ -8,8 +8,9 @@ line of a successful run is the final folder.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -53,16 +54,7 @@ def run(recipe: RecipePath, set_: Overrides = None) -> None:
     """
     with listening() as stop:
         checked = _read(recipe, set_, _of_run)
-
-        def train() -> Path:
-            from learner.ranks import device
-
-            device.install()
-            from learner import run as loop
-
-            return loop.run(checked, stop)
-
-        finish(train)
+        finish(lambda: _with_torch("learner.run").run(checked, stop))
 
 
 @app.command()
@@ -74,16 +66,7 @@ def sft(recipe: RecipePath, set_: Overrides = None) -> None:
     """
     with listening() as stop:
         checked = _read(recipe, set_, lambda r: r.table("sft", SftTable))
-
-        def train() -> Path:
-            from learner.ranks import device
-
-            device.install()
-            from learner import sft as imitation
-
-            return imitation.sft(checked, stop)
-
-        finish(train)
+        finish(lambda: _with_torch("learner.sft").sft(checked, stop))
 
 
 @app.command()
@@ -97,12 +80,7 @@ def check(
     """
 
     def compare() -> str:
-        from learner.ranks import device
-
-        device.install()
-        from learner import check as comparison
-
-        found = comparison.check(model)
+        found = _with_torch("learner.check").check(model)
         return (
             f"{model}: log-probs of {found.tokens} tokens agree with transformers within "
             f"{found.worst:.1e} (mean {found.mean:.1e})"
@@ -131,6 +109,14 @@ def fetch(
         return folder
 
     finish(make)
+
+
+def _with_torch(module: str) -> Any:
+    """A module that imports Megatron, imported after the device is prepared."""
+    from learner.ranks import device
+
+    device.install()
+    return import_module(module)
 
 
 def _of_run(recipe: Recipe) -> None:

@@ -1,9 +1,9 @@
 """torchrun that ends with the learner's own exit status: `python -m learner.launch`.
 
 Takes torchrun's arguments: `python -m learner.launch --nproc-per-node 8 -m learner.cli run RECIPE`.
-torchrun runs in this process, so a pod's first process is the same as with torchrun itself.
-If rank 0 is among its ranks and ended with a sentence, the sentence is the last line and the
-status is rank 0's. Otherwise the status is 1.
+torchrun runs in this process, so a pod's first process is the same as with torchrun itself. If rank
+0 is among its ranks and ended with a sentence, the sentence is the last line. The status is then
+rank 0's. Otherwise the status is 1.
 
 A signal goes to all ranks, which finish their step and write a checkpoint; a second one ends them.
 """

@@ -124,9 +124,9 @@ def training_stats(sums: Mapping[str, float]) -> dict[str, float]:
         out["offpolicy_gap_max"] = sums["max_gap"]
         out["rho_max"] = sums["max_rho"]
         out["perplexity_difference"] = _perplexity_difference(sums)
-    for name, source in (("vetoed_sequences", "vetoed"), ("rejected_sequences", "rejected")):
-        if source in sums:
-            out[name] = sums[source]
+    for name in ("vetoed", "rejected"):
+        if name in sums:
+            out[f"{name}_sequences"] = sums[name]
     if sums.get("weight_squared"):
         out["effective_sample_fraction"] = sums["weight"] ** 2 / (sums["weight_squared"] * tokens)
     if "loss" in sums:
@@ -188,12 +188,17 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
     )
     out["calls"] = _mean([len(t.calls) for t in kept])
     out["truncated_fraction"] = _mean([float(t.status is Status.TRUNCATED) for t in kept])
-    out["observation_cut_fraction"] = _mean([float(_was_cut(t)) for t in kept])
+    out["observation_cut_fraction"] = _mean(
+        [float(any(event.kind == CUT for event in t.events)) for t in kept]
+    )
     for name in ("wall_s", "open_s", "generate_s", "tool_s", "reward_s"):
         out[name] = _mean([getattr(t.timings, name) for t in kept])
     spent = out["generate_s"] + out["tool_s"]
     out["tool_fraction"] = out["tool_s"] / spent if spent else 0.0
-    ages = [max(0, version.step - v.step) for t in kept for v in _trained_versions(t)]
+    trained = [
+        {s.weight_version for s in _written(t) if s.trainable and s.weight_version} for t in kept
+    ]
+    ages = [max(0, version.step - v.step) for versions in trained for v in versions]
     if ages:
         out["staleness_mean"] = _mean(ages)
         out["staleness_max"] = max(ages)
@@ -260,11 +265,6 @@ def reward_failures(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
     return {"rewards_failed": len(said), "reward_error": reason[:LONGEST_ERROR]}
 
 
-def _was_cut(trajectory: Trajectory) -> bool:
-    """Whether the policy read a truncated observation."""
-    return any(event.kind == CUT for event in trajectory.events)
-
-
 def call_stats(calls: Sequence[CallRecord]) -> dict[str, Any]:
     """Shares of calls that failed, over all calls and for each tool that was reached.
 
@@ -305,11 +305,6 @@ def _written(trajectory: Trajectory) -> list[Segment]:
     """Segments that the policy wrote."""
     segments = (s for q in trajectory.sequences for s in q.segments)
     return [s for s in segments if s.author is Author.MODEL]
-
-
-def _trained_versions(trajectory: Trajectory) -> set[WeightVersion]:
-    """Weight versions of the segments that carry loss."""
-    return {s.weight_version for s in _written(trajectory) if s.trainable and s.weight_version}
 
 
 def _mean(values: Sequence[float]) -> float:

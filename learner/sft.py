@@ -18,7 +18,7 @@ from learner.metrics import MetricsLog
 from learner.model.policy import Policy, load_policy
 from learner.progress import Reporter
 from learner.ranks import parallel
-from learner.saving.checkpoint import Checkpoints, check_fits, read_state
+from learner.saving.checkpoint import Checkpoints
 from learner.stop import Stop
 from learner.training.memory import free_bytes, token_bytes, too_long
 from toolwright.recipe import Recipe
@@ -64,7 +64,8 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
         traces, heldout = _data(recipe, table, policy, tokenizer)
         checkpoints = Checkpoints(home / "checkpoints", table.keep_checkpoints)
         identity = _identity(policy, table, traces, heldout)
-        done, best = _resume(policy, identity, checkpoints)
+        resumed = checkpoints.resume(policy, identity)
+        done = int(resumed[0]["step"]) if resumed is not None else 0
         steps = steps_of(table, len(traces.traces))
         report = on.enter_context(Reporter("sft", steps, done, quiet=not first))
         run = Imitation(
@@ -78,7 +79,7 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
             log=on.enter_context(MetricsLog(home, "sft")) if first else None,
             stop=stop,
             best_folder=home / "best",
-            best=best,
+            best=Best(**resumed[0]["best"]) if resumed is not None else Best(),
         )
         _announce(run, steps - done, source)
         for doubt in filter(None, (unlocked, tokenizer.sentence())):
@@ -129,8 +130,7 @@ def _announce(run: Imitation, steps: int, source: Path) -> None:
     )
     longest = max(row.length for trace in run.traces.traces for row in trace.rows)
     a_token = token_bytes(run.policy.config, run.table.recompute)
-    sentence = too_long(longest, a_token, free_bytes(), fix="set sft.max_length")
-    if sentence is not None:
+    if sentence := too_long(longest, a_token, free_bytes(), fix="set sft.max_length"):
         run.report.say(sentence)
 
 
@@ -151,16 +151,3 @@ def _identity(
         "data": traces.digest(),
         "heldout_data": Traces(traces=heldout).digest(),
     }
-
-
-def _resume(policy: Policy, identity: dict[str, Any], checkpoints: Checkpoints) -> tuple[int, Best]:
-    """(finished steps, the best of them by the held-out loss)."""
-    if parallel.is_first():
-        checkpoints.sweep()
-    path = checkpoints.latest()
-    if path is None:
-        return 0, Best()
-    state, _ledger = read_state(path)
-    check_fits(state, identity, path)
-    checkpoints.load(policy, path)
-    return int(state["step"]), Best(**state["best"])

@@ -30,7 +30,7 @@ class TimeLimit:
     async def __aenter__(self) -> Self:
         await self._timeout.__aenter__()
         self._inside = True
-        self._went_on_at = self._stopped_at = _now()
+        self._went_on_at = self._stopped_at = loop_now()
         self._end = self._went_on_at + self._seconds
         if not self._outages:
             self._timeout.reschedule(self._end)
@@ -57,7 +57,7 @@ class TimeLimit:
         """Ends one outage."""
         self._outages -= 1
         if self._outages == 0 and self._runs:
-            self._went_on_at = _now()
+            self._went_on_at = loop_now()
             self._end += self._went_on_at - self._stopped_at
             self._timeout.reschedule(self._end)
 
@@ -102,5 +102,6 @@ class Outage:
                 self._limit.go_on()
 
 
-def _now() -> float:
+def loop_now() -> float:
+    """Time of the running event loop, in seconds."""
     return asyncio.get_running_loop().time()

@@ -87,7 +87,7 @@ def _stop(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _end_at_once(number: int) -> NoReturn:
-    """Ends the process without closing anything: the user asked twice."""
+    """Ends the process without closing anything: a second signal came."""
     sys.stderr.write(f"engine: {signal.Signals(number).name} again: ended without closing\n")
     sys.stderr.flush()
     os._exit(128 + number)

@@ -20,10 +20,6 @@ def _estimators(key: str) -> Case:
     return {"learner.advantage.estimator": names_reading(key, ESTIMATORS)}
 
 
-def _losses(key: str) -> Case:
-    return {"learner.loss.kind": names_reading(key, LOSSES)}
-
-
 def _corrections(key: str) -> Case:
     return {"run.correction": names_reading(key, CORRECTIONS)}
 
@@ -36,7 +32,6 @@ WITHOUT_RATIO: Case = {
 COMPARED: Case = {"learner.credit.turns": LABELLED}
 CREDITED: Case = {"learner.credit.turns": (*LABELLED, "alone")}
 ANCHORED: Case = {"learner.credit.turns": ("anchor",)}
-BROADCAST: Case = {"learner.publish.way": ("group",)}
 DECAYS = ("linear", "cosine")
 
 LEARNER: Mapping[str, tuple[Case, ...]] = {
@@ -63,7 +58,7 @@ LEARNER: Mapping[str, tuple[Case, ...]] = {
     "learner.credit.ignore": (ANCHORED,),
     "learner.credit.first_turn": (ANCHORED,),
     **{
-        f"learner.loss.{key}": (_losses(key),)
+        f"learner.loss.{key}": ({"learner.loss.kind": names_reading(key, LOSSES)},)
         for key in ("clip_low", "clip_high", "dual_clip", "tau_positive", "tau_negative")
     },
     "learner.loss.norm": ({"learner.loss.aggregation": names_reading("norm", AGGREGATIONS)},),
@@ -77,10 +72,10 @@ LEARNER: Mapping[str, tuple[Case, ...]] = {
     "learner.kl.estimator": ({"learner.kl.coefficient": ON, "learner.kl.place": ("loss",)},),
     "learner.optimizer.muon_lr": ({"learner.optimizer.kind": ("muon",)},),
     "learner.optimizer.min_fraction": ({"learner.optimizer.decay": DECAYS},),
-    "learner.publish.bucket_mib": (BROADCAST,),
-    "learner.publish.address": (BROADCAST,),
-    "learner.publish.port": (BROADCAST,),
-    "learner.publish.timeout_s": (BROADCAST,),
+    **{
+        f"learner.publish.{key}": ({"learner.publish.way": ("group",)},)
+        for key in ("bucket_mib", "address", "port", "timeout_s")
+    },
     "learner.prefetch": ({"run.max_staleness": ON},),
 }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import starmap
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -32,28 +32,77 @@ EPOCHS = 2
 """Epochs of imitation if the recipe gives neither epochs nor steps (MTR, section 4.1)."""
 
 
-class LearnerTable(ProcessTable):
-    """`learner run`: policy optimisation on the engine's trajectories."""
+class TrainingTable(ProcessTable):
+    """Keys of both commands that train."""
 
     optimizer: Optimizer = Field(default_factory=Optimizer)
-    advantage: Advantage = Field(default_factory=Advantage)
-    credit: Credit = Field(default_factory=Credit)
-    loss: Loss = Field(default_factory=Loss)
-    correction: Correction = Field(default_factory=Correction)
-    kl: Kl = Field(default_factory=Kl)
     parallel: Parallel = Field(default_factory=Parallel)
-    publish: Publish = Field(default_factory=Publish)
     lora: Lora | None = Field(default=None, description="train adapters; absent, every weight")
     precision: Literal["float32", "bfloat16"] = "float32"
     recompute: Recompute = Field(
         default="none",
         description="activations that the backward pass computes again: attention's, or all",
     )
-    vision: Vision = Field(default="frozen", description="the tower of a policy that reads images")
-    updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=10, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
+
+    @property
+    def _weights(self) -> str:
+        """The optimizer and the adapters, for the line in force."""
+        adapters = f", adapters of rank {self.lora.rank} alone" if self.lora is not None else ""
+        return f"{self.optimizer.summary}{adapters}"
+
+    @model_validator(mode="after")
+    def _whole_matrices(self) -> Self:
+        parallel, lora, muon = self.parallel, self.lora is not None, self.optimizer.kind == "muon"
+        conflicts = (
+            (lora and parallel.tensor > 1, "lora adapts whole matrices: set parallel.tensor = 1"),
+            (
+                lora and parallel.pipeline > 1,
+                "lora adapts all layers on one stage: set parallel.pipeline = 1",
+            ),
+            (
+                lora and parallel.expert > 1,
+                "lora keeps whole frozen weights on a rank: set parallel.expert = 1",
+            ),
+            (  # Megatron's checkpoint of a layer has no gradient if its input has none.
+                lora and self.recompute == "full",
+                "lora freezes the first layer's input, and a recomputed layer would give its "
+                "adapters no gradient: set recompute = 'selective' or 'none'",
+            ),
+            (lora and muon, "Muon does not fit lora's two factors: set optimizer.kind = 'adam'"),
+            (
+                muon and parallel.tensor > 1,
+                "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1",
+            ),
+            (
+                muon and parallel.expert > 1,
+                "optimizer.kind = 'muon' moves weights that every rank has: set parallel.expert = "
+                "1",
+            ),
+            (
+                muon and parallel.distributed_optimizer,
+                "optimizer.kind = 'muon' moves whole matrices: set parallel.distributed_optimizer "
+                "= false",
+            ),
+        )
+        if sentence := next((sentence for conflict, sentence in conflicts if conflict), ""):
+            raise ValueError(sentence)
+        return self
+
+
+class LearnerTable(TrainingTable):
+    """`learner run`: policy optimisation on the engine's trajectories."""
+
+    advantage: Advantage = Field(default_factory=Advantage)
+    credit: Credit = Field(default_factory=Credit)
+    loss: Loss = Field(default_factory=Loss)
+    correction: Correction = Field(default_factory=Correction)
+    kl: Kl = Field(default_factory=Kl)
+    publish: Publish = Field(default_factory=Publish)
+    vision: Vision = Field(default="frozen", description="the tower of a policy that reads images")
+    updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
     keep_policies: int = Field(default=3, ge=2, description="published folders that stay on disk")
     probe_rows: int = Field(
         default=8,
@@ -93,7 +142,7 @@ class LearnerTable(ProcessTable):
             self.correction.summary(shared.run.correction),
             self.credit.summary,
             self.kl.summary,
-            f"{self.optimizer.summary}{_adapters(self.lora)}",
+            self._weights,
             f"staleness {shared.run.max_staleness}",
             f"weights by {self.publish.way}",
         )
@@ -137,11 +186,6 @@ class LearnerTable(ProcessTable):
             )
         return lines
 
-    @model_validator(mode="after")
-    def _whole_matrices(self) -> LearnerTable:
-        _check_matrices(self)
-        return self
-
 
 def longest_response(shared: Shared) -> tuple[int, str]:
     """Longest response over all tasks, and the key that sets it."""
@@ -171,7 +215,7 @@ class Heldout(Table):
         return self
 
 
-class SftTable(ProcessTable):
+class SftTable(TrainingTable):
     """`learner sft`: imitation of the trainable tokens of a trajectories file."""
 
     data: Path = Field(description="file or folder of `engine render` or `engine sample`")
@@ -191,16 +235,7 @@ class SftTable(ProcessTable):
     heldout: Heldout = Field(default_factory=Heldout)
     seed: int = Field(default=0, description="order of the data")
     optimizer: SftOptimizer = Field(default_factory=SftOptimizer)
-    parallel: Parallel = Field(default_factory=Parallel)
-    lora: Lora | None = Field(default=None, description="train adapters; absent, every weight")
-    precision: Literal["float32", "bfloat16"] = "float32"
-    recompute: Recompute = Field(
-        default="none",
-        description="activations that the backward pass computes again: attention's, or all",
-    )
-    tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=500, ge=1, description="steps")
-    keep_checkpoints: int = Field(default=2, ge=1)
 
     rules: ClassVar = (Either("steps", "epochs"), *starmap(ReadIf, reads.SFT.items()))
     synonyms: ClassVar = "sft"
@@ -209,9 +244,7 @@ class SftTable(ProcessTable):
         epochs = self.epochs or EPOCHS
         seen = "once" if epochs == 1 else f"{epochs} times"
         length = f"{self.steps} steps" if self.steps is not None else f"each trace {seen}"
-        return f"{length}, {self.batch_size} traces a step; {self.optimizer.summary}" + _adapters(
-            self.lora
-        )
+        return f"{length}, {self.batch_size} traces a step; {self._weights}"
 
     def shown(self, count: int) -> int:
         """Number of traces in all batches of the run, with `count` different traces."""
@@ -227,49 +260,3 @@ class SftTable(ProcessTable):
                 "follows from it"
             )
         return self
-
-    @model_validator(mode="after")
-    def _whole_matrices(self) -> SftTable:
-        _check_matrices(self)
-        return self
-
-
-def _adapters(lora: Lora | None) -> str:
-    return f", adapters of rank {lora.rank} alone" if lora is not None else ""
-
-
-def _check_matrices(table: LearnerTable | SftTable) -> None:
-    parallel, lora, muon = table.parallel, table.lora is not None, table.optimizer.kind == "muon"
-    conflicts = (
-        (lora and parallel.tensor > 1, "lora adapts whole matrices: set parallel.tensor = 1"),
-        (
-            lora and parallel.pipeline > 1,
-            "lora adapts all layers on one stage: set parallel.pipeline = 1",
-        ),
-        (
-            lora and parallel.expert > 1,
-            "lora keeps whole frozen weights on a rank: set parallel.expert = 1",
-        ),
-        (  # Megatron's checkpoint of a layer has no gradient if its input has none.
-            lora and table.recompute == "full",
-            "lora freezes the first layer's input, and a recomputed layer would give its adapters "
-            "no gradient: set recompute = 'selective' or 'none'",
-        ),
-        (lora and muon, "Muon does not fit lora's two factors: set optimizer.kind = 'adam'"),
-        (
-            muon and parallel.tensor > 1,
-            "optimizer.kind = 'muon' orthogonalises whole matrices: set parallel.tensor = 1",
-        ),
-        (
-            muon and parallel.expert > 1,
-            "optimizer.kind = 'muon' moves weights that every rank has: set parallel.expert = 1",
-        ),
-        (
-            muon and parallel.distributed_optimizer,
-            "optimizer.kind = 'muon' moves whole matrices: set parallel.distributed_optimizer = "
-            "false",
-        ),
-    )
-    for conflict, sentence in conflicts:
-        if conflict:
-            raise ValueError(sentence)

@@ -1,8 +1,8 @@
 """Advantages of trajectories, one a target, before turns add theirs.
 
 A trajectory's sequences follow each other: the return of its last token flows back through all of
-them. KL in the reward (RLHF's form, r_t -= beta (log pi - log pi_ref)) takes the sampler's log-prob
-of the token, since the sampler drew it.
+them. KL in the reward has RLHF's form, r_t -= beta (log pi - log pi_ref). It takes the sampler's
+log-prob of the token, since the sampler drew it.
 """
 
 from __future__ import annotations

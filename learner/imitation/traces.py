@@ -85,8 +85,8 @@ def load_traces(
     max_length: in tokens. train_on: with "assistant" the trainable tokens are targets, with "all"
     also the prompt and the observations. A first token is never a target.
 
-    Raises DataError if no trajectory is left, or if a trajectory has another tokenizer or ids that
-    the policy does not have.
+    Raises DataError if no trajectory is left, and for a trajectory with another tokenizer or with
+    ids that the policy lacks.
     """
     kept: list[Trace] = []
     lengths: list[int] = []

@@ -1,10 +1,9 @@
 """The learner's client of the engine: RolloutService and PolicyService, with retries.
 
-Calls are synchronous for the caller. They run on a background loop, so that a lease can start early
-and be awaited later, while other calls run. If the engine is unreachable, or accepts calls without
-an answer, the client retries up to `patience` seconds and reports it. A refusal is an EngineError.
-Every request may be sent again: leases start after a mark, publishes and acknowledgements are
-idempotent.
+Calls are synchronous for the caller. They run on a background loop. So a lease can start early and
+be awaited later, while other calls run. If the engine does not answer, the client retries up to
+`patience` seconds and reports it. A refusal is an EngineError. Every request may be sent again:
+leases start after a mark, publishes and acknowledgements are idempotent.
 
 A client has a random name, unique to its process. `join` gives the run to it; the engine then
 refuses the learner that had the run before, and this client once another one joins (TakenError).
@@ -40,7 +39,7 @@ from toolwright.model.fingerprint import Fingerprint
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import backoff, call, may_retry, open_channel
-from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.errors import Code, ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.types import BlobRef, Group, WeightVersion
 
@@ -132,8 +131,8 @@ class EngineClient:
     def join(self) -> Served:
         """Like `served`, and gives the run to this learner.
 
-        The learner that had the run cannot publish any more, so the newest version cannot change
-        behind the answer.
+        The learner that had the run cannot publish any more, so the newest version stays as in the
+        answer.
         """
         return self._policy_as(self.learner)
 
@@ -250,15 +249,12 @@ class EngineClient:
             )
             deadline = lease_deadline(wait, count)
             members: list[bytes] = []
-            try:
-                async for item in self._lease_groups(request, timeout=deadline):
-                    if isinstance(item, bytes):
-                        members.append(item)
-                    else:
-                        got.append(_close_group(item, members))
-                        members = []
-            except grpc.aio.AioRpcError as error:
-                raise from_rpc_error(error) from error
+            async for item in self._lease_groups(request, timeout=deadline):
+                if isinstance(item, bytes):
+                    members.append(item)
+                else:
+                    got.append(_close_group(item, members))
+                    members = []
 
         await self._retry(attempt, "LeaseGroups")
         return got
@@ -268,13 +264,10 @@ class EngineClient:
 
         async def attempt() -> None:
             request = rollout_pb2.GetBlobRequest(sha256=ref.sha256, offset=len(got))
-            try:
-                async for piece in self._rollout.GetBlob(request, timeout=SHORT_S):
-                    got.extend(piece.data)
-                    if len(got) > ref.size:
-                        return
-            except grpc.aio.AioRpcError as error:
-                raise from_rpc_error(error) from error
+            async for piece in self._rollout.GetBlob(request, timeout=SHORT_S):
+                got.extend(piece.data)
+                if len(got) > ref.size:
+                    return
 
         await self._retry(attempt, "GetBlob")
         if len(got) != ref.size or hashlib.sha256(got).hexdigest() != ref.sha256:
@@ -295,10 +288,13 @@ class EngineClient:
             began = time.monotonic()
             try:
                 return await attempt()
-            except (ServiceError, TransportError) as error:
+            except (ServiceError, TransportError, grpc.aio.AioRpcError) as failure:
+                broken = isinstance(failure, grpc.aio.AioRpcError)  # a stream's
+                error = from_rpc_error(failure) if broken else failure
                 # The retry time is for an engine without answers, not for one that worked on the
                 # answer until its connection broke. A passed deadline may be either.
-                worked = time.monotonic() - began > SHORT_S and not _is_deadline(error)
+                took = time.monotonic() - began
+                worked = took > SHORT_S and error.code is not Code.DEADLINE_EXCEEDED
                 if not tries or worked:
                     failing_since, tries = time.monotonic(), 0
                 waited = time.monotonic() - failing_since
@@ -322,10 +318,6 @@ class EngineClient:
                     self._say(f"waiting for the engine at {self.address} ({what}: {error})")
                 await asyncio.sleep(backoff(tries, error))
                 tries += 1
-
-
-def _is_deadline(error: ServiceError | TransportError) -> bool:
-    return isinstance(error, TransportError) and error.code is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def _fingerprint(answer: policy_pb2.GetPolicyResponse) -> Fingerprint:

@@ -48,7 +48,7 @@ class GroupPublish:
         backend: str,
         lease: float,
     ) -> GroupPublish:
-        """Has the engine ask all samplers to join, at the address and port of the first rank.
+        """Has all samplers join, at the address and port of the first rank.
 
         lease: the engine gives up after this many seconds without a call.
         """

@@ -1,8 +1,7 @@
 """Prometheus metrics of the loop: the values of the last metrics line, and counters.
 
 The names are Prometheus' own, the numbers those of `learner.metrics`: nothing is computed here. A
-number that a step does not have (no loss in a step that taught nothing) is NaN, which no alert
-takes for a value.
+step that taught nothing has no loss. A missing number is NaN, which no alert takes for a value.
 
 Called between steps, on rank 0 alone; a scrape reads in a thread of its own.
 """

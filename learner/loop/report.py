@@ -13,7 +13,7 @@ from toolwright.text.figures import compact
 from toolwright.types import WeightVersion
 
 
-def tell(
+def report_step(
     run: Run,
     at: WeightVersion,
     leased: Leased,

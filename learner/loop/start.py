@@ -15,7 +15,7 @@ from learner.loop.handover import acknowledge
 from learner.loop.state import Run, identity
 from learner.model.policy import Policy
 from learner.ranks import parallel
-from learner.saving.checkpoint import Checkpoints, check_fits, read_state
+from learner.saving.checkpoint import Checkpoints
 from learner.saving.publish import sweep
 from learner.training.memory import free_bytes, token_bytes, too_long
 from toolwright.recipe import Recipe
@@ -29,15 +29,11 @@ def restore(
 
     Raises CheckpointError if the checkpoint does not fit the recipe.
     """
-    if parallel.is_first():
-        checkpoints.sweep()
-    path = checkpoints.latest()
-    if path is None:
+    resumed = checkpoints.resume(policy, identity(recipe, table, policy))
+    if resumed is None:
         fresh = WeightVersion(lineage=_new_lineage(), step=0)
         return fresh, Ledger(), False
-    state, ledger = read_state(path)
-    check_fits(state, identity(recipe, table, policy), path)
-    checkpoints.load(policy, path)
+    state, ledger = resumed
     return WeightVersion(lineage=state["lineage"], step=int(state["step"])), ledger, True
 
 
@@ -89,11 +85,7 @@ def start(run: Run, *, resumed: bool) -> None:
 def warn_of_long_rows(run: Run) -> None:
     """Warns if the longest response that the recipe allows does not fit the memory."""
     allowed, key = longest_response(run.recipe.shared)
-    longest = min(
-        allowed,
-        int(run.policy.bridge.hf_config.max_position_embeddings),
-    )
+    longest = min(allowed, int(run.policy.bridge.hf_config.max_position_embeddings))
     a_token = token_bytes(run.policy.config, run.table.recompute)
-    sentence = too_long(longest, a_token, free_bytes(), fix=f"set {key}")
-    if sentence is not None:
+    if sentence := too_long(longest, a_token, free_bytes(), fix=f"set {key}"):
         run.report.say(sentence)

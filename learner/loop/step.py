@@ -15,7 +15,7 @@ from learner.intake.client import EngineClient
 from learner.intake.images import load_images
 from learner.intake.lease import Leased, lease_step
 from learner.loop.handover import offer, save
-from learner.loop.report import tell
+from learner.loop.report import report_step
 from learner.loop.rows import prepare
 from learner.loop.state import Run
 from learner.metrics import gap_of
@@ -33,8 +33,9 @@ def step(run: Run) -> bool:
 
     False if a stop cut the lease short: then nothing has happened.
 
-    Raises DivergedError after MOST_BROKEN steps in a row without a finite gradient, WorthlessError
-    after learner.patience_steps that taught nothing, CollapsedError if the policy has collapsed.
+    Raises DivergedError after MOST_BROKEN steps in a row without a finite gradient, and
+    WorthlessError after learner.patience_steps that taught nothing. Raises CollapsedError if the
+    policy has collapsed.
     """
     at = run.version
     leased = lease(run, run.client) if run.client is not None else None
@@ -75,7 +76,7 @@ def step(run: Run) -> bool:
     collapsed: str | None = None
     if leased is not None:
         # Before the checkpoint: every step in a checkpoint has its line, even after a crash.
-        figures = tell(run, at, leased, update, {**batch.facts, **gap}, reason)
+        figures = report_step(run, at, leased, update, {**batch.facts, **gap}, reason)
         found = run.collapse.add(run.version.step, figures)
         collapsed = found.sentence if found is not None and run.table.patience_steps else None
     collapsed = parallel.from_first(collapsed)

@@ -1,7 +1,7 @@
 """Weights of tokens in a batch's loss, one function an aggregation. Pure.
 
-The loss is the sum of weight times token loss, so that any split into micro-batches or ranks gives
-one gradient. A sequence without policy tokens has no weight and counts in no mean.
+The loss is the sum of weight times token loss. So any split into micro-batches or ranks gives one
+gradient. A sequence without policy tokens has no weight and counts in no mean.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Corrections for a sampler and a learner that disagree: weights of tokens, and dropped tokens.
 
-rho = exp(old - roll) compares the learner's log-prob of a token at the start of the update (old)
-with the sampler's (roll). A mode weights tokens (`weights`), drops tokens (`judge`), or both;
+rho = exp(old - roll) compares two log-probs of a token: old by the learner at the start of the
+update, roll by the sampler. A mode weights tokens (`weights`), drops tokens (`judge`), or both;
 everything is detached. `judge` decides for one whole sequence, before the batch is split: dropped
 tokens count in no mean.
 """

@@ -3,9 +3,9 @@
 Every token goes to its experts: no token is dropped and no balancing loss is added, as in the
 samplers. The router computes in float32 in every precision, and is whole on every rank.
 
-With `parallel.expert` above 1 each of that many ranks holds a share of every layer's experts, and
-tokens travel to the ranks of their experts and back. These ranks have different tokens anyway, by
-data parallelism, or by sequence parallelism beside tensor parallelism. An expert is never split.
+With `parallel.expert` above 1 that many ranks share every layer's experts. Tokens travel to the
+ranks of their experts and back. These ranks have different tokens anyway, by data parallelism, or
+by sequence parallelism beside tensor parallelism. An expert is never split.
 
 Without TransformerEngine the experts run one after the other under names of their own. mbridge
 knows only TransformerEngine's grouped experts.

@@ -3,8 +3,8 @@
 A projection with weight W computes W x + (alpha / rank) B A x.
 
 Invariants
-- Every projection of the Hugging Face folder has an A and a B of its own, also those that Megatron
-  joins in one matrix (q, k, v; gate, up): PEFT reads such a folder.
+- Every projection of the Hugging Face folder has an A and a B of its own, as PEFT reads it.
+  Megatron joins some of them in one matrix (q, k, v; gate, up).
 - Fresh adapters change nothing: B is zero.
 - Adapters are beside the network's layers, not in them: names of weights in a folder are the same
   with and without adapters.

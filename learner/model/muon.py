@@ -3,8 +3,8 @@
 Megatron 0.16's own Muon needs a package that does not install on Python 3.11. So torch.optim.Muon
 goes into Megatron's wrapper of the weights' dtype, beside the wrapped Adam in one chain. Gradient
 norm, clipping and checkpoints treat both alike. Muon updates the 2-D weights except embeddings,
-Adam the rest. The rate is scaled to Adam's update size ("match_rms_adamw"), so that Megatron's
-fused q-k-v and gate-up matrices have the same rate as their parts.
+Adam the rest. The rate is scaled to Adam's update size ("match_rms_adamw"). So Megatron's fused
+q-k-v and gate-up matrices have the same rate as their parts.
 
 torch orthogonalises in bfloat16. A CPU without bfloat16 instructions multiplies it ten times slower
 than float32, which was half of a tiny model's step. On CPUs it is float32.

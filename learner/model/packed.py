@@ -1,8 +1,8 @@
 """Packed sequences in one row: positions and attention that separate them.
 
 TransformerEngine's attention and Megatron's rotary positions read the ends of the sequences
-(Megatron's "thd" layout). Without TransformerEngine rotary positions are looked up token by token,
-and attention is one call for the whole row if `varlen` supports the tensors. Otherwise each run of
+(Megatron's "thd" layout). Without TransformerEngine rotary positions are looked up token by token.
+Attention is one call for the whole row if `varlen` supports the tensors. Otherwise each run of
 sequences of one length is one call of torch's causal attention, without a mask.
 
 Under context parallelism a rank has its positions of every sequence (see `ranks.context`).

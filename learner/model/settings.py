@@ -3,10 +3,10 @@
 Invariant: such a setting is computed as in transformers and the samplers, or refused by its name;
 no setting is ignored. mbridge maps sizes, norms' epsilon and tied embeddings.
 
-Frequencies of rotary positions come from transformers' own functions, so that linear, yarn and
-llama3 scaling are exactly those of the folder. Scaling by the length of a sequence (dynamic,
-longrope) is refused: the sampler sees another length than a training row. Llama's `pretraining_tp`
-only describes how a product was split once: transformers and SGLang ignore it.
+Frequencies of rotary positions come from transformers' own functions. So linear, yarn and llama3
+scaling are exactly those of the folder. Scaling by the length of a sequence (dynamic, longrope) is
+refused: the sampler sees another length than a training row. Llama's `pretraining_tp` only
+describes how a product was split once: transformers and SGLang ignore it.
 """
 
 from __future__ import annotations

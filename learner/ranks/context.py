@@ -1,7 +1,7 @@
 """Context parallelism: the positions of each rank in a packed row, and the gather for the loss.
 
 Every sequence is split into twice as many chunks as there are ranks; rank r has chunks r and
-2 * ranks - 1 - r of each, in this order. A causal token attends to all tokens before it, so that an
+2 * ranks - 1 - r of each, in this order. A causal token attends to all tokens before it. So an
 early and a late chunk together are the same work on every rank. TransformerEngine's attention
 expects this split.
 
@@ -13,7 +13,7 @@ So gradients are summed over these ranks like over data-parallel ranks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ import torch
 import torch.distributed as dist
 
 from learner.ranks import parallel
-from learner.ranks.device import moved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,12 +33,6 @@ class Share:
     """[s / ranks] int64, the rank's positions; None if it has all."""
     targets: torch.Tensor | None = None
     """[m] int64, the rank's targets; None if it has all."""
-
-    def to(self, device: torch.device) -> Share:
-        """The same on a device; the copies do not wait for each other or for the host."""
-        if device.type == "cpu":
-            return self
-        return replace(self, **moved({f.name: getattr(self, f.name) for f in fields(self)}, device))
 
     def of_row(self, row: torch.Tensor) -> torch.Tensor:
         """[1, s] -> [1, s / ranks]"""

@@ -7,7 +7,7 @@ changed. With CUDA `install` checks that TransformerEngine loads and chooses att
 same learner code runs there.
 
 Call `install` before Megatron is imported. Then torch.compile does not start for its small fused
-functions, which on a CPU would need a C++ compiler and seconds of the start.
+functions. On a CPU they would need a C++ compiler and seconds of the start.
 
 Does not know the learner. Under the stand-in a tensor on the wrong device cannot be noticed.
 """
@@ -19,13 +19,16 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import fields, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch.overrides import TorchFunctionMode
+
+Value = TypeVar("Value", bound=Any)
 
 _installed: list[TorchFunctionMode] = []
 
@@ -62,13 +65,20 @@ def device() -> torch.device:
     return torch.device("cpu")
 
 
-def moved(tensors: dict[str, Any], where: torch.device) -> dict[str, Any]:
-    """The tensors among the values on a device, without a wait for each other or for the host."""
-    return {
-        name: value.pin_memory().to(where, non_blocking=True)
-        for name, value in tensors.items()
-        if isinstance(value, torch.Tensor)
-    }
+def moved(value: Value, where: torch.device) -> Value:
+    """A dataclass with its tensors on a device. The copies wait neither for each other nor for the
+    host."""
+    if where.type == "cpu":
+        return value
+    own = ((field.name, getattr(value, field.name)) for field in fields(value))
+    return replace(
+        value,
+        **{
+            name: tensor.pin_memory().to(where, non_blocking=True)
+            for name, tensor in own
+            if isinstance(tensor, torch.Tensor)
+        },
+    )
 
 
 def has_cuda() -> bool:

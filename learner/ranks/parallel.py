@@ -193,16 +193,14 @@ def on_any(fact: bool) -> bool:
     return bool(reduce_over_all(found, "max").item())
 
 
-def reduce_over_all(tensor: torch.Tensor, op: str) -> torch.Tensor:
-    """The tensor summed ("sum") or maximised ("max") over every rank, in place."""
-    if dist.get_world_size() > 1:
-        dist.all_reduce(tensor, op=dist.ReduceOp.SUM if op == "sum" else dist.ReduceOp.MAX)
+def reduce_over_all(tensor: torch.Tensor, op: str, group: Any = None) -> torch.Tensor:
+    """The tensor summed ("sum") or maximised ("max") over every rank of the group, in place."""
+    if dist.get_world_size(group) > 1:
+        how = dist.ReduceOp.SUM if op == "sum" else dist.ReduceOp.MAX
+        dist.all_reduce(tensor, op=how, group=group)
     return tensor
 
 
 def reduce_over_data(tensor: torch.Tensor, op: str) -> torch.Tensor:
-    """The tensor summed ("sum") or maximised ("max") over the data-parallel ranks, in place."""
-    if data_size() > 1:
-        how = dist.ReduceOp.SUM if op == "sum" else dist.ReduceOp.MAX
-        dist.all_reduce(tensor, op=how, group=parallel_state.get_data_parallel_group())
-    return tensor
+    """Like `reduce_over_all`, over the data-parallel ranks."""
+    return reduce_over_all(tensor, op, parallel_state.get_data_parallel_group())

@@ -1,7 +1,7 @@
 """One attempt to bring a version to the samplers by a process group.
 
 Invariants
-- A failed attempt still takes buckets and ignores them, so that the export of weights need not stop
+- A failed attempt still takes buckets and ignores them. So the export of weights need not stop
   inside of a collective.
 - While a bucket is in flight the caller may work. A bucket is done when every sampler has it.
 - At the end of the block no process waits in the group. Without a commit the publish was aborted at

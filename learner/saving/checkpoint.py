@@ -6,8 +6,8 @@ is written under another name, flushed to disk, renamed, and then named by the f
 crash in between leaves the previous checkpoint in place.
 
 The tensors are written by torch's own file writer in this process. Megatron's default forks
-writers, which is slow for small models (a helper interpreter is started) and not allowed in a
-process that holds a gRPC channel.
+writers. That is slow for small models, since a helper interpreter starts, and a process with a gRPC
+channel must not fork.
 
 Does not know what the numbers in `state` mean.
 """
@@ -116,8 +116,8 @@ class Checkpoints:
     def load(self, policy: Policy, path: Path) -> None:
         """Weights, optimizer and random state into `policy`; all ranks call it.
 
-        Raises CheckpointError if they belong to a model or optimizer of another shape, or if the
-        files name anything that could run code (`safe_load`).
+        Raises CheckpointError for a model or optimizer of another shape, and for files that name
+        anything that could run code (`safe_load`).
         """
         try:
             loaded = dist_checkpointing.load(
@@ -147,6 +147,24 @@ class Checkpoints:
                 "the recipe that wrote it, or another run.folder"
             ) from error
         torch.set_rng_state(loaded["rng"])
+
+    def resume(
+        self, policy: Policy, expected: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], Ledger] | None:
+        """Loads the newest checkpoint. Returns (state, ledger); None in a fresh run.
+
+        All ranks call it. expected: settings that the checkpoint must agree with. Raises
+        CheckpointError if it does not fit them, or cannot be read.
+        """
+        if parallel.is_first():
+            self.sweep()
+        path = self.latest()
+        if path is None:
+            return None
+        state, ledger = read_state(path)
+        check_fits(state, expected, path)
+        self.load(policy, path)
+        return state, ledger
 
     def _delete_old(self, newest: Path) -> None:
         others = (p for p in self.folder.glob("step-*") if p.is_dir() and p != newest)

@@ -1,8 +1,8 @@
 """Reads Megatron's distributed checkpoint format without running code from it.
 
 The format holds three kinds of pickles. torch's own reader runs two of them as they are: the file
-`.metadata`, and objects between the tensors. A checkpoint may come from a stranger, so each kind is
-read here by an unpickler with a list of allowed names.
+`.metadata`, and objects between the tensors. A checkpoint may come from a stranger. So an unpickler
+with a list of allowed names reads each kind here.
 
 Invariants
 - `.metadata` may name torch's metadata classes, `torch.Size`, paths and dtypes; nothing else.

@@ -12,13 +12,12 @@ Does not know the model or the loss.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from learner.errors import DataError
-from learner.ranks.device import moved
 from learner.training.packing import plan
 from learner.vision.placed import Image, PlacedImage, positions, read_images
 from toolwright import types as t
@@ -102,12 +101,6 @@ class MicroBatch:
     old: torch.Tensor | None = None
     reference: torch.Tensor | None = None
 
-    def to(self, device: torch.device) -> MicroBatch:
-        """The same on a device; the copies do not wait for each other or for the host."""
-        if device.type == "cpu":
-            return self
-        return replace(self, **moved({f.name: getattr(self, f.name) for f in fields(self)}, device))
-
 
 def rows_of(
     trajectory: t.Trajectory,
@@ -122,8 +115,8 @@ def rows_of(
     tokens' log-probs undivided. version: segments of this version are fresh. images: by hash, all
     that the policy read before its last trainable token.
 
-    Raises DataError if the trajectory has images and `images` is None, or if an image takes another
-    number of tokens here than in the sampler.
+    Raises DataError if the trajectory has images and `images` is None. Also if an image takes
+    another number of tokens here than in the sampler.
     """
     if trajectory.masked:
         return []

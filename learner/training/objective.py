@@ -2,8 +2,8 @@
 
 Combines the pure functions of `maths.losses`, `maths.kl` and `maths.correction` as the recipe says.
 A token has three log-probs: the sampler's (roll), the learner's at the start of the update (old),
-the current one (new). `bypass` takes the ratio against roll. Every other mode takes it against old,
-and corrects for old against roll by a weight or by dropping tokens (see `maths.correction`). A loss
+the current one (new). `bypass` takes the ratio against roll. Every other mode takes it against old.
+A weight, or dropped tokens, then correct for old against roll (see `maths.correction`). A loss
 without a ratio has a weight that compares new with roll, cut at the bound, in bypass too.
 
 With one optimizer step a batch the weights at the start of the update are the current ones: `old`

@@ -1,8 +1,8 @@
 """Sampler/learner agreement when the training step does not show it.
 
-Above staleness 0 a batch may have few tokens of the current weights, and groups without a signal
-may not be forwarded at all. The probe then scores a few rows under the weights that wrote them,
-read back from the published folder. It is the same comparison, of an earlier version.
+Above staleness 0 a batch may have few tokens of the current weights. Groups without a signal may
+not be forwarded at all. The probe then scores a few rows under the weights that wrote them, read
+back from the published folder. It is the same comparison, of an earlier version.
 
 These weights take the place of the weights in training while they score. A second model would use
 the same device memory again, for the whole run.

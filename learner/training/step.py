@@ -118,8 +118,8 @@ def _schedule(
     def forward(parts: Iterator[MicroBatch], network: Any) -> tuple[torch.Tensor, Any]:
         part = next(parts)
         warm = bool((part.temperature != 1.0).any())  # still on the host: nothing waits
-        own = context.own_share(part.lengths, part.index).to(where)
-        part = part.to(where)
+        own = device.moved(context.own_share(part.lengths, part.index), where)
+        part = device.moved(part, where)
         if model.image_embedding is not None:
             model.image_embedding.shown = part.shown
         model.head.wanted = Wanted(

@@ -5,8 +5,8 @@ Its cost: micro-batches split by task, a temporary copy of the gradients for eac
 passes over them for each pair.
 
 Invariants
-- The policy's buffers end with the sum of all tasks' gradients, up to rounding, on every rank,
-  however the model and the batch are split.
+- The policy's buffers end with the sum of all tasks' gradients on every rank, up to rounding. The
+  split of model and batch does not matter.
 - A cosine is made of norms alone: |a/|a| + b/|b||^2 / 2 - 1. So a norm over ranks is the only
   operation across ranks. Both vectors are scaled to 1 first, so that a small gradient is not lost
   beside a large one.

@@ -5,9 +5,9 @@ Invariants
   `maths.correction`). All rows that count are judged, also those that cannot move the weights.
 - Rows that cannot move the weights are not forwarded. They stay in the metrics, and in the means
   unless the recipe drops them. Without a row left there is no optimizer step.
-- No broken number reaches the weights. A row with an input, a log-prob, a loss or a gradient that
-  is not finite leaves the batch and its means, and is counted. If the gradient is still not finite,
-  the weights do not move. All ranks decide alike.
+- No broken number reaches the weights. A row leaves the batch and its means, and is counted, if an
+  input, log-prob, loss or gradient of it is not finite. If the gradient is still not finite, the
+  weights do not move. All ranks decide alike.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def improve(
     """`updates` optimizer steps over one batch that every rank holds whole.
 
     step, steps: position in the rate's schedule. Log-probs of the weights at the start cost a
-    forward pass if there are several updates, or if a correction judges by them.
+    forward pass with several updates, or with a correction that judges by them.
 
     tasks: the recipe's, None if it has one. measure_tasks: the first optimizer step takes their
     gradients one by one (see `training.task_gradients`).
@@ -204,7 +204,7 @@ def finite_gradients(
     """(stats, gradient norm, trajectories of the dropped rows).
 
     The policy's buffers hold the gradient of the rows that are left. The norm is NaN if no row is
-    left, or if the gradient is not finite and no single row is the reason.
+    left. It is NaN too if the gradient is not finite and no single row is the reason.
     """
     dropped: list[str] = []
     while rows := part.weighed():

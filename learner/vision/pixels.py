@@ -1,7 +1,7 @@
 """Image files to pixels, as in the samplers' processor.
 
 The engine has made the file upright and opaque (`toolwright.reading.pixels`). SGLang opens it with
-Pillow, converts it to RGB without EXIF, and passes it to transformers' image processor with the
+Pillow and converts it to RGB without EXIF. Then transformers' image processor reads it, with the
 policy folder's preprocessor_config.json. This is that processor on Pillow, which samplers use with
 `--image-processor-backend pil`. Their default, torchvision, gives other values for a resized image:
 measured on CPUs, up to 2 of 255 in a smooth picture and up to 22 in noise.

@@ -16,8 +16,8 @@ tracing/               spans and where they are sent
 A module is here if two packages need it, or if recipes import it. What one package alone uses lies
 in that package.
 
-Nothing here imports engine, learner, toolsvc, memory, tasks, console or bench (but for
-process/entry.py, which starts their commands by name), and nothing here imports torch.
+Nothing here imports torch, engine, learner, toolsvc, memory, tasks, console or bench. Only
+process/entry.py starts their commands, by name.
 """
 
 import os

@@ -57,8 +57,8 @@ def load_object(path: str, folder: Path) -> Any:
 def load_file(file: Path) -> ModuleType:
     """A Python file as a module; a second call returns the same module.
 
-    It may import the files beside it by their names, also where files of another folder, loaded
-    before, import others of the same names.
+    It may import the files beside it by their names. Files of another folder may have the same
+    names.
     """
     file = file.resolve()
     name = f"{_PREFIX}{file.stem}_{abs(hash(str(file))):x}"
@@ -82,7 +82,7 @@ def load_file(file: Path) -> ModuleType:
 
 @contextmanager
 def _at_home(folder: str) -> Iterator[None]:
-    """Imports find the folder's own files, also if another loaded file's folder or Toolwright has
+    """Imports find the folder's own files, even if Toolwright or another loaded file's folder has
     the same names."""
     own = _beside.setdefault(folder, {})
     here = {entry.name.removesuffix(".py") for entry in os.scandir(folder)}
@@ -136,7 +136,7 @@ def _module(where: str, path: str) -> ModuleType:
 
 
 def _in_words(error: BaseException) -> str:
-    """With file and line, where it is the file's own syntax."""
+    """The error in words. A syntax error of the file has file and line."""
     if isinstance(error, SystemExit):
         return "it calls sys.exit; leave that to `if __name__ == '__main__'`"
     if isinstance(error, ImportError) and (sentence := sentence_for(error)):

@@ -1,8 +1,8 @@
 """JSON-like data in protobuf, both ways, integers of any size among it.
 
-google.protobuf.Struct has doubles alone. If data hold an integer that a double cannot, the data
-also travel as JSON text in the field `<field>_json` beside the Struct. In all other messages that
-field is empty. A reader that does not know the field reads the nearest doubles from the Struct.
+google.protobuf.Struct has doubles alone. Data with an integer that a double cannot hold also travel
+as JSON text, in the field `<field>_json` beside the Struct. In all other messages that field is
+empty. A reader that does not know the field reads the nearest doubles from the Struct.
 
 Protobuf reads messages up to a depth of 100, and each object of a Struct takes three levels. Data
 nested more deeply than MOST_DEPTH could be written but not read again.

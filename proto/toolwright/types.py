@@ -21,47 +21,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from toolwright.vocabulary import (
-    Author,
-    FinishKind,
-    Purpose,
-    SamplingParams,
-    Status,
-    StopReason,
-    ToolErrorKind,
-    WeightVersion,
-)
-
-__all__ = [
-    "ActionTimings",
-    "Author",
-    "BlobRef",
-    "CallOutcome",
-    "CallRecord",
-    "CallTimings",
-    "Event",
-    "FinishKind",
-    "FinishReason",
-    "Floats",
-    "Group",
-    "Ids",
-    "MediaRef",
-    "Purpose",
-    "RewardPart",
-    "SamplingParams",
-    "Segment",
-    "Sequence",
-    "Status",
-    "StopReason",
-    "Task",
-    "TokenTensor",
-    "ToolErrorKind",
-    "Trajectory",
-    "TrajectoryTimings",
-    "WeightVersion",
-    "floats",
-    "ids",
-]
+from toolwright.vocabulary import Author as Author
+from toolwright.vocabulary import FinishKind as FinishKind
+from toolwright.vocabulary import Purpose as Purpose
+from toolwright.vocabulary import SamplingParams as SamplingParams
+from toolwright.vocabulary import Status as Status
+from toolwright.vocabulary import StopReason as StopReason
+from toolwright.vocabulary import ToolErrorKind as ToolErrorKind
+from toolwright.vocabulary import WeightVersion as WeightVersion
 
 if TYPE_CHECKING:
     Ids = array[int]

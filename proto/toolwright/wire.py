@@ -1,56 +1,120 @@
 """The record in protobuf, both ways.
 
 The only place where the record of `toolwright.types` and `toolwright.common.v1` meet.
-`from_proto(to_proto(x)) == x` for every record whose log-probs are float32 values. The parts of a
-record are converted in `toolwright.wire_values` and `toolwright.json_data`, and exported here too.
+`from_proto(to_proto(x)) == x` for every record whose log-probs are float32 values. Token ids and
+log-probs travel as little-endian int32 and float32 bytes. `toolwright.json_data` converts JSON-like
+data, and is exported here too.
 """
 
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections.abc import Iterable
+from sys import byteorder
+from typing import Any
+
+from google.protobuf.duration_pb2 import Duration
 
 from toolwright import types as t
+from toolwright.common.v1 import media_pb2, sampling_pb2
 from toolwright.common.v1 import trajectory_pb2 as pb
-from toolwright.json_data import exact_json, mapping, read_exact, struct
-from toolwright.wire_values import (
-    blob_from_proto,
-    blob_to_proto,
-    duration,
-    media_from_proto,
-    media_to_proto,
-    pack,
-    sampling_from_proto,
-    sampling_to_proto,
-    seconds,
-    unpack,
-    version_from_proto,
-    version_to_proto,
-)
+from toolwright.json_data import exact_json as exact_json
+from toolwright.json_data import mapping as mapping
+from toolwright.json_data import read_exact
+from toolwright.json_data import struct as struct
 
-__all__ = [
-    "blob_from_proto",
-    "blob_to_proto",
-    "content_hash",
-    "duration",
-    "exact_json",
-    "mapping",
-    "pack",
-    "sampling_from_proto",
-    "sampling_to_proto",
-    "seconds",
-    "segment_from_proto",
-    "segment_to_proto",
-    "serialize",
-    "struct",
-    "task_from_proto",
-    "task_to_proto",
-    "trajectory_from_proto",
-    "trajectory_to_proto",
-    "unpack",
-    "version_from_proto",
-    "version_to_proto",
-]
+# Fields of the same name and value on both sides.
+_VERSION = ("lineage", "step")
+_SAMPLING = (
+    "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "adapter",
+    "max_new_tokens",
+)  # fmt: skip
+_BLOB = ("sha256", "media_type", "size")
+_MEDIA = ("token_offset", "placeholder_tokens")
+_TENSOR = ("name", "dtype", "data")
+_CALL = ("call_id", "turn", "index", "tool", "action")
+_OUTCOME = (
+    "observation", "valid", "invalid_reason", "done", "session_lost", "truncated", "isolation",
+    "token_budget",
+)  # fmt: skip
+_SERVICE_TIMES = ("queued_s", "run_s")
+_STAMPS = ("stop_read_ns", "dispatched_ns", "result_ns")
+_TASK = ("id", "data_source", "prompt", "name")
+_TRAJECTORY = (
+    "id", "group_id", "attempt", "index", "reward", "masked", "tokenizer_hash", "outside_baseline",
+)  # fmt: skip
+_TIMES = ("wall_s", "generate_s", "tool_s", "reward_s", "open_s", "clock_s")
+_ACTION_STAMPS = ("turn", "asked_ns", "first_ns", "acted_ns")
+
+
+def _same(source: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of a message or of its twin, as keywords of the other one."""
+    return {name: getattr(source, name) for name in names}
+
+
+def pack(values: Iterable[float], code: str) -> bytes:
+    """Little-endian bytes of `values`; code "i" = int32, "f" = float32."""
+    if byteorder == "little" and isinstance(values, array) and values.typecode == code:
+        return values.tobytes()
+    out = array(code, values)
+    if byteorder == "big":
+        out.byteswap()
+    return out.tobytes()
+
+
+def unpack(data: bytes, code: str) -> array[Any]:
+    """Inverse of `pack`."""
+    out: array[Any] = array(code)
+    out.frombytes(data)
+    if byteorder == "big":
+        out.byteswap()
+    return out
+
+
+def duration(seconds: float) -> Duration:
+    """The protobuf duration of a number of seconds."""
+    whole = int(seconds)
+    return Duration(seconds=whole, nanos=int((seconds - whole) * 1e9))
+
+
+def seconds(duration: Duration) -> float:
+    """Inverse of `duration`, for every duration that a message can hold."""
+    return duration.seconds + duration.nanos * 1e-9
+
+
+def version_to_proto(version: t.WeightVersion) -> pb.WeightVersion:
+    return pb.WeightVersion(**_same(version, _VERSION))
+
+
+def version_from_proto(version: pb.WeightVersion) -> t.WeightVersion:
+    return t.WeightVersion(**_same(version, _VERSION))
+
+
+def sampling_to_proto(params: t.SamplingParams) -> sampling_pb2.SamplingParams:
+    given = _same(params, _SAMPLING)
+    return sampling_pb2.SamplingParams(**{k: v for k, v in given.items() if v is not None})
+
+
+def sampling_from_proto(params: sampling_pb2.SamplingParams) -> t.SamplingParams:
+    given = tuple(name for name in _SAMPLING if params.HasField(name))  # type: ignore[arg-type]
+    return t.SamplingParams(**_same(params, given))
+
+
+def blob_to_proto(blob: t.BlobRef) -> media_pb2.BlobRef:
+    return media_pb2.BlobRef(**_same(blob, _BLOB))
+
+
+def blob_from_proto(blob: media_pb2.BlobRef) -> t.BlobRef:
+    return t.BlobRef(**_same(blob, _BLOB))
+
+
+def media_to_proto(media: t.MediaRef) -> media_pb2.MediaRef:
+    return media_pb2.MediaRef(blob=blob_to_proto(media.blob), **_same(media, _MEDIA))
+
+
+def media_from_proto(media: media_pb2.MediaRef) -> t.MediaRef:
+    return t.MediaRef(blob=blob_from_proto(media.blob), **_same(media, _MEDIA))
 
 
 def segment_to_proto(segment: t.Segment) -> pb.Segment:
@@ -61,10 +125,7 @@ def segment_to_proto(segment: t.Segment) -> pb.Segment:
         turn=segment.turn,
         trainable=segment.trainable,
         media=[media_to_proto(m) for m in segment.media],
-        tensors=[
-            pb.TokenTensor(name=x.name, dtype=x.dtype, shape=x.shape, data=x.data)
-            for x in segment.tensors
-        ],
+        tensors=[pb.TokenTensor(shape=x.shape, **_same(x, _TENSOR)) for x in segment.tensors],
     )
     if segment.logprobs is not None:
         out.logprobs = pack(segment.logprobs, "f")
@@ -110,8 +171,7 @@ def segment_from_proto(segment: pb.Segment) -> t.Segment:
         finish=finish,
         media=tuple(media_from_proto(m) for m in segment.media),
         tensors=tuple(
-            t.TokenTensor(name=x.name, dtype=x.dtype, shape=tuple(x.shape), data=x.data)
-            for x in segment.tensors
+            t.TokenTensor(shape=tuple(x.shape), **_same(x, _TENSOR)) for x in segment.tensors
         ),
     )
 
@@ -139,37 +199,20 @@ def _sequence_from_proto(sequence: pb.Sequence) -> t.Sequence:
 
 
 def _call_to_proto(call: t.CallRecord) -> pb.CallRecord:
-    outcome, timings = call.outcome, call.timings
+    outcome = call.outcome
     out = pb.CallRecord(
-        call_id=call.call_id,
-        turn=call.turn,
-        index=call.index,
-        tool=call.tool,
-        action=call.action,
-        observation=outcome.observation,
-        valid=outcome.valid,
-        invalid_reason=outcome.invalid_reason,
-        done=outcome.done,
+        **_same(call, _CALL),
+        **_same(outcome, _OUTCOME),
         error=int(outcome.error),  # type: ignore[arg-type]
         metrics=dict(outcome.metrics),
-        truncated=outcome.truncated,
-        isolation=outcome.isolation,
         author=int(outcome.author),  # type: ignore[arg-type]
-        token_budget=outcome.token_budget,
-        session_lost=outcome.session_lost,
         parts=[
             pb.CallPart(text=part)
             if isinstance(part, str)
             else pb.CallPart(blob=blob_to_proto(part))
             for part in outcome.parts
         ],
-        timings=pb.CallTimings(
-            stop_read_ns=timings.stop_read_ns,
-            dispatched_ns=timings.dispatched_ns,
-            result_ns=timings.result_ns,
-            queued_s=outcome.queued_s,
-            run_s=outcome.run_s,
-        ),
+        timings=pb.CallTimings(**_same(call.timings, _STAMPS), **_same(outcome, _SERVICE_TIMES)),
     )
     if outcome.reward is not None:
         out.reward = outcome.reward
@@ -178,52 +221,33 @@ def _call_to_proto(call: t.CallRecord) -> pb.CallRecord:
 
 def _call_from_proto(call: pb.CallRecord) -> t.CallRecord:
     return t.CallRecord(
-        call_id=call.call_id,
-        turn=call.turn,
-        index=call.index,
-        tool=call.tool,
-        action=call.action,
+        **_same(call, _CALL),
         outcome=t.CallOutcome(
-            observation=call.observation,
-            valid=call.valid,
+            **_same(call, _OUTCOME),
+            **_same(call.timings, _SERVICE_TIMES),
             parts=tuple(
                 part.text if part.WhichOneof("content") == "text" else blob_from_proto(part.blob)
                 for part in call.parts
             ),
-            invalid_reason=call.invalid_reason,
-            done=call.done,
             error=t.ToolErrorKind(call.error),
-            session_lost=call.session_lost,
             reward=call.reward if call.HasField("reward") else None,
             metrics=dict(call.metrics),
-            truncated=call.truncated,
-            isolation=call.isolation,
             tool=call.tool,
             author=t.Author(call.author or t.Author.TOOL),
-            token_budget=call.token_budget,
-            queued_s=call.timings.queued_s,
-            run_s=call.timings.run_s,
         ),
-        timings=t.CallTimings(
-            stop_read_ns=call.timings.stop_read_ns,
-            dispatched_ns=call.timings.dispatched_ns,
-            result_ns=call.timings.result_ns,
-        ),
+        timings=t.CallTimings(**_same(call.timings, _STAMPS)),
     )
 
 
 def task_to_proto(task: t.Task) -> pb.Task:
     out = pb.Task(
-        id=task.id,
+        **_same(task, _TASK),
         purpose=int(task.purpose),  # type: ignore[arg-type]
-        data_source=task.data_source,
         metadata=struct(task.metadata),
         metadata_json=exact_json(task.metadata),
         messages_json=exact_json(task.messages),
-        prompt=task.prompt,
         answers=task.answers,
         media=[media_to_proto(m) for m in task.media],
-        name=task.name,
     )
     if task.messages:
         out.messages.extend([struct(message) for message in task.messages])
@@ -234,10 +258,8 @@ def task_to_proto(task: t.Task) -> pb.Task:
 
 def task_from_proto(task: pb.Task) -> t.Task:
     return t.Task(
-        id=task.id,
+        **_same(task, _TASK),
         purpose=t.Purpose(task.purpose),
-        data_source=task.data_source,
-        prompt=task.prompt,
         messages=tuple(
             read_exact(task.messages_json)
             if task.messages_json
@@ -247,7 +269,6 @@ def task_from_proto(task: pb.Task) -> t.Task:
         metadata=mapping(task.metadata, task.metadata_json),
         sampling=sampling_from_proto(task.sampling) if task.HasField("sampling") else None,
         media=tuple(media_from_proto(m) for m in task.media),
-        name=task.name,
     )
 
 
@@ -262,55 +283,32 @@ def _event_to_proto(event: t.Event) -> pb.Event:
 
 def trajectory_to_proto(trajectory: t.Trajectory) -> pb.Trajectory:
     return pb.Trajectory(
-        id=trajectory.id,
-        group_id=trajectory.group_id,
-        attempt=trajectory.attempt,
-        index=trajectory.index,
+        **_same(trajectory, _TRAJECTORY),
         task=task_to_proto(trajectory.task),
         sequences=[_sequence_to_proto(s) for s in trajectory.sequences],
         calls=[_call_to_proto(c) for c in trajectory.calls],
         events=[_event_to_proto(event) for event in trajectory.events],
-        reward=trajectory.reward,
         reward_parts=[
             pb.RewardPart(name=p.name, value=p.value, turn=p.turn) for p in trajectory.reward_parts
         ],
         status=int(trajectory.status),  # type: ignore[arg-type]
         stop_reason=int(trajectory.stop_reason),  # type: ignore[arg-type]
-        timings=pb.TrajectoryTimings(
-            wall_s=trajectory.timings.wall_s,
-            generate_s=trajectory.timings.generate_s,
-            tool_s=trajectory.timings.tool_s,
-            reward_s=trajectory.timings.reward_s,
-            open_s=trajectory.timings.open_s,
-            clock_s=trajectory.timings.clock_s,
-        ),
+        timings=pb.TrajectoryTimings(**_same(trajectory.timings, _TIMES)),
         action_timings=[
-            pb.ActionTimings(
-                turn=one.turn,
-                asked_ns=one.asked_ns,
-                first_ns=one.first_ns,
-                acted_ns=one.acted_ns,
-            )
-            for one in trajectory.action_timings
+            pb.ActionTimings(**_same(one, _ACTION_STAMPS)) for one in trajectory.action_timings
         ],
-        masked=trajectory.masked,
-        tokenizer_hash=trajectory.tokenizer_hash,
         metadata=struct(trajectory.metadata),
         metadata_json=exact_json(trajectory.metadata),
         anchors=[
             pb.TurnAnchors(turn=turn, ids=ids) for turn, ids in sorted(trajectory.anchors.items())
         ],
-        outside_baseline=trajectory.outside_baseline,
     )
 
 
 def trajectory_from_proto(trajectory: pb.Trajectory) -> t.Trajectory:
     """Raises ValueError if the message is not a complete trajectory."""
     return t.Trajectory(
-        id=trajectory.id,
-        group_id=trajectory.group_id,
-        attempt=trajectory.attempt,
-        index=trajectory.index,
+        **_same(trajectory, _TRAJECTORY),
         task=task_from_proto(trajectory.task),
         sequences=tuple(_sequence_from_proto(s) for s in trajectory.sequences),
         calls=tuple(_call_from_proto(c) for c in trajectory.calls),
@@ -318,35 +316,18 @@ def trajectory_from_proto(trajectory: pb.Trajectory) -> t.Trajectory:
             t.Event(kind=e.kind, turn=e.turn, data=mapping(e.data, e.data_json))
             for e in trajectory.events
         ),
-        reward=trajectory.reward,
         reward_parts=tuple(
             t.RewardPart(name=p.name, value=p.value, turn=p.turn if p.HasField("turn") else None)
             for p in trajectory.reward_parts
         ),
         status=t.Status(trajectory.status),
         stop_reason=t.StopReason(trajectory.stop_reason),
-        timings=t.TrajectoryTimings(
-            wall_s=trajectory.timings.wall_s,
-            generate_s=trajectory.timings.generate_s,
-            tool_s=trajectory.timings.tool_s,
-            reward_s=trajectory.timings.reward_s,
-            open_s=trajectory.timings.open_s,
-            clock_s=trajectory.timings.clock_s,
-        ),
+        timings=t.TrajectoryTimings(**_same(trajectory.timings, _TIMES)),
         action_timings=tuple(
-            t.ActionTimings(
-                turn=one.turn,
-                asked_ns=one.asked_ns,
-                first_ns=one.first_ns,
-                acted_ns=one.acted_ns,
-            )
-            for one in trajectory.action_timings
+            t.ActionTimings(**_same(one, _ACTION_STAMPS)) for one in trajectory.action_timings
         ),
-        masked=trajectory.masked,
-        tokenizer_hash=trajectory.tokenizer_hash,
         metadata=mapping(trajectory.metadata, trajectory.metadata_json),
         anchors={entry.turn: tuple(entry.ids) for entry in trajectory.anchors},
-        outside_baseline=trajectory.outside_baseline,
     )
 
 

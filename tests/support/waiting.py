@@ -11,6 +11,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+from engine.core.time_limit import TimeLimit
+
 PATIENCE = 60.0
 """Seconds until a test gives up on something that takes milliseconds."""
 
@@ -45,10 +47,11 @@ def blocks(seconds: float, why: str) -> None:
     time.sleep(seconds)
 
 
-class ToldClock:
+class ToldClock(TimeLimit):
     """What a trajectory's clock was told: the time since which it stands still, None to go on."""
 
     def __init__(self) -> None:
+        super().__init__(0.0)
         self.told: list[float | None] = []
 
     def stop(self, since: float) -> None:

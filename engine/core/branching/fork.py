@@ -34,8 +34,8 @@ async def fork(
     """The child's log under the key `attempt`, and its sessions. A rollout goes on from both.
 
     media: images that the parent has shown; the child's log holds them too. clock: stands still
-    while a service is unreachable. Raises ForkRefused inside a turn, after the end, or if a service
-    cannot fork its session or has no room for one.
+    while a service is unreachable. Raises ForkRefused inside a turn, after the end, and if a
+    service cannot fork its session or is full.
     """
     state, length = parent.state, parent.length
     inside = state.acted or state.open_calls or state.partial

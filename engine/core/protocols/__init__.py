@@ -1,5 +1,3 @@
 """Protocols: the text form of prompts, actions, observations and answers. One file for each."""
 
-from engine.core.protocols.base import Protocol
-
-__all__ = ["Protocol"]
+from engine.core.protocols.base import Protocol as Protocol

@@ -5,6 +5,4 @@
 whose members are all settled goes to the recipe's `hook`.
 """
 
-from engine.core.rewards.score import Score
-
-__all__ = ["Score"]
+from engine.core.rewards.score import Score as Score

@@ -56,8 +56,8 @@ class GroupHook:
     async def scores(self, group: Sequence[Trajectory]) -> list[Score | None]:
         """The checked score of each member; `settle.scored` applies it.
 
-        If every call fails, or the result is not a list of scores, all members are left out of loss
-        and baseline, with the event `group_hook_failed`. Their rewards would be incomplete.
+        If every call fails, or the result is not a list of scores, all members leave loss and
+        baseline. They get the event `group_hook_failed`. Their rewards would be incomplete.
         """
         try:
             return _checked(await self._called(group), group)

@@ -48,8 +48,8 @@ def read_score(value: Any, trajectory: Trajectory) -> Score:
 def checked(score: Score, trajectory: Trajectory) -> Score:
     """The same score in the record's own types.
 
-    Raises ScoreRefused for a number that is not finite, a turn that the trajectory does not have,
-    or a text that cannot be written.
+    Raises ScoreRefused for a number that is not finite, an unknown turn, or a text that cannot be
+    written.
     """
     turns = trajectory.turns
     if score.keep not in (None, True, False) or not isinstance(score.outside_baseline, bool):

@@ -1,8 +1,8 @@
 """Calls the recipe's reward function and keeps its errors away from the run.
 
-A reward function takes a Trajectory, or with `reward_per_group` the list of a group's. It returns a
-number, a dictionary of named parts whose sum is the reward, (number, parts), or a Score, and may be
-async. A class, or any object with `reward_options`, is called with them first and gives the
+A reward function takes a Trajectory, or with `reward_per_group` the list of a group's. It may be
+async. It returns a number, a dictionary of named parts whose sum is the reward, (number, parts), or
+a Score. A class, or any object with `reward_options`, is called with them first and gives the
 function. `trajectory.metadata["final_text"]` is the text of the last action, without its end of
 turn. A function that raises, takes too long or returns an unusable value gives a failed Score:
 reward 0, outside of loss and baseline, with the event `reward_failed`.

@@ -29,15 +29,10 @@ from toolwright.process.backoff import Backoff
 
 LEAST_ATTEMPTS = 3
 BACKOFF = Backoff(0.5, 30.0)
-"""Pauses between attempts. A restarted service may be awaited in vain for the longest one."""
+"""Pauses from the third attempt on. A restarted service may be awaited in vain for the longest
+one."""
 
 log = structlog.get_logger("attempts")
-
-
-def pause_before(number: int) -> float:
-    """Seconds before attempt `number`, from 0. The second attempt starts at once, then pauses
-    double."""
-    return BACKOFF.pause(number - 2) if number >= 2 else 0.0
 
 
 async def roll_out(
@@ -84,7 +79,7 @@ async def roll_out(
                 if tools.opened(service) > opened_before[service]:
                     raise TaskUnfit(f"task {assignment.task.id}: {failure}") from failure
             return _failed_log(assignment, f"{name}{number + 1}", keeper, failure), number
-        await asyncio.sleep(pause_before(number + 1))
+        await asyncio.sleep(BACKOFF.pause(number - 1) if number else 0.0)
     raise AssertionError("count() ended")
 
 

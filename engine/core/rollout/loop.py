@@ -221,7 +221,8 @@ class Rollout:
 
         def on_mark(token_ids: Ids, hit: StopHit, read_ns: int) -> None:
             mark = hit.matched_text or ""
-            text, _, _ = _last_cut(self._rules.codec.decode(token_ids), mark)
+            text = self._rules.codec.decode(token_ids)
+            text = text[: text.rfind(mark) + len(mark)]
             dispatch = calls_at(text, mark, self._state, self._rules, self._assignment.task)
             if dispatch is not None:
                 self._dispatch(tool_sessions, dispatch, read_ns)
@@ -438,9 +439,3 @@ def _up_to_stop(generated: Generated, codec: Codec) -> str:
     last = len(codec.decode(generated.token_ids[-1:]))
     at = text.find(stop, max(0, len(text) - last - len(stop) + 1))
     return text if at < 0 else text[: at + len(stop)]
-
-
-def _last_cut(text: str, mark: str) -> tuple[str, str, str]:
-    """(text up to and including the last `mark`, the mark, the rest)."""
-    end = text.rfind(mark) + len(mark)
-    return text[:end], mark, text[end:]

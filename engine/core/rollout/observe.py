@@ -58,7 +58,7 @@ class Observer:
             if not any(outcome.session_lost for outcome in outcomes):
                 images = await self._images(calls)
         else:
-            outcomes = [_withheld(outcome) for outcome in outcomes]
+            outcomes = [replace(one, observation="", parts=(), valid=True) for one in outcomes]
         self._append(outcomes, images or {}, seconds)
         return StopReason.MAX_IMAGE_BYTES if images is None else None
 
@@ -191,7 +191,3 @@ class Observer:
     def _note(self, kind: str, **data: object) -> None:
         turn = self._log.state.turn
         self._log.append(Noted(note=Event(kind=kind, turn=turn, data=data)))
-
-
-def _withheld(outcome: CallOutcome) -> CallOutcome:
-    return replace(outcome, observation="", parts=(), valid=True)

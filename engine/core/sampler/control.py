@@ -32,7 +32,7 @@ from toolwright.types import WeightVersion
 GRACE_SECONDS = 10.0
 GRACE_SHARE = 3.0
 """Factor on the time of the first server that is done. A server that takes longer than that and
-GRACE_SECONDS is set aside, so that the learner and the other trajectories do not wait for it."""
+GRACE_SECONDS is set aside. Then the learner and the other trajectories do not wait for it."""
 RESUME_SECONDS = 5.0
 """Timeout of the call that ends the pause of a server that was given up: it may hang."""
 LOOK_SECONDS = 0.1

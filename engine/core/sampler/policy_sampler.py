@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from engine.core.sampler.stops import StopTable
-from engine.core.sampler.waiting import Clock
+from engine.core.time_limit import TimeLimit
 from engine.types import Generated, Images, StopHit
 from toolwright.types import SamplingParams, Segment
 
@@ -41,7 +41,7 @@ class GenerateRequest:
     images: Images | None = None
     received: Generated | None = None
     """Tokens of this action from an earlier life of the engine; the result begins with them."""
-    clock: Clock | None = None
+    clock: TimeLimit | None = None
     """The trajectory's limit, which stands still while the action waits for a sampler."""
     top_logprobs: int = 0
     """Number of log-probs of the likeliest tokens for each token. Only for beginnings of actions:

@@ -31,6 +31,7 @@ from engine.core.sampler.waiting import WaitCause, Waiting
 from engine.core.sampler.wire.client import ServerRefused, ServerUnreachable, fault_of
 from engine.core.sampler.wire.events import WireError
 from engine.core.sampler.wire.request import generate_request, numbers
+from engine.core.time_limit import loop_now
 from engine.errors import SamplerFailed
 from engine.types import Codec, Generated
 from toolwright.recipe import Sampler as SamplerTable
@@ -191,7 +192,7 @@ class SamplerPool(Fleet):
                     continue
                 fault, cause = Fault.ABORTED, f"{server.name} aborts again and again"
             silent_s = (time.monotonic_ns() - action.heard_ns) / 1e9
-            pending.waiting.begin(WaitCause.BROKEN, asyncio.get_running_loop().time() - silent_s)
+            pending.waiting.begin(WaitCause.BROKEN, loop_now() - silent_s)
             brought = len(action.token_ids) - before
             await asyncio.sleep(await self._after(fault, cause, server, pending, brought))
         return action.whole(FinishReason(kind=FinishKind.LENGTH))
@@ -259,7 +260,7 @@ class SamplerPool(Fleet):
     async def _pick(self, pending: _Pending, budget: int, prompt: int) -> Server:
         while not (up := self.names_up):
             began = time.monotonic()
-            pending.waiting.begin(WaitCause.NO_SAMPLER, asyncio.get_running_loop().time())
+            pending.waiting.begin(WaitCause.NO_SAMPLER, loop_now())
             await self.wait_for_one()
             pending.waiting.end(WaitCause.NO_SAMPLER)
             pending.retry.waited(time.monotonic() - began)

@@ -26,6 +26,7 @@ from engine.core.sampler.wire.client import (
 )
 from engine.core.sampler.wire.events import Chunk, ChunkReader, WireError
 from engine.core.sampler.wire.stream import QUIET_SECONDS
+from engine.core.time_limit import loop_now
 from toolwright.types import FinishReason, WeightVersion
 
 
@@ -66,7 +67,7 @@ class Server:
 
     def pause(self) -> None:
         """Marks a pause by a publish: the clocks of the server's trajectories stand still."""
-        self._paused_since = asyncio.get_running_loop().time()
+        self._paused_since = loop_now()
         for flight in self.flights:
             flight.paused = True
             flight.waiting.begin(WaitCause.PAUSED, self._paused_since)
@@ -81,7 +82,7 @@ class Server:
         self.flights[flight] = None
         if self._paused_since is not None:
             flight.paused = True
-            flight.waiting.begin(WaitCause.PAUSED, asyncio.get_running_loop().time())
+            flight.waiting.begin(WaitCause.PAUSED, loop_now())
 
     def end_request(self, flight: RequestInFlight) -> None:
         """Counts a request that is over."""

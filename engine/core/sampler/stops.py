@@ -13,7 +13,7 @@ action's length.
 
 This is exact because the text of tokens is the decoding of their joined bytes. An ASCII character
 is one byte, so the token's own text shows whether it holds that character. A token whose own text
-holds a replacement character has part of another character, and may hold the last byte of any.
+has a replacement character holds part of a character. It may hold the last byte of any character.
 """
 
 from __future__ import annotations

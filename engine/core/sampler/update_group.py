@@ -6,9 +6,9 @@ still until they come or until their side of the connection closes. It answers n
 either, so nothing can interrupt it. It is set aside, and brought up once it answers.
 
 Invariants
-- However a publish ends, none of its servers that answers stays paused, and none is up with a part
-  of the new weights. From its first to its last tensor, a server names its weights with a name that
-  the engine does not know, so no token under them is accepted.
+- However a publish ends, no server that answers stays paused. No server is up with a part of the
+  new weights. From its first to its last tensor, a server has a version name that the engine does
+  not know. So no token under these weights is accepted.
 - A server that restarted during the publish does not count as one that received.
 """
 
@@ -32,8 +32,8 @@ from toolwright.types import WeightVersion
 log = structlog.get_logger("weights")
 
 REACH_SECONDS = 1.0
-"""Time in which all servers find the store. A learner closes the store if one server does not join,
-and a server that comes later would look for it for half an hour."""
+"""Time in which all servers find the store. A learner closes the store if one server does not join.
+A later server would search for it for half an hour."""
 
 _FAILURES = (ServerUnreachable, ServerRefused, WireError)
 

@@ -1,26 +1,14 @@
 """Time that an action waits through no fault of the policy: the trajectory's clock stops.
 
 The clock stops in four cases: no sampler is up, a publish pauses the action's server, a stream is
-quiet, or a stream broke and the next one has not brought its first token.
+quiet, or a stream broke. After a break it goes on with the first token of the next stream.
 """
 
 from __future__ import annotations
 
-import asyncio
 from enum import Enum, auto
-from typing import Protocol
 
-
-class Clock(Protocol):
-    """A trajectory's wall-clock limit that can be stopped."""
-
-    def stop(self, since: float) -> None:
-        """Stops the limit from `since` on, on the event loop's clock."""
-        ...
-
-    def go_on(self) -> None:
-        """Ends one `stop`."""
-        ...
+from engine.core.time_limit import Outage, TimeLimit
 
 
 class WaitCause(Enum):
@@ -32,13 +20,11 @@ class WaitCause(Enum):
     BROKEN = auto()
 
 
-class Waiting:
-    """One action's causes to wait. The clock stops with the first and goes on after the last. No
-    second is credited twice."""
+class Waiting(Outage):
+    """One action's causes to wait. The clock stops with the first and goes on after the last."""
 
-    def __init__(self, clock: Clock | None) -> None:
-        self._clock = clock
-        self._went_on = float("-inf")
+    def __init__(self, limit: TimeLimit | None) -> None:
+        super().__init__(limit)
         self._causes: set[WaitCause] = set()
 
     def __bool__(self) -> bool:
@@ -46,15 +32,11 @@ class Waiting:
 
     def begin(self, cause: WaitCause, since: float) -> None:
         """Begins a cause at `since`, on the event loop's clock."""
-        if self._clock is not None and not self._causes:
-            self._clock.stop(max(since, self._went_on))
         self._causes.add(cause)
+        self.noticed(since)
 
     def end(self, *causes: WaitCause) -> None:
         """Ends these causes, or every cause if none is named."""
-        if not self._causes:
-            return
         self._causes.difference_update(causes or tuple(WaitCause))
-        if self._clock is not None and not self._causes:
-            self._went_on = asyncio.get_running_loop().time()
-            self._clock.go_on()
+        if not self._causes:
+            self.over()

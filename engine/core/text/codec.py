@@ -48,8 +48,8 @@ class HuggingFaceCodec:
     ) -> None:
         """template: variables of the chat template.
 
-        Raises StartupError if the folder is not a policy of a supported kind, or if tokenizer,
-        model and template do not belong together.
+        Raises StartupError for a policy of an unsupported kind, and for a tokenizer, model and
+        template that do not belong together.
         """
         config = read_config(folder)
         vocab_size = text_setting(config, "vocab_size")

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 
 from engine.core.images.media import Media
+from engine.core.time_limit import loop_now
 from engine.core.tools.link.retry_policy import RetryPolicy
 from engine.core.tools.sessions.session import ServiceSession
 from engine.errors import ToolServiceFailed
@@ -38,7 +39,7 @@ async def _read_with_retries(session: ServiceSession, blob: BlobRef) -> bytes:
                 session.endpoint.stub, blob.sha256, blob.size, timeout=FETCH_SECONDS
             )
         except (ServiceError, TransportError) as error:
-            now = asyncio.get_running_loop().time()
+            now = loop_now()
             pause = retry_policy.after_failure(error, now, session.link.counts)
             if pause is None:
                 raise ToolServiceFailed(f"tools.{session.name}: {error}") from error

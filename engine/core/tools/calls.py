@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from engine.core.time_limit import Outage, TimeLimit
+from engine.core.time_limit import Outage, TimeLimit, loop_now
 from engine.core.tools.link.retry_policy import (
     Failure,
     FailureKind,
@@ -98,7 +98,7 @@ class PendingCall:
         self._outage.over()
         self._retry_policy.answered()
         if not answer.HasField("result"):
-            waited = _now() - self._request.sent_at
+            waited = loop_now() - self._request.sent_at
             self._soon = 0 if waited >= SOON else self._soon + 1
             self._send_after(AFTER_SOON.pause(self._soon) if self._soon else 0.0)
             return
@@ -124,7 +124,7 @@ class PendingCall:
             self.session.move(error.endpoint)
             self._send()
             return
-        pause = self._retry_policy.after_failure(error, _now(), counts)
+        pause = self._retry_policy.after_failure(error, loop_now(), counts)
         if pause is None:
             # A service that answers with an error runs nothing under this id.
             self._open_at_service = isinstance(error, TransportError)
@@ -160,7 +160,3 @@ class PendingCall:
         self._outcome = outcome
         self.result_ns = time.monotonic_ns()
         self._done.set_result(None)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

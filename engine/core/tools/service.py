@@ -20,7 +20,7 @@ import structlog
 from grpc import StatusCode
 
 from engine.core.images.media import Media
-from engine.core.time_limit import Outage, TimeLimit
+from engine.core.time_limit import Outage, TimeLimit, loop_now
 from engine.core.tools.link.counts import ServiceStatistics
 from engine.core.tools.link.endpoint import Endpoint
 from engine.core.tools.link.retry_policy import Failure, FailureKind, RetryPolicy, failure_kind
@@ -309,7 +309,7 @@ class Service:
                 # Once: a service that reports them missing again is not believed.
                 del missing[wanted]
 
-        began = _now()
+        began = loop_now()
         self.known.add(session_id)
         try:
             with Outage(clock) as outage:
@@ -350,11 +350,11 @@ class Service:
         while True:
             if self._process:
                 await self._process.serving()
-            began = _now()
+            began = loop_now()
             try:
                 return await attempt()
             except (ServiceError, TransportError) as error:
-                pause = retry_policy.after_failure(error, _now(), self.counts)
+                pause = retry_policy.after_failure(error, loop_now(), self.counts)
                 if pause is None:
                     raise self._end(error) from error
                 if needs_room and failure_kind(error) is FailureKind.FULL:
@@ -402,7 +402,3 @@ def _is_refusal(error: AttemptFailed) -> bool:
         isinstance(cause, ServiceError | TransportError) and cause.code is StatusCode.UNIMPLEMENTED
     )
     return not isinstance(error, SessionLost) and (error.permanent or unknown)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -5,8 +5,8 @@ Invariants
 - Every opened session is closed, also after failure and cancellation. Its calls in flight are
   stopped before. The end of the lease reaps sessions that a close cannot reach.
 - A trajectory has sessions only on the services of its task.
-- A trajectory that waits for room on a service holds no session on a later one, in the recipe's
-  order. Otherwise two trajectories could wait for each other for ever.
+- A trajectory that waits for room on a service holds no session on services later in the recipe.
+  Otherwise two trajectories could wait for each other for ever.
 - A name stands for one tool: that of the first service, in the recipe's order, that has it.
 - A session that a renewal reports as lost ends its attempt at once.
 """
@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Literal
 
 from engine.core.images.media import Media
-from engine.core.time_limit import TimeLimit
+from engine.core.time_limit import TimeLimit, loop_now
 from engine.core.tools.calls import PendingCall
 from engine.core.tools.link.counts import ServiceStatistics
 from engine.core.tools.link.service_link import Connect
@@ -89,8 +89,8 @@ class ToolServices:
 
         wait_until_up: whether to wait for an unreachable service, as long as its `patience_s` says.
 
-        Raises StartupError, which names the service that does not start, does not answer or lacks a
-        tool, or the two services with tools of one name.
+        Raises StartupError for a service that does not start, does not answer or lacks a tool, and
+        for two services with tools of one name.
         """
         services = self._services.values()
         with first_of_group(StartupError):
@@ -193,8 +193,8 @@ class ToolServices:
             self._services[session.name].close_in_background(session, cancels)
 
     def keep_sessions_open(self) -> None:
-        """From now on closed trajectories leave their sessions and calls to a later life of the
-        engine, or to the end of the lease."""
+        """From now on closed trajectories leave their sessions and calls open. A later life of the
+        engine, or the end of the lease, ends them."""
         self._leaves_open = True
 
     async def keep_processes(self) -> None:
@@ -339,7 +339,7 @@ class ToolSessions:
 
     def _end_if_lost(self) -> None:
         if self._lost and self._timeout is not None and not self._timeout.expired():
-            self._timeout.reschedule(asyncio.get_running_loop().time())
+            self._timeout.reschedule(loop_now())
 
     def _session_on(self, service: str) -> ServiceSession | None:
         return next((session for session in self.sessions if session.name == service), None)

@@ -9,15 +9,13 @@
 
 Invariants
 - Every span lies within its parent, and no two `generate` spans overlap.
-- Nothing is asked of a clock: the record has stamps of every action and call, and seconds of the
-  rest. `queue` and `run` are the service's measure; what the way there and back took is halved
-  before and behind them.
-- Equal records give equal spans, so that a file made of a journal and what was sent while the run
-  went on are the same trace.
+- No clock is read: the record has stamps of every action and call, and seconds of the rest. The
+  service measured `queue` and `run`. Half of the transport's time lies before them, half after.
+- Equal records give equal spans: a file made of a journal has the trace that the run sent.
 
-A record without stamps of its actions, of an older engine, has `generate` spans from one call's
-answer to the next one's stop; they say so (`toolwright.estimated`). Without `clock_s` times begin
-in 1970: the record does not tell when it was made.
+The record of an older engine has no stamps of its actions. Its `generate` spans reach from one
+call's answer to the next one's stop, and have the attribute `toolwright.estimated`. Without
+`clock_s` times begin in 1970: the record does not say when it was made.
 """
 
 from __future__ import annotations
@@ -30,8 +28,8 @@ from toolwright.types import ActionTimings, Author, CallRecord, ToolErrorKind, T
 
 PROCESS = "engine"
 LONGEST_S = 4e9
-"""A service's measure of its own time may be anything. This reaches beyond the year 2090, and sums
-of a few stay within 64 bits."""
+"""Most seconds that a service may report. They reach beyond the year 2090, and sums of a few stay
+within 64 bits."""
 _NS = 1_000_000_000
 
 
@@ -41,7 +39,7 @@ def spans_of(run: str, trajectory: Trajectory) -> list[Span]:
 
 
 class _Spans:
-    """One trajectory's; times inside are on the clock of its stamps."""
+    """The spans of one trajectory. Times inside are on the clock of its stamps."""
 
     def __init__(self, run: str, trajectory: Trajectory) -> None:
         self._run = run
@@ -193,9 +191,9 @@ class _Spans:
 
 
 def _estimated_actions(trajectory: Trajectory) -> Sequence[ActionTimings]:
-    """When actions were written, by what is stamped of their calls: a turn's began with the answer
-    before, the first one's so long before its stop as no other accounts for. Without a call there
-    is one, of all seconds."""
+    """Estimates when actions were written, from their calls' stamps. A turn begins with the answer
+    before it. The first turn gets the `generate_s` that no other turn accounts for. Without a call
+    there is one action, of all seconds."""
     timings, found = trajectory.timings, list[ActionTimings]()
     opened = _ns(timings.open_s)
     stamped = [one for one in trajectory.calls if one.timings.stop_read_ns]

@@ -1,6 +1,7 @@
-"""What can be said of a recipe that is in order: what is in force, and what is seldom meant.
+"""Remarks on a valid recipe: the settings in force, and settings that are probably mistakes.
 
-Every registered table is asked, so that `engine check` speaks of the learner without knowing it.
+Every registered table gives its own remarks. So `engine check` covers the learner without knowing
+it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ WARNING = "warning: "
 
 
 def remarks(recipe: Recipe) -> list[str]:
-    """A line for each table with what is in force, then warnings. RecipeError for a wrong value.
+    """The settings in force, a line a table, then warnings. Raises RecipeError for a wrong value.
 
     A table that the recipe leaves out counts with its defaults, where it has them. One whose
     package cannot be imported says nothing.

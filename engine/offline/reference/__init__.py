@@ -1,27 +1,20 @@
-"""Results that papers print, and ours beside them.
+"""Results that papers print, compared with a run's results.
 
 papers.py     the tables of bench/reference/*.json as types
-names.py      which suite of a run is which set of a table
-comparing.py  a table with our results beside it: differences, standard errors, ranks
+names.py      finds the set of a table that a suite of a run is
+comparing.py  adds a run's results to a table: differences, standard errors, ranks
 showing.py    the comparison as text for a terminal
-fragment.py   the same as a piece of HTML (needs jinja2)
+fragment.py   the comparison as a piece of HTML (needs jinja2)
 
-Imports no process, and no third party but fragment.py.
+Imports no process. Only fragment.py imports a third-party library.
 """
 
-from engine.offline.reference.comparing import Comparison, Result, against, read_results
-from engine.offline.reference.names import assignments
-from engine.offline.reference.papers import ReferenceFault, find, papers
-from engine.offline.reference.showing import shown
-
-__all__ = [
-    "Comparison",
-    "ReferenceFault",
-    "Result",
-    "against",
-    "assignments",
-    "find",
-    "papers",
-    "read_results",
-    "shown",
-]
+from engine.offline.reference.comparing import Comparison as Comparison
+from engine.offline.reference.comparing import Result as Result
+from engine.offline.reference.comparing import against as against
+from engine.offline.reference.comparing import read_results as read_results
+from engine.offline.reference.names import assignments as assignments
+from engine.offline.reference.papers import ReferenceFault as ReferenceFault
+from engine.offline.reference.papers import find as find
+from engine.offline.reference.papers import papers as papers
+from engine.offline.reference.showing import shown as shown

@@ -1,13 +1,13 @@
-"""A paper's table with our results beside it; pure.
+"""Compares a run's results ("ours") with a paper's table; pure.
 
-Every cell of the paper gets ours, the difference and both standard errors, and every row its rank
-in each set that ours has. Ranks are competition ranks: equal values share the best place, and the
-next place is left free. They compare values as the paper prints them, so ours is rounded first.
+Every cell of the paper gets our value, the difference and both standard errors. Every row gets its
+rank in each set that we have. Ranks are competition ranks: equal values share the best place, and
+the next place stays free. Ranks compare printed values, so ours is rounded first.
 
-The paper's standard error is sqrt(p (1 - p) / n) of the printed p and the set's published n; a set
-whose n nobody says has none. Where all answers were right, or all wrong, that is 0, and five
-questions would prove anything: a difference is taken with the error of (successes + 1) / (n + 2)
-then, Laplace's rule of succession.
+The paper's standard error is sqrt(p (1 - p) / n), with the printed p and the set's published n. It
+is unknown without a published n. It is 0 if all answers are right, or all wrong: five questions
+would then prove anything. So a difference uses the error of (successes + 1) / (n + 2) in that case,
+Laplace's rule of succession.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from engine.offline.reference.papers import (
 )
 
 BOUND = 1.96
-"""Standard errors of a difference from which on it is called one: 5 % of equal pairs have it."""
+"""Standard errors beyond which a difference counts; 5 % of equal pairs reach it by chance."""
 OURS = "ours"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a suite of ours came to. score: a share in [0, 1], or a plain number where the table's
-    unit is one; standard_error: in the same unit, None where there is none."""
+    """Our result of a suite. score: a share in [0, 1], or a plain number if that is the table's
+    unit. standard_error: in the same unit; None if unknown."""
 
     name: str
     score: float
@@ -45,8 +45,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A value as the table prints it, with its standard error in the same unit. doubt: the error
-    that a difference is taken with; that one, but where it is 0."""
+    """A value in the table's unit, with its standard error. doubt: error for differences, which is
+    above 0 if n is known."""
 
     value: float
     error: float | None = None
@@ -55,8 +55,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One system and one set, or one average. rank: among all rows, ours too; None for an average
-    and where a side is absent."""
+    """One system and one set, or one average. rank: among all rows, ours included; None for an
+    average and for an absent value."""
 
     paper: Measured | None
     ours: Measured | None
@@ -64,7 +64,7 @@ class Cell:
 
     @property
     def difference(self) -> Measured | None:
-        """Ours minus the paper's; its error None where either is not known."""
+        """Ours minus the paper's. Its error is None if either error is unknown."""
         if self.paper is None or self.ours is None:
             return None
         return Measured(
@@ -74,7 +74,7 @@ class Cell:
 
     @property
     def apart(self) -> bool | None:
-        """Whether the difference is more than chance would often make; None where errors lack."""
+        """Whether the difference exceeds BOUND standard errors; None if an error is unknown."""
         difference = self.difference
         if difference is None or difference.error is None:
             return None
@@ -83,8 +83,8 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRow:
-    """A row of the paper, or ours (`own`), whose cells have no `paper` side. average_rank: None for
-    a row that lacks a set that is ranked."""
+    """A row of the paper, or our row (`own`), whose cells have no `paper` side. average_rank: None
+    if the row lacks a ranked set."""
 
     system: str
     model: str
@@ -96,8 +96,8 @@ class ComparedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """lines: the paper's rows in its order, then ours where there are results. ranked: the sets
-    that ranks are of. not_compared: suites that are no set of the table."""
+    """lines: the paper's rows in its order, then our row if there are results. ranked: sets with
+    ranks. not_compared: suites that are not a set of the table."""
 
     paper: Paper
     table: PaperTable
@@ -109,11 +109,11 @@ class Comparison:
 def against(
     name: str, results: Iterable[Result] = (), said: Mapping[str, str] | None = None
 ) -> Comparison:
-    """Results beside the table that `name`, such as "se_search:T1", names.
+    """The comparison of results with a table. name: such as "se_search:T1".
 
-    said: which set a suite is, where its name does not tell. Without results the paper's rows are
-    ranked alone. ReferenceFault for names that do not fit, and where no suite is one of the
-    table's sets.
+    said: set by suite, for suites whose names differ from the set's. Without results only the
+    paper's rows are ranked. Raises ReferenceFault for unknown names, and if no suite is a set of
+    the table.
     """
     paper, table = find(name)
     by_suite: dict[str, Result] = {}
@@ -143,7 +143,8 @@ def against(
 
 
 def read_results(suites: Iterable[Mapping[str, Any]]) -> list[Result]:
-    """Suites of a results.json: {name, score, n, standard_error}. ReferenceFault for others."""
+    """Suites of a results.json: {name, score, n, standard_error}. Raises ReferenceFault for other
+    data."""
     found: list[Result] = []
     for suite in suites:
         try:
@@ -165,7 +166,7 @@ def read_results(suites: Iterable[Mapping[str, Any]]) -> list[Result]:
 
 
 def competition_ranks(values: Sequence[float], *, lower_is_better: bool = False) -> list[int]:
-    """1 for the best; equal values share the best place, and places are left free behind them."""
+    """1 for the best. Equal values share the best place, and the next places stay free."""
     ordered = sorted(values, reverse=not lower_is_better)
     first: dict[float, int] = {}
     for place, value in enumerate(ordered, 1):
@@ -174,8 +175,8 @@ def competition_ranks(values: Sequence[float], *, lower_is_better: bool = False)
 
 
 def standard_error(value: float, n: int | None, table: PaperTable) -> float | None:
-    """Of a printed share, in the table's unit: sqrt(p (1 - p) / n). None for what is no share, and
-    where n is not known."""
+    """Standard error of a printed share in the table's unit: sqrt(p (1 - p) / n). None if the value
+    is not a share, or n is unknown."""
     share = value / table.scale
     if table.unit == "number" or not n or not 0.0 <= share <= 1.0:
         return None
@@ -183,7 +184,7 @@ def standard_error(value: float, n: int | None, table: PaperTable) -> float | No
 
 
 def _printed(result: Result, table: PaperTable) -> Measured:
-    """A result in the table's unit; its error from its own n where it brings none."""
+    """A result in the table's unit. Without an error of its own, its n gives the error."""
     if table.unit != "number" and not 0.0 <= result.score <= 1.0:
         raise ReferenceFault(
             f"suite {result.name!r}: a score of {result.score:g} is no share between 0 and 1, as "
@@ -205,7 +206,7 @@ def _measured(value: float, error: float | None, n: int | None, table: PaperTabl
 
 
 def _ranks_in(name: str, rows: Sequence[PaperRow], table: PaperTable) -> dict[int, int]:
-    """Ranks by a row's place, of the rows that have the set."""
+    """Ranks of the rows that have the set, by the row's place."""
     places = [place for place, row in enumerate(rows) if name in row.cells]
     values = [rows[place].cells[name] for place in places]
     ranks = competition_ranks(values, lower_is_better=table.lower_is_better)
@@ -256,7 +257,7 @@ def _average(
     *,
     own: bool,
 ) -> Cell:
-    """The printed average and ours; each error from its cells, absent where a cell is."""
+    """The printed average and ours. Errors come from the cells, and need all of them."""
     printed = row.averages.get(name)
     paper = None
     if printed is not None and not own:
@@ -268,7 +269,7 @@ def _average(
 
 
 def _mean(cells: Sequence[Measured | None]) -> Measured | None:
-    """Of independent values, each with the same weight. None where one is absent."""
+    """Mean of independent values with equal weights; None if a value is absent."""
     present = [cell for cell in cells if cell is not None]
     if not present or len(present) < len(cells):
         return None

@@ -1,4 +1,4 @@
-"""A comparison as a piece of HTML, for a page that brings the style sheet of toolwright.page."""
+"""A comparison as a piece of HTML, for a page with the style sheet of `toolwright.page`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from toolwright.page.text import fit
 
 
 def html(comparison: Comparison) -> str:
-    """A <section>. Everything in it is escaped, and fit for XML."""
+    """A <section>. All text is escaped and valid in XML."""
     paper, table, lines = comparison.paper, comparison.table, comparison.lines
     heads = columns(comparison)
     rows = [

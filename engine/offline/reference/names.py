@@ -1,7 +1,7 @@
-"""Which suite of a run is which set of a paper's table; pure.
+"""Finds the set of a paper's table that each suite of a run is; pure.
 
-A suite is a set where their names are one but for case, blanks and signs, or where one is a known
-other name of the other. Everything else has to be said: nothing is guessed.
+A suite is a set if their names differ at most in case, blanks and signs. It is also a set if one
+name is a known alias of the other. The user must name any other pair: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ ALIASES: Mapping[str, str] = {
     "vstarbench": "v*",
     "swebenchverified": "sweverified",
 }
-"""Other names of sets, both as `plain` writes them."""
+"""Aliases of sets; both names as `plain` writes them."""
 
 
 def plain(name: str) -> str:
-    """A name without case, blanks and signs; a star stays, as V* has one."""
+    """A name without case, blanks and signs. A star stays, since V* has one."""
     letters = "".join(c for c in name.lower() if c.isalnum() or c == "*")
     return ALIASES.get(letters, letters)
 
@@ -41,10 +41,10 @@ def plain(name: str) -> str:
 def matched(
     suites: Iterable[str], table: PaperTable, said: Mapping[str, str] | None = None
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """(set by suite, suites that are none of the table's sets).
+    """(set by suite, suites that are not a set of the table).
 
-    said: suites with the set that each is, over what their names say. ReferenceFault for a suite or
-    a set that is not there, and for two suites that are one set.
+    said: the user's pairs of suite and set, which win over names. Raises ReferenceFault for an
+    unknown suite or set, and for two suites that are one set.
     """
     suites = tuple(suites)
     sets = {plain(name): name for name in table.sets}
@@ -70,7 +70,7 @@ def matched(
 
 
 def assignments(texts: Iterable[str]) -> dict[str, str]:
-    """["SUITE=SET", ...] of a command line. ReferenceFault."""
+    """Pairs of a command line's ["SUITE=SET", ...]. Raises ReferenceFault for other texts."""
     found: dict[str, str] = {}
     for text in texts:
         suite, sign, name = text.partition("=")

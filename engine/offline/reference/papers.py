@@ -1,8 +1,8 @@
-"""The tables of results that papers print, as they lie in bench/reference/*.json.
+"""Tables of results that papers print, from bench/reference/*.json.
 
-A value is what the paper prints: a share, a percentage, or a plain number, as `unit` says. A cell
-that could not be found is absent, never zero; `complete` and `missing` say so. Nothing is computed
-here, and nothing corrected: where a paper contradicts itself, `contradictions` says how.
+A value is the printed one: a share, a percentage, or a plain number, as `unit` says. A cell that
+could not be found is absent, never zero; `complete` and `missing` say so. Nothing is computed or
+corrected here. `contradictions` names the places where a paper contradicts itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Unit = Literal["share", "percent", "number"]
 
 
 class ReferenceFault(ValueError):
-    """No such paper, table, set or suite, or results that are none; the message names the mend."""
+    """An unknown paper, table, set or suite, or unreadable results. The message names the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperRow:
-    """One system. cells: by set; averages: by their name, as printed."""
+    """One system. cells: values by set. averages: printed averages by name."""
 
     system: str
     model: str
@@ -35,7 +35,7 @@ class PaperRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Average:
-    """A column that the paper computes of others: their mean, or the mean of ranks in them."""
+    """A column computed from others: the mean of their values, or of the ranks in them."""
 
     of: Literal["mean", "rank"]
     sets: tuple[str, ...]
@@ -44,9 +44,9 @@ class Average:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaperTable:
-    """One table. sets: by name, with how many questions were asked, None where nobody says.
+    """One table. sets: number of questions by name of the set; None if it is not published.
 
-    decimals: of a cell as printed. source: where the cells are from. missing: what is not here.
+    decimals: printed decimals of a cell. source: origin of the cells. missing: parts not found.
     """
 
     id: str
@@ -65,14 +65,14 @@ class PaperTable:
 
     @property
     def scale(self) -> float:
-        """What a share of 1 is printed as."""
+        """Printed value of a share of 1."""
         return 100.0 if self.unit == "percent" else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """Where a paper does not agree with itself. row: (system, model); average: the column, both
-    where a printed average is not that of its row."""
+    """A place where a paper contradicts itself. row: (system, model) of a printed average that is
+    not that of its row. average: its column."""
 
     where: str
     what: str
@@ -99,7 +99,7 @@ def papers() -> tuple[str, ...]:
 
 
 def paper(name: str) -> Paper:
-    """A paper by its name; case, `-` and `_` do not matter. ReferenceFault."""
+    """A paper by its name. Case, `-` and `_` do not matter. Raises ReferenceFault."""
     wanted = _plain(name)
     known = papers()
     found = next((one for one in known if _plain(one) == wanted), None)
@@ -109,7 +109,8 @@ def paper(name: str) -> Paper:
 
 
 def find(name: str) -> tuple[Paper, PaperTable]:
-    """What "se_search:T1" names. ReferenceFault says which papers and tables there are."""
+    """The paper and table of a name such as "se_search:T1". Raises ReferenceFault, which lists the
+    known ones."""
     which, _, table = name.partition(":")
     found = paper(which)
     for one in found.tables.values():
@@ -120,7 +121,7 @@ def find(name: str) -> tuple[Paper, PaperTable]:
 
 
 def read_paper(file: Path) -> Paper:
-    """A file of bench/reference. KeyError, TypeError and ValueError for one that is none."""
+    """Reads a file of bench/reference. Raises KeyError, TypeError or ValueError for other files."""
     data: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     tables = [_table(one) for one in data["tables"]]
     return Paper(

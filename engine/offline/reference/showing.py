@@ -1,6 +1,6 @@
 """A comparison as text for a terminal: the table with ours below, then ours minus each row.
 
-Names of suites may be a stranger's: whatever would steer a terminal is taken out.
+A stranger may have chosen the names of suites: control characters are replaced.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NONE = "-"
 
 
 def shown(comparison: Comparison) -> str:
-    """Lines without a newline at the end; as wide as the table needs."""
+    """Lines of text, as wide as the table; no newline at the end."""
     return "\n".join(plain(line, keep="") for line in _lines(comparison))
 
 
@@ -26,7 +26,7 @@ def columns(comparison: Comparison) -> list[str]:
 
 
 def values(comparison: Comparison, line: ComparedRow) -> list[str]:
-    """One row: values with their standard errors and, in brackets, ranks; then the average rank."""
+    """One row: values with standard errors and, in brackets, ranks; then the average rank."""
     places = comparison.table.decimals
     cells = [*line.cells.values(), *line.averages.values()]
     sides = [cell.ours if line.own else cell.paper for cell in cells]
@@ -36,14 +36,14 @@ def values(comparison: Comparison, line: ComparedRow) -> list[str]:
 
 
 def differences(comparison: Comparison, line: ComparedRow) -> list[str]:
-    """Ours minus one row of the paper's; a star marks what is more than chance would often make."""
+    """Ours minus one row of the paper. A star marks differences beyond BOUND standard errors."""
     places = comparison.table.decimals
     cells = [*line.cells.values(), *line.averages.values()]
     return [_difference(cell, places) for cell in cells]
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """What a reader has to know: source, what is missing, contradictions, suites left out."""
+    """Notes for readers: the source, missing parts, contradictions, suites left out."""
     table, paper = comparison.table, comparison.paper
     found = [f"{table.metric}; {table.source}"]
     if not table.complete:

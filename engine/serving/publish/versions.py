@@ -1,7 +1,7 @@
 """Weights that the run serves, and which version may follow. Pure.
 
 Steps only grow along a lineage, and lineages form a tree. A new lineage names the version at which
-it left its parent, or begins at step 0, which leaves the run's first version. A lineage that was
+it left its parent. Or it begins at step 0 and leaves the run's first version. A lineage that was
 left is over.
 """
 

@@ -37,8 +37,8 @@ def log_to(file: Path) -> None:
 
 
 def bind_run(run: str) -> None:
-    """From here on a log line that names an attempt also has its trajectory's trace id, in all
-    tasks that start from here."""
+    """From here on a log line that names an attempt also has its trajectory's trace id. This holds
+    in all tasks that start from here."""
     _RUN.set(run)
 
 

@@ -1,7 +1,7 @@
 """Detects the collapse of a policy: a sign in its figures together with a fallen reward. Pure.
 
 The learner ends a run by it, and the console judges by it. Invariants
-- A sign alone is not a collapse: a policy that solves its tasks has an entropy near 0, too.
+- A sign alone is not a collapse: a policy that solves its tasks also has an entropy near 0.
 - A collapse is STREAK steps in a row, each with a sign and a reward below half of the best.
 - Steps are compared with the window of WINDOW steps that has the highest mean reward.
 """

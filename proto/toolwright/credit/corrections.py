@@ -24,7 +24,7 @@ class CorrectionEntry(Entry):
     leaves_out: Literal["nothing", "tokens", "sequences"] = "nothing"
     """What leaves the batch if rho is out of bounds."""
     stale: bool = False
-    """Whether it is for samplers behind the learner (run.max_staleness above 0), and only those."""
+    """Whether it is for staleness (run.max_staleness above 0) and for nothing else."""
 
 
 CORRECTIONS: Mapping[str, CorrectionEntry] = {

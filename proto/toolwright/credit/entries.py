@@ -1,4 +1,4 @@
-"""What every registry of this package holds for one name: its formula and its names elsewhere.
+"""An entry of a registry: the formula of a name, and its names in other trainers.
 
 The registries are `estimators.ESTIMATORS`, `losses.LOSSES`, `losses.AGGREGATIONS`,
 `losses.KL_ESTIMATORS` and `corrections.CORRECTIONS`. Recipes, their checks, warnings and the viewer

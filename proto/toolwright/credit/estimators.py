@@ -1,7 +1,7 @@
 """Advantage estimators: one entry each.
 
-An estimator that compares the members of one group has its function here, so that the learner and
-the viewer compute the same numbers. One that compares a whole batch of tokens has its function in
+An estimator that compares the members of one group has its function here. So the learner and the
+viewer compute the same numbers. One that compares a whole batch of tokens has its function in
 `learner.credit.episode`.
 """
 
@@ -51,14 +51,6 @@ def _grpo(given: Rewards, settings: EstimatorSettings) -> list[float]:
     )
 
 
-def _rloo(given: Rewards, _settings: EstimatorSettings) -> list[float]:
-    return rloo(given.rewards, given.groups, given.in_baseline)
-
-
-def _opo(given: Rewards, _settings: EstimatorSettings) -> list[float]:
-    return opo(given.rewards, given.groups, given.lengths, given.in_baseline)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatorEntry(Entry):
     """One estimator. `reads` are keys of [learner.advantage]."""
@@ -80,10 +72,16 @@ ESTIMATORS: Mapping[str, EstimatorEntry] = {
         of_groups=_grpo,
     ),
     "rloo": EstimatorEntry(
-        title="RLOO", formula="reward less the mean of the others", of_groups=_rloo
+        title="RLOO",
+        formula="reward less the mean of the others",
+        of_groups=lambda given, _: rloo(given.rewards, given.groups, given.in_baseline),
     ),
     "opo": EstimatorEntry(
-        title="OPO", formula="reward less the group's mean weighted by length", of_groups=_opo
+        title="OPO",
+        formula="reward less the group's mean weighted by length",
+        of_groups=lambda given, _: opo(
+            given.rewards, given.groups, given.lengths, given.in_baseline
+        ),
     ),
     "reinforce_pp": EstimatorEntry(
         title="REINFORCE++",

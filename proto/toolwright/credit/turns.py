@@ -121,7 +121,7 @@ def step_advantage(
     """(advantages of each group's turns, advantages by trajectory and turn).
 
     (R - mean) / (std + eps) within each group of turns. A turn in several groups gets the mean or
-    the sum of its values there, a turn without a group 0.
+    the sum of its values there. A turn without a group gets 0.
 
     returns: return-to-go by trajectory and turn. singleton: a turn without another turn to compare
     with gets 0, its own R ("raw"), or is compared with all turns ("batch"). in_baseline: whether a

@@ -1,8 +1,7 @@
 """Tokenizer, template and shape of a policy's folder, which two processes must find the same.
 
-Both hashes are over files alone: no tokenizer library, no weights read. How a file is written
-(blanks, order of keys, the spelling of merges by another version of the library) changes neither
-what a tokenizer does nor its hash.
+Both hashes are over files alone: no tokenizer library, no weights read. Blanks, the order of keys
+and the spelling of merges change neither a tokenizer nor its hash.
 
 Templates and special tokens are read as transformers 5 reads a local folder.
 """
@@ -140,7 +139,7 @@ def _what_it_does(tokenizer: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of tokenizer.json that make ids of a text.
 
     Truncation and padding are what a program sets. Newer versions of the library write merges as
-    pairs, older ones as texts with a blank, and each leaves out flags of the model that are off.
+    pairs, older ones as texts with a blank. Flags of the model that are off may be left out.
     """
     parts = {
         name: part for name, part in tokenizer.items() if name not in ("truncation", "padding")

@@ -189,13 +189,13 @@ def _shapes() -> Iterator[tuple[str, tuple[int, ...]]]:
 
 
 def _as_the_policy_sees_it(messages: Conversation) -> str:
-    """Tags, digits, the template's own words."""
+    """A conversation as the chat template writes it."""
     question, *rest = (message["content"] for message in messages)
     return f"{TURN}user\n{question}{END_OF_TURN}\n{TURN}assistant\n{''.join(rest)}{END_OF_TURN}"
 
 
 def _between(text: str, words: Sequence[str]) -> list[str]:
-    """What the tokenizer has to learn: the rest."""
+    """The pieces of the text between the words, which the tokenizer learns."""
     if not words:
         return [text]
     longest_first = sorted(words, key=len, reverse=True)

@@ -1,8 +1,8 @@
 """Charts as inline SVG: lines with error bars, stacked areas, and one stacked bar.
 
-Colours and fonts come from the page's style sheet by class names, so that a chart follows the
-reader's light or dark setting. Everything here is pure: numbers in, markup out. Names may be
-hostile, and are escaped here. Every number is drawn on its chart, however large.
+Colours and fonts come from the page's style sheet by class names. So a chart follows the reader's
+light or dark setting. Everything here is pure: numbers in, markup out. Names may be hostile, and
+are escaped here. Every number is drawn on its chart, however large.
 """
 
 from __future__ import annotations
@@ -300,7 +300,7 @@ def _grid(
 
 
 def _number(value: float) -> str:
-    """As a point says it, which has its own axis in powers of ten."""
+    """A value in a tooltip of an axis in powers of ten."""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

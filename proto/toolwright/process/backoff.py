@@ -10,8 +10,8 @@ _MOST_DOUBLINGS = 60
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses from `first` to `longest`, in seconds. jitter: each pause is shortened by a random
-    factor from 0.5 to 1, so that those that failed together do not come back together."""
+    """Pauses from `first` to `longest`, in seconds. jitter: whether each pause has a random factor
+    from 0.5 to 1. Clients that failed together then return at different times."""
 
     first: float
     longest: float

@@ -137,7 +137,7 @@ def extras_with(package: str) -> list[str]:
 
 
 def _size(extra: str) -> int:
-    """Packages that an extra brings by itself."""
+    """Number of packages that an extra adds."""
     return sum(1 for _, name in _requirements() if name == extra)
 
 
@@ -157,7 +157,7 @@ def _requirements() -> Iterator[tuple[str, str]]:
 
 
 def _normal(name: str) -> str:
-    """As package registries compare names."""
+    """The name in the form in which package registries compare names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

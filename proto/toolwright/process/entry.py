@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import MutableMapping
+from functools import partial
 from importlib import import_module
 from typing import NoReturn
 
@@ -20,34 +21,6 @@ from toolwright.process.own_packages import hidden, in_the_way
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 INTERRUPTED = 128 + signal.SIGINT
-
-
-def engine() -> None:
-    _enter("engine", "engine.cli")
-
-
-def learner() -> None:
-    _enter("learner", "learner.cli")
-
-
-def toolsvc() -> None:
-    _enter("toolsvc", "toolsvc.cli")
-
-
-def memory() -> None:
-    _enter("memory", "memory.cli")
-
-
-def tasks() -> None:
-    _enter("tasks", "tasks.cli")
-
-
-def bench() -> None:
-    _enter("bench", "bench.cli", starts=("engine", "toolsvc"))
-
-
-def toolwright() -> None:
-    _enter("toolwright", "console.cli", starts=("engine", "learner", "toolsvc", "memory"))
 
 
 def _enter(program: str, module: str, *, starts: tuple[str, ...] = ()) -> None:
@@ -80,3 +53,14 @@ def spare_loopback(environment: MutableMapping[str, str]) -> None:
     if "*" not in words:
         words += [host for host in LOOPBACK if host not in words]
     environment["no_proxy"] = environment["NO_PROXY"] = ",".join(words)
+
+
+engine = partial(_enter, "engine", "engine.cli")
+learner = partial(_enter, "learner", "learner.cli")
+toolsvc = partial(_enter, "toolsvc", "toolsvc.cli")
+memory = partial(_enter, "memory", "memory.cli")
+tasks = partial(_enter, "tasks", "tasks.cli")
+bench = partial(_enter, "bench", "bench.cli", starts=("engine", "toolsvc"))
+toolwright = partial(
+    _enter, "toolwright", "console.cli", starts=("engine", "learner", "toolsvc", "memory")
+)

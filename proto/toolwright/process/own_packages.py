@@ -43,7 +43,7 @@ def sentence_for(error: ImportError) -> str:
 
 
 def hidden(package: str, found: str) -> str:
-    """found: what hides the package."""
+    """The message for a hidden package. found: the file or folder that hides it."""
     folder = os.path.dirname(found)
     return (
         f"{found} hides Toolwright's package {package!r}: rename it, or take {folder} off "

@@ -25,7 +25,7 @@ import uvloop
 
 
 class Loop(uvloop.Loop):
-    """Not made by hand: `toolwright.process.loop` does."""
+    """Make it by `toolwright.process.loop`."""
 
     async def subprocess_exec(self, *args: Any, **kwargs: Any) -> Any:
         make_protocol, *command = args

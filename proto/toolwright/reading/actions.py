@@ -18,21 +18,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from toolwright.reading.action_ends import Grammar, Place, Tags, counted
+from toolwright.reading.action_ends import Grammar, Place, counted
+from toolwright.reading.action_ends import Tags as Tags
 from toolwright.reading.json_text.json_bounds import OutOfBounds, read_json
-
-__all__ = [
-    "CallBlock",
-    "JsonCall",
-    "Tags",
-    "call_in",
-    "call_of",
-    "calls_in",
-    "last_call",
-    "last_span",
-    "no_block",
-    "python_blocks",
-]
 
 _BESIDE = frozenset(("name", "arguments", "id", "type"))
 """Keys of a call that say nothing about its arguments."""

@@ -2,7 +2,7 @@
 
 Owns what a viewer shows of a file: its EXIF orientation is applied, 16 bits are scaled to 8, and
 what is transparent lies on white. The engine makes every image of a task `plain_file` before it
-gets a name, so the policy, the tools and the learner work on the same pixels. Samplers and the
+gets a name. So the policy, the tools and the learner work on the same pixels. Samplers and the
 learner convert with Pillow alone, which turns nothing and cuts 16 bits at 255.
 
 Needs Pillow (extra `image`). Importing this decodes nothing.

@@ -1,7 +1,7 @@
 """SQLite files that may be hostile, read without running anything of theirs.
 
-A view, a virtual table or a generated column computes whenever it is read, and a trigger whenever a
-row is written. A column takes values of any type, whatever its declaration says.
+A view, a virtual table or a generated column computes at every read, a trigger at every write. A
+column takes values of any type, whatever its declaration says.
 
 Invariants
 - A FIFO, a device or a folder is refused before it is opened, also beside the file.
@@ -52,7 +52,7 @@ def open_read_only(file: Path, check: Callable[[sqlite3.Connection], None]) -> s
 
 def check_tables(db: sqlite3.Connection, tables: str) -> None:
     """Raises sqlite3.DatabaseError if the file has a view or a trigger, or lacks a plain table or a
-    column of `tables`, which are CREATE TABLE statements."""
+    column. tables: CREATE TABLE statements."""
     db.execute("PRAGMA trusted_schema=OFF")
     odd = db.execute("SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger')")
     if (found := odd.fetchone()) is not None:

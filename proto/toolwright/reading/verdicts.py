@@ -22,8 +22,8 @@ def verdict(reply: str, *, cut: bool = False) -> int | None:
     """0 or 1 as the last line of a reply says it, thoughts left out.
 
     The last line holds the verdict alone: a label such as "Verdict:", marks of emphasis and a box
-    may stand around it. Returns None for any other line, for a thought without an end, and for a
-    reply that was `cut` at its token limit: its last line is not the judge's last.
+    may stand around it. Returns None for any other line and for a thought without an end. Also for
+    a reply that was `cut` at its token limit: its last line is not the judge's last.
     """
     if cut or ends_in_thought(reply):
         return None

@@ -3,8 +3,8 @@
 Every server of every process checks its requests here, for each protocol.
 
 Invariants
-- A token is bound to one owner, or to no owner. The caller is "" for a token without an owner, and
-  for a request without a token if no token is required.
+- A token is bound to one owner, or to no owner. The caller is "" for a token without an owner. It
+  is "" too for a request without a token, if no token is required.
 - A session belongs to the `caller` that opened it; this holds for "" too. A server sets `caller`
   before it reads a request, and `caller` holds for all work of the request.
 - Tokens are found by their digest, so the time of a refusal reveals nothing about them.

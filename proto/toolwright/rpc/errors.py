@@ -1,8 +1,8 @@
 """One vocabulary for what goes wrong between processes.
 
-A service raises `ServiceError`; it travels as google.rpc.Status with ErrorDetail (and RetryInfo
-where a retry may help) and arrives at the client as the same `ServiceError`. Errors that are no
-ServiceError on the way in become INTERNAL, on the way out `TransportError`.
+A service raises `ServiceError`. It travels as google.rpc.Status with ErrorDetail, and with
+RetryInfo if a retry may help. The client gets the same `ServiceError`. Any other error of a service
+becomes INTERNAL, and any other failure of an RPC becomes `TransportError`.
 """
 
 from __future__ import annotations
@@ -115,24 +115,24 @@ class TransportError(Exception):
 
 
 def not_served(method: str) -> ServiceError:
-    """For what is in the contract and not served here."""
+    """The error for a method of the contract that this server does not serve."""
     return ServiceError(
         reasons.ERROR_REASON_NOT_SERVED, f"{method} is not served here", subject=method
     )
 
 
 def internal(error: Exception) -> ServiceError:
-    """A fault of the service, as its caller hears of it."""
+    """The error for a fault of the service itself."""
     return ServiceError(reasons.ERROR_REASON_INTERNAL, f"{type(error).__name__}: {error}")
 
 
 _MESSAGE_BYTES, _DETAIL_BYTES = 1024, 512
-"""A status travels in trailers, for which gRPC has 8 KiB by default, where every byte that is no
-ASCII takes three: one that is longer would arrive without its reason."""
+"""A status travels in trailers, of 8 KiB by default. A byte that is not ASCII takes three there. A
+longer status would arrive without its reason."""
 
 
 def _cut(text: str, most: int) -> str:
-    """Its beginning, in at most so many bytes of UTF-8."""
+    """The text's beginning, in at most `most` bytes of UTF-8."""
     data = text.encode("utf-8", "replace")
     if len(data) <= most:
         return data.decode()
@@ -249,7 +249,7 @@ Handler = TypeVar("Handler", bound=Callable[..., Awaitable[Any]])
 
 
 def answers_errors(handler: Handler) -> Handler:
-    """Wraps a unary servicer method: ServiceError becomes its status, any other one INTERNAL."""
+    """Wraps a unary servicer method: ServiceError becomes its status, any other error INTERNAL."""
     log = structlog.get_logger("rpc")
 
     @wraps(handler)

@@ -1,4 +1,4 @@
-"""What every client of ToolService needs: its stub, and blobs in pieces both ways."""
+"""The stub of ToolService, and its blobs in pieces, both ways."""
 
 from __future__ import annotations
 

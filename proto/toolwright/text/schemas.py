@@ -1,7 +1,7 @@
 """A JSON Schema that came through protobuf, in an order that is always the same; pure.
 
 A Struct keeps no order, and each process iterates it in another one. A schema in a prompt must read
-the same everywhere, or the prompts of a warm-up differ from those of rollouts.
+the same everywhere. Else the prompts of a warm-up differ from those of rollouts.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _NAMED = ("properties", "$defs", "definitions", "patternProperties")
 
 
 def in_order(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The same schema. Required properties come first, as `required` lists them (lists keep their
-    order, so that is the order of the author), the others by name."""
+    """The same schema. Required properties come first, in the author's order, which the list
+    `required` keeps. The others follow by name."""
     places = _required(schema)
     out: dict[str, Any] = {}
     for key in sorted(schema, key=lambda key: (_PLACES.get(key, len(_FIRST)), key)):

@@ -2,7 +2,7 @@
 
 A trajectory is one trace. No message carries an id: engine, tool service, learner, page and log
 derive the same id from the run and the trajectory's name. So a tool service makes its span a child
-of the engine's without a header, also if one gRPC stream carries the calls of many trajectories.
+of the engine's without a header. One gRPC stream may carry the calls of many trajectories.
 
 Invariants
 - Equal names give equal ids, in every process, life and language: first bytes of a SHA-256.

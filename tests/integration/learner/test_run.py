@@ -201,7 +201,7 @@ def test_death_between_publish_and_checkpoint_opens_a_new_lineage(
         return {}
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(stepping, "tell", die_at_three)
+        patch.setattr(stepping, "report_step", die_at_three)
         loop.run(recipe)
     old = engine.published[0][0].lineage
     assert steps_of(engine) == [0, 1, 2, 3]

@@ -102,15 +102,15 @@ def test_an_engine_that_is_gone_holds_nobody_up(
     """The checkpoint is written before the engine is told of it."""
     recipe = recipe_for(tmp_path, model_folder, engine, **RARELY)
 
-    tell = stepping.tell
+    report = stepping.report_step
 
-    def tell_and_go(*arguments: Any) -> dict[str, float]:
-        figures = tell(*arguments)
+    def report_and_go(*arguments: Any) -> dict[str, float]:
+        figures = report(*arguments)
         engine.stop()
         os.kill(os.getpid(), signal.SIGTERM)
         return figures
 
-    monkeypatch.setattr(stepping, "tell", tell_and_go)
+    monkeypatch.setattr(stepping, "report_step", report_and_go)
     monkeypatch.setattr("learner.intake.client.STOPPING_S", 0.2)
     error = stopped(lambda stop: loop.run(recipe, stop))
     assert error.status == 143

@@ -31,8 +31,8 @@ MAX_EVENT_BYTES = 16 * 2**20
 """The largest valid event repeats a whole action with its log-probs, about 45 bytes per token.
 There is room for 370,000 tokens, more than any context that the engine serves."""
 MAX_EMPTY_EVENTS = 1000
-"""Events in a row without a token. A correct server sends none but the last one, so a stream that
-only pretends to go on is found out long before the trajectory's limit."""
+"""Most events in a row without a token. A correct server sends one, its last. So a stream without
+progress fails long before the trajectory's limit."""
 LOGPROB_TOLERANCE = 1e-3
 """Rounding lets a log-probability of 0 come out a little above it."""
 LEAST_LOGPROB = -1e4

@@ -22,6 +22,7 @@ import grpc
 import grpc.aio
 import structlog
 
+from engine.core.time_limit import loop_now
 from engine.core.tools.link.call_stream import CallStream
 from engine.core.tools.link.counts import ServiceCounts
 from engine.core.tools.link.liveness import PROBE_SECONDS, Liveness, LivenessStep
@@ -117,7 +118,7 @@ class Endpoint:
     def seconds_away(self) -> float:
         """Duration of the present outage; 0.0 if the endpoint answers."""
         since = self._silence.away_since
-        return 0.0 if since is None else _now() - since
+        return 0.0 if since is None else loop_now() - since
 
     def send_call(
         self, message: pb.CallToolRequest, seconds: float, listener: CallListener
@@ -128,7 +129,7 @@ class Endpoint:
         request = PendingRequest(self._last_number, message, listener)
         self._requests[request.number] = request
         self._expect()
-        request.sent_at = _now()
+        request.sent_at = loop_now()
         request.deadline = request.sent_at + seconds
         if self._streams_served is False:
             self._send_alone(request)
@@ -187,7 +188,7 @@ class Endpoint:
             task.cancel()
         await asyncio.gather(*pending, return_exceptions=True)
         self._counts.seconds_away += self.seconds_away
-        self._silence.heard(_now())
+        self._silence.heard(loop_now())
         await self._channel.close(None)
 
     def _free_stream(self) -> CallStream:
@@ -256,7 +257,7 @@ class Endpoint:
             self._send_alone(request)
 
     def _send_alone(self, request: PendingRequest) -> None:
-        seconds = max(0.001, request.deadline - _now())
+        seconds = max(0.001, request.deadline - loop_now())
         rpc = self.stub.CallTool(request.message, timeout=seconds)
         request.task = asyncio.get_running_loop().create_task(self._answer_alone(request, rpc))
         self._tasks.add(request.task)
@@ -283,7 +284,7 @@ class Endpoint:
 
     def _expect(self) -> None:
         if self._ticking is None:
-            self._silence.expect(_now())
+            self._silence.expect(loop_now())
             self._tick_later()
 
     def _tick_later(self) -> None:
@@ -294,7 +295,7 @@ class Endpoint:
         if not self._requests and not self._expecting:
             self._ticking = None
             return
-        now = _now()
+        now = loop_now()
         for request in [
             request
             for request in self._requests.values()
@@ -329,11 +330,11 @@ class Endpoint:
         """Handles an RPC that failed, either without any answer or with an error of the service."""
         if not isinstance(error, TransportError) or error.code not in _OUT_OF_REACH:
             self._heard()
-        elif error.code is grpc.StatusCode.UNAVAILABLE and self._silence.refused(_now()):
+        elif error.code is grpc.StatusCode.UNAVAILABLE and self._silence.refused(loop_now()):
             self._report_away(str(error))
 
     def _report_away(self, why: str) -> None:
-        since = self._silence.away_since or _now()
+        since = self._silence.away_since or loop_now()
         log.warning(
             "tool_service_away",
             service=self._service,
@@ -345,7 +346,7 @@ class Endpoint:
             request.listener.away(max(since, request.sent_at))
 
     def _heard(self) -> None:
-        away = self._silence.heard(_now())
+        away = self._silence.heard(loop_now())
         if away is None:
             return
         self._counts.seconds_away += away
@@ -357,7 +358,3 @@ class Endpoint:
         )
         for request in list(self._requests.values()):
             request.listener.back()
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -3,7 +3,7 @@
 Invariants
 - An unreachable service is retried for a time, never for a number of tries.
 - A full service is reachable: it is retried for as long as it takes.
-- No pause is shorter than `SHORTEST_PAUSE` or longer than `LONGEST_PAUSE`, whatever a service asks.
+- A pause lies within `SHORTEST_PAUSE` and `LONGEST_PAUSE`, whatever a service suggests.
 
 The policy does not send, sleep or read a clock.
 """

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 import grpc.aio
 from grpc import StatusCode
 
+from engine.core.time_limit import loop_now
 from engine.core.tools.link.counts import ServiceCounts
 from engine.core.tools.link.endpoint import Endpoint
 from engine.core.tools.link.retry_policy import RetryPolicy, failure_kind, suggested_pause
@@ -96,14 +97,14 @@ class ServiceLink:
         retry_policy = RetryPolicy(patience)
         endpoint = self.endpoint_at(self.address)
         while True:
-            began = asyncio.get_running_loop().time()
+            began = loop_now()
             try:
                 return await endpoint.unary(
                     endpoint.stub.ListTools, pb.ListToolsRequest(), timeout=ASK_SECONDS
                 )
             except (ServiceError, TransportError) as error:
                 pause = retry_policy.after(failure_kind(error), began, suggested_pause(error))
-                if isinstance(error, TransportError) and error.code is StatusCode.UNAUTHENTICATED:
+                if error.code is StatusCode.UNAUTHENTICATED:
                     raise StartupError(
                         f"tools.{self.name}: the service at {self.address} answers and refuses "
                         f"this engine ({error})"

@@ -14,6 +14,8 @@ from typing import TypeVar
 
 import structlog
 
+from engine.core.time_limit import loop_now
+
 Opened = TypeVar("Opened")
 
 FIRST_REPORT = 10.0
@@ -70,7 +72,7 @@ class OpenQueue:
             raise ServiceFull(0.0)
         on_wait()
         if not self.waiting:
-            self._since = asyncio.get_running_loop().time()
+            self._since = loop_now()
             self._report_at = FIRST_REPORT
         self.waiting += 1
         try:
@@ -86,7 +88,7 @@ class OpenQueue:
 
     async def _until_room(self, pause: float) -> None:
         """Returns when one more session may fit, or after `pause` seconds."""
-        full = asyncio.get_running_loop().time() - self._since
+        full = loop_now() - self._since
         if full >= self._report_at:
             self._report_at *= 2
             log.warning(

@@ -1,7 +1,7 @@
 """Bounds on the length and the depth of a call; pure.
 
-The bounds hold for the text of an action and for arguments that came as data. They are what makes
-the work of every later parser bounded, and what a value can say in Python, JSON and protobuf.
+The bounds hold for the text of an action and for arguments that came as data. They bound the work
+of every later parser. A value within them exists in Python, JSON and protobuf.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def read_json(text: str) -> Any:
 
 
 def check_values(value: Any) -> None:
-    """Raises OutOfBounds for more than MOST_VALUES values, more than MOST_DEPTH levels, a number
-    that is not a double, or half a surrogate pair, which no encoding can hold. Objects that are not
-    JSON-like are not checked: a tool put them there."""
+    """Raises OutOfBounds for more than MOST_VALUES values or MOST_DEPTH levels. Also for a number
+    that is not a double, and for half a surrogate pair, which no encoding can hold. Objects that
+    are not JSON-like are not checked: a tool put them there."""
     waiting = [(value, 0)]
     seen = 1
     while waiting:
@@ -69,7 +69,7 @@ def check_values(value: Any) -> None:
 
 
 def check_action(action: str) -> None:
-    """OutOfBounds for an action that is too long."""
+    """Raises OutOfBounds for an action that is too long."""
     if len(action) > MOST_CHARACTERS:
         raise OutOfBounds(f"the action has more than {MOST_CHARACTERS} characters")
 

@@ -1,4 +1,4 @@
-"""Whether a text that is still being written is the beginning of a JSON object, and whether it ends
+"""Reads a JSON object that is still being written: whether it can become whole, and whether it ends
 inside of a string; pure.
 
 Invariants

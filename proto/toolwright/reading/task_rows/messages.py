@@ -33,8 +33,8 @@ def read_messages(
     """The messages of a column: a list of objects, the text of such a list, or the text of a
     question, which is one message of the user. RowRefused names the message, counted from 1.
 
-    schemas: of the arguments, by the tools' names. Arguments that stand there as an object may have
-    come from a table, which gave them those of all other tools as nulls: such nulls are left out.
+    schemas: of the arguments, by the tools' names. A table gives a call's arguments the keys of all
+    other tools as nulls. Such nulls are left out of arguments that are an object.
     """
     if isinstance(found, str):
         if not stands_for_messages(found):

@@ -46,7 +46,7 @@ def too_long() -> RowRefused:
 
 
 def open_parquet(file: Path) -> Any:
-    """A pyarrow ParquetFile that reads a piece at a time. NotParquet."""
+    """A pyarrow ParquetFile that reads a piece at a time. Raises NotParquet."""
     import pyarrow.parquet  # heavy, and only some files are Parquet
 
     try:

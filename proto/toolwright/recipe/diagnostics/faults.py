@@ -1,6 +1,6 @@
 """One sentence for each error in a recipe: the key, what is wrong, and the fix.
 
-An unknown key that resembles no key of its table may belong to another table, or be another
+An unknown key may resemble no key of its table. It may then belong to another table, or be another
 program's name of a key. An unknown value may be another program's word. `synonyms` has both.
 """
 

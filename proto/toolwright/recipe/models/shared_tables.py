@@ -1,8 +1,8 @@
 """The recipe's shared tables: [run], [policy], [task], [tasks.*], [sampler], [tools.*].
 
 Each model checks its own values and refuses unknown keys; `toolwright.recipe` reads the file. [run]
-has the settings that two processes share (group size, batch, staleness and its correction), so that
-each process checks them.
+has the settings that two processes share: group size, batch, staleness and its correction. So each
+process checks them.
 """
 
 from __future__ import annotations

@@ -69,9 +69,9 @@ def read_stop_rules(table: Mapping[str, str]) -> dict[StopReason, StopRule]:
 
 
 def mask_reasons(*, masked: bool, errored: bool, events: Iterable[Event]) -> tuple[str, ...]:
-    """Why no token of a recorded trajectory carries loss: the recipe's rules by name,
-    `reward_failed`, `infrastructure`, or else `reward`, whose function asked for it. Empty where
-    one does.
+    """Why no token of a recorded trajectory carries loss: names of the recipe's rules,
+    `reward_failed`, `infrastructure`, or else `reward`, for the reward function. Empty if a token
+    does.
 
     errored: its status is ERRORED.
     """

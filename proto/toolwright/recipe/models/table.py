@@ -1,4 +1,4 @@
-"""The base of every table of a recipe, and what a model says of its keys.
+"""The base of every table of a recipe, and the rules that a model states about its keys.
 
 Keys are not independent, so a model lists rules about them. `recipe/diagnostics/keys.py` applies
 the rules to a recipe and its layers. Other names of keys and values are in synonyms.toml.

@@ -1,8 +1,8 @@
 """The recipe's tasks: [task], and [tasks.NAME] if several are trained at once.
 
-A [tasks.NAME] is a [task] of its own. A key that it leaves out is as in [task], and its tables are
-merged with those of [task] key by key. Options belong to a function: if a task names another
-protocol, reward or hook, the options of [task] do not count for it.
+A [tasks.NAME] is a [task] of its own. A missing key is as in [task], and its tables are merged with
+those of [task] key by key. Options belong to a function: if a task names another protocol, reward
+or hook, the options of [task] do not count for it.
 """
 
 from __future__ import annotations

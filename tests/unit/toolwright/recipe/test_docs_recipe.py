@@ -118,7 +118,8 @@ def documented(text: str, column: str) -> dict[str, str]:
 def keys(model: type[Table]) -> dict[str, FieldInfo]:
     """The keys of a table; tables inside of it have tables of their own on the page, and so has one
     that it adds to."""
-    inherited = model.__mro__[1].model_fields  # type: ignore[attr-defined]
+    base = model.__mro__[1]
+    inherited = base.model_fields if base in TABLES.values() else {}  # type: ignore[attr-defined]
     return {
         name: field
         for name, field in model.model_fields.items()
