@@ -68,6 +68,7 @@ class Journals(Judge):
         self._shut: set[str] = set()
         """Attempts whose newest session the engine closed."""
         self._newest: dict[str, str] = {}
+        """Attempt to the newest session that this life opened: no other life closes that one."""
         self._stopped = False
         """The life has ended, and was not killed."""
         self._full = 0
@@ -90,6 +91,8 @@ class Journals(Judge):
     def _began(self, _index: int, _event: LifeBegan) -> None:
         self._open.clear()
         self._in_flight.clear()
+        self._newest.clear()
+        self._shut.clear()
         self._stopped = False
 
     def _ended(self, index: int, event: LifeEnded) -> None:
