@@ -42,7 +42,7 @@ POINTS: dict[str, tuple[Any, str, int]] = {
     "the samplers join the group": (GroupPublish, "begin", 2),
     "samplers have some of the buckets": (Attempt, "send", 9),
     "the samplers go on, there is no folder": (GroupPublish, "commit", 2),
-    "the step's line is written": (step, "tell", 2),
+    "the step's line is written": (step, "report_step", 2),
     "the checkpoint is half written": (checkpoint.dist_checkpointing, "save", 1),
     "the checkpoint is flushed and has no name": (disk, "flush_tree", 4),
     "the checkpoint is the newest, the engine does not know": (checkpoint.Checkpoints, "save", 1),
