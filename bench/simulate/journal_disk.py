@@ -83,6 +83,8 @@ class LoopDriver:
         self._ended = loop_here().create_future()
         self._timer: asyncio.TimerHandle | None = None
         self._crashed = False
+        self.lost = False
+        """The engine ended on a full disk, without its last events."""
         self._ages: list[float] = []
         """When each entry of the writer's buffer was appended."""
         self._given_up: dict[str, Log] = {}
@@ -181,6 +183,7 @@ class LoopDriver:
         self._end()
 
     def _end(self) -> None:
+        self.lost = self.writer.backlog > 0
         for event in self._compared():
             self._disk.see(event)
         self.writer.end()

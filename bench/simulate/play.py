@@ -319,7 +319,8 @@ class _Run:
             self._disk.drivers[-1].crash()
         for server in self._servers:
             server.client_died(life.owner)
-        self.see(LifeEnded(at=self._now, life=life.number, killed=killed))
+        lost = bool(self._disk.drivers) and self._disk.drivers[-1].lost
+        self.see(LifeEnded(at=self._now, life=life.number, killed=killed or lost))
         left = await life.owner.buried()
         self.errors += [f"engine {life.number}: a task did not end: {name}" for name in left]
         if self._life is life:

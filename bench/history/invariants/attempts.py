@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 
@@ -26,8 +25,8 @@ from toolwright.types import WeightVersion
 
 REASON = Invariant(
     name="attempts_end_for_a_reason",
-    promise="An attempt is given up only after it lost its session, or after its tool service was "
-    "unreachable, or no token came, for the engine's patience.",
+    promise="An attempt is given up only after its session was closed, or after its tool service "
+    "was unreachable, or no token came, for the engine's patience.",
     source="engine/core/rollout/attempts.py; engine/core/tools/link/retry_policy.py; "
     "engine/core/sampler/retry.py",
 )
@@ -57,12 +56,13 @@ class Attempts(Judge):
         self._over: set[str] = set()
         """Attempts that this life gave up."""
         self._token: dict[str, float] = {}
-        """Attempt to the end of its latest stream with tokens that count."""
+        """Attempt to the begin of its latest stream with tokens that count: the history does not
+        say when the last of them left."""
         self._loaded: dict[str, WeightVersion] = {}
         """Server to the weights that it took last. The engine drops tokens of others."""
         self._away: Counter[str] = Counter()
         self._away_since = 0.0
-        self._away_before = (-math.inf, -math.inf)
+        self._away_before = (-1e9, -1e9)
         """Begin and end of the latest time in which the tool service was away."""
         self._unexplained: list[tuple[int, str, str]] = []
         self._skipped: set[str] = set()
@@ -105,12 +105,11 @@ class Attempts(Judge):
         self._lost.discard(attempt)
 
     def _closed(self, _index: int, event: SessionClosed) -> None:
-        if not event.by_engine:
-            self._lost.add(attempt_of_session(event.session))
+        self._lost.add(attempt_of_session(event.session))
 
     def _sampled(self, _index: int, event: Sampled) -> None:
         if event.token_ids and self._loaded.get(event.server) == event.version:
-            self._token[event.attempt] = event.at
+            self._token[event.attempt] = event.at if event.began is None else event.began
 
     def _load(self, _index: int, event: Loaded) -> None:
         self._loaded[event.server] = event.version
@@ -134,7 +133,7 @@ class Attempts(Judge):
         if end - begin >= LEAST_SHARE * planned.tools_patience and event.at - end <= NOTICED_S:
             return
         message = (
-            f"{attempt} was given up {silent:.3f} s after its latest token; its session is open, "
+            f"{attempt} was given up {silent:.3f} s after its latest stream with tokens began; its session is open, "
             f"and its tools were away for {end - begin:.3f} s at most"
         )
         self._unexplained.append((index, attempt, message))
