@@ -133,8 +133,8 @@ class Attempts(Judge):
         if end - begin >= LEAST_SHARE * planned.tools_patience and event.at - end <= NOTICED_S:
             return
         message = (
-            f"{attempt} was given up {silent:.3f} s after its latest stream with tokens began; its session is open, "
-            f"and its tools were away for {end - begin:.3f} s at most"
+            f"{attempt} was given up {silent:.3f} s after its latest stream with tokens began; its "
+            f"session is open, and its tools were away for {end - begin:.3f} s at most"
         )
         self._unexplained.append((index, attempt, message))
 
