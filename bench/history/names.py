@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from bench.history.findings import HistoryError
+from toolwright.types import WeightVersion
 
 _SESSION = re.compile(r"([^/@~]+/[^/@~]+)(?:[@~][^/]*)?\Z")
 
@@ -51,10 +52,10 @@ def attempt_of_session(session: str) -> str:
     return found[1] if found else ""
 
 
-def evaluated_version(attempt: str) -> str:
-    """'b.1' of 'eb.1.held-0/b1p0t0a0', the weights that an evaluation measures; "" for others."""
+def evaluated_version(attempt: str) -> WeightVersion | None:
+    """b.1 of 'eb.1.held-0/b1p0t0a0', the weights that an evaluation measures; None for others."""
     found = _EVALUATION.match(attempt)
-    return found[1] if found else ""
+    return WeightVersion.parse(found[1]) if found else None
 
 
 def _is_number(text: str) -> bool:

@@ -19,6 +19,7 @@ from random import Random
 from typing import Any
 
 from bench.history.events import GivenUp, Journaled, RoomAgain
+from bench.history.invariants.journal import DURABLE_S
 from bench.history.names import group_of
 from bench.simulate.loop import loop_here
 from engine.core.trajectory.events import AnyEvent, Ended, Scored
@@ -29,9 +30,6 @@ JOB_S = 0.002
 """Mean seconds of a transaction."""
 OLDEST_S = 0.3
 """Age of an appended event that every commit takes, in seconds."""
-DURABLE_S = 1.5
-"""Age at which an event must be durable, in seconds, if the disk has had room for as long."""
-
 Log = list[tuple[float, AnyEvent]]
 """Events, with the time at which each was appended."""
 See = Callable[[GivenUp | Journaled | RoomAgain], None]

@@ -18,7 +18,8 @@ from typing import Any, cast
 import aiohttp
 import orjson
 
-from bench.history.events import Abandoned, AnyEvent, Loaded, Sampled
+from bench.history.events import AnyEvent, Loaded, Sampled
+from bench.simulate.aborts import AbortWatch
 from bench.simulate.loop import Owner, loop_here, owner_here
 from bench.simulate.protocol import SEPARATOR
 from bench.simulate.schedule import Workload
@@ -33,8 +34,6 @@ FOREIGN = "default"
 """What a server calls weights that no run gave it."""
 CALLS = 0.6
 """Share of actions that end in a call."""
-ABORT_S = 5.0
-"""Longest time from the end of a broken stream to the abort of its request, in seconds."""
 JUNK = 12
 """Tokens after a stop that the server does not look for."""
 
@@ -72,16 +71,12 @@ class SimulatedServer:
         """Weights that it was ever given."""
         self.requests: dict[str, Request] = {}
         self.connections: dict[Connection, None] = {}
-        self._unaborted: dict[str, asyncio.TimerHandle] = {}
-        """Requests without a stream that no abort has named yet."""
-        self._attempts: dict[str, str] = {}
-        self._aborts_sent: set[str] = set()
-        """Requests that an abort has named, which may still be on its way."""
+        self.aborts = AbortWatch(url, see)
 
     def kill(self) -> None:
         """The process ends."""
         self.alive = False
-        self.forget_unaborted()
+        self.aborts.forget()
         self.awake.set()
         self.break_streams()
 
@@ -106,7 +101,7 @@ class SimulatedServer:
             connection.lose(ConnectionResetError("the connection broke"))
 
     def client_died(self, client: Owner) -> None:
-        self.forget_unaborted()
+        self.aborts.forget()
         for connection in [one for one in self.connections if one.client is client]:
             connection.lose(None)
 
@@ -146,40 +141,6 @@ class SimulatedServer:
         for rid in [body["rid"]] if "rid" in body else list(self.requests):
             if rid in self.requests:
                 self.requests[rid].abort()
-
-    def abort_sent(self, body: Mapping[str, Any]) -> None:
-        """Notes that an abort was sent, even if its connection breaks."""
-        rid = body.get("rid", "")
-        self._aborts_sent.add(rid)
-        if rid in self._unaborted:
-            self._unaborted.pop(rid).cancel()
-            self._see_left(rid, aborted=True)
-
-    def stream_lost(self, rid: str, attempt: str) -> None:
-        """The stream of a request is gone, and its client lives."""
-        loop = loop_here()
-        self._attempts[rid] = attempt
-        if rid in self._aborts_sent:
-            self._see_left(rid, aborted=True)
-        else:
-            late = loop.time() + ABORT_S
-            self._unaborted[rid] = loop.call_at(late, self._not_aborted, rid, context=loop.world)
-
-    def forget_unaborted(self) -> None:
-        """No abort has to come any more."""
-        for timer in self._unaborted.values():
-            timer.cancel()
-        self._unaborted.clear()
-        self._attempts.clear()
-
-    def _not_aborted(self, rid: str) -> None:
-        del self._unaborted[rid]
-        self._see_left(rid, aborted=False)
-
-    def _see_left(self, rid: str, *, aborted: bool) -> None:
-        attempt = self._attempts.pop(rid)
-        now = loop_here().time()
-        self.see(Abandoned(at=now, server=self.url, attempt=attempt, aborted=aborted))
 
     async def _load(self, version: str) -> dict[str, Any]:
         began = self._changing_since if self.paused else loop_here().time()
@@ -228,7 +189,7 @@ class Connection(asyncio.Transport):
         self._read = body[length:]
         asked = orjson.loads(body[:length])
         if "input_ids" not in asked:
-            self._server.abort_sent(asked)
+            self._server.aborts.sent(asked.get("rid", ""))
         loop = loop_here()
         when = loop.time() + self._server.random.uniform(0.0005, 0.004)
         loop.call_at(when, self._serve, asked, context=loop.world)
@@ -271,7 +232,7 @@ class Connection(asyncio.Transport):
         alive = self.client is None or self.client.alive
         if self._request is not None:
             if alive and self._server.alive and not self._request.is_over:
-                self._server.stream_lost(self._request.rid, self._request.attempt)
+                self._server.aborts.lost(self._request.rid, self._request.attempt)
             self._request.over()
         if alive:
             loop_here().call_soon(self._protocol.connection_lost, error, context=self._context)

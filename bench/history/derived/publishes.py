@@ -47,6 +47,15 @@ class Publishes:
         """The version is the first policy, or was handed over."""
         return version in self._order
 
+    def is_later(self, version: WeightVersion, than: WeightVersion) -> bool:
+        """Both are known, and `version` was handed over after `than`."""
+        places = self._order.get(version), self._order.get(than)
+        return places[0] is not None and places[1] is not None and places[0] > places[1]
+
+    def is_newest(self, version: WeightVersion) -> bool:
+        """No known version was handed over after this one."""
+        return not any(self.is_later(other, version) for other in self._order)
+
     def is_behind(self, version: WeightVersion, began: float) -> bool:
         """A later version than this one had been published before a time."""
         before = bisect_left(self._answered, began)

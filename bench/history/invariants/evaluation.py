@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bench.history.events import Evaluated, Planned, Publishing, Sampled, Seen
+from bench.history.derived.publishes import Publishes
+from bench.history.events import Evaluated, Loaded, Planned, Publishing, Sampled, Seen
 from bench.history.findings import Findings, Handler, Invariant, Judge
 from bench.history.names import evaluated_version
 
@@ -30,33 +31,33 @@ class Evaluations(Judge):
 
     def __init__(self, planned: Planned, findings: Findings) -> None:
         super().__init__(planned, findings)
-        self._order: dict[str, int] = {}
-        """Versions in the order of their publishes; the first policy is not among them."""
+        self._publishes = Publishes()
 
     def handlers(self) -> Mapping[type[Seen], Handler]:
         return {
             Evaluated: self._evaluated,
-            Publishing: self._publishing,
+            Loaded: self._learn,
+            Publishing: self._learn,
             Sampled: self._sampled,
         }
 
-    def _publishing(self, _index: int, event: Publishing) -> None:
-        self._order.setdefault(str(event.version), len(self._order))
+    def _learn(self, _index: int, event: Loaded | Publishing) -> None:
+        self._publishes.see(event)
 
     def _sampled(self, index: int, event: Sampled) -> None:
+        self._publishes.see(event)
         named = evaluated_version(event.attempt)
-        if not named:
+        if named is None:
             return
         self.findings.judged(OLD_WEIGHTS)
-        version = str(event.version)
-        if self._order.get(version, -1) > self._order.get(named, -1):
+        if self._publishes.is_later(event.version, than=named):
             self.findings.breaks(
                 OLD_WEIGHTS,
                 index,
-                f"{event.attempt} ran on {event.server} under {version}",
+                f"{event.attempt} ran on {event.server} under {event.version}",
                 event.attempt,
                 event.server,
-                version,
+                str(event.version),
             )
 
     def _evaluated(self, index: int, event: Evaluated) -> None:
@@ -69,7 +70,7 @@ class Evaluations(Judge):
                 f"{name} was reported with {event.rows} of {event.expected_rows} rows",
                 name,
             )
-        if event.cut and self._order.get(str(event.version), -1) == len(self._order) - 1:
+        if event.cut and self._publishes.is_newest(event.version):
             self.findings.breaks(
                 WHOLE_SUITE, index, f"{name} was cut, and no later version was published", name
             )

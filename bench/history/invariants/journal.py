@@ -21,6 +21,8 @@ from bench.history.events import (
 from bench.history.findings import Findings, Handler, Invariant, Judge
 from bench.history.names import attempt_of_session, trajectory_of
 
+DURABLE_S = 1.5
+"""RETRY_S of the journal's writer, and the delay that the simulated disk adds to a commit."""
 DISK_FULL = "disk_full"
 """Kind of the fault that leaves the journal's disk without room."""
 PREFIX = Invariant(
@@ -30,8 +32,8 @@ PREFIX = Invariant(
 )
 DURABLE = Invariant(
     name="events_become_durable",
-    promise="An event is durable after the next job that commits, and 1.5 s after it was appended "
-    "if the disk has room.",
+    promise="An event is durable after the next job that commits, and "
+    f"{DURABLE_S:g} s after it was appended if the disk has room.",
     source="engine/serving/journal/writer.py, GROUP_COMMIT_S and RETRY_S",
 )
 ONE_OPEN = Invariant(
@@ -46,7 +48,7 @@ FREES = Invariant(
 )
 ROOM = Invariant(
     name="a_full_disk_ends_by_itself",
-    promise="The engine notices within 1.5 s that its disk has room again.",
+    promise=f"The engine notices within {DURABLE_S:g} s that its disk has room again.",
     source="engine/serving/journal/writer.py, RETRY_S",
 )
 SESSIONS_STAY = Invariant(
