@@ -1,6 +1,7 @@
 """Plays whole runs of the real engine on a virtual clock, with seeded faults.
 
-`schedule` draws a run and its faults from a seed; `play` runs it and gives its history; `shrink`
-makes a failing list of faults short; `command` is `bench simulate`. `loop` and `world` replace time
-and chance; `sampler`, `tools`, `channel`, `journal_disk` and `learner` are the engine's neighbours.
+`schedule` draws a run and its faults from a seed, and `workload` makes its recipe; `run/` plays it
+and gives its history; `verdict` judges that; `shrink` makes a failing list of faults short;
+`campaign` plays many; `command` is `bench simulate`. `virtual/` replaces time and chance, and
+`neighbours/` has the other parts of a run.
 """

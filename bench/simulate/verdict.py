@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bench.history.validator import validate
-from bench.simulate.loop import Stuck
-from bench.simulate.play import Played, Studio
+from bench.simulate.run.play import Played, Studio
 from bench.simulate.schedule import Fault, Schedule
 from bench.simulate.shrink import shrunk
-from bench.simulate.world import Say
+from bench.simulate.virtual.loop import Stuck
+from bench.simulate.virtual.world import Say
 
 UNEXPECTED = "no_unexpected_error"
 """Name of the promise that the engine ends by its own errors alone, and that no task raises."""

@@ -14,8 +14,8 @@ from random import Random
 from bench.dispatch.workload import END, write_policy
 from bench.history.derived.contents import checksum
 from bench.history.events import RewardCalled
-from bench.simulate.loop import alive_here, loop_here
 from bench.simulate.schedule import Workload
+from bench.simulate.virtual.loop import alive_here, loop_here
 from engine.api import Score
 from toolwright.types import Task, Trajectory
 
@@ -155,7 +155,7 @@ model = "{policy}"
 source = "bench.simulate.workload:questions"
 reward = "bench.simulate.workload:{rewards}"
 reward_per_group = {str(work.per_group).lower()}
-protocol = "bench.simulate.protocol:Separated"
+protocol = "bench.simulate.neighbours.protocol:Separated"
 protocol_options = {{ marked = {str(work.marked).lower()} }}
 [task.limits]
 turns = {work.turns}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from bench.simulate.loop import BEGIN, Gone, Owner, Stuck, VirtualLoop
-from bench.simulate.world import world
+from bench.simulate.virtual.loop import BEGIN, Gone, Owner, Stuck, VirtualLoop
+from bench.simulate.virtual.world import world
 
 pytestmark = pytest.mark.quick
 

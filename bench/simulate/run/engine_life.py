@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, TypeVar, cast
 
-from bench.simulate.loop import Gone, Owner, loop_here
+from bench.simulate.virtual.loop import Gone, Owner, loop_here
 from engine.config import EngineTable
 from engine.serving.seams import Seams
 from engine.serving.serve import Engine

@@ -34,10 +34,10 @@ from bench.history.events import (
     Trained,
 )
 from bench.history.members import member_of
-from bench.simulate.channel import Context, rpc_error
-from bench.simulate.engine_life import EngineLife
-from bench.simulate.loop import Gone, Owner, loop_here
+from bench.simulate.neighbours.channel import Context, rpc_error
+from bench.simulate.run.engine_life import EngineLife
 from bench.simulate.schedule import Workload
+from bench.simulate.virtual.loop import Gone, Owner, loop_here
 from bench.simulate.workload import text_of
 from learner.intake.first_version import first_version
 from learner.intake.ledger import Ledger, Verdict

@@ -1,26 +1,18 @@
-"""Plays one schedule: lives of the engine among simulated neighbours, and the history of both.
+"""One run: lives of the engine among simulated neighbours, faults, and the history of all.
 
 Invariants
-- Equal schedules give equal histories, in every process (`PYTHONHASHSEED` fixed).
 - After the last fault nothing stays broken, and the run gets `BOUND_S` to end.
+- An engine that ended by itself or by a fault is started again, at most `MOST_LIVES` times.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
-from unittest import mock
 
 import msgspec
 
-import engine.core.engine_core
 from bench.history.events import (
     Admitted,
     AnyEvent,
@@ -32,26 +24,22 @@ from bench.history.events import (
     LifeEnded,
     Offered,
     Planned,
-    Position,
 )
-from bench.history.events import Fault as FaultSeen
 from bench.history.run_folder import evaluations, positions, surviving
-from bench.simulate.channel import Network
-from bench.simulate.engine_life import EngineLife
-from bench.simulate.faults import Faults, Moments
-from bench.simulate.journal_disk import Disk
-from bench.simulate.learner import Learner
-from bench.simulate.loop import BEGIN, Stuck, VirtualLoop
-from bench.simulate.sampler import SimulatedClient, SimulatedServer
+from bench.simulate.neighbours.channel import Network
+from bench.simulate.neighbours.journal_disk import Disk
+from bench.simulate.neighbours.learner import Learner
+from bench.simulate.neighbours.sampler import SimulatedClient, SimulatedServer
+from bench.simulate.neighbours.tools import ToolHost
+from bench.simulate.run.engine_life import EngineLife
+from bench.simulate.run.faults import Faults, Moments
 from bench.simulate.schedule import Schedule
-from bench.simulate.tools import ToolHost
-from bench.simulate.workload import LEASE_S, REWARD_WITNESSES, make_policy, recipe, server_url
-from bench.simulate.world import Say, world
+from bench.simulate.virtual.loop import VirtualLoop
+from bench.simulate.workload import LEASE_S, REWARD_WITNESSES, server_url
 from engine.config import EngineTable
-from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import EngineError
 from engine.serving.seams import Seams
-from toolwright.recipe import Recipe, load_recipe
+from toolwright.recipe import Recipe
 
 BOUND_S = 900.0
 """Virtual seconds from the end of the last fault to the end of the run."""
@@ -63,77 +51,11 @@ RESTART_S = 1.0
 """Pause before an engine that ended by itself is started again, in virtual seconds."""
 MOST_LIVES = 30
 """Lives of the engine after which its supervisor gives up."""
-SHM = Path("/dev/shm")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
-    """What became of a schedule."""
+class Run:
+    """Call `play` once."""
 
-    schedule: Schedule
-    history: History
-    digest: str
-    """SHA-256 of the history."""
-    seconds: float
-    """Virtual."""
-    notes: tuple[str, ...] = ()
-    """Errors that a fault explains: lives of engine and learner that ended with a sentence."""
-    errors: tuple[str, ...] = ()
-    """Errors that nothing explains: a task that raised or does not end, an engine that ended by
-    another error than its own."""
-    counts: Counter[str] = field(default_factory=Counter)
-    """Events by kind, faults by theirs, fates of positions."""
-
-
-@contextmanager
-def studio() -> Iterator[Studio]:
-    """What all schedules of a process share, in a folder that ends with it."""
-    shm = SHM if SHM.is_dir() else None
-    with TemporaryDirectory(prefix="simulate-", dir=shm) as folder:
-        yield Studio(Path(folder))
-
-
-class Studio:
-    """A policy folder and its tokenizer, read once."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.policy = make_policy(folder / "policy")
-        self._codec = HuggingFaceCodec(self.policy)
-        self._abandoned: list[object] = []
-
-    def play(self, schedule: Schedule, *, say: Say | None = None) -> Played:
-        """The history of a schedule."""
-        loop = VirtualLoop(Random(f"loop {schedule.seed}"))
-        with (
-            TemporaryDirectory(dir=self._folder) as folder,
-            mock.patch.object(engine.core.engine_core, "build_codec", lambda *_: self._codec),
-            world(loop, schedule.seed, say),
-        ):
-            # Relative names: no fingerprint and no prompt holds the folder's path.
-            text = recipe(schedule.workload, policy=self.policy, folder=Path(folder))
-            file = Path(folder) / "recipe.toml"
-            file.write_text(text, encoding="utf-8")
-            run = _Run(schedule, loop, load_recipe(file), self.policy)
-            try:
-                loop.run_until_complete(run.play())
-            except Stuck:  # its tasks must not be finalised inside another run
-                self._abandoned += (loop, run)
-                raise
-            loop.close()
-        data = msgspec.json.encode(run.history, enc_hook=list)
-        return Played(
-            schedule=schedule,
-            history=run.history,
-            digest=hashlib.sha256(data).hexdigest(),
-            seconds=loop.now - BEGIN,
-            notes=tuple(run.notes),
-            errors=(*run.errors, *loop.complaints),
-            counts=Counter(name for event in run.history for name in _named(event)),
-        )
-
-
-class _Run:
     def __init__(self, schedule: Schedule, loop: VirtualLoop, made: Recipe, policy: Path) -> None:
         self.history: History = []
         self.notes: list[str] = []
@@ -368,13 +290,3 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _named(event: AnyEvent) -> Iterator[str]:
-    yield type(event).__name__
-    if isinstance(event, FaultSeen):
-        yield f"fault {event.kind}"
-    elif isinstance(event, Position):
-        yield f"group {event.fate}"
-    elif isinstance(event, LifeEnded) and event.killed:
-        yield "kill"

@@ -18,7 +18,7 @@ from unittest import mock
 import structlog
 
 import engine.core.daemon_thread
-from bench.simulate.loop import BEGIN, EPOCH, VirtualLoop, loop_here
+from bench.simulate.virtual.loop import BEGIN, EPOCH, VirtualLoop, loop_here
 
 Say = Callable[[float, str, dict[str, Any]], None]
 """(seconds since the run began, event, fields): a line of the engine's log."""

@@ -19,10 +19,10 @@ import aiohttp
 import orjson
 
 from bench.history.events import AnyEvent, Loaded, Sampled
-from bench.simulate.aborts import AbortWatch
-from bench.simulate.loop import Owner, loop_here, owner_here
-from bench.simulate.protocol import SEPARATOR
+from bench.simulate.neighbours.aborts import AbortWatch
+from bench.simulate.neighbours.protocol import SEPARATOR
 from bench.simulate.schedule import Workload
+from bench.simulate.virtual.loop import Owner, loop_here, owner_here
 from bench.simulate.workload import END_ID, STOP_ID, TEXT_STOP, ids_of
 from engine.core.sampler.wire.client import NoRoute, SamplerClient, ServerUnreachable
 from toolwright.types import WeightVersion, ids

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from bench.history.events import Abandoned
-from bench.simulate.loop import loop_here
+from bench.simulate.virtual.loop import loop_here
 
 ABORT_S = 5.0
 """Longest time from the end of a broken stream to the abort of its request, in seconds."""

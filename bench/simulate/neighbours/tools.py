@@ -14,9 +14,9 @@ from random import Random
 from typing import Any
 
 from bench.history.events import AnyEvent, Effect, SessionClosed, SessionOpened
-from bench.simulate.channel import Network
-from bench.simulate.loop import Owner, loop_here, owner_here
+from bench.simulate.neighbours.channel import Network
 from bench.simulate.schedule import Workload
+from bench.simulate.virtual.loop import Owner, loop_here, owner_here
 from bench.simulate.workload import STOP, TEXT_STOP, UNFIT, ids_of
 from toolsvc.edge.service import ToolServicer
 from toolsvc.errors import Reason, Refused

@@ -21,7 +21,7 @@ from typing import Any
 from bench.history.events import GivenUp, Journaled, RoomAgain
 from bench.history.invariants.journal import DURABLE_S
 from bench.history.names import group_of
-from bench.simulate.loop import loop_here
+from bench.simulate.virtual.loop import loop_here
 from engine.core.trajectory.events import AnyEvent, Ended, Scored
 from engine.serving.journal.logs import LogEntry, LogState, read_log
 from engine.serving.journal.writer import Writer

@@ -14,13 +14,13 @@ from functools import partial
 
 from bench.history.events import AnyEvent, FaultEnded
 from bench.history.events import Fault as FaultSeen
-from bench.simulate.channel import Network
-from bench.simulate.journal_disk import Disk
-from bench.simulate.learner import Learner
-from bench.simulate.loop import BEGIN, loop_here
-from bench.simulate.sampler import SimulatedServer
+from bench.simulate.neighbours.channel import Network
+from bench.simulate.neighbours.journal_disk import Disk
+from bench.simulate.neighbours.learner import Learner
+from bench.simulate.neighbours.sampler import SimulatedServer
+from bench.simulate.neighbours.tools import ToolHost
 from bench.simulate.schedule import Fault, Kind
-from bench.simulate.tools import ToolHost
+from bench.simulate.virtual.loop import BEGIN, loop_here
 
 ON_ENGINE = (Kind.ENGINE_KILL, Kind.ENGINE_STOP)
 MOMENT_S = 120.0

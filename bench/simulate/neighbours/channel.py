@@ -20,7 +20,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
-from bench.simulate.loop import Gone, Owner, loop_here, owner_here
+from bench.simulate.virtual.loop import Gone, Owner, loop_here, owner_here
 
 TRIP_S = 0.003
 """Mean time of a message on its way."""

@@ -1,0 +1,1 @@
+"""One simulated run: the engine's lives, and the faults that are done to it."""

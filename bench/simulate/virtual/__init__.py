@@ -1,0 +1,1 @@
+"""Time and chance of a simulated run: an event loop on a virtual clock."""
