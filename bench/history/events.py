@@ -113,9 +113,9 @@ class Journaled(Seen, frozen=True, kw_only=True):
     complete: bool
     """The journal has its group."""
     ended: bool = False
-    """What is kept holds the trajectory's end."""
+    """The kept events hold the trajectory's end."""
     scored: bool = False
-    """What is kept holds the reward function's score."""
+    """The kept events hold the reward function's score."""
     given_up: bool = False
     """The engine gave the attempt up, and the journal does not have that."""
 

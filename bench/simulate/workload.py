@@ -83,8 +83,8 @@ def questions(seed: int) -> Iterator[Task | str]:
 
 
 def source_seed(workload: Workload) -> int:
-    """The run's seed, as decimal digits: the schedule's seed, two digits of the per cent of tasks
-    that the tool refuses, two digits of the per cent of rows that are not tasks."""
+    """The run's seed in decimal digits. The last two are the per cent of rows that are not tasks.
+    The two before are the per cent of tasks that the tool refuses."""
     unfit, bad = round(100 * workload.unfit_rows), round(100 * workload.bad_rows)
     return 10_000 * (workload.seed % 100_000) + 100 * unfit + bad
 

@@ -1,4 +1,4 @@
-"""What the journal holds at the end of each life, against what the engine appended."""
+"""The journal at the end of each life, compared with the events that the engine appended."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ class Disk:
         """When the disk last became free again."""
         self.drivers: list[LoopDriver] = []
         self.logs: dict[str, Log] = {}
-        """What attempts that were not given up have appended, with the time; without what an
-        earlier life lost."""
+        """Events of attempts that were not given up. Events that an earlier life lost are left
+        out."""
 
     def drive(self, writer: Writer) -> LoopDriver:
         self.drivers.append(LoopDriver(self, writer))
@@ -86,9 +86,9 @@ class LoopDriver:
         self._ages: list[float] = []
         """When each entry of the writer's buffer was appended."""
         self._given_up: dict[str, Log] = {}
-        """What these had appended; a crash may lose that they were given up."""
+        """Logs of attempts that were given up. A crash may lose that."""
         self._written_up_to = -math.inf
-        """What was appended before this time is durable: a later job has committed."""
+        """Events that were appended before this time are durable: a later job has committed."""
         writer.write = self._noted(writer.write)  # type: ignore[method-assign]
         writer.write_soon = self._noted(writer.write_soon)  # type: ignore[method-assign]
         self._append = writer.append
@@ -188,7 +188,7 @@ class LoopDriver:
         self._ended.set_result(None)
 
     def _compared(self) -> Iterator[Journaled]:
-        """What the journal holds of each attempt; later lives begin with that."""
+        """An event for each attempt. Later lives begin with the kept events."""
         db, disk, now = self.writer.db, self._disk, loop_here().time()
         groups = {name for (name,) in db.execute("SELECT id FROM groups")}
         skipped = {f"g{place:07d}" for (place,) in db.execute("SELECT position FROM skipped")}

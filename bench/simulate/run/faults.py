@@ -60,7 +60,7 @@ End = Callable[[], Awaitable[None] | None]
 
 @dataclass(kw_only=True)
 class Faults:
-    """What faults are done to."""
+    """Does faults to these parts of a run."""
 
     network: Network
     host: ToolHost

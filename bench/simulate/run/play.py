@@ -38,7 +38,7 @@ SHM = Path("/dev/shm")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What became of a schedule."""
+    """The outcome of a schedule."""
 
     schedule: Schedule
     history: History
@@ -57,7 +57,7 @@ class Played:
 
 @contextmanager
 def studio() -> Iterator[Studio]:
-    """What all schedules of a process share, in a folder that ends with it."""
+    """The parts that all schedules of a process share, in a folder that ends with it."""
     shm = SHM if SHM.is_dir() else None
     with TemporaryDirectory(prefix="simulate-", dir=shm) as folder:
         yield Studio(Path(folder))

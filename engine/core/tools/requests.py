@@ -1,4 +1,4 @@
-"""What the engine writes to a tool service: a session's opening, a call.
+"""Messages of the engine to a tool service: a session's opening, a call.
 
 `replies.py` has what it reads.
 """
