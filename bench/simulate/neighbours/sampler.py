@@ -9,16 +9,15 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from random import Random
 from typing import Any, cast
 
 import aiohttp
 import orjson
 
-from bench.history.events import AnyEvent, Loaded
-from bench.simulate.neighbours.aborts import AbortWatch
-from bench.simulate.neighbours.sampler_stream import FOREIGN, Connection, Request
+from bench.history.events import Loaded
+from bench.simulate.neighbours.sampler_stream import FOREIGN, Connection, See, StreamingServer
 from bench.simulate.schedule import Workload
 from bench.simulate.virtual.loop import Owner, loop_here, owner_here
 from engine.core.sampler.wire.client import NoRoute, SamplerClient, ServerUnreachable
@@ -26,39 +25,23 @@ from toolwright.types import WeightVersion
 
 LOADS_S = (0.1, 0.3, 2.0)
 """Mean seconds of a load of weights; each server has one of them."""
-See = Callable[[AnyEvent], None]
 
 
-class SimulatedServer:
+class SimulatedServer(StreamingServer):
     """One sampler, seen from the world."""
 
     def __init__(self, url: str, workload: Workload, random: Random, see: See) -> None:
-        self.url = url
-        self.workload = workload
-        self.random = random
-        self.see = see
+        super().__init__(url, workload, random, see)
         self.load_s = random.choice(LOADS_S)
-        self.alive = True
-        self.awake = asyncio.Event()
-        """Clear while the server hangs."""
-        self.awake.set()
         self.refuses = False
         self.breaks_at_update = False
         """It dies amid its next update."""
         self.broke = asyncio.Event()
         """It did."""
-        self.breaks = 0.0
-        """Share of chunks after which their stream breaks."""
-        self.slow = 1.0
-        self.paused = False
         self._changing_since = 0.0
         """When the engine last paused it."""
-        self.weights = FOREIGN
         self.had: list[str] = []
         """Weights that it was ever given."""
-        self.requests: dict[str, Request] = {}
-        self.connections: dict[Connection, None] = {}
-        self.aborts = AbortWatch(url, see)
 
     def kill(self) -> None:
         """The process ends."""
@@ -122,12 +105,6 @@ class SimulatedServer:
             case _:
                 raise NoRoute(f"{self.url}{path} answered 404")
         return {}
-
-    def abort(self, body: Mapping[str, Any]) -> None:
-        """Ends the request `rid`, or all."""
-        for rid in [body["rid"]] if "rid" in body else list(self.requests):
-            if rid in self.requests:
-                self.requests[rid].abort()
 
     async def _load(self, version: str) -> dict[str, Any]:
         began = self._changing_since if self.paused else loop_here().time()

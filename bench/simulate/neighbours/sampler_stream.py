@@ -8,20 +8,20 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any
+from random import Random
+from typing import Any
 
 import orjson
 
-from bench.history.events import Sampled
+from bench.history.events import AnyEvent, Sampled
+from bench.simulate.neighbours.aborts import AbortWatch
 from bench.simulate.neighbours.protocol import SEPARATOR
+from bench.simulate.schedule import Workload
 from bench.simulate.virtual.loop import loop_here, owner_here
 from bench.simulate.workload import END_ID, STOP_ID, TEXT_STOP, ids_of
 from toolwright.types import WeightVersion, ids
-
-if TYPE_CHECKING:
-    from bench.simulate.neighbours.sampler import SimulatedServer
 
 FOREIGN = "default"
 """Name that a server gives to weights of no run."""
@@ -34,10 +34,41 @@ JUNK = 12
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
+See = Callable[[AnyEvent], None]
+
+
+class StreamingServer:
+    """The part of a server that its streams see."""
+
+    def __init__(self, url: str, workload: Workload, random: Random, see: See) -> None:
+        self.url = url
+        self.workload = workload
+        self.random = random
+        self.see = see
+        self.alive = True
+        self.awake = asyncio.Event()
+        """Clear while the server hangs."""
+        self.awake.set()
+        self.breaks = 0.0
+        """Share of chunks after which their stream breaks."""
+        self.slow = 1.0
+        self.paused = False
+        self.weights = FOREIGN
+        self.requests: dict[str, Request] = {}
+        self.connections: dict[Connection, None] = {}
+        self.aborts = AbortWatch(url, see)
+
+    def abort(self, body: Mapping[str, Any]) -> None:
+        """Ends the request `rid`, or all."""
+        for rid in [body["rid"]] if "rid" in body else list(self.requests):
+            if rid in self.requests:
+                self.requests[rid].abort()
+
+
 class Connection(asyncio.Transport):
     """One connection, as its client's transport. A client that is dead hears nothing of it."""
 
-    def __init__(self, server: SimulatedServer, protocol: asyncio.Protocol) -> None:
+    def __init__(self, server: StreamingServer, protocol: asyncio.Protocol) -> None:
         super().__init__()
         self.client = owner_here()
         self._context = copy_context()
@@ -112,7 +143,7 @@ class Request:
     """One request of /generate while it streams."""
 
     def __init__(
-        self, server: SimulatedServer, body: Mapping[str, Any], connection: Connection
+        self, server: StreamingServer, body: Mapping[str, Any], connection: Connection
     ) -> None:
         self._server = server
         self._connection = connection

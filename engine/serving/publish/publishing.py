@@ -1,8 +1,8 @@
 """Moves the samplers to new weights: one publish at a time, over whichever transport brings it.
 
 `publish_state.py` has the states of one publish, and `versions.py` says which version may follow.
-Each transport brings the weights in its own way (`transports.py`). A
-version that came over a group is served before it has a folder; PublishWeights names it later.
+Each transport brings the weights in its own way (`transports.py`). A version that came over a group
+is served before it has a folder; PublishWeights names it later.
 
 Invariants
 - One publish at a time moves the samplers, in the order of the requests.
