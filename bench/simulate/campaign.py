@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing import get_context
 
-from bench.simulate.run.play import Studio, studio
+from bench.simulate.playing.play import Studio, studio
 from bench.simulate.schedule import schedule_of
 from bench.simulate.verdict import Failure, outcome, shortest
 

@@ -111,7 +111,7 @@ def _play_one(seed: int, keep: str | None, *, history: Path | None, log: bool) -
         os.environ[HASH_SEED] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "bench.cli", *sys.argv[1:]])
     from bench.history.stored import write_history
-    from bench.simulate.run.play import studio
+    from bench.simulate.playing.play import studio
     from bench.simulate.schedule import schedule_of
     from bench.simulate.verdict import outcome, shortest
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bench.history.validator import validate
-from bench.simulate.run.play import Played, Studio
+from bench.simulate.playing.play import Played, Studio
 from bench.simulate.schedule import Fault, Schedule
 from bench.simulate.shrink import shrunk
 from bench.simulate.virtual.loop import Stuck

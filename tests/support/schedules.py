@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.simulate.campaign import played
 from bench.simulate.command import report
-from bench.simulate.run.play import studio
+from bench.simulate.playing.play import studio
 
 A_TEST = 50
 """Schedules of one test, some 7 s of CPU."""

@@ -35,7 +35,7 @@ from bench.history.events import (
 )
 from bench.history.members import member_of
 from bench.simulate.neighbours.channel import Context, rpc_error
-from bench.simulate.run.engine_life import EngineLife
+from bench.simulate.playing.engine_life import EngineLife
 from bench.simulate.schedule import Workload
 from bench.simulate.virtual.loop import Gone, Owner, loop_here
 from bench.simulate.workload import text_of

@@ -12,7 +12,7 @@ import pytest
 from bench.history.events import Fault
 from bench.history.validator import unjudged
 from bench.simulate.campaign import Totals, played
-from bench.simulate.run.play import Studio, studio
+from bench.simulate.playing.play import Studio, studio
 from bench.simulate.schedule import Kind, Schedule, schedule_of
 from bench.simulate.verdict import outcome, shortest
 from engine.core.rollout import attempt_start

@@ -31,8 +31,8 @@ from bench.simulate.neighbours.journal_disk import Disk
 from bench.simulate.neighbours.learner import Learner
 from bench.simulate.neighbours.sampler import SimulatedClient, SimulatedServer
 from bench.simulate.neighbours.tools import ToolHost
-from bench.simulate.run.engine_life import EngineLife
-from bench.simulate.run.faults import Faults, Moments
+from bench.simulate.playing.engine_life import EngineLife
+from bench.simulate.playing.faults import Faults, Moments
 from bench.simulate.schedule import Schedule
 from bench.simulate.virtual.loop import VirtualLoop
 from bench.simulate.workload import LEASE_S, REWARD_WITNESSES, server_url

@@ -25,7 +25,7 @@ from bench.history.events import (
     Position,
 )
 from bench.history.events import Fault as FaultSeen
-from bench.simulate.run.one_run import Run
+from bench.simulate.playing.one_run import Run
 from bench.simulate.schedule import Schedule
 from bench.simulate.virtual.loop import BEGIN, Stuck, VirtualLoop
 from bench.simulate.virtual.world import Say, world
