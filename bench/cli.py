@@ -1,16 +1,16 @@
-"""The `bench` command: one subcommand per instrument.
+"""The `bench` command: one subcommand for each instrument.
 
-Owns the command line only. Anything the user can mend ends with one sentence on stderr and exit
-code 2; a port that is taken ends with exit code 1.
+Owns the command line only. An error that the user can fix is one sentence on stderr. The exit code
+is 2 for options that do not fit, and 1 for a failure, such as a port in use.
 """
 
 from __future__ import annotations
 
+from bench.engine.command import engine
 from bench.gpu.command import gpu
-from bench.makespan.command import engine
+from bench.measuring.command import one_sentence_errors
 from bench.memory.command import memory
 from bench.retokenisation.command import retokenisation
-from bench.rollouts.command import rollouts
 from bench.scripted_sampler import scripted_sampler
 from bench.search.command import search
 from bench.simulate.command import simulate
@@ -20,17 +20,10 @@ from bench.view.command import view
 from toolwright.process.command_line import command_line, start
 
 app = command_line("bench", help="Load generation, faults and the scripted sampler.")
-app.command("scripted-sampler")(scripted_sampler)
-app.command("engine")(engine)
-app.command("gpu")(gpu)
-app.command("memory")(memory)
-app.command("retokenisation")(retokenisation)
-app.command("rollouts")(rollouts)
-app.command("search")(search)
-app.command("simulate")(simulate)
-app.command("step")(step)
-app.command("tools")(tools)
-app.command("view")(view)
+for command in (
+    scripted_sampler, engine, gpu, memory, retokenisation, search, simulate, step, tools, view,
+):  # fmt: skip
+    app.command(command.__name__.replace("_", "-"))(one_sentence_errors()(command))
 
 
 def main() -> None:

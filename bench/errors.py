@@ -1,4 +1,4 @@
-"""What can end the work of an instrument. Every message is meant for the user."""
+"""Errors that end an instrument. Every message is for the user."""
 
 from __future__ import annotations
 
@@ -6,4 +6,10 @@ from console.errors import ConsoleError
 
 
 class BenchError(ConsoleError):
-    """The instrument cannot go on; the message names the thing and the mend."""
+    """An instrument cannot continue. The message names the thing and the fix."""
+
+
+class UsageError(BenchError):
+    """Options that do not fit. The message names those that do."""
+
+    status = 2

@@ -1,6 +1,6 @@
-"""`bench scripted-sampler`: its options, and the server for as long as it is wanted.
+"""`bench scripted-sampler`: its options, and the server until a signal ends it.
 
-Its packages are imported when it runs: `bench --help` needs none of them.
+The packages of the server are imported when it runs: `bench --help` does not need them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bench.errors import BenchError, UsageError
 from toolwright.process import loop
 
 if TYPE_CHECKING:
@@ -133,12 +134,11 @@ def scripted_sampler(
             stale_weights=stale_weights,
             fail_updates=fail_updates,
         )
-    except (ScriptError, ValueError) as error:
-        raise _stop(str(error), code=2) from error
-    try:
         written = SamplerLog(log) if log is not None else None
+    except (ScriptError, ValueError) as error:
+        raise UsageError(str(error)) from error
     except OSError as error:
-        raise _stop(f"--log {log} cannot be written: {error.strerror}", code=2) from error
+        raise UsageError(f"--log {log} cannot be written: {error.strerror}") from error
     sampler = ScriptedSampler(
         script=spoken,
         timing=timing,
@@ -157,30 +157,23 @@ def scripted_sampler(
     try:
         loop.run(_serve(sampler))
     except StartError as error:
-        raise _stop(str(error), code=1) from error
+        raise BenchError(str(error)) from error
 
 
 async def _serve(sampler: ScriptedSampler) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with sampler:
         typer.echo(f"scripted sampler on {sampler.url}")
         await stop.wait()
 
 
 def _script(script: str | None, replies: Path | None, seed: int) -> Script:
-    from bench.scripted import ScriptError
     from bench.scripted.script import load_replies, parse_script
 
-    if (script is None) == (replies is None):
-        raise ScriptError("give exactly one of --script and --replies")
-    return (
-        load_replies(str(replies)) if replies is not None else parse_script(script or "", seed=seed)
-    )
-
-
-def _stop(message: str, *, code: int) -> typer.Exit:
-    typer.echo(f"bench: {message}", err=True)
-    return typer.Exit(code)
+    if script is not None and replies is None:
+        return parse_script(script, seed=seed)
+    if replies is not None and script is None:
+        return load_replies(str(replies))
+    raise UsageError("give exactly one of --script and --replies")

@@ -1,50 +1,43 @@
-"""`bench step`: where the seconds of a training step go, from what runs wrote about themselves.
+"""`bench step`: seconds of each part of a training step, from the logs of runs.
 
-The layout is that of VerlTool's table of step times (arXiv:2509.01055, table 12): a row a run, a
-column a part. Parts are means over the steps, so they add up to the mean step. What the learner
-waits for is the rollout: sampling, tools and rewards of the batch overlap in the engine, and what
-is done while the learner trains is not waited for. Their own seconds stand apart, a trajectory's.
+The layout is that of VerlTool's table of step times (arXiv:2509.01055, table 12): a row for each
+run, a column for each part. Parts are means over the steps, so they add up to the mean step. The
+rollout is the time that the learner waits. Sampling, tools and rewards of a batch overlap in the
+engine, also with training, so a second table holds their seconds for a trajectory.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
 from bench.errors import BenchError
+from bench.measuring.command import JsonFile, print_table, write_json
 from console.compare.runs import Run, read_runs
-from console.errors import ConsoleError
 
 PARTS = ("rollout", "log-probs", "update", "publish", "checkpoint", "other")
 OF_A_TRAJECTORY = ("generate", "tool", "reward")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One run: means over `steps` steps.
-
-    parts: seconds of each of PARTS; they add up to `step`. None: the learner that wrote the run did
-    not tell them, and they are part of `update`. trajectory: seconds of a trajectory,
-    of each of OF_A_TRAJECTORY. tokens: put through the model in training, a second of `update` and
-    `log-probs`.
-    """
+class StepRow:
+    """One run: means over `steps` steps."""
 
     run: str
     steps: int
     trajectories: float
     step: float
     parts: dict[str, float | None]
+    """Seconds of each of PARTS; they add up to `step`. None for a part that an older learner did
+    not write; it is in `update`."""
     trajectory: dict[str, float]
+    """Seconds of a trajectory, by OF_A_TRAJECTORY."""
     tokens_per_s: float
+    """Tokens put through the model in training, a second of `update` and `log-probs`."""
 
 
 def step(
@@ -53,29 +46,33 @@ def step(
         typer.Argument(metavar="RUN...", help="Run folders of `learner run`.", show_default=False),
     ],
     skip: Annotated[int, typer.Option(min=0, help="First steps that do not count.")] = 1,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write the rows there.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
-    """Tell where the seconds of a training step go: rollout, log-probs, update, publish.
+    """Print the seconds of a training step: rollout, log-probs, update, publish.
 
     Reads learner.jsonl of each run, also while the run goes on. The first steps warm up and are
     left out (--skip). A checkpoint's seconds are spread over the steps between two.
     """
-    try:
-        rows = [row_of(run, skip) for run in read_runs(runs)]
-    except (BenchError, ConsoleError, OSError) as error:
-        typer.echo(f"bench: {error}", err=True)
-        raise typer.Exit(1) from error
-    Console(width=None if sys.stdout.isatty() else 120).print(table(rows), trajectories(rows))
-    if json_file is not None:
-        json_file.write_text(
-            json.dumps({"rows": [asdict(row) for row in rows]}, indent=1) + "\n", encoding="utf-8"
-        )
+    rows = [row_of(run, skip) for run in read_runs(runs)]
+    print_table(
+        "seconds of a training step",
+        ("run", "steps", *PARTS, "step", "tokens/s"),
+        [cells for row in rows for cells in _step_cells(row)],
+    )
+    print_table(
+        "seconds of a trajectory",
+        ("run", "a step", *OF_A_TRAJECTORY),
+        [
+            [row.run, f"{row.trajectories:.0f}"]
+            + [f"{row.trajectory[name]:.2f}" for name in OF_A_TRAJECTORY]
+            for row in rows
+        ],
+    )
+    write_json(json_file, {"rows": [asdict(row) for row in rows]})
 
 
-def row_of(run: Run, skip: int) -> Row:
-    """Means over the run's steps but the first `skip`. BenchError where none is left."""
+def row_of(run: Run, skip: int) -> StepRow:
+    """Means over the run's steps but the first `skip`. Raises BenchError without such steps."""
     timed = [line for line in run.metrics.values() if {"step_s", "lease_s", "train_s"} <= set(line)]
     lines = timed[skip:]
     if not lines:
@@ -87,16 +84,16 @@ def row_of(run: Run, skip: int) -> Row:
     def mean(name: str) -> float:
         return sum(line.get(name, 0.0) for line in lines) / len(lines)
 
-    told = all("logprobs_s" in line for line in lines)
+    split = all("logprobs_s" in line for line in lines)
     parts: dict[str, float | None] = {
         "rollout": mean("lease_s"),
-        "log-probs": mean("logprobs_s") if told else None,
-        "update": mean("train_s") - (mean("logprobs_s") if told else 0.0),
+        "log-probs": mean("logprobs_s") if split else None,
+        "update": mean("train_s") - (mean("logprobs_s") if split else 0.0),
         "publish": mean("export_s") + mean("publish_s"),
         "checkpoint": mean("checkpoint_s"),
     }
     whole = mean("step_s")
-    return Row(
+    return StepRow(
         run=run.name,
         steps=len(lines),
         trajectories=mean("trajectories"),
@@ -114,32 +111,14 @@ def _tokens(lines: Sequence[Mapping[str, float]]) -> float:
     return tokens / seconds if seconds else 0.0
 
 
-def table(rows: Sequence[Row]) -> Table:
-    """A row a run, seconds of a step; below it the shares."""
-    out = Table(title="seconds of a training step", box=SIMPLE)
-    out.add_column("run", overflow="fold")
-    for name in ("steps", *PARTS, "step", "tokens/s"):
-        out.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        parts = [row.parts[name] for name in PARTS]
-        seconds = [_shown(part, "{:.2f}") for part in (*parts, row.step)]
-        out.add_row(row.run, f"{row.steps}", *seconds, f"{row.tokens_per_s:.0f}")
-        if row.step:
-            out.add_row("", "", *(_shown(part and part / row.step, "{:.0%}") for part in parts))
-    return out
+def _step_cells(row: StepRow) -> list[list[str]]:
+    """Seconds of a step, and below them the shares."""
+    parts = [row.parts[name] for name in PARTS]
+    seconds = [_shown(part, "{:.2f}") for part in (*parts, row.step)]
+    shares = [_shown(part and part / row.step, "{:.0%}") for part in parts] if row.step else []
+    lines = [[row.run, f"{row.steps}", *seconds, f"{row.tokens_per_s:.0f}"], ["", "", *shares]]
+    return lines if shares else lines[:1]
 
 
 def _shown(value: float | None, form: str) -> str:
     return "unknown" if value is None else form.format(value)
-
-
-def trajectories(rows: Sequence[Row]) -> Table:
-    """A row a run, seconds of a mean trajectory, which overlap with those of others."""
-    out = Table(title="seconds of a trajectory", box=SIMPLE)
-    out.add_column("run", overflow="fold")
-    for name in ("a step", *OF_A_TRAJECTORY):
-        out.add_column(name, justify="right", no_wrap=True)
-    for row in rows:
-        seconds = (f"{row.trajectory[name]:.2f}" for name in OF_A_TRAJECTORY)
-        out.add_row(row.run, f"{row.trajectories:.0f}", *seconds)
-    return out

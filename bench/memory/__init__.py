@@ -1,4 +1,4 @@
-"""How fast the tool memory answers while tools come in.
+"""`bench memory`: latency of the tool memory while tools come in.
 
 generated.py   tools and subtasks of random words
 measure.py     what is timed

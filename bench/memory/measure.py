@@ -1,14 +1,15 @@
-"""What is timed: questions alone, questions while tools come in, merges, starts."""
+"""Times questions alone, questions while tools come in, merges and starts."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bench.measuring.spread import Spread
 from bench.memory.generated import Generated
 from memory.memory import Memory
 from memory.search.embedding import Embedder
@@ -16,43 +17,24 @@ from memory.store.sqlite import SqliteLog
 
 SUBTASKS = 3
 GROUP = 3
-"""Tools that a group registers while questions are asked."""
+"""Tools that a group registers during the measurement."""
 BULK = 500
 """Tools that a group registers while the memory is filled."""
+TIMED = {
+    "question": "question of three subtasks",
+    "after": "the first of a new version",
+    "busy": "while tools come in without a pause",
+    "graphrag": "question, GraphRAG score",
+    "embedding": "embedding of one subtask, in all of these",
+    "merge": "merge of a group with three new tools",
+}
+"""Latencies of the report, by key."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Latency:
-    """Milliseconds, and how many were timed."""
-
-    p50: float
-    p99: float
-    count: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """embedding: of one subtask, and part of every question. after: the first question of a
-    version. busy: questions while another thread merges without a pause."""
-
-    nodes: int
-    question: Latency
-    busy: Latency
-    after: Latency
-    graphrag: Latency
-    merge: Latency
-    embedding: Latency
-    merges_per_s: float
-    start_s: float
-    old_version_s: float
-    megabytes: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def measure(folder: Path, nodes: int, questions: int, merges: int, embed: Embedder) -> Report:
-    """Fills a memory in `folder` and times it."""
+def measure(
+    folder: Path, nodes: int, questions: int, merges: int, embed: Embedder
+) -> dict[str, Any]:
+    """Fills a memory in `folder` and times it. Latencies are in ms, with the number of values."""
     generated = Generated(0)
     path = folder / "memory.sqlite"
     memory = Memory(SqliteLog(path, embedder="bench"), embed)
@@ -60,82 +42,73 @@ def measure(folder: Path, nodes: int, questions: int, merges: int, embed: Embedd
         memory.merge_group(work)
     texts = [[generated.text(8) for _ in range(SUBTASKS)] for _ in range(questions)]
 
-    def ask(place: int, **how: Any) -> None:
+    def question(place: int, **how: Any) -> None:
         memory.retrieve(texts[place % questions], **how)
 
-    ask(0)
-    question = timed(ask, questions)
-    embedding = timed(lambda place: memory.embed(texts[place][:1]), questions)
-    ask(0, scoring="graphrag")
-    graphrag = timed(lambda place: ask(place, scoring="graphrag"), questions)
-    works = list(generated.works(merges * GROUP, GROUP))
-    afters: list[float] = []
+    def graphrag(place: int) -> None:
+        question(place, scoring="graphrag")
 
-    def merge(place: int) -> None:
-        memory.merge_group(works[place])
+    question(0)
+    found = {
+        "question": _latency(_timed(question, questions)),
+        "embedding": _latency(_timed(lambda place: memory.embed(texts[place][:1]), questions)),
+    }
+    graphrag(0)
+    found["graphrag"] = _latency(_timed(graphrag, questions))
+    works = iter(list(generated.works(merges * GROUP, GROUP)))
+
+    def merge(_place: int = 0) -> None:
+        memory.merge_group(next(works))
 
     begin = time.perf_counter()
-    merged = timed(merge, merges // 3)
-    merges_per_s = merged.count / (time.perf_counter() - begin)
-    for place in range(merged.count, 2 * merged.count):
-        merge(place)
-        afters.append(_seconds(lambda: ask(place)))  # noqa: B023 - called at once
-    rest = iter(works[2 * merged.count :])
-    busy = _while_merging(lambda: memory.merge_group(next(rest)), ask)
+    found["merge"] = _latency(_timed(merge, merges // 3))
+    merges_per_s = merges // 3 / (time.perf_counter() - begin)
+    after = []
+    for place in range(merges // 3):
+        merge()
+        after += _timed(question, 1, first=place)
+    found["after"] = _latency(after)
+    found["busy"] = _latency(_while_merging(merge, question))
     version = memory.graph.version
-    start = _seconds(lambda: Memory(SqliteLog(path, embedder="bench"), embed))
-    old = _seconds(lambda: memory.at(version - merges // 2))
-    return Report(
-        nodes=len(memory.graph.by_id),
-        question=question,
-        busy=busy,
-        after=latency(afters),
-        graphrag=graphrag,
-        merge=merged,
-        embedding=embedding,
-        merges_per_s=merges_per_s,
-        start_s=start,
-        old_version_s=old,
-        megabytes=path.stat().st_size / 1e6,
-    )
+    return {
+        "nodes": len(memory.graph.by_id),
+        **found,
+        "merges_per_s": merges_per_s,
+        "start_s": _timed(lambda _: Memory(SqliteLog(path, embedder="bench"), embed), 1)[0],
+        "old_version_s": _timed(lambda _: memory.at(version - merges // 2), 1)[0],
+        "megabytes": path.stat().st_size / 1e6,
+    }
 
 
-def timed(act: Callable[[int], object], count: int) -> Latency:
-    return latency([_seconds(lambda: act(place)) for place in range(count)])  # noqa: B023
+def _timed(act: Callable[[int], object], count: int, *, first: int = 0) -> list[float]:
+    """Seconds of each of `count` calls with the numbers from `first` on."""
+    seconds = []
+    for place in range(first, first + count):
+        begin = time.perf_counter()
+        act(place)
+        seconds.append(time.perf_counter() - begin)
+    return seconds
 
 
-def latency(seconds: list[float]) -> Latency:
-    found = sorted(seconds)
-    return Latency(
-        p50=1000 * found[len(found) // 2],
-        p99=1000 * found[min(len(found) - 1, int(len(found) * 0.99))],
-        count=len(found),
-    )
+def _latency(seconds: list[float]) -> dict[str, float]:
+    return {**asdict(Spread.of_seconds(seconds)), "count": len(seconds)}
 
 
-def _while_merging(merge: Callable[[], object], ask: Callable[[int], None]) -> Latency:
-    """Questions one after another for as long as another thread has something to merge."""
+def _while_merging(merge: Callable[[], None], question: Callable[[int], None]) -> list[float]:
+    """Seconds of questions, one after another, until another thread has merged all groups."""
     done = threading.Event()
 
     def merging() -> None:
         try:
             while True:
                 merge()
-        except (StopIteration, RuntimeError):
-            pass
-        finally:
+        except StopIteration:
             done.set()
 
     thread = threading.Thread(target=merging)
     thread.start()
     seconds: list[float] = []
     while not done.is_set():
-        seconds.append(_seconds(lambda: ask(len(seconds))))
+        seconds += _timed(question, 1, first=len(seconds))
     thread.join()
-    return latency(seconds)
-
-
-def _seconds(act: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    act()
-    return time.perf_counter() - begin
+    return seconds

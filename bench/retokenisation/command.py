@@ -1,8 +1,7 @@
-"""`bench retokenisation`: the command line, the lines that a person reads, and the file."""
+"""`bench retokenisation`: its options, its lines and its file."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -10,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from bench.errors import BenchError
-from bench.retokenisation.types import Gradients, Side
+from bench.measuring.command import JsonFile, write_json
+from bench.retokenisation.types import Gradients, GradientSide
 
 if TYPE_CHECKING:
-    # Tokenizers, which the other commands of `bench` have no need of.
+    # Tokenizers, which the other commands of `bench` do not need.
     from bench.retokenisation.joint import Retokened
 
 PAPER = {"changed": 0.986, "norm": 2.329}
-"""Share that changes, and gradient norm beside that of ids as recorded (arXiv:2509.01055, appendix
-E). The paper says ids; what its code counts is turns."""
+"""Share of changes, and gradient norm of recorded ids (arXiv:2509.01055, appendix E). The paper
+says ids; its code counts turns."""
 
 
 def retokenisation(
@@ -38,17 +37,15 @@ def retokenisation(
         bool, typer.Option("--gradients", help="Also the learner's gradient: loads the weights.")
     ] = False,
     most: Annotated[int, typer.Option(min=1, help="Trajectories, the newest groups of them.")] = 64,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write the report there.")
-    ] = None,
+    json_file: JsonFile = None,
 ) -> None:
-    """Tell what encoding whole conversations again would do to recorded trajectories.
+    """Measure how encoding whole conversations again would change recorded trajectories.
 
     Engine and learner keep the ids that the sampler returned and append those of each observation.
-    This takes the text of each recorded sequence, encodes it at once, and compares: how many ids
-    are others, and in how many turns the next request would not begin with what the policy saw.
-    --gradients lays the learner's gradient norm of both beside each other, with the loss of a
-    recipe that says nothing. Nothing is trained (arXiv:2509.01055, appendix E).
+    This command encodes the text of each recorded sequence at once and compares: the ids that
+    change, and the turns after which the next request would not begin with what the policy saw.
+    --gradients also compares the learner's gradient norms, with the default loss of a recipe.
+    Nothing is trained (arXiv:2509.01055, appendix E).
 
     \b
     Examples:
@@ -59,34 +56,29 @@ def retokenisation(
     from bench.retokenisation.joint import retokened
     from bench.retokenisation.recordings import groups_of
 
-    try:
-        encoder = FolderEncoder(policy)
-        groups = groups_of(source, most, policy)
-        found = [
-            retokened(trajectory.id, place, sequence, encoder)
-            for group in groups
-            for trajectory in group.trajectories
-            for place, sequence in enumerate(trajectory.sequences)
-        ]
-        norms = None
-        if gradients:
-            from learner.ranks import device
+    encoder = FolderEncoder(policy)
+    groups = groups_of(source, most, policy)
+    found = [
+        retokened(trajectory.id, place, sequence, encoder)
+        for group in groups
+        for trajectory in group.trajectories
+        for place, sequence in enumerate(trajectory.sequences)
+    ]
+    norms = None
+    if gradients:
+        from learner.ranks import device
 
-            device.install()  # before Megatron is imported
-            from bench.retokenisation.gradients import gradients as of_both
+        device.install()  # before Megatron is imported
+        from bench.retokenisation.gradients import gradients as of_both
 
-            norms = of_both(policy, groups, found)
-    except BenchError as error:
-        typer.echo(f"bench: {error}", err=True)
-        raise typer.Exit(1) from error
+        norms = of_both(policy, groups, found)
     for line in lines(found, norms):
         typer.echo(line)
-    if json_file is not None:
-        json_file.write_text(json.dumps(report(found, norms), indent=1) + "\n", encoding="utf-8")
+    write_json(json_file, report(found, norms))
 
 
 def report(found: Sequence[Retokened], norms: Gradients | None) -> dict[str, Any]:
-    """Every figure; shares are of our ids."""
+    """All figures. Shares are of the recorded ids."""
     ours = sum(len(one.ours) for one in found)
     written = sum(sum(one.written) for one in found)
     changed = [one for one in found if not one.same]
@@ -108,21 +100,21 @@ def report(found: Sequence[Retokened], norms: Gradients | None) -> dict[str, Any
     }
 
 
-def lines(found: Sequence[Retokened], norms: Gradients | None) -> Iterator[str]:
-    """What a person wants to read."""
-    told = report(found, norms)
-    first = told["first_change"]
+def lines(sequences: Sequence[Retokened], norms: Gradients | None) -> Iterator[str]:
+    """The figures as lines."""
+    found = report(sequences, norms)
+    first = found["first_change"]
     yield (
-        f"{told['sequences']} sequences of {told['ids']:,} ids, {told['sequences_changed']:.1%} of "
-        "them with another id when the whole text is encoded"
+        f"{found['sequences']} sequences of {found['ids']:,} ids, "
+        f"{found['sequences_changed']:.1%} of them with another id when the whole text is encoded"
         + ("" if first is None else f"; the first one at {first:.0f}, median")
     )
-    yield f"turns changed              {told['changed_by_turn']:7.1%}   (paper 98.6%)"
-    yield f"ids changed, by place      {told['changed_by_place']:7.1%}"
-    yield f"ids changed, by alignment  {told['changed_by_alignment']:7.1%}"
-    yield f"  of what the policy wrote {told['changed_of_policy']:7.1%}"
+    yield f"turns changed              {found['changed_by_turn']:7.1%}   (paper 98.6%)"
+    yield f"ids changed, by place      {found['changed_by_place']:7.1%}"
+    yield f"ids changed, by alignment  {found['changed_by_alignment']:7.1%}"
+    yield f"  of what the policy wrote {found['changed_of_policy']:7.1%}"
     yield (
-        f"turns without their prefix: {told['turns_without_prefix']} of {told['turns']} encoded "
+        f"turns without their prefix: {found['turns_without_prefix']} of {found['turns']} encoded "
         "anew, none as recorded: there ids are only appended"
     )
     if norms is None:
@@ -132,7 +124,7 @@ def lines(found: Sequence[Retokened], norms: Gradients | None) -> Iterator[str]:
     ratios = _ratios(norms)
     for name, what in (("by_index", "left at their index"), ("anew", "computed anew")):
         recorded, anew = getattr(norms, name)
-        yield f"  log-probs {what:<22}{recorded.norm:>10.4f}{anew.norm:>10.4f}{_said(ratios[name])}"
+        yield f"  log-probs {what:<22}{recorded.norm:>10.4f}{anew.norm:>10.4f}{_cell(ratios[name])}"
     recorded, anew = norms.by_index
     yield (
         f"distance to the sampler's log-probs: {_distance(recorded)} as recorded, "
@@ -141,18 +133,18 @@ def lines(found: Sequence[Retokened], norms: Gradients | None) -> Iterator[str]:
 
 
 def _ratios(norms: Gradients) -> dict[str, float | None]:
-    """Anew to recorded; None where the recorded gradient is 0."""
+    """Ratio of the gradient encoded again to the recorded one; None if the recorded one is 0."""
     return {
         name: anew.norm / recorded.norm if recorded.norm else None
         for name, (recorded, anew) in (("by_index", norms.by_index), ("anew", norms.anew))
     }
 
 
-def _said(ratio: float | None) -> str:
+def _cell(ratio: float | None) -> str:
     return f"{'-' if ratio is None else f'{ratio:.2f}':>8}"
 
 
-def _distance(side: Side) -> str:
+def _distance(side: GradientSide) -> str:
     return f"{side.gap:.3f} on average and {side.clipped:.1%} of tokens clipped"
 
 

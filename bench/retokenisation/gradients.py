@@ -23,7 +23,7 @@ import numpy as np
 from bench.errors import BenchError
 from bench.retokenisation.joint import Retokened
 from bench.retokenisation.rows import by_index, by_text
-from bench.retokenisation.types import Gradients, Side
+from bench.retokenisation.types import Gradients, GradientSide
 from learner.config.objective import Advantage, Credit, Kl, Loss
 from learner.config.weights import Optimizer
 from learner.credit.assign import assigned
@@ -89,7 +89,7 @@ def _scored(policy: Policy, rows: Sequence[Row]) -> list[Row]:
     return [replace(row, behaviour=row.old, old=None) for row in scored if row.old is not None]
 
 
-def _side(policy: Policy, rows: Sequence[Row]) -> Side:
+def _side(policy: Policy, rows: Sequence[Row]) -> GradientSide:
     loss = Loss()
     part = MiniBatch(
         rows=list(rows), counts=counts_of(rows, drop_silent=False), loss=loss, all_rows=False
@@ -98,7 +98,7 @@ def _side(policy: Policy, rows: Sequence[Row]) -> Side:
     stats, norm, _ = finite_gradients(policy, part, objective, BUDGET)
     tokens = stats.get("tokens", 0.0)
     clipped = sum(stats.get(name, 0.0) for name in _CLIPPED)
-    return Side(
+    return GradientSide(
         norm=norm,
         gap=stats.get("gap", 0.0) / max(tokens, 1.0),
         clipped=clipped / max(tokens, 1.0),

@@ -1,4 +1,4 @@
-"""What the two gradients come to."""
+"""The two gradients."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """One batch, one way of old log-probs. gap: mean distance of the learner's log-probs from
-    them. clipped: share of tokens whose ratio a bound cut."""
+class GradientSide:
+    """Gradient of one batch with one way of old log-probs."""
 
     norm: float
     gap: float
+    """Mean distance of the learner's log-probs from the old ones."""
     clipped: float
+    """Share of tokens whose ratio a bound cut."""
     tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradients:
-    """(as recorded, encoded anew), for each way."""
+    """(as recorded, encoded again) for each way."""
 
     reward: float
-    by_index: tuple[Side, Side]
-    anew: tuple[Side, Side]
+    by_index: tuple[GradientSide, GradientSide]
+    anew: tuple[GradientSide, GradientSide]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 from bench.scripted.images import expanded, read_images
 from bench.scripted.types import GenerateRequest, RequestError, SchemaError
@@ -42,33 +42,14 @@ def _refuse(value: object, expected: str) -> SchemaError:
     return SchemaError(f"invalid type: {_shown(value)}, expected {expected}")
 
 
-def _is_flag(value: object) -> bool:
-    return isinstance(value, bool)
+def _fits(value: object, *kinds: type) -> bool:
+    """Whether the value has one of the types. A boolean is no number."""
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_string(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_map(value: object) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
-
-
-def _one(test: Callable[[object], bool], expected: str) -> Check:
+def _one(expected: str, *kinds: type) -> Check:
     def check(value: object) -> None:
-        if not test(value):
+        if not _fits(value, *kinds):
             raise _refuse(value, expected)
 
     return check
@@ -83,8 +64,9 @@ def _list_of(check_item: Check) -> Check:
     return check
 
 
-def _either(test: Callable[[object], bool], name: str, check_item: Check) -> Check:
-    check_one = _one(test, f"a value or an array of values for {name}")
+def _either(name: str, check_item: Check, *kinds: type) -> Check:
+    """A value of these types or a list of them."""
+    check_one = _one(f"a value or an array of values for {name}", *kinds)
     check_items = _list_of(check_item)
 
     def check(value: object) -> None:
@@ -97,15 +79,11 @@ def _either(test: Callable[[object], bool], name: str, check_item: Check) -> Che
     return check
 
 
-_flag = _one(_is_flag, "a boolean")
-_integer = _one(_is_integer, "i64")
-_number = _one(_is_number, "f64")
-_string = _one(_is_string, "a string")
-_map = _one(_is_map, "a map")
-_sequence = _one(_is_list, "a sequence")
-_strings = _either(_is_string, "StringOrList", _string)
-_flags = _either(_is_flag, "BoolOrList", _flag)
-_integers = _either(_is_integer, "Int64OrList", _integer)
+_flag, _integer, _number = _one("a boolean", bool), _one("i64", int), _one("f64", int, float)
+_string, _map, _sequence = _one("a string", str), _one("a map", dict), _one("a sequence", list)
+_strings = _either("StringOrList", _string, str)
+_flags = _either("BoolOrList", _flag, bool)
+_integers = _either("Int64OrList", _integer, int)
 
 
 def _anything(_value: object) -> None:
@@ -115,10 +93,7 @@ def _anything(_value: object) -> None:
 def _ids(value: object) -> None:
     if not isinstance(value, list):
         raise _refuse(value, "a value or an array of values for TokenIdsOrList")
-    if not value or _is_number(value[0]):
-        _flat_ids(value)
-        return
-    for row in value:
+    for row in [value] if not value or _fits(value[0], int, float) else value:
         _flat_ids(row)
 
 
@@ -131,36 +106,22 @@ def _flat_ids(value: object) -> None:
             _integer(item)
 
 
-SAMPLING_FIELDS: Mapping[str, Check] = {
-    "max_new_tokens": _integer,
-    "stop": _strings,
-    "stop_token_ids": _list_of(_integer),
-    "stop_regex": _strings,
-    "temperature": _number,
-    "top_p": _number,
-    "top_k": _integer,
-    "min_p": _number,
-    "frequency_penalty": _number,
-    "presence_penalty": _number,
-    "repetition_penalty": _number,
-    "min_new_tokens": _integer,
-    "n": _integer,
-    "json_schema": _string,
-    "regex": _string,
-    "ebnf": _string,
-    "structural_tag": _string,
-    "ignore_eos": _flag,
-    "skip_special_tokens": _flag,
-    "spaces_between_special_tokens": _flag,
-    "no_stop_trim": _flag,
-    "stream_interval": _integer,
-    "logit_bias": _map,
-    "sampling_seed": _integer,
-    "custom_params": _anything,
-    "beam_width": _integer,
-    "watermark": _map,
-    "choice": _list_of(_string),
-}
+def _table(*groups: tuple[Check, str]) -> Mapping[str, Check]:
+    """The check of each name in the groups."""
+    return {name: check for check, names in groups for name in names.split()}
+
+
+SAMPLING_FIELDS = _table(
+    (_integer, "max_new_tokens"), (_strings, "stop"), (_list_of(_integer), "stop_token_ids"),
+    (_strings, "stop_regex"), (_number, "temperature top_p"), (_integer, "top_k"),
+    (_number, "min_p frequency_penalty presence_penalty repetition_penalty"),
+    (_integer, "min_new_tokens n"), (_string, "json_schema regex ebnf structural_tag"),
+    (_flag, "ignore_eos skip_special_tokens spaces_between_special_tokens no_stop_trim"),
+    (_integer, "stream_interval"), (_map, "logit_bias"), (_integer, "sampling_seed"),
+    (_anything, "custom_params"), (_integer, "beam_width"), (_map, "watermark"),
+    (_list_of(_string), "choice"),
+)  # fmt: skip
+"""Checks of sampling_params, in the order in which the real server lists its fields."""
 
 
 def _sampling(value: object) -> None:
@@ -175,35 +136,21 @@ def _sampling(value: object) -> None:
             check(item)
 
 
-REQUEST_FIELDS: Mapping[str, Check] = {
-    "rid": _strings,
-    "text": _strings,
-    "input_ids": _ids,
-    "stream": _flag,
-    "sampling_params": _either(_is_map, "SamplingParamsOrList", _sampling),
-    "return_logprob": _flags,
-    "logprob_start_len": _integers,
-    "top_logprobs_num": _integers,
-    "token_ids_logprob": _ids,
-    "return_hidden_states": _flags,
-    "return_text_in_logprobs": _flag,
-    "return_prompt_token_ids": _flag,
-    "return_sampling_mask": _flags,
-    "return_routed_experts": _flags,
-    "routed_experts_start_len": _integer,
-    "routed_dp_rank": _integer,
-    "session_id": _string,
-    "session_params": _anything,
-    "routing_key": _string,
-    "extra_key": _strings,
-    "cache_salt": _strings,
-    "lora_path": _strings,
-    "priority": _integer,
-}
+REQUEST_FIELDS = _table(
+    (_strings, "rid text extra_key cache_salt lora_path"),
+    (_ids, "input_ids token_ids_logprob"),
+    (_flag, "stream return_text_in_logprobs return_prompt_token_ids"),
+    (_either("SamplingParamsOrList", _sampling, dict), "sampling_params"),
+    (_flags, "return_logprob return_hidden_states return_sampling_mask return_routed_experts"),
+    (_integers, "logprob_start_len top_logprobs_num"),
+    (_integer, "routed_experts_start_len routed_dp_rank priority"),
+    (_string, "session_id routing_key"),
+    (_anything, "session_params"),
+)
 NEVER_NULL = frozenset({"return_prompt_token_ids", "routed_experts_start_len"})
 
 
-def check_schema(body: object) -> dict[str, object]:
+def check_schema(body: object) -> dict[str, Any]:
     """The body, if the wire's schema admits it.
 
     Raises:
@@ -219,7 +166,7 @@ def check_schema(body: object) -> dict[str, object]:
 
 
 def read_request(
-    body: Mapping[str, object],
+    body: Mapping[str, Any],
     *,
     new_rid: str,
     context_length: int,
@@ -240,14 +187,12 @@ def read_request(
             "input_ids are missing; text, image and embedding inputs need a tokenizer, "
             "which a scripted sampler does not have"
         )
-    ids = cast("list[int]", ids)
     if not ids:
         raise RequestError("input_ids cannot be empty.")
     rid = body.get("rid")
     params = body.get("sampling_params") or {}
-    if isinstance(ids[0], list) or isinstance(rid, list) or isinstance(params, list):
+    if any(isinstance(one, list) for one in (ids[0], rid, params)):
         raise RequestError("a scripted sampler takes one sequence a request, not a batch")
-    params = cast("dict[str, object]", params)
     _check_supported(body, params)
     _check_ranges(params)
     if vocab_size is not None and (max(ids) >= vocab_size or min(ids) < 0):
@@ -261,15 +206,14 @@ def read_request(
             f"The input ({len(prompt)} tokens) is longer than the model's context length "
             f"({context_length} tokens)."
         )
-    asked = params.get("max_new_tokens", DEFAULT_MAX_NEW_TOKENS)
-    max_new_tokens = room if asked is None else cast(int, asked)
+    wanted = params.get("max_new_tokens", DEFAULT_MAX_NEW_TOKENS)
+    max_new_tokens = room if wanted is None else wanted
     if max_new_tokens > room:
         raise RequestError(
             f"Requested token count exceeds the model's maximum context length of "
             f"{context_length} tokens: {len(prompt)} in the input and {max_new_tokens} to generate."
         )
-    name = cast("str | None", rid) or new_rid
-    conversation = body.get("session_id") or body.get("routing_key") or name.partition(".")[0]
+    name = rid or new_rid
     return GenerateRequest(
         rid=name,
         input_ids=tuple(ids),
@@ -277,18 +221,18 @@ def read_request(
         return_logprob=bool(body.get("return_logprob")),
         return_prompt_token_ids=bool(body.get("return_prompt_token_ids")),
         max_new_tokens=max_new_tokens,
-        stop_token_ids=frozenset(cast("list[int]", params.get("stop_token_ids") or ())),
+        stop_token_ids=frozenset(params.get("stop_token_ids") or ()),
         ignore_eos=bool(params.get("ignore_eos")),
-        stream_interval=cast("int | None", params.get("stream_interval")) or 1,
-        conversation=cast(str, conversation),
+        stream_interval=params.get("stream_interval") or 1,
+        conversation=body.get("session_id") or body.get("routing_key") or name.partition(".")[0],
         params=params,
         images=images,
         prompt_ids=tuple(prompt) if images else (),
-        top_logprobs=cast("int | None", body.get("top_logprobs_num")) or 0,
+        top_logprobs=body.get("top_logprobs_num") or 0,
     )
 
 
-def _check_supported(body: Mapping[str, object], params: Mapping[str, object]) -> None:
+def _check_supported(body: Mapping[str, Any], params: Mapping[str, Any]) -> None:
     for key in ("stop", "stop_regex", "min_new_tokens"):
         if params.get(key):
             raise RequestError(
@@ -303,24 +247,18 @@ def _check_supported(body: Mapping[str, object], params: Mapping[str, object]) -
             raise RequestError(f"a scripted sampler does not serve {key}")
 
 
-def _check_ranges(params: Mapping[str, object]) -> None:
-    def value(key: str, default: float) -> float:
+def _check_ranges(params: Mapping[str, Any]) -> None:
+    def check(key: str, default: float, fits: Callable[[float], bool], rule: str) -> None:
         given = params.get(key)
-        return default if given is None else cast(float, given)
+        value = default if given is None else given
+        if not fits(value):
+            raise RequestError(f"{key} must be {rule}, got {value}.")
 
-    temperature = value("temperature", 1.0)
-    if not math.isfinite(temperature) or temperature < 0:
-        raise RequestError(f"temperature must be a non-negative finite number, got {temperature}.")
-    if not 0 < (top_p := value("top_p", 1.0)) <= 1:
-        raise RequestError(f"top_p must be in (0, 1], got {top_p}.")
-    if not 0 <= (min_p := value("min_p", 0.0)) <= 1:
-        raise RequestError(f"min_p must be in [0, 1], got {min_p}.")
-    if (top_k := value("top_k", -1)) < 1 and top_k != -1:
-        raise RequestError(f"top_k must be -1 (disable) or at least 1, got {top_k}.")
-    for key in ("frequency_penalty", "presence_penalty"):
-        if not -2 <= (penalty := value(key, 0.0)) <= 2:
-            raise RequestError(f"{key} must be in [-2, 2], got {penalty}.")
-    if not 0 < (repetition := value("repetition_penalty", 1.0)) <= 2:
-        raise RequestError(f"repetition_penalty must be in (0, 2], got {repetition}.")
-    if (limit := value("max_new_tokens", 0)) < 0:
-        raise RequestError(f"max_new_tokens must be at least 0, got {limit}.")
+    check("temperature", 1.0, lambda v: 0 <= v < math.inf, "a non-negative finite number")
+    check("top_p", 1.0, lambda v: 0 < v <= 1, "in (0, 1]")
+    check("min_p", 0.0, lambda v: 0 <= v <= 1, "in [0, 1]")
+    check("top_k", -1, lambda v: v >= 1 or v == -1, "-1 (disable) or at least 1")
+    check("frequency_penalty", 0.0, lambda v: -2 <= v <= 2, "in [-2, 2]")
+    check("presence_penalty", 0.0, lambda v: -2 <= v <= 2, "in [-2, 2]")
+    check("repetition_penalty", 1.0, lambda v: 0 < v <= 2, "in (0, 2]")
+    check("max_new_tokens", 0, lambda v: v >= 0, "at least 0")

@@ -1,7 +1,7 @@
-"""The control routes: aborts, pauses, weights, cache, and what the server says about itself.
+"""The control routes: aborts, pauses, weights, cache, and information about the server.
 
-Owns the reading of their bodies and the shape of their answers. Knows nothing of replies beyond
-what the scheduler reports.
+Owns the reading of their bodies and the shape of their answers. Knows only as much of replies as
+the scheduler reports.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -24,9 +24,9 @@ from bench.scripted.update_group import NOT_FLUSHED, Answer, UpdateGroups, sizes
 SGLANG_VERSION = "0.5.23"
 """The release whose wire this server speaks."""
 GROUP = "weight_update_group"
-"""The name of a group that is given none."""
+"""Default name of a group."""
 HEALTH_TIMEOUT_S = 20.0
-"""How long /health hangs during a pause before it gives up, as in the real server."""
+"""Timeout of /health during a pause, as in the real server."""
 
 
 class Control:
@@ -39,7 +39,7 @@ class Control:
         conversations: Conversations,
         faults: Faults,
         reads_images: bool,
-        info: Mapping[str, object],
+        info: Mapping[str, Any],
     ) -> None:
         self._scheduler = scheduler
         self._conversations = conversations
@@ -47,101 +47,91 @@ class Control:
         self._failures_left = faults.fail_updates
         self._reads_images = reads_images
         self._info = info
-        self.groups = UpdateGroups(
-            scheduler, flush=self._flush, ranks=cast(int, info.get("tp_size", 1))
-        )
+        self.groups = UpdateGroups(scheduler, flush=self._flush, ranks=info.get("tp_size", 1))
         self._failed_joins = faults.fail_joins
         self._model_path = "scripted"
 
     def routes(self) -> list[web.RouteDef]:
-        """Everything but /generate."""
+        """All routes but /generate."""
+        posts = (
+            self.abort_request, self.pause_generation, self.continue_generation,
+            self.update_weights_from_disk, self.update_weight_version,
+            self.init_weights_update_group, self.destroy_weights_update_group,
+            self.begin_weight_update, self.end_weight_update,
+            self.update_weights_from_distributed, self.flush_cache,
+        )  # fmt: skip
+        gets = (
+            self.flush_cache, self.model_info, self.server_info, self.ready, self.health,
+            self.metrics,
+        )  # fmt: skip
         return [
-            web.post("/abort_request", self.abort_request),
-            web.post("/pause_generation", self.pause_generation),
-            web.post("/continue_generation", self.continue_generation),
-            web.post("/update_weights_from_disk", self.update_weights_from_disk),
-            web.post("/update_weight_version", self.update_weight_version),
-            web.post("/init_weights_update_group", self.init_weights_update_group),
-            web.post("/destroy_weights_update_group", self.destroy_weights_update_group),
-            web.post("/begin_weight_update", self.begin_weight_update),
-            web.post("/end_weight_update", self.end_weight_update),
-            web.post("/update_weights_from_distributed", self.update_weights_from_distributed),
-            web.get("/flush_cache", self.flush_cache),
-            web.post("/flush_cache", self.flush_cache),
-            web.get("/model_info", self.model_info),
-            web.get("/server_info", self.server_info),
-            web.get("/ready", self.ready),
-            web.get("/health", self.health),
+            *(web.post(f"/{handler.__name__}", handler) for handler in posts),
+            *(web.get(f"/{handler.__name__}", handler) for handler in gets),
             web.get("/health_generate", self.health),
             web.get("/v1/loads", self.loads),
-            web.get("/metrics", self.metrics),
         ]
 
     async def abort_request(self, request: web.Request) -> web.Response:
-        """Always 200, whether or not there was anything to abort."""
+        """Aborts requests. Answers 200 even if there are none."""
         body = await _body(request, rid=_is_str, abort_all=_is_bool)
-        self._scheduler.abort(
-            cast(str, body.get("rid") or ""), abort_all=bool(body.get("abort_all"))
-        )
+        self._scheduler.abort(body.get("rid") or "", abort_all=bool(body.get("abort_all")))
         return web.Response()
 
     async def pause_generation(self, request: web.Request) -> web.Response:
-        """Pause in the given mode, `abort` unless told otherwise."""
+        """Pauses in the given mode; `abort` is the default."""
         body = await _body(request, mode=lambda value: value in list(PauseMode))
-        await self._scheduler.pause(PauseMode(cast(str, body.get("mode") or PauseMode.ABORT)))
+        await self._scheduler.pause(PauseMode(body.get("mode") or PauseMode.ABORT))
         return _json({"message": "Generation paused successfully.", "status": "ok"})
 
     async def continue_generation(self, request: web.Request) -> web.Response:
-        """End the pause; not while an update in the pause is under way."""
+        """Ends the pause, after an update that is in progress."""
         await _body(request, torch_empty_cache=_is_bool)
         await self.groups.alone(self._continue)
         return _json({"message": "Generation continued successfully.", "status": "ok"})
 
     async def update_weights_from_disk(self, request: web.Request) -> web.Response:
-        """Take over the weight version if the path is there."""
+        """Takes over the weight version if the path exists."""
         body = await _body(
             request,
+            needed=("model_path",),
             model_path=_is_str,
             weight_version=_is_str,
             flush_cache=_is_bool,
             abort_all_requests=_is_bool,
         )
-        path = body.get("model_path")
-        if path is None:
-            raise _bad_request("model_path is missing")
+        path, version = body["model_path"], body.get("weight_version")
         if body.get("abort_all_requests"):
             self._scheduler.abort(abort_all=True)
         if self._failures_left:
             self._failures_left -= 1
             return _updated(False, "Failed to update weights: this failure is scripted.")
-        if not await asyncio.to_thread(Path(cast(str, path)).is_dir):
+        if not await asyncio.to_thread(Path(path).is_dir):
             return _updated(False, f"Failed to get weights iterator: no folder at {path}.")
-        version = cast("str | None", body.get("weight_version"))
         flush = self._flush if body.get("flush_cache", True) else lambda: True
         async with self._scheduler.occupied():
             pass
         flushed = await self._scheduler.load_weights(None if self._stale else version, flush=flush)
         if not flushed:
             return _updated(False, NOT_FLUSHED)
-        self._model_path = cast(str, path)
+        self._model_path = path
         named = "" if version is None else f" Weight version updated to {version}."
         return _updated(True, f"Succeeded to update model weights.{named}")
 
     async def update_weight_version(self, request: web.Request) -> web.Response:
-        """Rename the version of the weights that are loaded; aborts everything by default."""
-        body = await _body(request, new_version=_is_str, abort_all_requests=_is_bool)
-        version = body.get("new_version")
-        if version is None:
-            raise _bad_request("new_version is missing")
+        """Renames the version of the loaded weights. Aborts all requests by default."""
+        body = await _body(
+            request, needed=("new_version",), new_version=_is_str, abort_all_requests=_is_bool
+        )
+        version = body["new_version"]
         if body.get("abort_all_requests", True):
             self._scheduler.abort(abort_all=True)
         if not self._stale:
-            self._scheduler.rename_weights(cast(str, version))
+            self._scheduler.rename_weights(version)
         message = f"Weight version updated to {version}"
         return _json({"success": True, "message": message, "new_version": version})
 
     async def init_weights_update_group(self, request: web.Request) -> web.Response:
-        """Join a group of processes; answers when it stands."""
+        """Joins a group of processes. Answers when the group is complete."""
         body = await _body(
             request,
             needed=("master_address", "master_port", "rank_offset", "world_size"),
@@ -158,31 +148,31 @@ class Control:
                 False, "Failed to initialize custom process group: this failure is scripted."
             )
         success, message = await self.groups.init(
-            address=cast(str, body["master_address"]),
-            port=cast(int, body["master_port"]),
-            rank=cast(int, body["rank_offset"]),
-            world_size=cast(int, body["world_size"]),
-            name=cast(str, body.get("group_name") or GROUP),
+            address=body["master_address"],
+            port=body["master_port"],
+            rank=body["rank_offset"],
+            world_size=body["world_size"],
+            name=body.get("group_name") or GROUP,
         )
         return _changed(success, message)
 
     async def destroy_weights_update_group(self, request: web.Request) -> web.Response:
-        """Leave a group."""
+        """Leaves a group."""
         body = await _body(request, group_name=_is_str)
-        return _changed(*await self.groups.destroy(cast(str, body.get("group_name") or GROUP)))
+        return _changed(*await self.groups.destroy(body.get("group_name") or GROUP))
 
     async def begin_weight_update(self, request: web.Request) -> web.Response:
-        """Open an update over a group."""
+        """Opens an update over a group."""
         await _body(request, selector=lambda value: value in ("target", "draft", "all"))
         return _changed(*await self.groups.begin())
 
     async def end_weight_update(self, request: web.Request) -> web.Response:
-        """Close it."""
+        """Closes the update."""
         await _body(request)
         return _changed(*await self.groups.end())
 
     async def update_weights_from_distributed(self, request: web.Request) -> web.Response:
-        """Take tensors from rank 0; answers when they came."""
+        """Receives tensors from rank 0. Answers when they have come."""
         body = await _body(
             request,
             needed=("names", "dtypes", "shapes"),
@@ -193,27 +183,22 @@ class Control:
             weight_version=_is_str,
             flush_cache=_is_bool,
         )
-        tensors = sizes(
-            cast("list[str]", body["names"]),
-            cast("list[str]", body["dtypes"]),
-            cast("list[list[int]]", body["shapes"]),
-        )
         success, message = await self.groups.receive(
-            tensors,
-            name=cast(str, body.get("group_name") or GROUP),
-            version=None if self._stale else cast("str | None", body.get("weight_version")),
+            sizes(body["names"], body["dtypes"], body["shapes"]),
+            name=body.get("group_name") or GROUP,
+            version=None if self._stale else body.get("weight_version"),
             flush=bool(body.get("flush_cache", True)),
         )
         return _changed(success, message)
 
     async def flush_cache(self, _request: web.Request) -> web.Response:
-        """Forget the prefix cache, unless a reply holds some of it."""
+        """Empties the prefix cache unless a reply holds some of it."""
         if self._flush():
             return web.Response(text="Cache flushed.\n")
         return web.Response(text="Flush cache failed.\n", status=400)
 
     async def model_info(self, _request: web.Request) -> web.Response:
-        """What is loaded, under which version."""
+        """The loaded model and its version."""
         return _json(
             {
                 "model_path": self._model_path,
@@ -231,18 +216,18 @@ class Control:
         )
 
     async def server_info(self, _request: web.Request) -> web.Response:
-        """How the server was started; of the real one's many keys those that clients use. The real
-        one asks its scheduler for some of them."""
+        """Options of the server, as far as clients use them. The real server asks its scheduler
+        for some of them, so this waits for it."""
         async with self._scheduler.occupied():
             pass
         return _json({**self._info, "version": SGLANG_VERSION, "internal_states": [{}]})
 
     async def ready(self, _request: web.Request) -> web.Response:
-        """Answers at once; 503 during a pause, when a new request would have to wait."""
+        """Answers at once: 503 during a pause, when a new request would wait."""
         return web.Response(status=503 if self._scheduler.paused else 200)
 
     async def health(self, _request: web.Request) -> web.Response:
-        """Hangs during a pause: a client that pauses asks /ready or /model_info instead."""
+        """Hangs during a pause. A client that pauses must use /ready or /model_info."""
         try:
             async with asyncio.timeout(HEALTH_TIMEOUT_S):
                 await self._scheduler.until_resumed()
@@ -251,7 +236,7 @@ class Control:
         return web.Response()
 
     async def loads(self, _request: web.Request) -> web.Response:
-        """How many replies run and wait."""
+        """Numbers of running and waiting replies."""
         running, waiting = self._scheduler.running, self._scheduler.waiting
         load = {
             "dp_rank": 0,
@@ -271,12 +256,11 @@ class Control:
         )
 
     async def metrics(self, _request: web.Request) -> web.Response:
-        """For Prometheus; of the real server's many series the one that tells what was sampled."""
+        """One of the real server's series for Prometheus: the number of sampled tokens."""
         name = "sglang:generation_tokens_total"
-        count = self._scheduler.sampled
-        return web.Response(
-            text=f'# TYPE {name} counter\n{name}{{model_name="scripted"}} {float(count)}\n'
-        )
+        count = float(self._scheduler.sampled)
+        text = f'# TYPE {name} counter\n{name}{{model_name="scripted"}} {count}\n'
+        return web.Response(text=text)
 
     async def _continue(self) -> Answer:
         await self._scheduler.resume()
@@ -289,25 +273,16 @@ class Control:
         return True
 
 
-def _is_str(value: object) -> bool:
-    return isinstance(value, str)
+def _is(kind: type, *, but: type | None = None) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kind) and not (but and isinstance(value, but))
 
 
-def _is_bool(value: object) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, list)
+_is_str, _is_bool, _is_list, _is_int = _is(str), _is(bool), _is(list), _is(int, but=bool)
 
 
 async def _body(
     request: web.Request, *, needed: Sequence[str] = (), **checks: Callable[[object], bool]
-) -> dict[str, object]:
+) -> dict[str, Any]:
     try:
         body = orjson.loads(await request.read() or b"{}")
     except orjson.JSONDecodeError as error:
@@ -331,12 +306,12 @@ def _bad_request(message: str) -> web.HTTPBadRequest:
 
 
 def _updated(success: bool, message: str) -> web.Response:
-    body = {"success": success, "message": message, "num_paused_requests": 0}
+    return _changed(success, message, num_paused_requests=0)
+
+
+def _changed(success: bool, message: str, **more: int) -> web.Response:
+    body = {"success": success, "message": message, **more}
     return _json(body, status=200 if success else 400)
-
-
-def _changed(success: bool, message: str) -> web.Response:
-    return _json({"success": success, "message": message}, status=200 if success else 400)
 
 
 def _json(body: Mapping[str, object], status: int = 200) -> web.Response:

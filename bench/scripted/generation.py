@@ -11,63 +11,40 @@ from __future__ import annotations
 
 from asyncio import Event
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from bench.scripted import wire
 from bench.scripted.types import FinishReason, GenerateRequest, ScriptError, Token, WeightSpan
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Generation:
-    """The reply to `request`, read token by token from `source`.
+    """The reply to `request`, read token by token from `source`."""
 
-    `changed` is set whenever there is something to take; `eos` and the request's stop ids end the
-    reply unless the request ignores them.
-    """
+    request: GenerateRequest
+    source: Iterator[Token]
+    delays: Iterator[float]
+    eos: frozenset[int]
+    """Ids that end the reply, with the request's stop ids, unless the request ignores them."""
+    started: float
+    cached_tokens: int
+    retractions: int = 0
+    abort_requested: bool = False
+    tokens: list[Token] = field(default_factory=list)
+    finish: FinishReason | None = None
+    changed: Event = field(default_factory=Event)
+    """Set while there is something to take."""
+    _next: Token | None = None
+    _taken: int = 0
+    _queue_abort: bool = False
+    _spans: list[tuple[str, int]] = field(default_factory=list)
 
-    __slots__ = (
-        "_ends",
-        "_next",
-        "_queue_abort",
-        "_source",
-        "_spans",
-        "_taken",
-        "abort_requested",
-        "cached_tokens",
-        "changed",
-        "delays",
-        "finish",
-        "request",
-        "retractions",
-        "started",
-        "tokens",
-    )
-
-    def __init__(
-        self,
-        *,
-        request: GenerateRequest,
-        source: Iterator[Token],
-        delays: Iterator[float],
-        eos: frozenset[int],
-        started: float,
-        cached_tokens: int,
-    ) -> None:
-        self.request = request
-        self.delays = delays
-        self.started = started
-        self.cached_tokens = cached_tokens
-        self.retractions = 0
-        self.abort_requested = False
-        self.tokens: list[Token] = []
-        self.finish: FinishReason | None = None
-        self.changed = Event()
+    def __post_init__(self) -> None:
         # ignore_eos switches the request's own stop ids off too, as in the real server.
-        self._ends = frozenset() if request.ignore_eos else request.stop_token_ids | eos
-        self._source = source
-        self._next: Token | None = None
-        self._taken = 0
-        self._queue_abort = False
-        self._spans: list[tuple[str, int]] = []
-        if request.max_new_tokens == 0:
+        self.eos = (
+            frozenset() if self.request.ignore_eos else self.request.stop_token_ids | self.eos
+        )
+        if self.request.max_new_tokens == 0:
             self._end(FinishReason("length", length=0))
         elif self._advance() is None and self.finish is None:
             self._end(FinishReason("stop"))
@@ -101,7 +78,7 @@ class Generation:
             self._advance()
             if self.finish is not None:
                 break
-            if token.id in self._ends or self._next is None:
+            if token.id in self.eos or self._next is None:
                 self._end(FinishReason("stop", matched=token.id))
             elif len(self.tokens) >= self.request.max_new_tokens:
                 self._end(FinishReason("length", length=self.request.max_new_tokens))
@@ -176,7 +153,7 @@ class Generation:
     def _advance(self) -> Token | None:
         """Read one token ahead: a script's last token is known only by what follows it."""
         try:
-            self._next = next(self._source, None)
+            self._next = next(self.source, None)
         except ScriptError as error:
             self._next = None
             self._end(FinishReason("abort", message=str(error)))

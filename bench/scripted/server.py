@@ -17,6 +17,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol, Self
 
@@ -54,10 +55,10 @@ kernel makes one that finds no room wait for a second."""
 
 
 class Watch(Protocol):
-    """Is told of every streamed reply; times in ns of the monotonic clock."""
+    """Receives every streamed reply. Times are in ns of the monotonic clock."""
 
     def asked(self, request: GenerateRequest) -> None:
-        """A request was read, and it is a sound one."""
+        """A valid request was read."""
         ...
 
     def replied(self, request: GenerateRequest, read_ns: int, written_ns: int) -> None:
@@ -66,7 +67,7 @@ class Watch(Protocol):
 
 
 class ReplyLog(Protocol):
-    """Records what leaves the server; versions as the server spells them."""
+    """Records all that leaves the server. Versions are those of the server."""
 
     def began(self, rid: str, conversation: str, prompt: Sequence[int]) -> None:
         """A reply was admitted."""
@@ -85,60 +86,42 @@ class ReplyLog(Protocol):
         ...
 
 
+@dataclass(kw_only=True, eq=False)
 class ScriptedSampler:
-    """A sampler that says what `script` says, at the pace of `timing`.
+    """A sampler whose replies come from `script`, at the pace of `timing`."""
 
-    Args:
-        script: the replies, see `bench.scripted.script`.
-        incremental: chunks are deltas (`--incremental-streaming-output`) rather than cumulative.
-        eos: ids that end a reply unless the request says ignore_eos.
-        vocab_size: when given, an input id outside it is refused (the real server dies of it).
-        image_token: the id that stands for an image. When given, the sampler reads image_data.
-        media_words: what else it takes for the place of an image or a video, as ids: SGLang finds
-            `<image>` in the text of the ids.
-        port: 0 takes a free one; `url` tells which.
-        record: how many of the newest request bodies `requests` keeps.
-        watch: is told of every streamed reply.
-        log: records every streamed reply as it leaves.
-        tensor_parallel: the processes that it says it has.
-    """
+    script: Script
+    timing: Timing | None = None
+    incremental: bool = True
+    """Chunks are deltas (`--incremental-streaming-output`), or else cumulative."""
+    faults: Faults | None = None
+    eos: Iterable[int] = ()
+    """Ids that end a reply unless the request says ignore_eos."""
+    vocab_size: int | None = None
+    """Input ids outside it are refused; the real server dies of them."""
+    image_token: int | None = None
+    """Id of an image's place. With it the sampler reads image_data."""
+    media_words: Sequence[Sequence[int]] = ()
+    """Further ids of a place of an image or video: SGLang finds `<image>` in the ids' text."""
+    context_length: int = 32768
+    weight_version: str = "default"
+    """Version before any update."""
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes a free port, which is in `url`."""
+    record: int = MAX_RECORDED
+    """Number of the newest request bodies in `requests`."""
+    watch: Watch | None = None
+    log: ReplyLog | None = None
+    tensor_parallel: int = 1
+    """Number of processes that the server reports."""
 
-    def __init__(
-        self,
-        *,
-        script: Script,
-        timing: Timing | None = None,
-        incremental: bool = True,
-        faults: Faults | None = None,
-        eos: Iterable[int] = (),
-        vocab_size: int | None = None,
-        image_token: int | None = None,
-        media_words: Sequence[Sequence[int]] = (),
-        context_length: int = 32768,
-        weight_version: str = "default",
-        host: str = "127.0.0.1",
-        port: int = 0,
-        record: int = MAX_RECORDED,
-        watch: Watch | None = None,
-        log: ReplyLog | None = None,
-        tensor_parallel: int = 1,
-    ) -> None:
-        self._script = script
-        self._timing = timing or Timing()
-        self._incremental = incremental
-        self._faults = faults or Faults()
-        self._eos = frozenset(eos)
-        self._vocab_size = vocab_size
-        self._image_token = image_token
-        self._media_words = media_words
-        self._context_length = context_length
-        self._initial_version = weight_version
-        self._host = host
-        self._port = port
-        self._seen: deque[SeenRequest] = deque(maxlen=record)
-        self._watch = watch
-        self._log = log
-        self._tensor_parallel = tensor_parallel
+    def __post_init__(self) -> None:
+        self._script = self.script
+        self._timing = self.timing or Timing()
+        self._faults = self.faults or Faults()
+        self._eos = frozenset(self.eos)
+        self._seen: deque[SeenRequest] = deque(maxlen=self.record)
         self._arrivals = itertools.count()
         self._conversations = Conversations()
         self._runner: web.AppRunner | None = None
@@ -150,7 +133,7 @@ class ScriptedSampler:
     @property
     def url(self) -> str:
         """Where the server listens, without a trailing slash."""
-        return f"http://{self._host}:{self._port}"
+        return f"http://{self.host}:{self.port}"
 
     @property
     def requests(self) -> tuple[SeenRequest, ...]:
@@ -159,12 +142,12 @@ class ScriptedSampler:
 
     @property
     def scheduler(self) -> Scheduler:
-        """The replies in flight, to look at."""
+        """The replies in flight."""
         return self._scheduler
 
     @property
     def groups(self) -> UpdateGroups:
-        """What came over groups of processes."""
+        """The groups of processes for weight updates."""
         return self._control.groups
 
     async def __aenter__(self) -> Self:
@@ -175,50 +158,47 @@ class ScriptedSampler:
         """
         self._scheduler = Scheduler(
             timing=self._timing,
-            weight_version=self._initial_version,
-            loaded=self._log.loaded if self._log is not None else None,
+            weight_version=self.weight_version,
+            loaded=self.log.loaded if self.log is not None else None,
         )
-        control = self._control = Control(
+        self._control = Control(
             scheduler=self._scheduler,
             conversations=self._conversations,
             faults=self._faults,
-            reads_images=self._image_token is not None,
+            reads_images=self.image_token is not None,
             info={
                 "model_path": "scripted",
-                "incremental_streaming_output": self._incremental,
+                "incremental_streaming_output": self.incremental,
                 "skip_tokenizer_init": True,
                 "stream_interval": 1,
                 "max_running_requests": None,
-                "tp_size": self._tensor_parallel,
+                "tp_size": self.tensor_parallel,
                 "dp_size": 1,
                 "pp_size": 1,
-                "context_length": self._context_length,
-                "max_req_input_len": self._context_length - 1,
+                "context_length": self.context_length,
+                "max_req_input_len": self.context_length - 1,
             },
         )
-        rule = HttpRule(Tokens(), names_of(f"{self._host}:{self._port}"))
+        rule = HttpRule(Tokens(), names_of(f"{self.host}:{self.port}"))
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[ruled(rule)])
         app.add_routes(
-            [
-                web.post("/generate", self._generate),
-                web.put("/generate", self._generate),
-                *control.routes(),
-            ]
+            [web.route(verb, "/generate", self._generate) for verb in ("POST", "PUT")]
+            + self._control.routes()
         )
         runner = web.AppRunner(
             app, handler_cancellation=True, access_log=None, shutdown_timeout=SHUTDOWN_S
         )
         await runner.setup()
-        site = web.TCPSite(runner, self._host, self._port, backlog=BACKLOG)
+        site = web.TCPSite(runner, self.host, self.port, backlog=BACKLOG)
         try:
             await site.start()
         except OSError as error:
             await runner.cleanup()
             raise StartError(
-                f"cannot listen on {self._host}:{self._port}: {error.strerror}; "
+                f"cannot listen on {self.host}:{self.port}: {error.strerror}; "
                 "choose another port, or 0 for a free one"
             ) from error
-        self._port = runner.addresses[0][1]
+        self.port = runner.addresses[0][1]
         self._runner = runner
         return self
 
@@ -251,10 +231,10 @@ class ScriptedSampler:
             request = read_request(
                 fields,
                 new_rid="" if fields.get("rid") else uuid.uuid4().hex,
-                context_length=self._context_length,
-                vocab_size=self._vocab_size,
-                image_token=self._image_token,
-                media_words=self._media_words,
+                context_length=self.context_length,
+                vocab_size=self.vocab_size,
+                image_token=self.image_token,
+                media_words=self.media_words,
             )
             self._check_images(request)
             self._scheduler.register(request.rid)
@@ -263,10 +243,9 @@ class ScriptedSampler:
                 return await _failed_stream(http, str(error))
             return _error(str(error))
         try:
-            if request.stream:
-                broken = self._faults.breaks.get(index)
-                return await self._stream(http, request, broken, read_ns)
-            return await self._answer(request)
+            if not request.stream:
+                return await self._answer(request)
+            return await self._stream(http, request, self._faults.breaks.get(index), read_ns)
         finally:
             await self._scheduler.forget(request.rid)
 
@@ -308,16 +287,16 @@ class ScriptedSampler:
         self, http: web.Request, request: GenerateRequest, broken: Break | None, read_ns: int
     ) -> web.StreamResponse:
         loop = asyncio.get_running_loop()
-        if self._watch is not None:
-            self._watch.asked(request)
+        if self.watch is not None:
+            self.watch.asked(request)
         response = _event_stream()
         writer = await response.prepare(http)
         if writer is not None:
             # The real server answers with its headers at once, also while a pause holds the rest.
             writer.send_headers()
         generation = await self._start(request)
-        if self._log is not None:
-            self._log.began(request.rid, request.conversation, request.input_ids)
+        if self.log is not None:
+            self.log.began(request.rid, request.conversation, request.input_ids)
         sent = 0
         while True:
             if broken is not None and sent >= broken.chunks:
@@ -325,14 +304,14 @@ class ScriptedSampler:
                 return response
             await generation.changed.wait()
             finished = generation.finish is not None
-            if finished and self._watch is not None:
-                self._watch.replied(request, read_ns, time.monotonic_ns())
-            if self._log is not None:
+            if finished and self.watch is not None:
+                self.watch.replied(request, read_ns, time.monotonic_ns())
+            if self.log is not None:
                 for version, token_ids in generation.untaken():
-                    self._log.sends(request.rid, version, token_ids)
+                    self.log.sends(request.rid, version, token_ids)
             await response.write(
                 generation.take(
-                    incremental=self._incremental,
+                    incremental=self.incremental,
                     weight_version=self._scheduler.weight_version,
                     now=loop.time(),
                     wall=time.time(),
@@ -343,8 +322,8 @@ class ScriptedSampler:
                 break
         self._close(generation)
         await response.write_eof(wire.DONE)
-        if self._log is not None:
-            self._log.over(request.rid)
+        if self.log is not None:
+            self.log.over(request.rid)
         return response
 
     def _close(self, generation: Generation) -> None:

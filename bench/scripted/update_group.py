@@ -1,10 +1,9 @@
-"""New weights over a group of processes: the server's routes for it, and rank 0's side.
+"""New weights over a group of processes: the server's side and rank 0's.
 
-Nothing is computed here, so no weights travel either. In place of torch's store stands `Rank0`: the
-connection of a server to it is that server's membership, and over it goes a line for each tensor
-that is broadcast, with its number of bytes. What the real server surprises a client with is kept:
-it works on one control call at a time, samples nothing meanwhile, and waits for other members until
-their side is closed, whether or not anybody waits for its answer.
+No weights travel. `Rank0` replaces torch's store: a server's connection to it is that server's
+membership, and carries a line with the number of bytes of each tensor. Three surprises of the real
+server remain: it works on one control call at a time, samples nothing during a call, and waits for
+other members until they close their side, even if the client has left.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 import orjson
@@ -21,7 +19,7 @@ import orjson
 from bench.scripted.scheduler import Scheduler
 
 RETRY_S = 0.05
-"""Between tries to reach a store that nobody listens at: the real server tries for half an hour."""
+"""Interval between tries to reach a store. The real server tries for half an hour."""
 BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 NOT_FLUSHED = (
     "Weights were updated, but the cache was not flushed because requests are still running or "
@@ -32,7 +30,7 @@ OUTSIDE = (
 )
 
 Answer = tuple[bool, str]
-"""Whether it succeeded, and what the server says."""
+"""(whether the call succeeded, message of the server)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +41,7 @@ class _Member:
     writer: asyncio.StreamWriter
 
     async def line(self) -> dict[str, int]:
-        """ConnectionError where rank 0 is gone."""
+        """Raises ConnectionError if rank 0 has left."""
         raw = await self.reader.readline()
         if not raw:
             raise ConnectionError("Connection closed by peer")
@@ -51,8 +49,8 @@ class _Member:
         return found
 
     async def receive(self, size: int) -> None:
-        """ConnectionError where rank 0 broadcasts another number of bytes: the real server would
-        hang, or take garbage without a word."""
+        """Raises ConnectionError if rank 0 broadcasts another number of bytes. The real server
+        would hang or accept garbage."""
         came = (await self.line())["bytes"]
         if came != size:
             raise ConnectionError(f"{came} bytes came for a tensor of {size}")
@@ -62,7 +60,7 @@ class UpdateGroups:
     """The groups of one server, and the update that is open."""
 
     def __init__(self, scheduler: Scheduler, *, flush: Callable[[], bool], ranks: int) -> None:
-        """ranks: the server's own, by tensor parallelism."""
+        """ranks: processes of this server (tensor parallelism)."""
         self._scheduler = scheduler
         self._flush = flush
         self._ranks = ranks
@@ -70,12 +68,12 @@ class UpdateGroups:
         self._open = False
         self._calls: set[asyncio.Task[Answer]] = set()
         self.received: list[str] = []
-        """Names of all tensors that came, oldest first."""
+        """Names of all received tensors, oldest first."""
 
     async def init(
         self, *, address: str, port: int, rank: int, world_size: int, name: str
     ) -> Answer:
-        """Joins a group; returns when it stands."""
+        """Joins a group. Returns when the group is complete."""
         return await self.alone(lambda: self._join(address, port, rank, world_size, name))
 
     async def destroy(self, name: str) -> Answer:
@@ -92,25 +90,21 @@ class UpdateGroups:
 
     async def begin(self) -> Answer:
         """Opens an update."""
-
-        async def work() -> Answer:
-            if self._open:
-                return False, (
-                    "a weight-update session is already open; call end_weight_update() first"
-                )
-            self._open = True
-            return True, "Success"
-
-        await self._scheduler.until_idle()
-        return await self.alone(work)
+        return await self._set_open(
+            True, "a weight-update session is already open; call end_weight_update() first"
+        )
 
     async def end(self) -> Answer:
-        """Closes it."""
+        """Closes the update."""
+        return await self._set_open(
+            False, "no weight-update session is open; call begin_weight_update() first"
+        )
 
+    async def _set_open(self, value: bool, refusal: str) -> Answer:
         async def work() -> Answer:
-            if not self._open:
-                return False, ("no weight-update session is open; call begin_weight_update() first")
-            self._open = False
+            if self._open is value:
+                return False, refusal
+            self._open = value
             return True, "Success"
 
         await self._scheduler.until_idle()
@@ -119,7 +113,7 @@ class UpdateGroups:
     async def receive(
         self, tensors: Mapping[str, int], *, name: str, version: str | None, flush: bool
     ) -> Answer:
-        """Takes tensors, by name their bytes, as rank 0 broadcasts them."""
+        """Receives tensors as rank 0 broadcasts them. tensors: bytes by name."""
 
         async def work() -> Answer:
             if not self._open:
@@ -147,7 +141,7 @@ class UpdateGroups:
         return await self.alone(work)
 
     async def close(self) -> None:
-        """The server ends: so do its calls and its connections."""
+        """Ends all calls and connections."""
         for task in self._calls:
             task.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
@@ -163,8 +157,8 @@ class UpdateGroups:
                 except ConnectionRefusedError:
                     await asyncio.sleep(RETRY_S)
             member = _Member(reader=reader, writer=writer)
-            told = {"rank": rank, "ranks": self._ranks, "world_size": world_size, "name": name}
-            writer.write(orjson.dumps(told) + b"\n")
+            own = {"rank": rank, "ranks": self._ranks, "world_size": world_size, "name": name}
+            writer.write(orjson.dumps(own) + b"\n")
             await member.line()
         except (ConnectionError, OSError) as error:
             return False, f"Failed to initialize custom process group: {error}."
@@ -172,7 +166,7 @@ class UpdateGroups:
         return True, "Succeeded to initialize custom process group."
 
     async def alone(self, work: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Does it beside no other control call. A client that leaves ends nothing."""
+        """Runs `work` without any other control call. A client that leaves does not end it."""
 
         async def call() -> Answer:
             async with self._scheduler.occupied():
@@ -185,10 +179,10 @@ class UpdateGroups:
 
 
 class Rank0:
-    """What broadcasts: the learner's side of one group, as scripted servers meet it.
+    """The learner's side of one group, for scripted servers.
 
     async with Rank0() as rank0:
-        ...  # servers are told to join at rank0.port
+        ...  # servers join at rank0.port
         await rank0.joined()
         await rank0.broadcast([64, 64])
     """
@@ -199,11 +193,11 @@ class Rank0:
         self._members: list[asyncio.StreamWriter] = []
         self._whole = asyncio.Event()
         self.told: list[Mapping[str, Any]] = []
-        """What each server said of itself: rank, ranks, world_size, name."""
+        """What each server sent: rank, ranks, world_size, name."""
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Port of loopback."""
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -211,26 +205,21 @@ class Rank0:
         self._server = await asyncio.start_server(self._met, self._host, 0)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self.close()
 
     async def joined(self) -> None:
-        """Returns when the group is whole."""
+        """Returns when the group is complete."""
         await self._whole.wait()
 
     async def broadcast(self, sizes: Sequence[int]) -> None:
-        """Sends tensors of so many bytes, in order."""
+        """Broadcasts tensors of these sizes in bytes."""
         for member in self._members:
             member.writelines(orjson.dumps({"bytes": size}) + b"\n" for size in sizes)
             await member.drain()
 
     async def close(self) -> None:
-        """Closes the store and the group, as the end of rank 0's process does."""
+        """Closes the store and the group, as at the end of rank 0's process."""
         if self._server is not None:
             self._server.close()
         for member in self._members:
@@ -238,7 +227,7 @@ class Rank0:
 
     async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = await reader.readline()
-        if not line:  # it only looked whether somebody listens
+        if not line:  # a probe of the port
             writer.close()
             return
         told = orjson.loads(line)
@@ -253,7 +242,7 @@ class Rank0:
 def sizes(
     names: Sequence[str], dtypes: Sequence[str], shapes: Sequence[Sequence[int]]
 ) -> dict[str, int]:
-    """Bytes by name. KeyError for a type that is none."""
+    """Bytes by name. Raises KeyError for an unknown type."""
     return {
         name: BYTES[dtype] * math.prod(shape)
         for name, dtype, shape in zip(names, dtypes, shapes, strict=True)

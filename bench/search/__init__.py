@@ -1,5 +1,5 @@
-"""How soon 256 queries at once are answered: the search tool over a generated corpus.
+"""`bench search`: latency of the search tool under 256 queries at once, over a generated corpus.
 
-Corpus and vectors come from a seed; the index is built by `toolsvc index build` and served by
-`toolsvc serve`, each a process of its own; the queries go over gRPC.
+Corpus and vectors come from a seed. `toolsvc index build` builds the index and `toolsvc serve`
+serves it, each in a process of its own. The queries go over gRPC.
 """

@@ -27,30 +27,29 @@ _TITLE = re.compile(r"^Doc \d+\(Title: \S+ (\d+)\)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Burst:
-    """`latency_ms`: from the first byte out to the answer in; `found`: passages of each query;
-    `batch`: with how many others a query was answered, on average."""
+    """One burst of all queries."""
 
     latency_ms: Sequence[float]
     found: Sequence[Sequence[int]]
+    """Numbers of the passages of each answer."""
     batch: float
+    """Mean size of the batch in which the service answered a query."""
 
 
 def actions(
     texts: Sequence[str], vectors: NDArray[np.float32] | None
 ) -> list[tuple[str, dict[str, str]]]:
     """Action text and metadata of each call."""
-    if vectors is None:
-        return [(f"<search>{text}</search>", {}) for text in texts]
-    return [
-        (f"<search>{text}</search>", {VECTOR: encode_vector(vector)})
-        for text, vector in zip(texts, vectors, strict=True)
-    ]
+    metadata = (
+        [{}] * len(texts) if vectors is None else [{VECTOR: encode_vector(v)} for v in vectors]
+    )
+    return [(f"<search>{text}</search>", own) for text, own in zip(texts, metadata, strict=True)]
 
 
 async def bursts(
     address: str, calls: Sequence[tuple[str, dict[str, str]]], count: int
 ) -> list[Burst]:
-    """`count` bursts after one that does not count, each from newly opened sessions."""
+    """`count` bursts after one to warm up, each in new sessions."""
     async with open_channel(address) as channel:
         stub = tool_pb2_grpc.ToolServiceStub(channel)
         return [await _burst(stub, calls) for _ in range(count + 1)][1:]

@@ -11,7 +11,8 @@ from itertools import count
 from pathlib import Path
 from random import Random
 
-from bench.dispatch.workload import END, write_policy
+from bench.engine.plan import END
+from bench.engine.policy import write_policy
 from bench.history.derived.contents import checksum
 from bench.history.events import RewardCalled
 from bench.simulate.schedule import Workload

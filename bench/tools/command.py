@@ -1,8 +1,7 @@
-"""`bench tools`: its options, and what becomes of the rows."""
+"""`bench tools`: its options, and the files that it writes."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,13 +9,16 @@ from typing import Annotated
 
 import typer
 
+from bench.errors import UsageError
+from bench.measuring.command import JsonFile, write_json
+from bench.measuring.report import Report
 from bench.tools.load import verltool
 from bench.tools.load.workloads import WORKLOADS
-from bench.tools.plan import Plan, PlanError, parse_plan
+from bench.tools.plan import SweepPlan, parse_plan
 from bench.tools.reading.compare import compare, read_report, verdicts
-from bench.tools.reading.rows import levels
+from bench.tools.reading.rows import ToolRow, levels
 from bench.tools.reading.terminal import Screen, remarks
-from bench.tools.run import Report, Subject, run
+from bench.tools.run import Subject, run
 from console.errors import ConsoleError
 from toolwright.process import loop
 from toolwright.rpc.options import TOKEN_VARIABLE
@@ -55,8 +57,8 @@ def tools(
     grid: Annotated[
         str | None,
         typer.Option(
-            help="verltool: its load tests (tables 9 and 10 of its paper) with what it made of "
-            "them, instead of --workload, --mode and --concurrency."
+            help="verltool: the load tests of its paper (tables 9 and 10) beside its figures, "
+            "instead of --workload, --mode and --concurrency."
         ),
     ] = None,
     target: Annotated[
@@ -66,9 +68,7 @@ def tools(
     workers: Annotated[
         int, typer.Option(min=1, help="Processes of the service that is started.")
     ] = 1,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Write the report there.")
-    ] = None,
+    json_file: JsonFile = None,
     html: Annotated[Path | None, typer.Option(help="Write it as a page with plots.")] = None,
     compare_with: Annotated[
         Path | None,
@@ -104,35 +104,28 @@ def tools(
         bench tools -- --isolation compat --ready 64
     """
     screen = Screen()
-    try:
-        plans = _plans(grid, workload, concurrency, mode, rate, bursts=bursts, seconds=seconds)
-        old = read_report(compare_with) if compare_with is not None else None
-        subject = _subject(target, workers, serve_options or ())
-        for file in (json_file, html):
-            _writable(file)
-    except PlanError as error:
-        typer.echo(f"bench: {error}", err=True)
-        raise typer.Exit(2) from error
+    plans = _plans(grid, workload, concurrency, mode, rate, bursts=bursts, seconds=seconds)
+    old = read_report(compare_with) if compare_with is not None else None
+    subject = _subject(target, workers, serve_options or ())
+    for file in (json_file, html):
+        if file is not None and not (folder := file.resolve().parent).is_dir():
+            raise UsageError(f"{file}: there is no folder {folder}; make it first")
     try:
         report = loop.run(run(plans, subject, screen))
-    except ConsoleError as error:
+    except ConsoleError:
         screen.clear()
-        typer.echo(f"bench: {error}", err=True)
-        raise typer.Exit(1) from error
+        raise
     found = report.to_json()
     changes = compare(old, found) if old is not None else ()
     if old is not None and not changes:
         screen.say(f"{compare_with} has no row of these: compare with a report of the same loads")
-    for text in _said(report, grid):
+    for text in (*_summary(report, grid), *verdicts(changes)):
         screen.say(text)
-    for text in verdicts(changes):
-        screen.say(text)
-    if json_file is not None:
-        json_file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_json(json_file, found)
     if html is not None:
-        from bench.tools.reading.report import write_report  # needs Jinja
+        from bench.tools.reading.page import render  # needs Jinja
 
-        write_report(report, changes, html, published=grid is not None)
+        html.write_text(render(report, changes, published=grid is not None), encoding="utf-8")
 
 
 def _plans(
@@ -144,19 +137,17 @@ def _plans(
     *,
     bursts: int,
     seconds: float,
-) -> Sequence[Plan]:
+) -> Sequence[SweepPlan]:
     if grid is None:
-        return [
-            parse_plan(workload, concurrency, mode, rate, bursts=bursts, seconds=seconds),
-        ]
+        return [parse_plan(workload, concurrency, mode, rate, bursts=bursts, seconds=seconds)]
     if grid != verltool.NAME:
-        raise PlanError(f"--grid {grid}: there is {verltool.NAME}")
+        raise UsageError(f"--grid {grid}: there is {verltool.NAME}")
     return verltool.plans(bursts=bursts)
 
 
 def _subject(target: str | None, workers: int, arguments: Sequence[str]) -> Subject:
     if target is not None and (workers > 1 or arguments):
-        raise PlanError(
+        raise UsageError(
             f"--target {target} runs already: --workers and what follows -- are for a service "
             "that is started"
         )
@@ -164,16 +155,11 @@ def _subject(target: str | None, workers: int, arguments: Sequence[str]) -> Subj
     return Subject(target=target, token=token, workers=workers, arguments=arguments)
 
 
-def _writable(file: Path | None) -> None:
-    """Said before the measuring, not after it."""
-    if file is not None and not file.resolve().parent.is_dir():
-        raise PlanError(f"{file}: there is no folder {file.resolve().parent}; make it first")
-
-
-def _said(report: Report, grid: str | None) -> Sequence[str]:
-    words = ["", *remarks(report.rows)]
+def _summary(report: Report[ToolRow], grid: str | None) -> Sequence[str]:
+    """Lines below the rows."""
+    texts = ["", *remarks(report.rows)]
     if grid is not None:
-        words += ["", *verltool.beside(report.rows)]
-    machine = ", ".join(f"{name} {value}" for name, value in report.machine.items())
-    isolation = ", ".join(levels(report.rows)) or "stated by no answer"
-    return [*words, "", f"isolation {isolation}; {machine}", "columns: docs/operate/benchmarks.md"]
+        texts += ["", *verltool.beside(report.rows)]
+    isolation = ", ".join(levels(report.rows)) or "not stated by any answer"
+    isolated = f"isolation {isolation}; {report.machine_line}"
+    return [*texts, "", isolated, "columns: docs/operate/benchmarks.md"]

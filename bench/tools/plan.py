@@ -1,37 +1,37 @@
-"""What is to be measured, checked before anything is started. Pure."""
+"""The plan of a sweep, checked before a server starts. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from bench.errors import BenchError
-from bench.tools.load.workloads import WORKLOADS, Workload
+from bench.errors import UsageError
+from bench.tools.load.workloads import WORKLOADS, ToolWorkload
 from bench.tools.reading.rows import OPENING, Mode
 
 DEFAULT_MODES = (Mode.BURST, Mode.CLOSED)
 SLICES = 5
-"""Rounds that the seconds of a loop are cut into, service and floor in turn."""
+"""Rounds of a loop, on service and floor in turn."""
 SLEEPS_PER_SLICE = 4
-"""A slice is at least so many of the workload's longest calls: what is under way at its end
-does not count for the rate."""
-
-
-class PlanError(BenchError):
-    """What was asked for makes no sense; the message says what would."""
+"""Least length of a round, in longest calls of the workload. Calls in flight at its end do not
+count for the rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Concurrencies ascend, so that sessions are opened once. `seconds`: of a closed or an open
-    loop; `bursts`: rounds of a burst; `rates`: calls a second of the open loops."""
+class SweepPlan:
+    """Loads of one sweep."""
 
-    workloads: tuple[Workload, ...]
+    workloads: tuple[ToolWorkload, ...]
     modes: tuple[Mode, ...]
     concurrency: tuple[int, ...]
+    """Ascending, so that each session is opened once."""
     rates: tuple[float, ...] = ()
+    """Calls a second of the open loops."""
     bursts: int = 5
+    """Rounds of a burst."""
     seconds: float = 5.0
+    """Length of a closed or open loop."""
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -39,17 +39,17 @@ class Plan:
 
     @property
     def sessions(self) -> int:
-        """The most that are open at once: those that a sweep holds, and those of a mode that makes
-        its own."""
+        """Largest number of open sessions: those of the sweep, and those of a mode that opens its
+        own."""
         return max(self.concurrency) * (self.holds + bool(OPENING.intersection(self.modes)))
 
     @property
     def holds(self) -> bool:
-        """A mode needs sessions that are open before its clock starts."""
+        """Whether a mode needs sessions that are open before its clock starts."""
         return any(mode not in OPENING for mode in self.modes)
 
-    def slices(self, workload: Workload) -> tuple[int, float]:
-        """(rounds, seconds of one) of a loop with this workload."""
+    def slices(self, workload: ToolWorkload) -> tuple[int, float]:
+        """(rounds, seconds of one round) of a loop with this workload."""
         seconds = max(self.seconds / SLICES, SLEEPS_PER_SLICE * workload.longest_s)
         return max(1, round(self.seconds / seconds)), seconds
 
@@ -62,19 +62,19 @@ def parse_plan(
     *,
     bursts: int,
     seconds: float,
-) -> Plan:
-    """From words with commas. PlanError names the word that is wrong."""
-    rates = tuple(_number(word, "--rate") for word in _words(rate or ""))
-    modes = tuple(_mode(word) for word in _words(mode)) if mode else DEFAULT_MODES
+) -> SweepPlan:
+    """A plan from words with commas. Raises UsageError that names a wrong word."""
+    rates = tuple(map(_rate, _words(rate or "")))
+    modes = tuple(map(_mode, _words(mode))) if mode else DEFAULT_MODES
     if (Mode.OPEN in modes) != bool(rates):
-        raise PlanError(
+        raise UsageError(
             "--mode open needs --rate, and --rate needs --mode open: calls a second, such as "
             "--mode open --rate 500,1000"
         )
-    return Plan(
-        workloads=tuple(_workload(word) for word in _words(workload)),
+    return SweepPlan(
+        workloads=tuple(map(_workload, _words(workload))),
         modes=modes,
-        concurrency=tuple(sorted({_whole(word) for word in _words(concurrency)})),
+        concurrency=tuple(sorted(set(map(_whole, _words(concurrency))))),
         rates=rates,
         bursts=bursts,
         seconds=seconds,
@@ -85,30 +85,26 @@ def _words(text: str) -> Sequence[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _workload(word: str) -> Workload:
+def _workload(word: str) -> ToolWorkload:
     if word not in WORKLOADS:
-        raise PlanError(f"--workload {word}: there are {', '.join(WORKLOADS)}")
+        raise UsageError(f"--workload {word}: there are {', '.join(WORKLOADS)}")
     return WORKLOADS[word]
 
 
 def _mode(word: str) -> Mode:
-    try:
-        return Mode(word)
-    except ValueError:
-        raise PlanError(f"--mode {word}: there are {', '.join(Mode)}") from None
+    if word not in list(Mode):
+        raise UsageError(f"--mode {word}: there are {', '.join(Mode)}")
+    return Mode(word)
 
 
 def _whole(word: str) -> int:
     if not word.isdigit() or int(word) < 1:
-        raise PlanError(f"--concurrency {word}: give whole numbers above 0, such as 64,256")
+        raise UsageError(f"--concurrency {word}: give whole numbers above 0, such as 64,256")
     return int(word)
 
 
-def _number(word: str, option: str) -> float:
-    try:
-        value = float(word)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise PlanError(f"{option} {word}: give numbers above 0, such as 500,1000")
-    return value
+def _rate(word: str) -> float:
+    with suppress(ValueError):
+        if 0 < float(word) < float("inf"):
+            return float(word)
+    raise UsageError(f"--rate {word}: give numbers above 0, such as 500,1000")

@@ -1,4 +1,4 @@
-"""Carries out a plan: workload by workload, concurrency by concurrency, mode by mode."""
+"""Carries out a plan: each workload at each concurrency in each mode."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from bench.errors import BenchError
+from bench.measuring.usage import proportional_all, resident, tree
 from bench.tools import trial
 from bench.tools.load import loops
 from bench.tools.load.fleet import Fleet, Shot
 from bench.tools.load.servers import Server
-from bench.tools.load.usage import proportional_all, resident, tree
-from bench.tools.load.workloads import Workload
-from bench.tools.plan import SLICES, Plan
-from bench.tools.reading.rows import OPENING, Memory, Mode, Row
-from bench.tools.trial import Load, Round, Side
+from bench.tools.load.workloads import ToolWorkload
+from bench.tools.plan import SLICES, SweepPlan
+from bench.tools.reading.rows import OPENING, Memory, Mode, ToolRow
+from bench.tools.trial import Load, Round
 
 HOLD_BURSTS = 2
 STEADY_S = 1.0
@@ -28,83 +28,84 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Servers:
-    """Where it is measured. `idle_pss`: bytes of the service before any session."""
+    """The servers of a sweep."""
 
     service: Server
     floor: Server
     idle_pss: int
+    """Bytes of the service before any session."""
 
 
 async def idle(service: Server) -> int:
-    """The bytes of a service that has started and holds nothing, its sandboxes ready."""
+    """Bytes of a service without sessions, once its sandboxes are ready."""
     await _steady(service)
     return proportional_all(tree(service.roots))
 
 
-async def sweep(plan: Plan, servers: Servers, say: Say) -> AsyncIterator[Row]:
-    """The rows, as they come. `say`: told what is being done. BenchError when a session cannot
-    be had or the floor fails."""
+async def sweep(plan: SweepPlan, servers: Servers, say: Say) -> AsyncIterator[ToolRow]:
+    """The rows, one after another. say: receives the current work. Raises BenchError if a session
+    is refused or the floor fails."""
     for workload in plan.workloads:
         async with AsyncExitStack() as stack:
-            sides = [
-                Side(server=server, fleet=await stack.enter_async_context(fleet))
-                for server, fleet in _fleets(servers, workload, say)
-            ]
+            ours, floor = await _fleets(servers, workload, say, stack)
             for concurrency in plan.concurrency:
-                name = f"{workload.name}, {concurrency} sessions"
                 memory = None
                 if plan.holds:
-                    for side in sides:
-                        await side.fleet.add(concurrency - len(side.fleet))
+                    for fleet in (ours, floor):
+                        await fleet.add(concurrency - len(fleet))
                     memory = await _memory(servers, concurrency)
                 for mode in plan.modes:
-                    say(f"{name}: {mode}")
+                    say(f"{workload.name}, {concurrency} sessions: {mode}")
                     if mode in OPENING:
-                        row = await _opening(
-                            servers, workload, mode, concurrency, say, held=len(sides[0].fleet)
+                        yield await _opening(
+                            servers, workload, mode, concurrency, say, held=len(ours)
                         )
-                        yield _sound(row)
                         continue
                     for rate in plan.rates if mode is Mode.OPEN else (None,):
-                        rounds = await _held(plan, mode, workload, sides, rate)
-                        row = Row.of(workload.name, mode, concurrency, rounds, memory, rate=rate)
-                        yield _sound(row)
+                        rounds = await _held(plan, mode, workload, ours, floor, rate)
+                        yield _sound(
+                            ToolRow.of(workload.name, mode, concurrency, rounds, memory, rate=rate)
+                        )
 
 
-def _fleets(servers: Servers, workload: Workload, say: Say) -> list[tuple[Server, Fleet]]:
-    service, floor = servers.service, servers.floor
+async def _fleets(
+    servers: Servers, workload: ToolWorkload, say: Say, stack: AsyncExitStack
+) -> tuple[Fleet, Fleet]:
+    """Fleets of service and floor without sessions."""
 
     def progress(count: int) -> None:
         say(f"{workload.name}: {count} sessions are open")
 
-    return [
-        (service, Fleet(service.address, workload, token=service.token, progress=progress)),
-        (floor, Fleet(floor.address, workload, checked=False)),
-    ]
+    ours = Fleet(servers.service, workload, progress=progress)
+    floor = Fleet(servers.floor, workload, checked=False)
+    return await stack.enter_async_context(ours), await stack.enter_async_context(floor)
 
 
 async def _held(
-    plan: Plan, mode: Mode, workload: Workload, sides: list[Side], rate: float | None
+    plan: SweepPlan,
+    mode: Mode,
+    workload: ToolWorkload,
+    ours: Fleet,
+    floor: Fleet,
+    rate: float | None,
 ) -> list[Round]:
     """The rounds of a mode whose sessions are open and warm."""
-    ours, floor = sides
     if mode in (Mode.BURST, Mode.SESSIONS):
-        for side in sides:
-            await loops.burst(side.fleet.warm, len(side.fleet))
+        for fleet in (ours, floor):
+            await loops.burst(fleet.warm, len(fleet))
         times = plan.bursts if mode is Mode.BURST else HOLD_BURSTS
         return await trial.measure(ours, floor, _burst, times)
     count, seconds = plan.slices(workload)
-    # The floor answers at once, whatever is asked: it need not be asked for as long.
-    spans = (seconds, plan.seconds / SLICES)
-    of = {ours.fleet: spans[0], floor.fleet: spans[1]}
-    load = _closed(of) if rate is None else _open(of, rate)
-    return await trial.measure(ours, floor, load, count, seconds=spans)
+    # The floor answers at once: it needs no longer slices for calls that sleep.
+    lengths = (seconds, plan.seconds / SLICES)
+    load = _loop({ours: lengths[0], floor: lengths[1]}, rate)
+    return await trial.measure(ours, floor, load, count, seconds=lengths)
 
 
 async def _opening(
-    servers: Servers, workload: Workload, mode: Mode, count: int, say: Say, *, held: int
-) -> Row:
-    """`count` new sessions; `held`: how many others are open meanwhile."""
+    servers: Servers, workload: ToolWorkload, mode: Mode, count: int, say: Say, *, held: int
+) -> ToolRow:
+    """The row of `count` new sessions. held: number of other sessions that are open."""
 
     async def load(fleet: Fleet, _number: int) -> list[Shot]:
         if mode is Mode.RUSH:
@@ -114,17 +115,14 @@ async def _opening(
 
     await _steady(servers.service)
     async with AsyncExitStack() as stack:
-        ours, floor = [
-            Side(server=server, fleet=await stack.enter_async_context(fleet))
-            for server, fleet in _fleets(servers, workload, say)
-        ]
+        ours, floor = await _fleets(servers, workload, say, stack)
         rounds = await trial.measure(ours, floor, load, 1)
         memory = await _memory(servers, held + count)
-    return Row.of(workload.name, mode, count, rounds, memory)
+    return _sound(ToolRow.of(workload.name, mode, count, rounds, memory))
 
 
-def _sound(row: Row) -> Row:
-    """BenchError for figures that say nothing: no answer at all, or a floor that fails."""
+def _sound(row: ToolRow) -> ToolRow:
+    """Raises BenchError for a row without an answer, or whose floor failed."""
     for name, figures in (("the service", row.ours), ("the floor", row.floor)):
         if figures.answered == 0 or (figures is row.floor and figures.errors):
             [(fault, count)] = figures.errors.most_common(1)
@@ -136,11 +134,10 @@ async def _burst(fleet: Fleet, _number: int) -> list[Shot]:
     return await loops.burst(fleet.call, len(fleet))
 
 
-def _closed(seconds: dict[Fleet, float]) -> Load:
-    return lambda fleet, _number: loops.closed(fleet.call, len(fleet), seconds[fleet])
-
-
-def _open(seconds: dict[Fleet, float], rate: float) -> Load:
+def _loop(seconds: dict[Fleet, float], rate: float | None) -> Load:
+    """A closed loop, or an open loop with calls at `rate` a second."""
+    if rate is None:
+        return lambda fleet, _number: loops.closed(fleet.call, len(fleet), seconds[fleet])
     return lambda fleet, number: loops.opened(
         fleet.call, len(fleet), loops.poisson(rate, seconds[fleet], number)
     )
@@ -160,8 +157,8 @@ async def _memory(servers: Servers, sessions: int) -> Memory | None:
 
 
 async def _steady(service: Server) -> None:
-    """Until no process has come or gone for a while: ready sandboxes are made anew in the
-    background when sessions have taken them."""
+    """Returns once the service's processes do not change for a while: it replaces ready sandboxes
+    in the background."""
     seen: list[int] = []
     for _ in range(STEADY_LOOKS):
         before, seen = seen, sorted(tree(service.roots))

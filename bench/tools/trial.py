@@ -1,11 +1,9 @@
-"""Measures one load on the service and on the bare floor, in turn, and gives the windows.
+"""Measures one load on the service and on the floor in turn.
 
 Invariants
-- Sessions are open and warm, garbage is collected and the collector switched off before a clock
-  starts.
-- Service and floor are measured one right after the other, never at the same time, the same
-  number of times, by the same client.
-- Metering costs nothing within a window: processes are looked at before and after it.
+- Sessions are open and warm, garbage is collected and the collector is off before a clock starts.
+- The same client measures service and floor the same number of times, one after the other.
+- Processes are inspected before and after a window, never within it.
 """
 
 from __future__ import annotations
@@ -18,61 +16,52 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 
+from bench.measuring.usage import cpu_seconds
 from bench.tools.load.fleet import Fleet, Shot
-from bench.tools.load.servers import Server
-from bench.tools.load.usage import cpu_seconds
 from bench.tools.reading.figures import Window
 
 SETTLE_S = 0.05
-"""After the last answer, within what CPU time is counted of: what a server still does for it."""
+"""Part of a window after the last answer: a server still works for it."""
 
 Load = Callable[[Fleet, int], Awaitable[list[Shot]]]
-"""What is done to the sessions of one side; the number of the round."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Side:
-    """A server and the sessions that are open there."""
-
-    server: Server
-    fleet: Fleet
+"""Calls of one round in the sessions of a fleet. The second argument is the round's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """The same load on both, one right after the other."""
+    """The same load on service and floor."""
 
     ours: Window
     floor: Window
 
 
 async def measure(
-    ours: Side,
-    floor: Side,
+    ours: Fleet,
+    floor: Fleet,
     load: Load,
     rounds: int,
     *,
     seconds: tuple[float, float] | None = None,
 ) -> list[Round]:
-    """`rounds` times `load`. `seconds`: how long it lasts on the service and on the floor, where
-    it does not end by itself."""
-    found = []
-    for number in range(rounds):
-        windows = [
-            await _observe(side, load, number, seconds[index] if seconds else None)
-            for index, side in enumerate((ours, floor))
-        ]
-        found.append(Round(ours=windows[0], floor=windows[1]))
-    return found
+    """Puts the load on both, `rounds` times. seconds: length of the load on service and floor, if
+    the load does not end by itself."""
+    lengths = seconds or (None, None)
+    return [
+        Round(
+            ours=await _observe(ours, load, number, lengths[0]),
+            floor=await _observe(floor, load, number, lengths[1]),
+        )
+        for number in range(rounds)
+    ]
 
 
-async def _observe(side: Side, load: Load, number: int, seconds: float | None) -> Window:
-    roots = side.server.roots
+async def _observe(fleet: Fleet, load: Load, number: int, seconds: float | None) -> Window:
+    roots = fleet.server.roots
     with _no_collector():
         servers = cpu_seconds(roots)
         client = time.process_time()
         began = perf_counter()
-        shots = await load(side.fleet, number)
+        shots = await load(fleet, number)
         ended = max((shot.answered for shot in shots), default=perf_counter())
         await asyncio.sleep(SETTLE_S)
         client = time.process_time() - client

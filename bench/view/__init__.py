@@ -1,1 +1,1 @@
-"""`bench view`: how quickly `toolwright view --web` answers over a run of many trajectories."""
+"""`bench view`: latency of `toolwright view --web` over a run of many trajectories."""

@@ -1,7 +1,7 @@
-"""A run folder with many trajectories, journaled as the engine journals them.
+"""A run folder with many trajectories, in a journal as the engine writes it.
 
-Groups of eight, each trajectory with three actions and two calls. Words are drawn as those of a
-language are, a few often and most seldom, from a vocabulary that has its tokenizer in the folder.
+A group has eight trajectories, and each of them three actions and two calls. Words are drawn as in
+a language, a few often and most seldom. The folder holds the tokenizer of their vocabulary.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROUP = 8
 GROUPS_A_STEP = 16
 GROUPS_A_COMMIT = 64
 ACTION, ANSWER = 60, 120
-"""Words of one."""
+"""Words of an action and of an answer."""
 SOURCES = ("search", "mathematics", "code", "tables", "letters", "dates", "maps", "music")
 STEP_S = 60.0
 BEGAN = 1.8e9
@@ -34,7 +34,7 @@ SEED = 1
 
 
 def make_run(run: Path, trajectories: int) -> None:
-    """A run folder whose journal holds so many trajectories, in whole groups."""
+    """Writes a run folder whose journal holds so many trajectories, in whole groups."""
     made = MadeRun(run)
     count = trajectories // GROUP
     for first in range(0, count, GROUPS_A_COMMIT):
@@ -43,7 +43,7 @@ def make_run(run: Path, trajectories: int) -> None:
 
 
 class MadeRun:
-    """A run folder without a group, which grows by some at a time."""
+    """A run folder that grows by groups, without any at first."""
 
     def __init__(self, run: Path) -> None:
         final = run / "final"
@@ -60,7 +60,7 @@ class MadeRun:
         self.groups = 0
 
     def grow(self, groups_more: int) -> None:
-        """By so many groups, in one transaction."""
+        """Adds so many groups in one transaction."""
         self._db.execute("BEGIN")
         for number in range(self.groups, self.groups + groups_more):
             version = WeightVersion(lineage="bench", step=number // GROUPS_A_STEP)
@@ -135,7 +135,7 @@ def _member(
 
 
 def _task(number: int) -> pb.Task:
-    """Of one of eight data sources, at one of five levels, with an index of its own."""
+    """A task of one of eight data sources, at one of five levels, with an index of its own."""
     task = pb.Task(
         id=f"task-{number}",
         prompt=f"question {number} of word{number % WORDS}",
@@ -146,14 +146,14 @@ def _task(number: int) -> pb.Task:
 
 
 def _clock(message: pb.Trajectory, step: int, chance: np.random.Generator) -> int:
-    """Nanoseconds at which the first action of a trajectory of this step is asked for."""
+    """Nanoseconds at which the engine requests the first action of a trajectory of this step."""
     message.timings.clock_s = BEGAN
     message.timings.open_s = 0.01
     return 1 + int((step + chance.random() / 2) * STEP_S * NS)
 
 
 def _words(chance: np.random.Generator, count: int) -> Any:
-    """Ids of words, the first ones often."""
+    """Ids of words; low ids are frequent."""
     return (np.minimum(chance.zipf(1.3, count), WORDS) - 1).astype("<i4")
 
 

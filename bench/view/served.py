@@ -1,4 +1,4 @@
-"""The command that is measured, `toolwright view --web`, in a process of its own, asked by HTTP."""
+"""The measured command, `toolwright view --web`, in a process of its own, and its HTTP API."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import psutil
-
 from bench.errors import BenchError
 
 RUN = "run"
@@ -27,41 +25,31 @@ RUN = "run"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """One server. address: with its last slash."""
+    """One server."""
 
     pid: int
     address: str
+    """URL with its last slash."""
 
-    def get(self, what: str, **asked: str) -> Any:
+    def get(self, what: str, **words: str) -> Any:
         """An answer about the run."""
-        question = urlencode({"run": RUN, **asked})
+        question = urlencode({"run": RUN, **words})
         with urllib.request.urlopen(f"{self.address}api/{what}?{question}", timeout=600) as answer:
             return json.load(answer)
 
     def whole(self) -> Any:
-        """The run's state, once all of it was read."""
+        """The run's state, once the server has read all of it."""
         while True:
             (state,) = self.get("runs")["runs"]
             if state["whole"]:
                 return state
             time.sleep(0.2)
 
-    @property
-    def memory(self) -> int:
-        """Bytes that the process holds now."""
-        return int(psutil.Process(self.pid).memory_info().rss)
-
-    @property
-    def peak_memory(self) -> int:
-        """The most bytes that the process has held."""
-        status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
-        found = re.search(r"VmHWM:\s+(\d+) kB", status)
-        return int(found[1]) * 1024 if found else self.memory
-
 
 @contextmanager
 def served(home: Path) -> Iterator[Served]:
-    """Of the run below `home`, which gets the index too. BenchError where it does not begin."""
+    """A server of the run below `home`. The index lies there too. Raises BenchError if the server
+    does not start."""
     command = [sys.executable, "-m", "console.cli", "view", "--web", str(home / RUN)]
     variables = {**os.environ, "XDG_CACHE_HOME": str(home)}
     variables.pop("TOOLWRIGHT_TOKEN", None)

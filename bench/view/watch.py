@@ -1,6 +1,7 @@
-"""Looks at a run that grows, in a real Chromium, for as long as is asked: does anything grow that
-should not? Two pages are open, the table and the curves; the newest trajectories come as they do
-from an engine, and both pages are asked to show them.
+"""Watches a growing run in a real Chromium, to find memory that grows without need.
+
+Two pages are open, the table and the curves. New trajectories come as from an engine, and both
+pages show them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
+from bench.measuring.usage import resident
 from bench.view.made_run import GROUP, GROUPS_A_STEP, MadeRun
 from bench.view.served import RUN, Served, served
 from toolsvc.tools.browser.chromium import find_program
@@ -26,13 +28,13 @@ PLACES = ("", "&page=curves")
 SHOW = "() => document.querySelector('button.fresh:not([hidden])')?.click()"
 
 
-def watch(home: Path, seconds: float, tell: Callable[[dict[str, Any]], None]) -> None:
-    """Makes the run below `home`, and tells a sample every EVERY_S: seconds, rows, MiB of the
-    server, and of each page the MiB of its heap after a collection and its nodes."""
+def watch(home: Path, seconds: float, take: Callable[[dict[str, Any]], None]) -> None:
+    """Makes the run below `home` and passes a sample to `take` each EVERY_S: seconds, rows, MiB of
+    the server, and for each page its nodes and the MiB of its heap after a collection."""
     made = MadeRun(home / RUN)
     made.grow(GROUPS_A_STEP)
     with _growing(home / RUN, made), served(home) as server, sync_playwright() as playwright:
-        # Chromium's own sandbox does not run as root; all that is opened here is ours.
+        # Chromium's own sandbox does not run as root. Both pages are ours.
         browser = playwright.chromium.launch(
             executable_path=find_program(None), chromium_sandbox=False
         )
@@ -42,15 +44,15 @@ def watch(home: Path, seconds: float, tell: Callable[[dict[str, Any]], None]) ->
         tools = [page.context.new_cdp_session(page) for page in pages]
         began = time.monotonic()
         while (passed := time.monotonic() - began) < seconds:
-            tell(_sample(passed, server, tools))
-            _look(pages, min(EVERY_S, seconds))
-        tell(_sample(passed, server, tools))  # the last one
+            take(_sample(passed, server, tools))
+            _show_new(pages, min(EVERY_S, seconds))
+        take(_sample(passed, server, tools))  # the last one
         browser.close()
     made.close()
 
 
-def _look(pages: list[Page], seconds: float) -> None:
-    """As one does who wants to see what is new."""
+def _show_new(pages: list[Page], seconds: float) -> None:
+    """Shows new trajectories each second, as a user does."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         for page in pages:
@@ -64,14 +66,14 @@ def _sample(passed: float, server: Served, tools: list[CDPSession]) -> dict[str,
     return {
         "seconds": round(passed),
         "rows": state["rows"],
-        "server_mib": round(server.memory / 2**20, 1),
+        "server_mib": round(resident([server.pid]) / 2**20, 1),
         "heaps_mib": [round(used / 2**20, 2) for used, _ in heaps],
         "nodes": [nodes for _, nodes in heaps],
     }
 
 
 def _heap(tools: CDPSession) -> tuple[int, int]:
-    """(bytes that are used, nodes), after a collection."""
+    """(bytes in use, nodes) after a collection."""
     tools.send("HeapProfiler.collectGarbage")
     used = tools.send("Runtime.getHeapUsage")["usedSize"]
     return int(used), int(tools.send("Memory.getDOMCounters")["nodes"])
@@ -79,7 +81,7 @@ def _heap(tools: CDPSession) -> tuple[int, int]:
 
 @contextmanager
 def _growing(run: Path, made: MadeRun) -> Iterator[None]:
-    """A group at a time, and a line of the learner with every step."""
+    """Adds a group at a time, and a line of the learner with every step."""
     over = threading.Event()
 
     def grow() -> None:

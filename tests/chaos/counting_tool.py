@@ -11,9 +11,9 @@ from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.engine.plan import STOP, ids_of
 from bench.history.events import Effect, SessionClosed, SessionOpened
 from bench.history.stored import Appender
-from bench.makespan.plan import STOP, ids_of
 from tests.chaos.workload import Workload, answer_to
 from toolsvc import Call, RawFormat, SessionInfo, Tool
 from toolsvc.errors import Reason, Refused

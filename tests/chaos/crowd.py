@@ -23,7 +23,8 @@ from typing import Any
 
 import grpc
 
-from bench.dispatch.workload import write_policy
+from bench.engine.plan import STOP
+from bench.engine.policy import write_policy
 from bench.history.events import (
     Admitted,
     AnyEvent,
@@ -36,7 +37,6 @@ from bench.history.events import (
     SessionOpened,
 )
 from bench.history.stored import read_appended
-from bench.makespan.plan import STOP
 from engine.core.trajectory.events import Ended, Opened
 from engine.serving.journal.logs import LogState
 from engine.serving.journal.reader import JournalReader

@@ -16,10 +16,10 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from bench.engine.checking import TokenRecord
 from bench.history.events import AnyEvent, Effect
 from bench.history.stored import write_history
 from bench.history.validator import validate
-from bench.makespan.wrong import Said
 from bench.scripted.script import default_logprob
 from engine.serving.journal.reader import JournalReader
 from tests.chaos.crowd import Crowd
@@ -122,7 +122,7 @@ def is_as_planned(crowd: Crowd, record: Trajectory) -> int:
     assert record.status is Status.COMPLETED, f"{record.id}: {record.status} {stop}"
     assert not record.masked, record.id
     plan = crowd.workload.plan(record.id)
-    said, wanted = Said.of(record), _planned(plan, int(record.task.id))
+    said, wanted = TokenRecord.of(record), _planned(plan, int(record.task.id))
     for place, (found, planned) in enumerate(zip_longest(_rows(said), _rows(wanted))):
         assert found == planned, f"{record.id}, token {place}: {found} where {planned} is planned"
     assert sum(said.mask) == plan.tokens
@@ -152,15 +152,15 @@ def _lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def _planned(plan: Plan, question: int) -> Said:
-    said = Said()
+def _planned(plan: Plan, question: int) -> TokenRecord:
+    said = TokenRecord()
     for by_policy, ids in plan.ids(question):
         logprobs = [default_logprob(i, place) for place, i in enumerate(ids)]
         said.add(ids, by_policy, logprobs if by_policy else [0.0] * len(ids))
     return said
 
 
-def _rows(said: Said) -> Iterator[tuple[int, bool, float]]:
+def _rows(said: TokenRecord) -> Iterator[tuple[int, bool, float]]:
     return zip(said.ids, said.mask, array("f", said.logprobs), strict=True)
 
 

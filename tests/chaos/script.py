@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from bench.makespan.plan import STOP_ID
+from bench.engine.plan import STOP_ID
 from bench.scripted.script import default_logprob
 from bench.scripted.types import ScriptRequest, Token
 from tests.chaos.workload import Plan, Workload

@@ -19,7 +19,7 @@ from itertools import count
 from random import Random
 from zlib import crc32
 
-from bench.makespan.plan import END_ID, STOP_ID, ids_of, text_of
+from bench.engine.plan import END_ID, STOP_ID, ids_of, text_of
 from toolwright.types import Task, Trajectory
 
 VARIABLE = "CHAOS_WORKLOAD"

@@ -1,14 +1,14 @@
-"""Sessions of one service, opened and warmed, and the calls that are made in them.
+"""Sessions of one server, and the calls in them.
 
-Owns the client's side of the wire: channels, sessions, requests, stamps. The same code talks to
-the service and to the bare floor, so that what differs between them is the server alone.
+Owns the client's side of the wire: channels, sessions, requests, stamps. The same code calls
+service and floor, so only the server differs.
 
 Invariants
-- One channel an endpoint: on loopback two cost 10 % and four 30 % more CPU time a call, and no
-  fewer milliseconds.
-- A session has at most one call in flight, so its request is one message that is used again.
-- What a call came to is looked at after the clock has stopped: `Shot.fault`.
-- Leaving the context closes every session that was opened.
+- Each endpoint has one channel. On loopback two channels cost 10 % more CPU time a call and four
+  cost 30 % more, for the same latency.
+- A session has at most one call in flight, so all its calls share one request message.
+- Answers are checked after the clock has stopped (`Shot.fault`).
+- Leaving the context closes every open session.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 
 from bench.errors import BenchError
-from bench.tools.load.workloads import Action, Workload
+from bench.tools.load.servers import Server
+from bench.tools.load.workloads import Action, ToolWorkload
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import from_rpc_error
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -38,15 +39,16 @@ RUN_LIMIT_S = 60
 WAIT_S = 30
 DEADLINE_S = WAIT_S + 30.0
 OPENING_AT_ONCE = 32
-"""First calls under way while the sessions are warmed; the same as sandboxes held ready."""
+"""First calls in flight while sessions are warmed; as many as sandboxes are held ready."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Shot:
-    """One call. Seconds of perf_counter; `intended` is when it should have been sent."""
+    """One call. Times are seconds of perf_counter."""
 
     action: Action
     intended: float
+    """Time at which the call should have been sent."""
     sent: float
     answered: float
     result: pb.CallResult | None = None
@@ -54,11 +56,11 @@ class Shot:
 
     @property
     def seconds(self) -> float:
-        """From the intended start, so that a client that falls behind hides nothing."""
+        """Seconds from the intended start, so that a slow client hides nothing."""
         return self.answered - self.intended
 
     def fault(self) -> str | None:
-        """Why the answer is none, or not the right one."""
+        """The reason of a missing or wrong answer; None for the right one."""
         if self.error is not None:
             return str(from_rpc_error(self.error))
         assert self.result is not None
@@ -87,22 +89,20 @@ class _Session:
 
 
 class Fleet:
-    """Async context manager: the sessions of one workload; none at first."""
+    """Sessions of one workload, without any at first. An async context manager."""
 
     def __init__(
         self,
-        address: str,
-        workload: Workload,
+        server: Server,
+        workload: ToolWorkload,
         *,
-        token: str = "",
         checked: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """`checked`: refuse to start where the warm-up is answered wrongly (the floor answers
-        nothing). `progress`: told how many sessions are warm."""
+        """checked: whether a wrong answer to the warm-up is an error; the floor's answers are
+        empty. progress: receives the number of warm sessions."""
+        self.server = server
         self.workload = workload
-        self._address = address
-        self._token = token
         self._checked = checked
         self._progress = progress
         self._opened = 0
@@ -121,7 +121,7 @@ class Fleet:
         return len(self._sessions)
 
     async def add(self, count: int) -> None:
-        """Opens and warms `count` more sessions. BenchError when one cannot be had."""
+        """Opens and warms `count` more sessions. Raises BenchError if the server refuses one."""
         permits = asyncio.Semaphore(OPENING_AT_ONCE)
 
         async def one() -> None:
@@ -129,7 +129,7 @@ class Fleet:
                 shot = await self.join(perf_counter())
                 fault = shot.fault() if self._checked or shot.error else None
                 if fault is not None:
-                    raise BenchError(f"{self._address} failed the warm-up: {fault}")
+                    raise BenchError(f"{self.server.address} failed the warm-up: {fault}")
             if self._progress is not None:
                 self._progress(len(self))
 
@@ -141,11 +141,11 @@ class Fleet:
             raise several.exceptions[0] from None
 
     async def join(self, intended: float) -> Shot:
-        """One more session, from its opening to the answer of its first call."""
+        """Opens a session and makes its first call."""
         name = f"{self._owner}-{self._opened}"
         self._opened += 1
         try:
-            opened = await self._stub(self._address).OpenSession(
+            opened = await self._stub(self.server.address).OpenSession(
                 pb.OpenSessionRequest(
                     session_id=name,
                     owner=self._owner,
@@ -157,21 +157,21 @@ class Fleet:
             )
         except grpc.aio.AioRpcError as error:
             raise BenchError(
-                f"{self._address} opened no session: {from_rpc_error(error)}"
+                f"{self.server.address} opened no session: {from_rpc_error(error)}"
             ) from error
-        stub = self._stub(opened.endpoint or self._address)
+        stub = self._stub(opened.endpoint or self.server.address)
         self._sessions.append(_Session(name, stub, self.workload.tool))
         return await self.warm(len(self._sessions) - 1, intended)
 
     async def warm(self, index: int, intended: float) -> Shot:
-        """The workload's first call, in session `index`; the count of its calls begins anew."""
+        """Makes the workload's first call in session `index` and resets the count of its calls."""
         session = self._sessions[index]
         shot = await self._call(session, self.workload.warm_up, intended)
         session.number = 0
         return shot
 
     async def call(self, index: int, intended: float) -> Shot:
-        """The next call of session `index`, whose last one has been answered."""
+        """Makes the next call of session `index`. Its last call must have an answer."""
         session = self._sessions[index]
         action = self.workload.action(index, session.number)
         session.number += 1
@@ -182,26 +182,20 @@ class Fleet:
         request.action = action.text
         request.turn += 1
         request.call_id = f"{session.name}/0/{request.turn}/0"
-        sent = perf_counter()
+        shot = Shot(action=action, intended=intended, sent=perf_counter(), answered=0.0)
         try:
             answer = await session.stub.CallTool(request, timeout=DEADLINE_S)
             while answer.HasField("running"):
                 answer = await session.stub.CallTool(request, timeout=DEADLINE_S)
+            shot.result = answer.result
         except grpc.aio.AioRpcError as error:
-            return Shot(
-                action=action, intended=intended, sent=sent, answered=perf_counter(), error=error
-            )
-        return Shot(
-            action=action,
-            intended=intended,
-            sent=sent,
-            answered=perf_counter(),
-            result=answer.result,
-        )
+            shot.error = error
+        shot.answered = perf_counter()
+        return shot
 
     def _stub(self, address: str) -> Any:
         if address not in self._stubs:
-            channel = open_channel(address, self._token)
+            channel = open_channel(address, self.server.token)
             self._closing.push_async_callback(channel.close)
             self._stubs[address] = tool_pb2_grpc.ToolServiceStub(channel)
         return self._stubs[address]
@@ -215,7 +209,7 @@ class Fleet:
 
     async def _end(self, session: _Session, permits: asyncio.Semaphore) -> None:
         async with permits:
-            # A session that cannot be closed is ended by its lease, or with the service.
+            # Its lease, or the end of the service, ends a session that cannot be closed.
             with suppress(grpc.aio.AioRpcError):
                 await session.stub.CloseSession(
                     pb.CloseSessionRequest(session_id=session.name), timeout=DEADLINE_S

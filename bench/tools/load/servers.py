@@ -1,46 +1,40 @@
-"""The two servers of a trial: the tool service, started here or somewhere else, and the floor."""
+"""The two servers of a trial: the tool service, started here or already running, and the floor."""
 
 from __future__ import annotations
 
-import asyncio
-import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
 
 import grpc
 import grpc.aio
 import psutil
 
-from bench.dispatch import noop
 from bench.errors import BenchError
+from bench.measuring.servers import module, program, serving
+from bench.tools.load import noop
 from bench.tools.load.workloads import NOOP
-from console.machine.processes import Command, Processes, Running
+from console.machine.processes import Processes
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import from_rpc_error
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
-BIN = Path(sys.executable).parent
-START_S = 120.0
 GRACE_S = 60.0
 """Thousands of sessions end one by one."""
-LOOK_S = 0.1
 ANSWER_S = 10.0
 ROOM = 1.25
-"""Sessions that the service may hold, to those that are opened: some of the last load may still be
-ending."""
-_SERVING = re.compile(r"^serving .* on (\S+?:\d+|unix:[^,\s]+)", re.MULTILINE)
+"""Limit of the service's sessions, as a factor to the sessions that are opened. Sessions of the
+last load may still be ending."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """`roots`: its process ids on this machine; none where it runs elsewhere."""
+    """A tool service or the floor."""
 
     address: str
     roots: tuple[int, ...] = ()
+    """Process ids on this machine; empty for a server on another machine."""
     token: str = ""
 
 
@@ -52,36 +46,31 @@ async def start_service(
     workers: int = 1,
     arguments: Sequence[str] = (),
 ) -> Server:
-    """`toolsvc serve` of `tools` with room for `sessions`.
+    """Starts `toolsvc serve` of `tools` with room for `sessions`.
 
-    ProcessFailed or NotReady, with the end of its log, where it does not come up.
+    Raises ProcessFailed or NotReady, with the end of its log, if it does not start.
     """
     several = ("--workers", str(workers)) if workers > 1 else ()
-    running = await processes.start(
-        Command(
-            name="service",
-            argv=(
-                str(BIN / "toolsvc"), "serve", *_named(tools), "--listen", "127.0.0.1:0",
-                "--max-sessions", str(ceil(sessions * ROOM)), *several, *arguments,
-            ),
-            grace_s=GRACE_S,
-        )
+    running, address = await serving(
+        processes,
+        program(
+            "service", "toolsvc", "serve", *_named(tools), "--listen", "127.0.0.1:0",
+            "--max-sessions", str(ceil(sessions * ROOM)), *several, *arguments, grace_s=GRACE_S,
+        ),
     )  # fmt: skip
-    return await _announced(processes, running)
+    return Server(address=address, roots=(running.pid,))
 
 
 async def start_floor(processes: Processes) -> Server:
-    """The bare floor, under the same context as the service."""
-    running = await processes.start(
-        Command(name="floor", argv=(sys.executable, "-m", "bench.tools.load.floor"))
-    )
-    return await _announced(processes, running)
+    """Starts the floor."""
+    running, address = await serving(processes, module("floor", "bench.tools.load.floor"))
+    return Server(address=address, roots=(running.pid,))
 
 
 async def find(address: str, token: str, tools: Sequence[str]) -> Server:
-    """A service that somebody else started; its processes, if they listen on this machine.
+    """A service that runs already, with its processes if they listen on this machine.
 
-    BenchError where it does not answer or lacks one of `tools`.
+    Raises BenchError if it does not answer or lacks one of `tools`.
     """
     async with open_channel(address, token) as channel:
         try:
@@ -103,7 +92,7 @@ async def find(address: str, token: str, tools: Sequence[str]) -> Server:
 
 
 def _listening(address: str) -> tuple[int, ...]:
-    """The services of this machine that listen there."""
+    """The services of this machine that listen at the address."""
     host, _, port = address.rpartition(":")
     if host not in ("127.0.0.1", "localhost", "[::1]"):
         return ()
@@ -117,7 +106,7 @@ def _listening(address: str) -> tuple[int, ...]:
 
 
 def _service_of(listening: psutil.Process) -> psutil.Process:
-    """Of several processes of one service only some listen at its address."""
+    """The first process of the service. Only its workers may listen at its address."""
     parent = listening.parent()
     if parent is None or parent.exe() != listening.exe() or "serve" not in parent.cmdline():
         return listening
@@ -125,20 +114,5 @@ def _service_of(listening: psutil.Process) -> psutil.Process:
 
 
 def _named(tools: Sequence[str]) -> list[str]:
-    """As `toolsvc serve` takes them."""
+    """The tools as arguments of `toolsvc serve`."""
     return [noop.__file__ if tool == NOOP else tool for tool in tools]
-
-
-async def _announced(processes: Processes, running: Running) -> Server:
-    found: list[Server] = []
-
-    async def look() -> None:
-        while not found:
-            line = _SERVING.search(running.log.read_text(errors="replace", encoding="utf-8"))
-            if line is not None:
-                found.append(Server(address=line[1], roots=(running.pid,)))
-            else:
-                await asyncio.sleep(LOOK_S)
-
-    await processes.while_alive(processes.until_ready(running, look(), START_S))
-    return found[0]

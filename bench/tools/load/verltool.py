@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.tools.load.workloads import WORKLOADS
-from bench.tools.plan import Plan
-from bench.tools.reading.rows import Mode, Row
+from bench.tools.plan import SweepPlan
+from bench.tools.reading.rows import Mode, ToolRow
 
 NAME = "verltool"
 PAPER = "VerlTool paper (arXiv 2509.01055), a host with 8 H100"
@@ -43,16 +43,16 @@ PUBLISHED = (
 )
 
 
-def plans(*, bursts: int) -> Sequence[Plan]:
+def plans(*, bursts: int) -> Sequence[SweepPlan]:
     """Bursts of `hello` and of `sleep`; a sleep takes its time, so there is one burst of it."""
     return [
-        Plan(
+        SweepPlan(
             workloads=(WORKLOADS["hello"],),
             modes=(Mode.BURST,),
             concurrency=(64, 256, 1024, 4096),
             bursts=bursts,
         ),
-        Plan(
+        SweepPlan(
             workloads=(WORKLOADS["sleep"],),
             modes=(Mode.BURST,),
             concurrency=(256, 1024),
@@ -61,7 +61,7 @@ def plans(*, bursts: int) -> Sequence[Plan]:
     ]
 
 
-def beside(rows: Sequence[Row]) -> Iterable[str]:
+def beside(rows: Sequence[ToolRow]) -> Iterable[str]:
     """Ours and theirs, one line each."""
     for row in rows:
         yield f"{row.workload:8}{row.concurrency:>6}  {'here':55}{said(_ours(row))}"
@@ -70,7 +70,7 @@ def beside(rows: Sequence[Row]) -> Iterable[str]:
                 yield f"{'':14}  {one.where:55}{said(one)}"
 
 
-def _ours(row: Row) -> Measured:
+def _ours(row: ToolRow) -> Measured:
     ours = row.ours
     sleeps = ours.longest_sleep_s
     return Measured(

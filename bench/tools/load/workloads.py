@@ -28,7 +28,7 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class ToolWorkload:
     """`action(session, number)`: `number` counts the calls of a session from 0, and calls of one
     session are made in order. `warm_up`: what makes a session ready, made before any other."""
 
@@ -88,21 +88,21 @@ def _dice(session: int, number: int) -> random.Random:
 WORKLOADS = {
     one.name: one
     for one in (
-        Workload(
+        ToolWorkload(
             name="hello",
             what='print("hello world") in a sandboxed Python session',
             tool=PYTHON,
             warm_up=_HELLO,
             action=_hello,
         ),
-        Workload(
+        ToolWorkload(
             name="noop",
             what="a tool that does nothing: the way to it and back",
             tool=NOOP,
             warm_up=_NOOP,
             action=_noop,
         ),
-        Workload(
+        ToolWorkload(
             name="sleep",
             what="time.sleep of 1 to 10 s, random",
             tool=PYTHON,
@@ -110,14 +110,14 @@ WORKLOADS = {
             action=_sleep,
             longest_s=LONGEST_SLEEP_S,
         ),
-        Workload(
+        ToolWorkload(
             name="stateful",
             what="a counter that lives in the session; every answer is checked",
             tool=PYTHON,
             warm_up=_ZERO,
             action=_stateful,
         ),
-        Workload(
+        ToolWorkload(
             name="mixed",
             what="70 % print, 20 % compute for about 1 ms, 10 % sleep 0.05 to 0.5 s",
             tool=PYTHON,

@@ -1,3 +1,3 @@
-"""From what was measured to what is read: `figures` and `rows`, the `knee` of a sweep, what
-`compare` finds between two reports, and both as text (`terminal`) and as a page (`report`).
+"""From windows to a report: `figures` and `rows`, the `knee` of a sweep, the changes between two
+reports (`compare`), and all of it as text (`terminal`) and as a page (`page`).
 """

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.tools.plan import PlanError
+from bench.errors import UsageError
 from bench.tools.reading.rows import load_name
 
 CHANCE = 0.02
@@ -55,16 +55,16 @@ class Change:
 
 
 def read_report(file: Path) -> dict[str, Any]:
-    """PlanError if the file is none of ours."""
+    """UsageError if the file is none of ours."""
     try:
         report = json.loads(file.read_text(encoding="utf-8"))
         for row in report["rows"]:
             _key(row)
             row["rounds"][0]["floor"]
     except OSError as error:
-        raise PlanError(f"--compare {file}: {error.strerror}") from error
+        raise UsageError(f"--compare {file}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise PlanError(
+        raise UsageError(
             f"--compare {file}: this is no report of `bench tools --json` ({error!r})"
         ) from error
     found: dict[str, Any] = report

@@ -1,8 +1,7 @@
 """Figures of what was measured: shots in, numbers out. Pure.
 
-Latency is split in three that add up, call by call: `queue` and `run` as the service says them in
-its answer, `wire` the rest (the client's and the server's gRPC, and whatever else is outside the
-tool).
+The latency of a call is the sum of three parts. The service states `queue` and `run` in its answer.
+`wire` is the rest: gRPC of client and server, and all else outside of the tool.
 """
 
 from __future__ import annotations
@@ -10,62 +9,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from statistics import fmean, median
+from statistics import median
 from typing import Any, Self
 
+from bench.measuring.spread import Spread
 from bench.tools.load.fleet import Shot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Milliseconds."""
-
-    min: float
-    avg: float
-    p50: float
-    p90: float
-    p99: float
-    max: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Self:
-        """Percentiles are those values that at least so many in a hundred do not exceed."""
-        ordered = sorted(values) or [0.0]
-
-        def at(percent: int) -> float:
-            return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
-
-        return cls(
-            min=ordered[0],
-            avg=fmean(ordered),
-            p50=at(50),
-            p90=at(90),
-            p99=at(99),
-            max=ordered[-1],
-        )
-
-    @classmethod
-    def median_of(cls, several: Sequence[Self]) -> Self:
-        """Figure by figure."""
-        return cls(**{f.name: median(getattr(one, f.name) for one in several) for f in fields(cls)})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """One stretch of measuring. CPU seconds were used within it; `server_cpu_s` is None where
-    the server's processes are not on this machine."""
+    """One stretch of measuring, and the CPU seconds that were used within it."""
 
     began: float
     seconds: float
     shots: Sequence[Shot]
     client_cpu_s: float
     server_cpu_s: float | None
+    """None for a server on another machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a row says of one server. `late`: how far the client was behind the intended start;
-    CPU figures are milliseconds a call, the client's part of them apart."""
+    """Figures of one server in a row."""
 
     requests: int
     answered: int
@@ -75,7 +40,9 @@ class Figures:
     queue: Spread
     run: Spread
     late: Spread
+    """From the intended start of a call to its start."""
     cpu_ms: float | None
+    """CPU milliseconds a call of client and server."""
     client_cpu_ms: float
     makespan_s: float
     longest_sleep_s: float
@@ -83,13 +50,13 @@ class Figures:
 
     @property
     def average_to_max(self) -> float:
-        """How evenly calls are answered: 0.5 = one after the other, 1 = all at the end."""
+        """0.5 if calls are answered one after the other, 1 if all are answered at the end."""
         return self.latency.avg / self.latency.max if self.latency.max else 0.0
 
     @classmethod
     def of(cls, windows: Sequence[Window], *, checked: bool) -> Self:
-        """All windows together. `checked`: a wrong answer is an error too (the floor answers
-        nothing)."""
+        """The figures of all windows together. checked: whether a wrong answer is an error; the
+        floor's answers are empty."""
         shots = [shot for window in windows for shot in window.shots]
         answered = [shot for shot in shots if shot.result is not None]
         calls = max(1, len(shots))
@@ -113,7 +80,7 @@ class Figures:
 
     @classmethod
     def median_of(cls, several: Sequence[Self]) -> Self:
-        """Figure by figure; calls and errors are added up, so that a median hides none."""
+        """The median of each figure. Calls and errors are summed, so that a median hides none."""
         merged: dict[str, Any] = {}
         for name in (f.name for f in fields(cls)):
             values = [getattr(one, name) for one in several]
@@ -147,7 +114,7 @@ def _faults(shots: Sequence[Shot], checked: bool) -> Iterator[str]:
 
 
 def _spread(shots: Sequence[Shot], seconds: Callable[[Shot], float]) -> Spread:
-    return Spread.of([seconds(shot) * 1000 for shot in shots])
+    return Spread.of_seconds(map(seconds, shots))
 
 
 def _queued(shot: Shot) -> float:

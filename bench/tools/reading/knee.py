@@ -1,34 +1,23 @@
-"""The knee of a concurrency sweep: where more calls at once stop bringing more calls a second.
+"""The knee of a concurrency sweep. Pure.
 
-Definition: the knee is the first concurrency from which the next one measured raises the calls a
-second by less than 5 % while it raises the average latency by more than 10 %. Beyond it, calls
-only wait for each other. Pure.
+The knee is the first concurrency after which the next one measured raises the calls a second by
+less than 5 % and the average latency by more than 10 %. Above the knee, calls only wait for each
+other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import pairwise
 
 GROWS = 1.05
 SUFFERS = 1.10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """One row of a closed loop."""
-
-    concurrency: int
-    requests_per_s: float
-    latency_ms: float
-
-
-def knee(points: Sequence[Point]) -> int | None:
-    """The concurrency at the knee; None where the sweep does not reach it."""
-    ordered = sorted(points, key=lambda point: point.concurrency)
-    for here, beyond in pairwise(ordered):
-        flat = beyond.requests_per_s < here.requests_per_s * GROWS
-        if flat and beyond.latency_ms > here.latency_ms * SUFFERS:
-            return here.concurrency
+def knee(points: Iterable[tuple[int, float, float]]) -> int | None:
+    """The concurrency at the knee; None if the sweep does not reach it. points: (concurrency, calls
+    a second, average latency)."""
+    for (here, rate, latency), (_, next_rate, next_latency) in pairwise(sorted(points)):
+        if next_rate < rate * GROWS and next_latency > latency * SUFFERS:
+            return here
     return None

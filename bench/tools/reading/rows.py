@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from bench.tools.reading.figures import Figures, Spread
+from bench.measuring.spread import Spread
+from bench.tools.reading.figures import Figures
 from bench.tools.trial import Round
 
 MIB = 1 << 20
@@ -55,7 +56,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ToolRow:
     """`rounds`: the figures of each round, service and floor, from which noise is judged."""
 
     workload: str
@@ -78,7 +79,7 @@ class Row:
         memory: Memory | None,
         *,
         rate: float | None = None,
-    ) -> Row:
+    ) -> ToolRow:
         """A burst's figures are the medians of its rounds; else all rounds are one sample."""
         each = [
             (Figures.of([one.ours], checked=True), Figures.of([one.floor], checked=False))
@@ -172,7 +173,7 @@ def load_name(workload: str, mode: str, rate: float | None) -> str:
     return f"{workload}, {mode}" + (f" {rate:g}/s" if rate else "")
 
 
-def levels(rows: Iterable[Row]) -> list[str]:
+def levels(rows: Iterable[ToolRow]) -> list[str]:
     """The levels of isolation in force."""
     return sorted({row.isolation for row in rows} - {""})
 

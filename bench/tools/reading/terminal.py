@@ -1,6 +1,6 @@
-"""The rows as text, one line each, and what is being done meanwhile.
+"""The rows as text, one line each, and the current work.
 
-Nothing is drawn while a clock runs: the client's CPU time is part of what is measured.
+Nothing is drawn while a clock runs: the client's CPU time is part of the figures.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.control import Control
 from rich.segment import ControlType
 
-from bench.tools.reading.knee import Point, knee
-from bench.tools.reading.rows import Mode, Row
+from bench.tools.reading.knee import knee
+from bench.tools.reading.rows import Mode, ToolRow
 
 HEADER = (
     f"{'workload':9}{'mode':9}{'at once':>8}{'calls/s':>8}{'floor/s':>8}"
@@ -23,7 +23,7 @@ HEADER = (
 
 
 class Screen:
-    """Lines that stay, and on a terminal one that says what is being done."""
+    """Lines that stay, and on a terminal one line about the current work."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(highlight=False, soft_wrap=True, markup=False)
@@ -38,14 +38,14 @@ class Screen:
             self._console.print(f"  {text} ...", style="dim", end="")
 
     def clear(self) -> None:
-        """Takes away what is being done."""
+        """Removes the line about the current work."""
         if self._console.is_terminal:
             self._console.control(
                 Control.move_to_column(0), Control((ControlType.ERASE_IN_LINE, 2))
             )
 
 
-def line(row: Row) -> str:
+def line(row: ToolRow) -> str:
     """One row, below HEADER."""
     ours, floor = row.ours, row.floor
     mode = f"{row.mode} {row.rate:g}" if row.rate is not None else str(row.mode)
@@ -60,8 +60,8 @@ def line(row: Row) -> str:
     )
 
 
-def remarks(rows: Sequence[Row]) -> Iterable[str]:
-    """What the rows come to, and what in them needs a word."""
+def remarks(rows: Sequence[ToolRow]) -> Iterable[str]:
+    """Sentences on the rows: knees, late bursts and errors."""
     for workload in dict.fromkeys(row.workload for row in rows):
         loops = [row for row in rows if row.workload == workload and row.mode is Mode.CLOSED]
         if len(loops) > 1:
@@ -78,17 +78,8 @@ def remarks(rows: Sequence[Row]) -> Iterable[str]:
             yield f"{where}: {count} x {text}"
 
 
-def _knee_of(workload: str, loops: Sequence[Row]) -> str:
-    found = knee(
-        [
-            Point(
-                concurrency=row.concurrency,
-                requests_per_s=row.ours.requests_per_s,
-                latency_ms=row.ours.latency.avg,
-            )
-            for row in loops
-        ]
-    )
+def _knee_of(workload: str, loops: Sequence[ToolRow]) -> str:
+    found = knee((row.concurrency, row.ours.requests_per_s, row.ours.latency.avg) for row in loops)
     if found is None:
         return f"{workload}: no knee up to {max(row.concurrency for row in loops)} at once"
     return f"{workload}: the knee is at {found} at once; beyond it calls wait for each other"

@@ -43,8 +43,9 @@ OTHER_WORDS = {
     "start": _RUN,
     "fit": _RUN,
     "evaluate": "`engine eval RECIPE` evaluates a policy",
+    "rollouts": "`bench engine math sql deepsearch` measures rollouts without barriers",
 }
-"""Commands of other programs, and the command that does the same here."""
+"""Commands of other programs and of earlier versions, and the command that does the same here."""
 
 
 class WholeDescriptions(TyperGroup):

@@ -96,7 +96,7 @@ def target(tmp_path: Path) -> Iterator[str]:
     """A service that somebody else started."""
     with subprocess.Popen(
         [sys.executable, "-c", "from toolsvc.cli import main; main()", "serve",
-         "bench/dispatch/noop.py", "--listen", "127.0.0.1:0"],
+         "bench/tools/load/noop.py", "--listen", "127.0.0.1:0"],
         stdout=subprocess.PIPE, stderr=(tmp_path / "log").open("w", encoding='utf-8'), text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""`bench engine` teaches its two ways of measuring and keeps their options apart."""
+"""`bench engine` refuses options that do not fit, and names the command of an old one."""
 
 from __future__ import annotations
 
@@ -6,37 +6,35 @@ import pytest
 from typer.testing import CliRunner
 
 from bench.cli import app
+from bench.engine.questions import admission
 from bench.errors import BenchError
-from bench.makespan.recipe import admission
-
-
-def test_help_teaches_both_ways() -> None:
-    text = CliRunner().invoke(app, ["engine", "--help"], env={"COLUMNS": "200"}).output
-    for word in ("--trajectories", "--slow-sampler", "bare aiohttp loop", "--every", "1024,4096"):
-        assert word in text
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("words", "sentence"),
     [
         (["--trajectories", "0"], "numbers above 0"),
-        (["--trajectories", "1,x"], "numbers above 0"),
         (["--trajectories", "5,"], "numbers above 0"),
         (["--trajectories", "1e3"], "numbers above 0"),
         (["--trajectories", "99999999"], "ulimit -n"),
-        (["--trajectories", "8", "--every", "5"], "--every does not go with --trajectories"),
-        (["--trajectories", "8", "--jitter", "0"], "--jitter does not go with --trajectories"),
-        (["--chunk", "8"], "--chunk goes with --trajectories"),
-        (["--slow-sampler", "10"], "--slow-sampler goes with --trajectories"),
+        (["chess"], "the loads are steady, mixed, math, sql, deepsearch"),
+        (["mixed", "--every", "30"], "--every goes with the load steady"),
+        (["sql", "--concurrency", "8"], "needs a place for each trajectory"),
     ],
 )
 def test_options_that_do_not_fit_are_refused_in_one_sentence(
-    options: list[str], words: str
+    words: list[str], sentence: str
 ) -> None:
-    done = CliRunner().invoke(app, ["engine", *options])
+    done = CliRunner().invoke(app, ["engine", *words])
     assert done.exit_code == 2
-    assert words in done.output
+    assert sentence in done.output
     assert len(done.output.strip().splitlines()) == 1
+
+
+def test_an_old_command_names_the_new_one() -> None:
+    done = CliRunner().invoke(app, ["rollouts", "math"])
+    assert done.exit_code == 2
+    assert "`bench engine math sql deepsearch` measures rollouts without barriers" in done.output
 
 
 def test_admission_is_read_from_the_engines_log() -> None:

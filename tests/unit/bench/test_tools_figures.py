@@ -6,8 +6,9 @@ import grpc
 import grpc.aio
 import pytest
 
+from bench.measuring.spread import Spread
 from bench.tools.load.fleet import Shot
-from bench.tools.reading.figures import Figures, Spread
+from bench.tools.reading.figures import Figures
 from tests.support.shots import HELLO, shot, window
 
 

@@ -10,26 +10,27 @@ from typing import Any
 
 import pytest
 
+from bench.errors import UsageError
+from bench.measuring.report import Report
 from bench.tools.load import verltool
 from bench.tools.load.workloads import LONGEST_SLEEP_S, SHORTEST_SLEEP_S, WORKLOADS
-from bench.tools.plan import Plan, PlanError, parse_plan
+from bench.tools.plan import SweepPlan, parse_plan
 from bench.tools.reading.compare import Verdict, compare, judge, rank_sum, read_report, verdicts
-from bench.tools.reading.knee import Point, knee
-from bench.tools.reading.report import render
-from bench.tools.reading.rows import MIB, Memory, Mode, Row
-from bench.tools.reading.terminal import HEADER, line, remarks
-from bench.tools.run import Report
+from bench.tools.reading.knee import knee
+from bench.tools.reading.page import render
+from bench.tools.reading.rows import MIB, Memory, Mode, ToolRow
+from bench.tools.reading.terminal import remarks
 from tests.support.shots import one_round
 
 MEMORY = Memory(rss=300 * MIB, pss=90 * MIB, idle_pss=50 * MIB, sessions=20)
 
 
-def a_row(concurrency: int = 20, mode: Mode = Mode.BURST, *, slower: float = 2.0) -> Row:
+def a_row(concurrency: int = 20, mode: Mode = Mode.BURST, *, slower: float = 2.0) -> ToolRow:
     rounds = [one_round(9.0 + n, 10.0 + n, 11.0 + n, slower=slower) for n in range(5)]
-    return Row.of("hello", mode, concurrency, rounds, MEMORY)
+    return ToolRow.of("hello", mode, concurrency, rounds, MEMORY)
 
 
-def a_report(*rows: Row) -> Report:
+def a_report(*rows: ToolRow) -> Report[ToolRow]:
     return Report(rows=rows, machine={"cores": "2"}, versions={"grpcio": "1.<2>"})
 
 
@@ -73,8 +74,7 @@ def test_what_runs_elsewhere_has_no_memory() -> None:
     ],
 )
 def test_the_knee(points: list[tuple[int, float, float]], found: int | None) -> None:
-    sweep = [Point(concurrency=c, requests_per_s=r, latency_ms=ms) for c, r, ms in points]
-    assert knee(sweep) == found
+    assert knee(points) == found
 
 
 def test_the_rank_sum_test_agrees_with_its_tables() -> None:
@@ -106,7 +106,7 @@ def test_a_slower_service_is_told_and_a_slower_machine_is_not(tmp_path: Path) ->
     file.write_text(json.dumps(a_report(a_row()).to_json()), encoding="utf-8")
     old = read_report(file)
 
-    def p50(report: Report) -> Any:
+    def p50(report: Report[ToolRow]) -> Any:
         (found,) = [c for c in compare(old, report.to_json()) if c.figure == "p50_ms"]
         return found
 
@@ -116,9 +116,9 @@ def test_a_slower_service_is_told_and_a_slower_machine_is_not(tmp_path: Path) ->
     assert "worse" in "\n".join(verdicts([slower]))
     # Service and floor three times as slow as before: another machine.
     rounds = [one_round(3 * (9.0 + n), 3 * (10.0 + n), 3 * (11.0 + n)) for n in range(5)]
-    machine = p50(a_report(Row.of("hello", Mode.BURST, 20, rounds, MEMORY)))
+    machine = p50(a_report(ToolRow.of("hello", Mode.BURST, 20, rounds, MEMORY)))
     assert machine.verdict is Verdict.SAME
-    few = p50(a_report(Row.of("hello", Mode.BURST, 20, rounds[:3], MEMORY)))
+    few = p50(a_report(ToolRow.of("hello", Mode.BURST, 20, rounds[:3], MEMORY)))
     assert few.verdict is Verdict.UNKNOWN
     assert compare(old, a_report(a_row(concurrency=21)).to_json()) == []
 
@@ -135,7 +135,7 @@ def test_a_plan_from_words() -> None:
 
 
 def test_opening_needs_room_beside_what_is_held() -> None:
-    def of(mode: str) -> Plan:
+    def of(mode: str) -> SweepPlan:
         return parse_plan("hello", "100", mode, None, bursts=1, seconds=1.0)
 
     assert (of("opens").sessions, of("opens").holds) == (100, False)
@@ -160,7 +160,7 @@ def test_a_wrong_word_is_named(given: dict[str, str], words: str) -> None:
         "workload": "hello", "concurrency": "4", "mode": None, "rate": None, "bursts": 5,
         "seconds": 5.0, **given,
     }  # fmt: skip
-    with pytest.raises(PlanError, match=re.escape(words)):
+    with pytest.raises(UsageError, match=re.escape(words)):
         parse_plan(**asked)
 
 
@@ -168,9 +168,9 @@ def test_a_wrong_word_is_named(given: dict[str, str], words: str) -> None:
 def test_no_report_is_said_to_be_none(tmp_path: Path, text: str) -> None:
     file = tmp_path / "old.json"
     file.write_text(text, encoding="utf-8")
-    with pytest.raises(PlanError, match="no report of `bench tools --json`"):
+    with pytest.raises(UsageError, match="no report of `bench tools --json`"):
         read_report(file)
-    with pytest.raises(PlanError, match="No such file"):
+    with pytest.raises(UsageError, match="No such file"):
         read_report(tmp_path / "other.json")
 
 
@@ -188,19 +188,6 @@ def test_sleeps_are_spread_over_their_range() -> None:
     assert SHORTEST_SLEEP_S <= min(sleeps) < 1.1
     assert 9.9 < max(sleeps) <= LONGEST_SLEEP_S
     assert f"sleep({sleeps[0]})" in WORKLOADS["sleep"].action(0, 0).text
-
-
-def test_lines_stand_below_their_headings() -> None:
-    for row in (a_row(), replace(a_row(), memory=None)):
-        text = line(row)
-        end = HEADER.index("p99") + len("p99")
-        assert text[:end].endswith(f"{row.ours.latency.p99:.1f}")
-        assert len(text) == HEADER.index("errors") + 1
-
-
-def test_no_two_headings_are_alike() -> None:
-    assert all(HEADER.count(heading) == 1 for heading in ("floor/s", "floor avg/max", "floor CPU"))
-    assert HEADER.count("floor") == 3
 
 
 def test_remarks_name_the_knee_and_the_errors() -> None:
