@@ -25,7 +25,7 @@ def scripted_sampler(
         str | None,
         typer.Option(
             help="FILE.py:function, or cycle:STOP_ID:EVERY[:VOCABULARY] (random ids, the stop id "
-            "as every EVERY-th token).",
+            "as every EVERY-th token)."
         ),
     ] = None,
     replies: Annotated[
@@ -61,8 +61,7 @@ def scripted_sampler(
         int | None, typer.Option(help="Refuse input ids outside this vocabulary.")
     ] = None,
     image_token: Annotated[
-        int | None,
-        typer.Option(help="Id that stands for an image; with it, image_data is read."),
+        int | None, typer.Option(help="Id that stands for an image; with it, image_data is read.")
     ] = None,
     context_length: Annotated[int, typer.Option(help="Longest prompt plus reply.")] = 32768,
     weight_version: Annotated[str, typer.Option(help="Version before any update.")] = "default",

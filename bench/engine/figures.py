@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.engine.plan import TrajectoryPlan, Work
-from bench.engine.sampler import Stamp
+from bench.engine.processes.sampler import Stamp
 
 Span = tuple[float, float]
 

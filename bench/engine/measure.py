@@ -13,7 +13,7 @@ from bench.engine import figures
 from bench.engine.figures import Bar, Shares
 from bench.engine.loads import EngineLoad
 from bench.engine.plan import Work, barrier_makespan, ideal_makespan
-from bench.engine.playing import Played, Say, run_engine, run_loop
+from bench.engine.playing import PlanRun, Say, run_engine, run_loop
 from bench.measuring.report import Report
 from bench.measuring.spread import Spread
 from console.machine.processes import Processes
@@ -139,7 +139,7 @@ async def _row(
     )
 
 
-def _compared(run: Played, ideal: float, work: Work) -> dict[str, Any]:
+def _compared(run: PlanRun, ideal: float, work: Work) -> dict[str, Any]:
     """The figures of a run beside the best possible makespan."""
     used = run.figures["cpu_s"]
     engine = used["engine"] if isinstance(used, dict) else used

@@ -5,8 +5,7 @@ Pure. Sampler, tool, loops and checker all read the same plan. Invariants
 - The first two tokens of an action are a checksum of all ids before it. An engine that sends other
   ids than it records gets other tokens than planned.
 - The answer of the tool holds a checksum of its call.
-- An id below 94 is the printable ASCII character with code id + 33; `bench.engine.policy` numbers
-  them so.
+- An id below 94 is the printable ASCII character with code id + 33, as in the policy's tokenizer.
 """
 
 from __future__ import annotations

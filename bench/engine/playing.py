@@ -14,16 +14,16 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.engine import sleeper
 from bench.engine.checking import TokenRecord, wrong_tokens
 from bench.engine.consumer import leased
 from bench.engine.figures import Span
 from bench.engine.lag import LagReader, lag_ms
 from bench.engine.loads import Beside
 from bench.engine.plan import Work, ideal_makespan
-from bench.engine.policy import write_policy
-from bench.engine.questions import admission, recipe
-from bench.engine.sampler import Stamp, begun, read_stamps
+from bench.engine.processes import sleeper
+from bench.engine.processes.policy import write_policy
+from bench.engine.processes.questions import admission, recipe
+from bench.engine.processes.sampler import Stamp, begun, read_stamps
 from bench.measuring.servers import listening, log_of, module, program, serving
 from bench.measuring.spread import Spread
 from bench.measuring.usage import cpu_seconds, thread_seconds
@@ -48,7 +48,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class PlanRun:
     """One run over all plans."""
 
     figures: dict[str, Any]
@@ -62,17 +62,19 @@ class Played:
 
 async def run_loop(
     kind: Beside, work: Work, places: int, folder: Path, processes: Processes
-) -> Played:
+) -> PlanRun:
     """Plays the plans with a loop without tools and journal."""
-    sampler, address = await _start_sampler(work, 0, folder, processes)
-    before = cpu_seconds([sampler.pid])
+    server, address = await _start_sampler(work, 0, folder, processes)
+    before = cpu_seconds([server.pid])
     result = folder / "loop.json"
     files = str(folder / "work-0.json"), f"http://{address}", str(places), str(result)
-    await processes.while_alive(processes.run(module(kind, "bench.engine.bare", kind, *files)))
+    await processes.while_alive(
+        processes.run(module(kind, "bench.engine.processes.bare", kind, *files))
+    )
     found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
-    found["sampler_cpu_s"] = cpu_seconds([sampler.pid]) - before
-    await processes.stop(sampler)
-    return Played(
+    found["sampler_cpu_s"] = cpu_seconds([server.pid]) - before
+    await processes.stop(server)
+    return PlanRun(
         began_ns=found.pop("began_ns"),
         tools={(number, turn): (began, end) for number, turn, began, end in found.pop("tools")},
         stamps=read_stamps(folder / STAMPS.format(0)),
@@ -88,7 +90,7 @@ async def run_engine(
     *,
     samplers: Sequence[Work],
     say: Say,
-) -> Played:
+) -> PlanRun:
     """Plays all plans with an engine. samplers: one sampler each, with the rate of that work.
 
     Raises ProcessFailed if a process does not start or ends by itself, and NotReady if the run
@@ -146,7 +148,7 @@ async def run_engine(
     ]
     records = list(map(wire.trajectory_from_proto, leases))
     by_number = {int(record.task.id): TokenRecord.of(record) for record in records}
-    return Played(
+    return PlanRun(
         began_ns=began_ns,
         stamps=stamps,
         tools=_tool_spans(records),
@@ -178,7 +180,9 @@ async def _start_sampler(
     work.write(file)
     stamps = str(folder / STAMPS.format(index))
     name = f"sampler-{folder.name}-{index}"
-    return await serving(processes, module(name, "bench.engine.sampler", str(file), stamps))
+    return await serving(
+        processes, module(name, "bench.engine.processes.sampler", str(file), stamps)
+    )
 
 
 async def _consume(

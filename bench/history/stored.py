@@ -51,7 +51,7 @@ class Appender:
     written."""
 
     def __init__(self, file: Path) -> None:
-        """OSError where the file cannot be opened."""
+        """Raises OSError if the file cannot be opened."""
         self._descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC)
 
     def write(self, line: msgspec.Struct) -> None:

@@ -29,12 +29,7 @@ class Spread:
             return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
         return cls(
-            min=ordered[0],
-            avg=fmean(ordered),
-            p50=at(50),
-            p90=at(90),
-            p99=at(99),
-            max=ordered[-1],
+            min=ordered[0], avg=fmean(ordered), p50=at(50), p90=at(90), p99=at(99), max=ordered[-1]
         )
 
     @classmethod

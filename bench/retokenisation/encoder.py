@@ -12,17 +12,17 @@ from bench.errors import BenchError
 
 
 class Encoder(Protocol):
-    """What the comparison asks of a tokenizer."""
+    """Interface of a tokenizer."""
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text, control tokens included."""
 
     def encode(self, text: str) -> tuple[list[int], list[int]]:
-        """(ids, where in the text each begins)."""
+        """(ids, index in the text at which each begins)."""
 
 
 class FolderEncoder:
-    """The tokenizer of a policy's folder. BenchError where there is none."""
+    """The tokenizer of a policy's folder. Raises BenchError without one."""
 
     def __init__(self, folder: Path) -> None:
         try:

@@ -1,15 +1,15 @@
-"""The learner's own gradient of one batch, as recorded and with every conversation encoded anew.
+"""The learner's gradient of one batch, as recorded and with every conversation encoded again.
 
-Loss, advantages and correction are those of a recipe that says nothing: GRPO, clipped, the ratio
-against the sampler's log-probs. Text is the same on both sides, so rewards and advantages are too.
+Loss, advantages and correction are the defaults of a recipe: GRPO, clipped, with the ratio to the
+sampler's log-probs. Both sides have the same text, so they have the same rewards and advantages.
 
-What a trainer that encodes again lays beside its ids, in two ways:
-- `by_index`: mask, log-probs and advantages stay at their index, as VerlTool's own switch
-  (`agent.retokenization`) leaves them. From the first change on they are other tokens'.
-- `anew`: the mask follows the text, and log-probs are computed before the step. The ratio is 1;
-  what is left is that the policy never wrote these tokens.
+A trainer that encodes again has two ways to choose the other columns:
+- `by_index`: mask, log-probs and advantages stay at their index, as VerlTool's switch
+  (`agent.retokenization`) leaves them. After the first change they belong to other tokens.
+- `anew`: the mask follows the text, and log-probs are computed before the step. The ratio is 1, but
+  the policy never wrote these tokens.
 
-Moves no weights.
+The weights do not change.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ _CLIPPED = ("clipped_above", "clipped_below", "dual_clipped")
 
 
 def gradients(folder: Path, groups: Sequence[Group], found: Sequence[Retokened]) -> Gradients:
-    """Of the policy in `folder`. BenchError where the batch has no advantage, or the policy cannot
-    be trained. found: of every sequence of the groups."""
+    """The gradients of the policy in `folder`. found: every sequence of the groups.
+
+    Raises BenchError if the batch has no advantage or the policy cannot be trained.
+    """
     joint = {(one.trajectory, one.sequence): one for one in found}
     try:
         with parallel.ranks():
@@ -84,7 +86,7 @@ def _there(rows: Sequence[Row | None]) -> list[Row]:
 
 
 def _scored(policy: Policy, rows: Sequence[Row]) -> list[Row]:
-    """With the learner's own log-probs in place of the sampler's."""
+    """The rows with the learner's log-probs in place of the sampler's."""
     scored, _ = score(policy, rows, BUDGET, "old")
     return [replace(row, behaviour=row.old, old=None) for row in scored if row.old is not None]
 

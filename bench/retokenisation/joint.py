@@ -1,10 +1,11 @@
 """A recorded sequence beside the ids of its whole text. Pure.
 
-Owns what "changed" means, in three ways:
-- by place: ids at the same index are not the same. One token more at the front changes all behind
-  it, as it does for whoever pairs ids with log-probs by their index.
-- by alignment: ids that are in no common run of both (difflib). What was really cut otherwise.
-- by turn: an action and what the tool answered, encoded together, have another id. VerlTool's code
+Owns three meanings of "changed":
+- by place: the ids at one index differ. One more token at the front changes all ids after it, as
+  for a trainer that pairs ids with log-probs by their index.
+- by alignment: an id is in no common run of both (difflib). These ids were really cut in another
+  way.
+- by turn: an action and the tool's answer, encoded together, have another id. VerlTool's code
   counts this (`retokenization_diff`).
 
 Knows neither models nor files.
@@ -26,25 +27,27 @@ from toolwright import types as t
 
 @dataclass(frozen=True, kw_only=True)
 class Retokened:
-    """One sequence, the `sequence`-th of its trajectory.
-
-    ours: as recorded; written: by the policy. joint: the text encoded at once; policy: whether the
-    policy wrote the first letter of each. lost: turns, of `turns`, after which the next ids,
-    encoded from their text, do not begin with what the policy was shown and wrote. answered: turns
-    that a tool answered; cut: those of them of which action and answer, encoded together, have
-    another id.
-    """
+    """One recorded sequence and its text encoded at once."""
 
     trajectory: str
     sequence: int
+    """Number of the sequence in its trajectory."""
     ours: tuple[int, ...]
+    """Recorded ids."""
     written: tuple[bool, ...]
+    """Whether the policy wrote each recorded id."""
     joint: tuple[int, ...]
+    """Ids of the whole text."""
     policy: tuple[bool, ...]
+    """Whether the policy wrote the first letter of each joint id."""
     turns: int
     lost: int
+    """Turns after which the next ids, encoded from their text, do not begin with the prompt and the
+    action of the turn."""
     answered: int
+    """Turns with a tool's answer."""
     cut: int
+    """Answered turns whose action and answer, encoded together, have another id."""
 
     @property
     def same(self) -> bool:
@@ -52,7 +55,7 @@ class Retokened:
 
     @property
     def first(self) -> int | None:
-        """The first index at which they differ."""
+        """First index at which the ids differ."""
         if self.same:
             return None
         pairs = zip(self.ours, self.joint, strict=False)
@@ -61,13 +64,13 @@ class Retokened:
 
     @property
     def changed_by_place(self) -> int:
-        """Of our ids, those that are not at their index; those beyond the end included."""
+        """Number of recorded ids that are not at their index, ids beyond the end included."""
         kept = sum(a == b for a, b in zip(self.ours, self.joint, strict=False))
         return len(self.ours) - kept
 
     @cached_property
     def kept(self) -> np.ndarray:
-        """[ours] bool: what an alignment finds again."""
+        """[ours] bool: whether an alignment finds the id."""
         found = np.zeros(len(self.ours), dtype=bool)
         begin = len(self.ours) if self.first is None else self.first
         found[:begin] = True
@@ -82,12 +85,12 @@ class Retokened:
 
     @property
     def changed_of_policy(self) -> int:
-        """Of what the policy wrote, by alignment."""
+        """Number of ids of the policy that changed, by alignment."""
         return int((~self.kept & np.array(self.written, dtype=bool)).sum())
 
 
 def retokened(trajectory: str, place: int, sequence: t.Sequence, encoder: Encoder) -> Retokened:
-    """The `place`-th sequence of a trajectory, and its text: encoded as a whole, and up to every
+    """Encodes the text of the `place`-th sequence of a trajectory, as a whole and up to every
     turn."""
     ours = tuple(sequence.token_ids)
     text = encoder.decode(ours)
@@ -118,7 +121,7 @@ def _by_policy(sequence: t.Sequence) -> tuple[bool, ...]:
 
 
 def _policy_at(sequence: t.Sequence, encoder: Encoder, begins: Sequence[int]) -> np.ndarray:
-    """[begins] bool: whether the policy wrote the letter that stands there."""
+    """[begins] bool: whether the policy wrote the letter at each index."""
     ids: list[int] = []
     ends, writers = [], []
     for segment in sequence.segments:

@@ -1,7 +1,7 @@
-"""Recorded trajectories, in their groups: of a run's folder, or of files.
+"""Recorded trajectories in their groups, from a run's folder or from files.
 
-Masked trajectories and those that were shown images are left out: of the ones nothing is learnt,
-and the places of the others' images have no text.
+Masked trajectories are left out: the learner does not train on them. Trajectories with images are
+left out too: the places of images have no text.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from toolwright.wire import trajectory_from_proto
 
 
 def groups_of(source: Path, most: int, policy: Path) -> list[Group]:
-    """The newest groups, `most` trajectories of them or a few more. BenchError where there is
-    nothing to read, or where another tokenizer than that of `policy` wrote them."""
+    """The newest groups, with `most` trajectories or a few more. Raises BenchError if there is
+    nothing to read, or if the trajectories have another tokenizer than `policy`."""
     try:
         found = _grouped(_usable(_trajectories(source)))
     except (StartupError, UnreadableTrajectories, FileNotFoundError) as error:

@@ -1,4 +1,4 @@
-"""The learner's row of a conversation that was encoded anew. Pure."""
+"""The learner's row of a conversation that was encoded again. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from learner.training.batch import Row
 
 
 def by_index(row: Row, joint: Retokened) -> Row | None:
-    """The row with other ids and all else as it was, up to the shorter end. None where no token is
+    """The row with other ids and the same other columns, up to the shorter end. None if no token is
     left to learn."""
     targets = np.flatnonzero(row.target[: len(joint.joint)])
     if not len(targets):
@@ -29,8 +29,8 @@ def by_index(row: Row, joint: Retokened) -> Row | None:
 
 
 def by_text(row: Row, joint: Retokened) -> Row | None:
-    """The row whose targets are the tokens of which the policy wrote the first letter, without
-    log-probs. None where there are none."""
+    """The row without log-probs. Its targets are the tokens whose first letter the policy wrote.
+    None without such tokens."""
     target = np.array(joint.policy, dtype=bool)
     target[:1] = False
     if not target.any():

@@ -1,6 +1,6 @@
 """The bodies of SGLang 0.5.23's native /generate wire, read strictly.
 
-Owns what is admitted, and the words of a refusal. Pure. Invariants: an unknown key inside
+Owns the schema and the messages of refusals. Pure. Invariants: an unknown key inside
 sampling_params is refused, an unknown top-level key passes; ids and flags are never coerced.
 
 Sampling parameters that shape a distribution are checked and otherwise ignored: a script has none.

@@ -72,7 +72,7 @@ class Control:
         ]
 
     async def abort_request(self, request: web.Request) -> web.Response:
-        """Aborts requests. Answers 200 even if there are none."""
+        """Aborts requests. Answers 200 even without a request to abort."""
         body = await _body(request, rid=_is_str, abort_all=_is_bool)
         self._scheduler.abort(body.get("rid") or "", abort_all=bool(body.get("abort_all")))
         return web.Response()
@@ -216,8 +216,8 @@ class Control:
         )
 
     async def server_info(self, _request: web.Request) -> web.Response:
-        """Options of the server, as far as clients use them. The real server asks its scheduler
-        for some of them, so this waits for it."""
+        """Options of the server, as far as clients use them. The real server gets some
+        of them from its scheduler, so this waits for the scheduler."""
         async with self._scheduler.occupied():
             pass
         return _json({**self._info, "version": SGLANG_VERSION, "internal_states": [{}]})

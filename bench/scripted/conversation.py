@@ -1,11 +1,14 @@
-"""Which turn of which conversation a request is.
+"""The conversation and the turn of a request.
 
-Owns the memory that spans requests: per conversation, the turn, what the unfinished reply has said,
-and the ids that a prefix cache would hold. Invariants: a turn ends when its final event was handed
-to the client, never before; a request that repeats an unfinished request's ids plus the first m
-tokens of its reply continues that reply at token m, whatever its rid; so does, in the same turn, a
-request that repeats all of a reply which ended at its length. Holds a bounded number of
-conversations, the least recently used one goes first. Knows neither time nor the wire's bytes.
+Owns the memory that spans requests: the turn of each conversation, its unfinished reply, and the
+ids that a prefix cache would hold. The number of conversations is bounded; the least recently used
+one is dropped first. Knows neither time nor the wire's bytes.
+
+Invariants
+- A turn ends when its final event was handed to the client, never before.
+- A request may repeat the ids of an unfinished request and the first m tokens of its reply. It
+  continues that reply at token m, under any rid.
+- A request that repeats all of a reply which ended at its length continues it in the same turn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes wrong on purpose.
+"""Faults on purpose.
 
 Owns the list of faults and their spelling on a command line; the server carries them out. Requests
 are counted from 0 in the order in which their bodies arrived at /generate.

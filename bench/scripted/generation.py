@@ -1,10 +1,14 @@
-"""One reply while it grows.
+"""One reply while it grows, and its events.
 
-Owns the tokens of a reply, which of them were handed out, the weight versions they were sampled
-under, and its end. A state machine without I/O and without a clock: whoever drives it says when a
-step is due and what time it is. Invariants: a finished reply never grows; in the incremental shape
-the chunks of a reply that was not aborted in the queue add up to exactly its tokens. A script that
-fails ends its reply as an abort that says so.
+Owns the tokens of a reply, their weight versions, the number of tokens that were handed out, and
+the end. A state machine without I/O and without a clock: the caller passes steps and times.
+
+Invariants
+- A finished reply never grows.
+- In the incremental shape the chunks of a reply add up to exactly its tokens, unless it was aborted
+  in the queue.
+- Totals of a chunk are absolute in both shapes; only its lists are deltas in the incremental one.
+- A script that fails ends its reply as an abort with its message.
 """
 
 from __future__ import annotations
@@ -122,36 +126,68 @@ class Generation:
     def _body(
         self, first: int, version: str, now: float, sent_at: float | None, *, incremental: bool
     ) -> dict[str, object]:
+        """The answer with the tokens from `first` on. sent_at: seconds since the epoch, in the
+        first event of a stream only."""
         if self._queue_abort:
-            return wire.queue_abort_body(
-                request=self.request,
-                tokens=self.tokens,
-                incremental=incremental,
-                weight_version=version,
-                spans=self.spans,
-                e2e_latency=now - self.started,
-            )
-        body = wire.chunk_body(
-            request=self.request,
-            tokens=self.tokens[first:] if first else self.tokens,
-            total=len(self.tokens),
-            weight_version=version,
-            cached_tokens=self.cached_tokens,
-            num_retractions=self.retractions,
-            sent_at=sent_at,
-        )
-        if self.finish is None:
-            return body
-        return wire.finish(
-            body,
-            reason=self.finish,
-            spans=self.spans,
-            weight_version=version,
-            e2e_latency=now - self.started,
-        )
+            return self._queue_abort_body(version, now, incremental=incremental)
+        tokens, total, request = self.tokens[first:], len(self.tokens), self.request
+        cached = self.cached_tokens
+        meta: dict[str, object] = {
+            "id": request.rid,
+            "finish_reason": None,
+            "prompt_tokens": len(request.prompt),
+            "weight_version": version,
+            "num_retractions": self.retractions,
+            **wire.logprobs_body(tokens, total, request),
+            "reasoning_tokens": 0,
+            "completion_tokens": total,
+            "cached_tokens": cached,
+            "cached_tokens_details": {"device": cached, "host": 0} if cached else None,
+            "dp_rank": None,
+        }
+        if sent_at is not None:
+            meta["response_sent_to_client_ts"] = sent_at
+        body: dict[str, object] = {"output_ids": [token.id for token in tokens], "meta_info": meta}
+        if request.return_prompt_token_ids:
+            body["prompt_token_ids"] = list(request.prompt)
+        if self.finish is not None:
+            meta["finish_reason"] = wire.finish_body(self.finish)
+            meta |= self._versions(version, now)
+        return body
+
+    def _queue_abort_body(
+        self, version: str, now: float, *, incremental: bool
+    ) -> dict[str, object]:
+        """The last event of a reply that was aborted in the queue.
+
+        The real server builds it in another way: without prompt_tokens, with all log-probs, and in
+        the incremental shape with the last id *again*. A client that appends it has one token too
+        many.
+        """
+        tokens, request = self.tokens, self.request
+        meta = {
+            "id": request.rid,
+            "finish_reason": {"type": "abort", "message": "Abort in waiting queue"},
+            **self._versions(version, now),
+            "completion_tokens": len(tokens),
+            **wire.logprobs_body(tokens, len(tokens), request),
+        }
+        shown = tokens[-1:] if incremental and request.stream else tokens
+        return {"text": "", "output_ids": [token.id for token in shown], "meta_info": meta}
+
+    def _versions(self, version: str, now: float) -> dict[str, object]:
+        """The part of meta_info of a last event with weight versions and latency."""
+        spans = self.spans or [WeightSpan(version=version, start=0, end=0)]
+        return {
+            "weight_version": spans[-1].version,
+            "e2e_latency": now - self.started,
+            "weight_versions": [
+                {"version": span.version, "start": span.start, "end": span.end} for span in spans
+            ],
+        }
 
     def _advance(self) -> Token | None:
-        """Read one token ahead: a script's last token is known only by what follows it."""
+        """Reads the next token early: only its absence marks the last token of a script."""
         try:
             self._next = next(self.source, None)
         except ScriptError as error:

@@ -1,7 +1,7 @@
-"""`image_data` as a server with a vision model takes it, without looking at the pictures.
+"""`image_data` as a server with a vision model reads it, without a look at the pictures.
 
-Owns the reading of the data URIs and the prompt that comes of them: one placeholder an image in
-the ids that were sent, as many as the image takes in the ids that the server works with. Pure.
+Owns the reading of the data URIs and the expanded prompt. A client sends one placeholder for each
+image; the server repeats it for each token of the image. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def read_images(image_data: object) -> tuple[bytes, ...]:
     """The images of a request, in order.
 
     Raises:
-        RequestError: one is no image in a data URI.
+        RequestError: an item is not an image in a data URI.
     """
     if image_data is None:
         return ()

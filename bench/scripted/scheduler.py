@@ -32,11 +32,7 @@ class Scheduler:
     """The replies in flight of one server. Must be made inside its running event loop."""
 
     def __init__(
-        self,
-        *,
-        timing: Timing,
-        weight_version: str,
-        loaded: Callable[[str], None] | None = None,
+        self, *, timing: Timing, weight_version: str, loaded: Callable[[str], None] | None = None
     ) -> None:
         """loaded: called with the version whenever the weights become another version's."""
         self._on_loaded = loaded
@@ -82,7 +78,7 @@ class Scheduler:
 
     @property
     def sampled(self) -> int:
-        """Tokens of all replies so far, also those that nobody was there to read."""
+        """Tokens of all replies so far, also tokens that no client has read."""
         in_flight = sum(len(one.tokens) for one in self._known.values() if one is not None)
         return self._sampled_before + in_flight
 

@@ -1,4 +1,4 @@
-"""What a scripted reply says.
+"""The tokens of a scripted reply.
 
 Owns the `Script` protocol, the built-in scripts and their spelling on a command line. Invariant: a
 script is a pure function of its `ScriptRequest`; it may return an endless iterable, which the
@@ -32,7 +32,7 @@ class Script(Protocol):
 
 
 def default_logprob(token_id: int, position: int) -> float:
-    """A log-prob in (-2, 0) that differs between ids and positions, so that a mix-up shows."""
+    """A log-prob in (-2, 0) that differs between ids and positions, so that an exchange shows."""
     return -((token_id * 7919 + position * 104729) % 9973 + 1) / 5000
 
 

@@ -1,8 +1,8 @@
 """The scripted sampler: an HTTP server with SGLang's native wire, and no model.
 
-Owns the socket, /generate and the record of what was asked. Invariants: requests are recorded in
-the order in which their bodies arrived, before anything can go wrong with them; a client that
-leaves ends its reply; leaving the context ends every stream and frees the port.
+Owns the socket, /generate and the record of requests. Invariants: requests are recorded in the
+order in which their bodies arrived, before any check; a client that leaves ends its reply; leaving
+the context ends every stream and frees the port.
 
     async with ScriptedSampler(script=replies([[5, 6, 2]])) as sampler:
         ...  # POST to sampler.url + "/generate"
@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, Self
+from typing import Self
 
 import orjson
 from aiohttp import web
@@ -35,10 +35,12 @@ from bench.scripted.script import Script, tokens
 from bench.scripted.timing import Timing
 from bench.scripted.types import (
     GenerateRequest,
+    ReplyLog,
     RequestError,
     SchemaError,
     SeenRequest,
     StartError,
+    Watch,
 )
 from bench.scripted.update_group import UpdateGroups
 from toolwright.rpc.auth import Tokens
@@ -50,40 +52,8 @@ SHUTDOWN_S = 0.1
 MAX_RECORDED = 10_000
 """Request bodies kept; the oldest go first."""
 BACKLOG = 4096
-"""Connections that wait to be accepted: thousands of clients may come at one instant, and the
-kernel makes one that finds no room wait for a second."""
-
-
-class Watch(Protocol):
-    """Receives every streamed reply. Times are in ns of the monotonic clock."""
-
-    def asked(self, request: GenerateRequest) -> None:
-        """A valid request was read."""
-        ...
-
-    def replied(self, request: GenerateRequest, read_ns: int, written_ns: int) -> None:
-        """The last event of its reply is about to be written."""
-        ...
-
-
-class ReplyLog(Protocol):
-    """Records all that leaves the server. Versions are those of the server."""
-
-    def began(self, rid: str, conversation: str, prompt: Sequence[int]) -> None:
-        """A reply was admitted."""
-        ...
-
-    def sends(self, rid: str, version: str, token_ids: Sequence[int]) -> None:
-        """Tokens of one version are about to be written."""
-        ...
-
-    def over(self, rid: str) -> None:
-        """The whole reply was written."""
-        ...
-
-    def loaded(self, version: str) -> None:
-        """Other weights were loaded."""
-        ...
+"""Connections that wait to be accepted. Thousands of clients may come at one instant, and the
+kernel delays a connection without room by a second."""
 
 
 @dataclass(kw_only=True, eq=False)

@@ -1,4 +1,4 @@
-"""When the tokens of a scripted reply come out.
+"""The pace of a scripted reply.
 
 Owns the delays and the chunk sizes. Invariants: the same seed and rid give the same delays; the
 delays of one reply are relative to each other, so that a late timer does not slow the stream down.

@@ -1,16 +1,16 @@
 """The words of the scripted sampler.
 
-Owns the few records that its modules exchange, and its error vocabulary. Nothing here knows HTTP,
-clocks or scripts.
+Owns the records that its modules exchange, its errors, and the interfaces of its observers. Knows
+neither HTTP nor clocks nor scripts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class ScriptedSamplerError(Exception):
@@ -26,7 +26,7 @@ class SchemaError(ScriptedSamplerError):
 
 
 class RequestError(ScriptedSamplerError):
-    """The body is well formed and asks for something impossible.
+    """The body is well formed and requests something impossible.
 
     A 400 without streaming; with streaming an HTTP 200 that carries one error event.
     """
@@ -39,8 +39,8 @@ class StartError(ScriptedSamplerError):
 class Token(NamedTuple):
     """One scripted token and the log-probability the sampler reports for it.
 
-    top: (id, log-prob) of the likeliest tokens at its place, best first; empty = it and others that
-    share what it leaves.
+    top: (id, log-prob) of the likeliest tokens at its place, best first. Empty: the token, and
+    others that share the rest of the probability.
     """
 
     id: int
@@ -72,8 +72,8 @@ class GenerateRequest:
     """A checked /generate body.
 
     `stop_token_ids` holds the ids that end the reply; `params` is the body's sampling_params as
-    sent, for scripts that depend on them. `prompt_ids` are the ids sent with their images expanded;
-    empty where there are none.
+    sent, for scripts that depend on them. `prompt_ids` are the ids with their images expanded;
+    empty without images.
     """
 
     rid: str
@@ -99,7 +99,7 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptRequest:
-    """All a script may look at. Equal requests must give equal replies.
+    """Everything that a script may read. Equal requests must give equal replies.
 
     `turn` counts the finished replies of the same conversation, from 0. A conversation is named by
     the body's session_id, else its routing_key, else its rid up to the first dot.
@@ -155,3 +155,35 @@ class SeenRequest:
         """The request id sent, if any."""
         rid = self.body.get("rid")
         return rid if isinstance(rid, str) else None
+
+
+class Watch(Protocol):
+    """Receives every streamed reply. Times are in ns of the monotonic clock."""
+
+    def asked(self, request: GenerateRequest) -> None:
+        """A valid request was read."""
+        ...
+
+    def replied(self, request: GenerateRequest, read_ns: int, written_ns: int) -> None:
+        """The last event of its reply is about to be written."""
+        ...
+
+
+class ReplyLog(Protocol):
+    """Records all that leaves the server. Versions are those of the server."""
+
+    def began(self, rid: str, conversation: str, prompt: Sequence[int]) -> None:
+        """A reply was admitted."""
+        ...
+
+    def sends(self, rid: str, version: str, token_ids: Sequence[int]) -> None:
+        """Tokens of one version are about to be written."""
+        ...
+
+    def over(self, rid: str) -> None:
+        """The whole reply was written."""
+        ...
+
+    def loaded(self, version: str) -> None:
+        """Other weights were loaded."""
+        ...

@@ -32,21 +32,21 @@ MANDELBROT = 2.7
 FUNCTION_WORDS = STOPWORDS_EN
 
 DIMENSIONS = 384
-"""Of a vector, as MiniLM's; E5-base has 768."""
+"""Dimensions of a vector, as of MiniLM; E5-base has 768."""
 CLUSTERS = 500
 LATENT = 32
 SPREAD = 0.5
-"""Of a cluster, in standard deviations of the centres."""
+"""Standard deviation of a cluster, in standard deviations of the centres."""
 NOISE = 0.1
-"""In each of DIMENSIONS dimensions, in the same unit: a tenth of the squared length. In more
-dimensions each has less of it, so that this share stays."""
+"""Noise in each of DIMENSIONS dimensions, in the same unit: a tenth of the squared length. More
+dimensions have less noise each, so that this share stays."""
 PIECE = 1 << 16
-"""Vectors that are made at once: a million of 768 dimensions would take 3 GB, and their making as
-much three times over."""
+"""Vectors that are made at once. A million of 768 dimensions takes 3 GB, and its making three times
+as much."""
 
 Vectors = NDArray[np.float32]
 Draw = Callable[[int], Vectors]
-"""So many new vectors, [count, dimensions], rows of length 1."""
+"""Draws [count, dimensions] new vectors; rows have length 1."""
 
 _SYLLABLES = [a + b for a in "bcdfghjklmnprstvwz" for b in "aeiou"]
 

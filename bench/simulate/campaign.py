@@ -60,7 +60,7 @@ class Totals:
 
     @property
     def digest(self) -> str:
-        """Of all histories in the order of their seeds."""
+        """Digest of all histories in the order of their seeds."""
         text = "\n".join(f"{seed} {digest}" for seed, digest in sorted(self._digests.items()))
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from bench.simulate.campaign import Totals
-    from bench.simulate.schedule import Fault, Schedule
+    from bench.simulate.schedule import PlannedFault, Schedule
     from bench.simulate.verdict import Failure
 
 SAY_S = 5.0
@@ -143,7 +143,7 @@ def _say(at: float, event: str, fields: dict[str, Any]) -> None:
     print(f"  {at:9.4f} {event} {words}")
 
 
-def _kept(faults: tuple[Fault, ...], numbers: str) -> tuple[Fault, ...]:
+def _kept(faults: tuple[PlannedFault, ...], numbers: str) -> tuple[PlannedFault, ...]:
     try:
         return tuple(faults[int(number)] for number in numbers.split(",") if number.strip())
     except (ValueError, IndexError):
@@ -157,7 +157,7 @@ def _kept(faults: tuple[Fault, ...], numbers: str) -> tuple[Fault, ...]:
         ) from None
 
 
-def _numbered(schedule: Schedule, faults: Iterable[Fault]) -> list[str]:
+def _numbered(schedule: Schedule, faults: Iterable[PlannedFault]) -> list[str]:
     return [f"  {schedule.faults.index(fault)}: {fault}" for fault in faults]
 
 
@@ -181,7 +181,7 @@ def report(seed: int, failure: Failure) -> str:
 def _progress(totals: Totals, wanted: int, seconds: float) -> str:
     return (
         f"[{seconds:5.0f} s] {totals.schedules} of {wanted} schedules, "
-        f"{totals.counts['Offered']} groups offered, {totals.counts['Fault']} faults, "
+        f"{totals.counts['Offered']} groups offered, {totals.counts['PlannedFault']} faults, "
         f"{len(totals.failures)} failures"
     )
 

@@ -93,7 +93,7 @@ LONGEST_S = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class PlannedFault:
     """at: seconds after the run began; or after event number `number`, from 1, of kind `after`."""
 
     at: float
@@ -184,9 +184,9 @@ class Schedule:
 
     seed: int
     workload: Workload
-    faults: tuple[Fault, ...] = field(default=())
+    faults: tuple[PlannedFault, ...] = field(default=())
 
-    def with_faults(self, faults: tuple[Fault, ...]) -> Schedule:
+    def with_faults(self, faults: tuple[PlannedFault, ...]) -> Schedule:
         return replace(self, faults=faults)
 
 
@@ -239,7 +239,7 @@ def _workload(seed: int, dice: Random) -> Workload:
     )
 
 
-def _fault(workload: Workload, dice: Random) -> Fault:
+def _fault(workload: Workload, dice: Random) -> PlannedFault:
     kinds = [kind for kind in Kind for _ in range(WEIGHTS.get(kind, 1))]
     kind = dice.choice(kinds)
     longest = LONGEST_S.get(kind, 10.0)
@@ -249,7 +249,7 @@ def _fault(workload: Workload, dice: Random) -> Fault:
     action = workload.tokens[1] * workload.token_s
     turn = action + workload.call_s
     horizon = 1.0 + workload.steps * (workload.train_s + workload.turns * turn)
-    return Fault(
+    return PlannedFault(
         at=round(_delay(dice, after) if after else dice.uniform(0.0, horizon), 4),
         kind=kind,
         seconds=round(min(longest, dice.expovariate(dice.choice((2.0, 30.0)) / longest)), 3),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bench.history.validator import validate
 from bench.simulate.playing.play import Played, Studio
-from bench.simulate.schedule import Fault, Schedule
+from bench.simulate.schedule import PlannedFault, Schedule
 from bench.simulate.shrink import shrunk
 from bench.simulate.virtual.loop import Stuck
 from bench.simulate.virtual.world import Say
@@ -23,9 +23,9 @@ class Failure:
 
     invariant: str
     text: str
-    faults: tuple[Fault, ...]
+    faults: tuple[PlannedFault, ...]
     """Those that it was found with."""
-    shrunken: tuple[Fault, ...] | None = None
+    shrunken: tuple[PlannedFault, ...] | None = None
     """Those that it takes; None = not looked for."""
 
 
@@ -61,10 +61,10 @@ def _failure(played: Played) -> Failure | None:
     return None
 
 
-def shortest(studio: Studio, schedule: Schedule, invariant: str) -> tuple[Fault, ...]:
+def shortest(studio: Studio, schedule: Schedule, invariant: str) -> tuple[PlannedFault, ...]:
     """Faults of the schedule that still break the invariant."""
 
-    def fails(faults: tuple[Fault, ...]) -> bool:
+    def fails(faults: tuple[PlannedFault, ...]) -> bool:
         failure = outcome(studio, schedule.with_faults(faults)).failure
         return failure is not None and failure.invariant == invariant
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 from bench.engine.plan import END
-from bench.engine.policy import write_policy
+from bench.engine.processes.policy import write_policy
 from bench.history.derived.contents import checksum
 from bench.history.events import RewardCalled
 from bench.simulate.schedule import Workload

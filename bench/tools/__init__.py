@@ -1,6 +1,6 @@
-"""`bench tools`: what a tool call costs, under load, beside what gRPC alone costs.
+"""`bench tools`: the cost of a tool call under load, beside the cost of gRPC alone.
 
-`command` reads the options into a `plan`, `run` starts what is measured, `sweep` goes through the
-plan, and `trial` puts one `load` on the service and on the bare floor in turn. `reading` makes rows
-and pages of what came of it.
+`command` reads the options into a `plan`, `run` starts the servers, `sweep` carries out the plan,
+and `trial` puts one `load` on service and floor in turn. `reading` makes rows and pages of the
+windows.
 """

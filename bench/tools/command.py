@@ -41,7 +41,7 @@ def tools(
         str | None,
         typer.Option(
             help="One or more of burst, closed, open, sessions, opens, rush, with commas; without "
-            "it a burst and a closed row for each concurrency.",
+            "it a burst and a closed row for each concurrency."
         ),
     ] = None,
     concurrency: Annotated[
@@ -75,13 +75,13 @@ def tools(
         typer.Option("--compare", metavar="OLD.json", help="Say what changed since that report."),
     ] = None,
 ) -> None:
-    """Measure what tool calls cost under load, beside what gRPC alone costs.
+    """Measure the cost of tool calls under load, beside the cost of gRPC alone.
 
-    Starts `toolsvc serve` with the tools that the workloads need, and a second server whose calls
-    do nothing: the floor. Sessions are opened and warmed first; then each load is put on both,
-    one right after the other, by the same client. Latency counts from the moment a call should
-    have begun. CPU time is that of the client and of all processes of the server, sandboxes
-    included. A row's `floor` columns are the same load on the floor.
+    Starts `toolsvc serve` with the tools of the workloads, and the floor: a second server whose
+    calls do nothing. The same client opens and warms sessions, and then puts each load on both, one
+    after the other. Latency counts from the moment at which a call should have begun. CPU time is
+    that of the client and of all processes of the server, sandboxes included. A row's `floor`
+    columns are the same load on the floor.
 
     \b
     Modes:

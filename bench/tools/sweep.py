@@ -149,10 +149,7 @@ async def _memory(servers: Servers, sessions: int) -> Memory | None:
     await _steady(servers.service)
     pids = tree(servers.service.roots)
     return Memory(
-        rss=resident(pids),
-        pss=proportional_all(pids),
-        idle_pss=servers.idle_pss,
-        sessions=sessions,
+        rss=resident(pids), pss=proportional_all(pids), idle_pss=servers.idle_pss, sessions=sessions
     )
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import grpc
 
 from bench.engine.plan import STOP
-from bench.engine.policy import write_policy
+from bench.engine.processes.policy import write_policy
 from bench.history.events import (
     Admitted,
     AnyEvent,

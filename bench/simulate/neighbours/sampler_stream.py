@@ -54,7 +54,7 @@ class StreamingServer:
         self.slow = 1.0
         self.paused = False
         self.weights = FOREIGN
-        self.requests: dict[str, Request] = {}
+        self.requests: dict[str, StreamRequest] = {}
         self.connections: dict[Connection, None] = {}
         self.aborts = AbortWatch(url, see)
 
@@ -75,7 +75,7 @@ class Connection(asyncio.Transport):
         self._server = server
         self._protocol = protocol
         self._read = b""
-        self._request: Request | None = None
+        self._request: StreamRequest | None = None
         self._closed = False
         server.connections[self] = None
         protocol.connection_made(self)
@@ -100,7 +100,7 @@ class Connection(asyncio.Transport):
             return
         if "input_ids" in body:
             self.send(_HEAD)
-            self._request = Request(self._server, body, self)
+            self._request = StreamRequest(self._server, body, self)
         else:
             self._server.abort(body)
             self.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
@@ -139,7 +139,7 @@ class Connection(asyncio.Transport):
             loop_here().call_soon(self._protocol.connection_lost, error, context=self._context)
 
 
-class Request:
+class StreamRequest:
     """One request of /generate while it streams."""
 
     def __init__(

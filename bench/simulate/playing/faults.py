@@ -19,7 +19,7 @@ from bench.simulate.neighbours.journal_disk import Disk
 from bench.simulate.neighbours.learner import Learner
 from bench.simulate.neighbours.sampler import SimulatedServer
 from bench.simulate.neighbours.tools import ToolHost
-from bench.simulate.schedule import Fault, Kind
+from bench.simulate.schedule import Kind, PlannedFault
 from bench.simulate.virtual.loop import BEGIN, loop_here
 
 ON_ENGINE = (Kind.ENGINE_KILL, Kind.ENGINE_STOP)
@@ -59,7 +59,7 @@ End = Callable[[], Awaitable[None] | None]
 
 
 @dataclass(kw_only=True)
-class Faults:
+class FaultPlayer:
     """Does faults to these parts of a run."""
 
     network: Network
@@ -79,9 +79,9 @@ class Faults:
         """Set unless a fault keeps the engine away."""
         self.engine_may_start.set()
         self._lasting: Counter[tuple[str, int]] = Counter()
-        """Faults that last now, by what they hold down."""
+        """FaultPlayer that last now, by what they hold down."""
 
-    async def do(self, fault: Fault) -> None:
+    async def do(self, fault: PlannedFault) -> None:
         """Waits for the fault's time, does it, and ends it. Of several that hold down the same
         thing the last one ends it."""
         complete = self.learner.complete

@@ -32,7 +32,7 @@ from bench.simulate.neighbours.learner import Learner
 from bench.simulate.neighbours.sampler import SimulatedClient, SimulatedServer
 from bench.simulate.neighbours.tools import ToolHost
 from bench.simulate.playing.engine_life import EngineLife
-from bench.simulate.playing.faults import Faults, Moments
+from bench.simulate.playing.faults import FaultPlayer, Moments
 from bench.simulate.schedule import Schedule
 from bench.simulate.virtual.loop import VirtualLoop
 from bench.simulate.workload import LEASE_S, REWARD_WITNESSES, server_url
@@ -84,7 +84,7 @@ class Run:
         self._learner = Learner(
             work, policy, Random(f"learner {seed}"), lambda: self._life, self._saw_at_learner
         )
-        self._faults = Faults(
+        self._faults = FaultPlayer(
             network=self._network,
             host=self._host,
             disk=self._disk,

@@ -1,4 +1,3 @@
-"""The load: `workloads` says what is called, `fleet` holds the sessions and calls, `loops` decides
-when. `servers` are what is called, the bare `floor` among them; `usage` meters the processes.
-`verltool` has the loads that VerlTool's server was tested with.
+"""The load: `workloads` has the calls, `fleet` the sessions, and `loops` the times of calls.
+`servers` starts service and `floor`. `verltool` has the load tests of VerlTool's server.
 """

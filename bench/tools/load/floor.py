@@ -1,8 +1,7 @@
-"""The bare floor: a ToolService that answers at once and does nothing, in a process of its own.
+"""The floor: a ToolService that answers at once and does nothing, in a process of its own.
 
-Every answer is a message made beforehand: what gRPC itself costs on this machine, with the same
-requests, the same event loop and the same client. `python -m bench.tools.load.floor` prints its
-address.
+Every answer is a ready message. So the floor shows the cost of gRPC on this machine, with the same
+requests, event loop and client. `python -m bench.tools.load.floor` prints its address.
 """
 
 from __future__ import annotations

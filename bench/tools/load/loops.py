@@ -1,8 +1,8 @@
-"""When calls are made: all at once, one after the other, or at random instants.
+"""Times of calls: all at once, one after the other, or at random instants.
 
-Each loop takes a call (session number, intended start -> what came of it) and knows nothing of
-services. Latency counts from the intended start in all of them: in a burst from the burst's
-instant, in an open loop from the arrival, whether or not the client was in time.
+Each loop takes a call (session number, intended start -> result) and knows nothing of services.
+Latency counts from the intended start: in a burst from the burst's instant, in an open loop from
+the arrival, even if the client is late.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ async def burst(call: Call[Result], sessions: int) -> list[Result]:
 
 
 async def closed(call: Call[Result], sessions: int, seconds: float) -> list[Result]:
-    """Every session calls again as soon as it was answered, for `seconds`; what is under way
-    then is waited for."""
+    """Every session calls again as soon as it has its answer, for `seconds`. Returns after the last
+    answer."""
     results: list[Result] = []
     end = perf_counter() + seconds
 
@@ -40,10 +40,8 @@ async def closed(call: Call[Result], sessions: int, seconds: float) -> list[Resu
 
 
 async def opened(call: Call[Result], sessions: int, arrivals: list[float]) -> list[Result]:
-    """A call at each arrival (seconds from the start, ascending), in a session that is free.
-
-    Where none is free the call waits for one, and that wait is in its latency.
-    """
+    """Makes a call at each arrival (seconds from the start, ascending) in a free session. A call
+    that must wait for a session has this wait in its latency."""
     results: list[Result] = []
     free: asyncio.Queue[int] = asyncio.Queue()
     for index in range(sessions):
@@ -60,7 +58,7 @@ async def opened(call: Call[Result], sessions: int, arrivals: list[float]) -> li
             early = start + arrival - perf_counter()
             if early > 0:
                 await asyncio.sleep(early)
-            # A timer of milliseconds may ring before its time: that is no negative latency.
+            # A timer of milliseconds may fire early: that is no negative latency.
             group.create_task(one(min(start + arrival, perf_counter())))
     return results
 

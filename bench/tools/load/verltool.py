@@ -1,8 +1,7 @@
-"""`--grid verltool`: loads that VerlTool's tool server was tested with, and what it made of them.
+"""`--grid verltool`: the load tests of VerlTool's tool server, beside its figures.
 
-What others measured is a constant here, with its machine and its source. It stands beside our
-figures and is no bound: another server (HTTP, a new firejail for each call), mostly on another
-machine.
+Figures of others are constants with their machine and source. They are no bound: theirs is another
+server (HTTP, a new firejail for each call), mostly on another machine.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ TWO_CORES = "VerlTool's server, measured by us on 2 quiet cores"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One load as somebody measured it; what they did not state is None. `to_longest_sleep`: the
-    time until all were answered, as a multiple of the longest sleep."""
+    """Figures of one load; None for a figure that was not published."""
 
     workload: str
     concurrency: int
@@ -30,6 +28,7 @@ class Measured:
     average_s: float | None = None
     requests_per_s: float | None = None
     to_longest_sleep: float | None = None
+    """Time until the last answer, as a multiple of the longest sleep."""
     failed: str = ""
 
 
@@ -53,16 +52,13 @@ def plans(*, bursts: int) -> Sequence[SweepPlan]:
             bursts=bursts,
         ),
         SweepPlan(
-            workloads=(WORKLOADS["sleep"],),
-            modes=(Mode.BURST,),
-            concurrency=(256, 1024),
-            bursts=1,
+            workloads=(WORKLOADS["sleep"],), modes=(Mode.BURST,), concurrency=(256, 1024), bursts=1
         ),
     ]
 
 
 def beside(rows: Sequence[ToolRow]) -> Iterable[str]:
-    """Ours and theirs, one line each."""
+    """A line for our figures and a line for each of theirs."""
     for row in rows:
         yield f"{row.workload:8}{row.concurrency:>6}  {'here':55}{said(_ours(row))}"
         for one in PUBLISHED:
@@ -85,7 +81,7 @@ def _ours(row: ToolRow) -> Measured:
 
 
 def said(one: Measured) -> str:
-    """What is known of it, in words."""
+    """The known figures in words."""
     words = []
     if one.average_s is not None:
         words.append(f"average {one.average_s:.3g} s")

@@ -1,7 +1,7 @@
-"""What the calls do: the action's text, and what a right answer to it says.
+"""The calls of each workload, and their right answers.
 
-Pure. A call is known by its session and its number in that session, and everything random comes
-from these two, so that two runs, and the service and the floor, are given the same calls.
+Pure. Session and number in the session identify a call, and determine all that is random in it. So
+two runs, and service and floor, get the same calls.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ COUNT_TO = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One call's text; `says`: the observation of a right answer; `sleeps_s`: what the call
-    itself waits for, the time that no service can save."""
+    """One call."""
 
     text: str
     says: str
+    """Observation of a right answer."""
     sleeps_s: float = 0.0
+    """Time that the call itself sleeps; no service can save it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolWorkload:
-    """`action(session, number)`: `number` counts the calls of a session from 0, and calls of one
-    session are made in order. `warm_up`: what makes a session ready, made before any other."""
+    """One kind of calls."""
 
     name: str
     what: str
     tool: str
     warm_up: Action
+    """First call of a session."""
     action: Callable[[int, int], Action]
+    """The call with (session, number); numbers begin at 0, and a session makes its calls in
+    order."""
     longest_s: float = 0.0
 
 
@@ -46,15 +49,6 @@ def _python(code: str, says: str, sleeps_s: float = 0.0) -> Action:
 
 _HELLO = _python('print("hello world")', "hello world")
 _NOOP = Action(text="</noop>", says="")
-_ZERO = _python("count = 0", "")
-
-
-def _hello(_session: int, _number: int) -> Action:
-    return _HELLO
-
-
-def _noop(_session: int, _number: int) -> Action:
-    return _NOOP
 
 
 def _sleep(session: int, number: int) -> Action:
@@ -85,45 +79,33 @@ def _dice(session: int, number: int) -> random.Random:
     return random.Random(f"{session}/{number}")
 
 
+def _workload(
+    name: str, what: str, action: Callable[[int, int], Action], *, warm_up: Action = _HELLO,
+    tool: str = PYTHON, longest_s: float = 0.0,
+) -> ToolWorkload:  # fmt: skip
+    return ToolWorkload(
+        name=name, what=what, tool=tool, warm_up=warm_up, action=action, longest_s=longest_s
+    )
+
+
 WORKLOADS = {
     one.name: one
     for one in (
-        ToolWorkload(
-            name="hello",
-            what='print("hello world") in a sandboxed Python session',
-            tool=PYTHON,
-            warm_up=_HELLO,
-            action=_hello,
+        _workload(
+            "hello", 'print("hello world") in a sandboxed Python session', lambda _s, _n: _HELLO
         ),
-        ToolWorkload(
-            name="noop",
-            what="a tool that does nothing: the way to it and back",
-            tool=NOOP,
-            warm_up=_NOOP,
-            action=_noop,
+        _workload(
+            "noop", "a tool that does nothing: the way to it and back", lambda _s, _n: _NOOP,
+            warm_up=_NOOP, tool=NOOP,
         ),
-        ToolWorkload(
-            name="sleep",
-            what="time.sleep of 1 to 10 s, random",
-            tool=PYTHON,
-            warm_up=_HELLO,
-            action=_sleep,
-            longest_s=LONGEST_SLEEP_S,
+        _workload("sleep", "time.sleep of 1 to 10 s, random", _sleep, longest_s=LONGEST_SLEEP_S),
+        _workload(
+            "stateful", "a counter that lives in the session; every answer is checked", _stateful,
+            warm_up=_python("count = 0", ""),
         ),
-        ToolWorkload(
-            name="stateful",
-            what="a counter that lives in the session; every answer is checked",
-            tool=PYTHON,
-            warm_up=_ZERO,
-            action=_stateful,
-        ),
-        ToolWorkload(
-            name="mixed",
-            what="70 % print, 20 % compute for about 1 ms, 10 % sleep 0.05 to 0.5 s",
-            tool=PYTHON,
-            warm_up=_HELLO,
-            action=_mixed,
+        _workload(
+            "mixed", "70 % print, 20 % compute for about 1 ms, 10 % sleep 0.05 to 0.5 s", _mixed,
             longest_s=MIXED_SLEEP_S[1],
         ),
     )
-}
+}  # fmt: skip

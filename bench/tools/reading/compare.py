@@ -1,11 +1,10 @@
-"""What changed between two reports, and whether it is more than noise. Pure but for the reading.
+"""Changes between two reports, and whether they are more than noise. Pure, except `read_report`.
 
 Two runs never meet the same machine. So a row is judged by its ratio to the floor, which was
-measured round by round beside it and suffers from the same neighbours. Whether the ratios of one
-run's rounds lie apart from the other's is told by the exact rank-sum test (Wilcoxon 1945; no
-shape of the noise is assumed, and one wild round does little): a change is called one where noise
-alone would do as much in fewer than 2 of 100 cases, and where the median moved by more than 3 %.
-With fewer than 4 rounds no such verdict is possible, and none is given.
+measured beside it round by round. The exact rank-sum test (Wilcoxon 1945) compares the ratios of
+both runs' rounds. It assumes no shape of the noise, and one wild round changes little. A verdict is
+`better` or `worse` if noise alone would do as much in fewer than 2 of 100 cases, and if the median
+moved by more than 3 %. Fewer than 4 rounds give no verdict.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from bench.tools.reading.rows import load_name
 CHANCE = 0.02
 LEAST_CHANGE = 0.03
 LEAST_ROUNDS, MOST_ROUNDS = 4, 10
-"""Below, the test cannot tell; beyond, there are too many ways to part them to try each."""
+"""Fewer rounds give no verdict. More have too many partitions to try each."""
 
 FIGURES = {"requests_per_s": True, "p50_ms": False, "cpu_ms_per_call": False}
-"""Name to whether more is better."""
+"""Whether more is better, by figure."""
 
 
 class Verdict(StrEnum):
-    """Of one figure of one row."""
+    """Verdict on one figure of one row."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -42,20 +41,21 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """`old`, `new`: the figure, medians of the rounds. `relative`: of its ratio to the floor, 0.1
-    = 10 % more. `chance`: that noise alone parts the rounds as far."""
+    """Change of one figure. old, new: medians of the rounds."""
 
     row: str
     figure: str
     old: float
     new: float
     relative: float
+    """Change of the ratio to the floor; 0.1 = 10 % more."""
     chance: float
+    """Probability that noise alone separates the rounds as far."""
     verdict: Verdict
 
 
 def read_report(file: Path) -> dict[str, Any]:
-    """UsageError if the file is none of ours."""
+    """A report of `bench tools`. Raises UsageError for any other file."""
     try:
         report = json.loads(file.read_text(encoding="utf-8"))
         for row in report["rows"]:
@@ -72,7 +72,7 @@ def read_report(file: Path) -> dict[str, Any]:
 
 
 def compare(old: dict[str, Any], new: dict[str, Any]) -> Sequence[Change]:
-    """Of the rows that both have, in the new one's order."""
+    """Changes of the rows that both reports have, in the order of the new one."""
     before = {_key(row): row for row in old["rows"]}
     return [
         change
@@ -117,15 +117,15 @@ def _change(figure: str, old: dict[str, Any], new: dict[str, Any]) -> Change | N
 
 
 def judge(relative: float, chance: float, *, more_is_better: bool) -> Verdict:
-    """Of a figure with enough rounds."""
+    """The verdict on a figure with enough rounds."""
     if abs(relative) <= LEAST_CHANGE or chance > CHANCE:
         return Verdict.SAME
     return Verdict.BETTER if (relative > 0) is more_is_better else Verdict.WORSE
 
 
 def rank_sum(one: Sequence[float], other: Sequence[float]) -> float:
-    """The share of all ways to part the values into two such groups whose rank sums lie at least
-    as far from equal as these do. Equal values share their ranks."""
+    """Chance of rank sums that differ at least as much: the share of all partitions into two groups
+    of these sizes. Equal values share their ranks."""
     values = [*one, *other]
     # Twice the average rank, so that all sums are whole.
     ranks = [sum(v < value for v in values) + sum(v <= value for v in values) for value in values]
@@ -136,7 +136,7 @@ def rank_sum(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def _ratios(row: dict[str, Any], figure: str) -> list[float]:
-    """Ours to the floor's, round by round; none where either is not known."""
+    """Ratio of service to floor in each round that has both."""
     rounds = row["rounds"][:MOST_ROUNDS]
     pairs = [(one["ours"][figure], one["floor"][figure]) for one in rounds]
     return [ours / floor for ours, floor in pairs if ours and floor]

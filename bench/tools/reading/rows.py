@@ -1,11 +1,11 @@
-"""The rows of a report: what was measured of one load, and its JSON.
+"""The rows of a report, and their JSON.
 
     {"rows": [ROW ...], "machine": {...}, "versions": {...}}
 
 A ROW has `workload`, `mode`, `concurrency`, `requests`, `requests_per_s`, `latency_ms` {`min`,
 `avg`, `p50`, `p90`, `p99`, `max`}, `queue_ms`, `run_ms` and `wire_ms` (averages, which add up to
-that of the latency), `errors`, `cpu_ms_per_call`, `floor_cpu_ms_per_call`, `rss_mib`, and more;
-what cannot be known is null. The page docs/operate/benchmarks.md says what each one means.
+that of the latency), `errors`, `cpu_ms_per_call`, `floor_cpu_ms_per_call`, `rss_mib`, and more.
+Unknown figures are null. The page docs/operate/benchmarks.md defines each one.
 """
 
 from __future__ import annotations
@@ -24,40 +24,41 @@ ERRORS_SHOWN = 5
 
 
 class Mode(StrEnum):
-    """How a load comes."""
+    """Kind of load."""
 
     BURST = "burst"
     """Every session calls once, all at the same instant."""
     CLOSED = "closed"
     """Every session calls again as soon as it has its answer."""
     OPEN = "open"
-    """Calls come as a Poisson process, at a rate, whether or not the last ones were answered."""
+    """Calls are a Poisson process, at a rate that does not depend on the answers."""
     SESSIONS = "sessions"
-    """All sessions are held, and two bursts find each of them alive; memory is what counts."""
+    """All sessions are held, and two bursts find each of them alive. The figure is memory."""
     OPENS = "opens"
-    """New sessions, one after the other, each to the answer of its first call."""
+    """New sessions, one after the other, each until the answer to its first call."""
     RUSH = "rush"
     """The same, all opened at the same instant."""
 
 
 OPENING = frozenset({Mode.OPENS, Mode.RUSH})
-"""They make sessions of their own; the others call in sessions that are held."""
+"""Modes that open sessions of their own. The others call in sessions that are held."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """Bytes of all processes of the service; `sessions`: how many it held then. `idle_pss`: the
-    sum of PSS before any session."""
+    """Bytes of all processes of the service."""
 
     rss: int
     pss: int
     idle_pss: int
+    """Sum of PSS before any session."""
     sessions: int
+    """Number of open sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRow:
-    """`rounds`: the figures of each round, service and floor, from which noise is judged."""
+    """Figures of one load."""
 
     workload: str
     mode: Mode
@@ -67,6 +68,7 @@ class ToolRow:
     floor: Figures
     isolation: str
     rounds: Sequence[tuple[Figures, Figures]]
+    """Figures of service and floor in each round; they show the noise."""
     memory: Memory | None
 
     @classmethod
@@ -80,7 +82,8 @@ class ToolRow:
         *,
         rate: float | None = None,
     ) -> ToolRow:
-        """A burst's figures are the medians of its rounds; else all rounds are one sample."""
+        """The row of a load. Figures of a burst are medians of its rounds. In other modes all
+        rounds are one sample."""
         each = [
             (Figures.of([one.ours], checked=True), Figures.of([one.floor], checked=False))
             for one in rounds
@@ -114,7 +117,7 @@ class ToolRow:
 
     @property
     def pss_mib_per_session(self) -> float | None:
-        """What one session adds to an idle service."""
+        """Memory that one session adds to an idle service."""
         if self.memory is None:
             return None
         return (self.memory.pss - self.memory.idle_pss) / MIB / self.memory.sessions
@@ -149,16 +152,17 @@ class ToolRow:
             "floor_average_to_max": floor.average_to_max,
             "makespan_s": ours.makespan_s,
             "longest_sleep_s": ours.longest_sleep_s,
-            "rss_mib": memory.rss / MIB if memory else None,
-            "pss_mib": memory.pss / MIB if memory else None,
-            "idle_pss_mib": memory.idle_pss / MIB if memory else None,
+            **{
+                f"{name}_mib": getattr(memory, name) / MIB if memory else None
+                for name in ("rss", "pss", "idle_pss")
+            },
             "pss_mib_per_session": self.pss_mib_per_session,
             "rounds": [{"ours": _noted(one), "floor": _noted(other)} for one, other in self.rounds],
         }
 
 
 def _isolation(rounds: Sequence[Round]) -> str:
-    """As the answers say it; "" where no foreign code runs."""
+    """The isolation that the answers state; "" for a tool that runs no foreign code."""
     found = {
         shot.result.isolation
         for one in rounds
@@ -179,7 +183,7 @@ def levels(rows: Iterable[ToolRow]) -> list[str]:
 
 
 def parts(figures: Figures) -> tuple[tuple[str, Spread], ...]:
-    """The three that make up a latency."""
+    """The parts of a latency."""
     return (("wire", figures.wire), ("queue", figures.queue), ("run", figures.run))
 
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bench.cli import app
-from bench.engine.questions import admission
+from bench.engine.processes.questions import admission
 from bench.errors import BenchError
 
 

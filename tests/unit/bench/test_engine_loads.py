@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from bench.engine.bare import LoopWithBarriers
 from bench.engine.loads import LOADS
 from bench.engine.plan import (
     END_ID,
@@ -19,7 +18,8 @@ from bench.engine.plan import (
     ideal_makespan,
     make_plan,
 )
-from bench.engine.sampler import PlannedScript
+from bench.engine.processes.bare import LoopWithBarriers
+from bench.engine.processes.sampler import PlannedScript
 from bench.scripted import ScriptedSampler, Timing
 from bench.scripted.types import GenerateRequest
 from engine.offline.reference import find

@@ -1,4 +1,4 @@
-"""Plans repeat, fit the tokenizer, and betray every id that is not planned."""
+"""Plans repeat, fit the tokenizer, and show every id that is not planned."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from bench.engine.plan import (
     read_call,
     text_of,
 )
-from bench.engine.policy import write_policy
-from bench.engine.sampler import PlannedScript
+from bench.engine.processes.policy import write_policy
+from bench.engine.processes.sampler import PlannedScript
 from bench.scripted import ScriptRequest
 from bench.scripted.script import default_logprob
 
@@ -93,13 +93,13 @@ def test_the_script_says_each_action_to_the_ids_before_it() -> None:
     assert ids == exact(LONG).ids
 
 
-def test_one_other_id_ahead_changes_what_is_said() -> None:
+def test_one_other_id_before_an_action_changes_it() -> None:
     ids = exact(LONG).ids[: LONG.length_before(1)]
     ids[40] += 1  # of the prompt
     assert ask(ids)[:2] != LONG.action(1, exact(LONG).ids[: LONG.length_before(1)])[:2]
 
 
-def test_ids_that_are_nobodys_are_refused() -> None:
+def test_ids_outside_of_the_plans_are_refused() -> None:
     ids = exact(LONG).ids
     with pytest.raises(ValueError, match="not planned"):
         ask(ids[: LONG.length_before(1) - 1])

@@ -12,7 +12,7 @@ from bench.engine.figures import Bar
 from bench.engine.loads import LOADS
 from bench.engine.measure import EngineRow, Timeline
 from bench.engine.plan import TrajectoryPlan, Turn, Work
-from bench.engine.report import MOST_BARS, page, remarks, sampled, timeline
+from bench.engine.report import page, remarks, timeline
 from bench.measuring.report import Report
 
 S = 10**9
@@ -103,14 +103,6 @@ def test_a_place_waits_from_an_end_to_the_next_beginning() -> None:
 def test_what_spoils_a_row_is_said(changes: dict[str, Any], words: str) -> None:
     assert not any(words in remark for remark in remarks(row()))
     assert any(words in remark for remark in remarks(row(**changes)))
-
-
-def test_the_picture_keeps_the_last_and_thins_out_the_rest() -> None:
-    bars = [bar(0, end, end) for end in range(5000)]
-    chosen = sampled(bars)
-    assert len(chosen) <= MOST_BARS
-    assert [one.number for one in chosen[-5:]] == [4995, 4996, 4997, 4998, 4999]
-    assert sampled(bars[:10]) == bars[:10]
 
 
 def test_the_timeline_draws_every_span_to_scale() -> None:

@@ -13,12 +13,10 @@ from typer.testing import CliRunner
 
 from bench.cli import app
 from bench.errors import BenchError
-from bench.retokenisation.command import lines, report
 from bench.retokenisation.encoder import FolderEncoder
 from bench.retokenisation.joint import Retokened, retokened
 from bench.retokenisation.recordings import groups_of
 from bench.retokenisation.rows import by_index, by_text
-from bench.retokenisation.types import Gradients, GradientSide
 from learner.training.batch import Row, rows_of
 from tests.support.policy import write_policy
 from toolwright import types as t
@@ -274,14 +272,3 @@ def test_the_command_counts_a_file(tmp_path: Path) -> None:
     assert told["changed_by_place"] == told["changed_by_alignment"] == pytest.approx(4 / 9)
     assert told["changed_of_policy"] == pytest.approx(4 / 7)
     assert (told["turns"], told["changed_by_turn"], told["gradients"]) == (2, 0, None)
-
-
-def test_the_gradient_norms_are_said_with_their_ratio() -> None:
-    side = GradientSide(norm=2.0, gap=0.001, clipped=0.0, tokens=5)
-    other = GradientSide(norm=5.0, gap=0.8, clipped=0.25, tokens=4)
-    nothing = GradientSide(norm=0.0, gap=0.0, clipped=0.0, tokens=0)
-    norms = Gradients(reward=0.5, by_index=(side, other), anew=(nothing, other))
-    text = "\n".join(lines([], norms))
-    assert "2.50" in text
-    assert "25.0% of tokens clipped" in text
-    assert report([], norms)["gradients"]["ratio"] == {"by_index": 2.5, "anew": None}

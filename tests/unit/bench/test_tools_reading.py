@@ -13,13 +13,12 @@ import pytest
 from bench.errors import UsageError
 from bench.measuring.report import Report
 from bench.tools.load import verltool
-from bench.tools.load.workloads import LONGEST_SLEEP_S, SHORTEST_SLEEP_S, WORKLOADS
+from bench.tools.load.workloads import WORKLOADS
 from bench.tools.plan import SweepPlan, parse_plan
 from bench.tools.reading.compare import Verdict, compare, judge, rank_sum, read_report, verdicts
 from bench.tools.reading.knee import knee
 from bench.tools.reading.page import render
 from bench.tools.reading.rows import MIB, Memory, Mode, ToolRow
-from bench.tools.reading.terminal import remarks
 from tests.support.shots import one_round
 
 MEMORY = Memory(rss=300 * MIB, pss=90 * MIB, idle_pss=50 * MIB, sessions=20)
@@ -183,21 +182,6 @@ def test_calls_are_the_same_in_every_run(name: str) -> None:
     assert all(call.sleeps_s <= workload.longest_s for call in calls)
 
 
-def test_sleeps_are_spread_over_their_range() -> None:
-    sleeps = [WORKLOADS["sleep"].action(session, 0).sleeps_s for session in range(1000)]
-    assert SHORTEST_SLEEP_S <= min(sleeps) < 1.1
-    assert 9.9 < max(sleeps) <= LONGEST_SLEEP_S
-    assert f"sleep({sleeps[0]})" in WORKLOADS["sleep"].action(0, 0).text
-
-
-def test_remarks_name_the_knee_and_the_errors() -> None:
-    loops = [a_row(concurrency, Mode.CLOSED) for concurrency in (4, 16)]
-    assert any("no knee up to 16" in text for text in remarks(loops))
-    row = a_row()
-    row.ours.errors["it broke"] = 3
-    assert list(remarks([row])) == ["hello, burst, 20: 3 x it broke"]
-
-
 def test_the_page_fetches_nothing_and_escapes() -> None:
     changes = compare(a_report(a_row()).to_json(), a_report(a_row(slower=3.0)).to_json())
     report = a_report(a_row(), a_row(40), a_row(20, Mode.CLOSED), a_row(40, Mode.CLOSED))
@@ -207,13 +191,3 @@ def test_the_page_fetches_nothing_and_escapes() -> None:
     assert page.count('<svg class="wide"') == 6
     for words in ("hello, closed", "What others measured", verltool.PAPER, "worse", "no knee"):
         assert words in page
-
-
-def test_figures_of_others_stand_beside_ours() -> None:
-    lines = "\n".join(verltool.beside([a_row(256)]))
-    assert "average 1.04 s" in lines
-    assert "average 6.7 s, 35 calls/s" in lines
-    assert "average 0.024 s" in lines
-    measured = {(w.name, c) for p in verltool.plans(bursts=5) for w in p.workloads
-                for c in p.concurrency}  # fmt: skip
-    assert {(one.workload, one.concurrency) for one in verltool.PUBLISHED} <= measured

@@ -1,6 +1,6 @@
 """The scripted sampler of the plans, in a process of its own.
 
-    python -m bench.engine.sampler WORK.json STAMPS.json
+    python -m bench.engine.processes.sampler WORK.json STAMPS.json
 
 Its log holds its address and the number of trajectories that have begun (`began 12`). At SIGTERM it
 writes the time of each request and of each stop, as rows of [trajectory, turn, ns, ns].

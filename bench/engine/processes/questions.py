@@ -77,8 +77,8 @@ engine = "127.0.0.1:{engine}"
 model = "{folder}/policy"
 
 [task]
-source = "bench.engine.questions:questions"
-reward = "bench.engine.questions:reward"
+source = "bench.engine.processes.questions:questions"
+reward = "bench.engine.processes.questions:reward"
 protocol_options = {{ observation = "[{{text}}]" }}
 [task.limits]
 turns = {turns}

@@ -1,6 +1,6 @@
 """Loops that play the plans against the same sampler, without tools, journal and records.
 
-    python -m bench.engine.bare LOOP WORK.json URL PLACES RESULT.json
+    python -m bench.engine.processes.bare LOOP WORK.json URL PLACES RESULT.json
 
 LOOP is `bare` or `barriers`. Each is an aiohttp client that streams, reads ids and log-probs, and
 sleeps in place of the tool. `bare` shows the least that an asyncio engine costs on this machine.
