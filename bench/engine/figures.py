@@ -50,20 +50,6 @@ class Bar:
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shares:
-    """Mean seconds of a trajectory, by where they are spent. The shares `late` are above the
-    plan."""
-
-    opening: float
-    generate: float
-    generate_late: float
-    dispatch: float
-    tool: float
-    tool_late: float
-    resume: float
-
-
 def bars(
     plans: Sequence[TrajectoryPlan],
     work: Work,
@@ -97,25 +83,24 @@ def bars(
     return found
 
 
-def shares(chosen: Sequence[Bar]) -> Shares:
-    """The shares of at least one bar."""
+def shares(chosen: Sequence[Bar]) -> dict[str, float]:
+    """Mean seconds of at least one trajectory, by where they are spent. `generate` and `tool` are
+    as planned; `generate_late` and `tool_late` are above the plan."""
 
     def mean(values: Iterable[float]) -> float:
         return sum(values) / len(chosen)
 
-    generate = mean(_length(bar.generate) for bar in chosen)
-    tool = mean(_length(bar.tool) for bar in chosen)
     planned = mean(bar.planned_generate_s for bar in chosen)
     slept = mean(bar.planned_tool_s for bar in chosen)
-    return Shares(
-        opening=mean(bar.begin for bar in chosen),
-        generate=planned,
-        generate_late=generate - planned,
-        dispatch=mean(sum(bar.dispatch) for bar in chosen),
-        tool=slept,
-        tool_late=tool - slept,
-        resume=mean(sum(bar.resume) for bar in chosen),
-    )
+    return {
+        "opening": mean(bar.begin for bar in chosen),
+        "generate": planned,
+        "generate_late": mean(_length(bar.generate) for bar in chosen) - planned,
+        "dispatch": mean(sum(bar.dispatch) for bar in chosen),
+        "tool": slept,
+        "tool_late": mean(_length(bar.tool) for bar in chosen) - slept,
+        "resume": mean(sum(bar.resume) for bar in chosen),
+    }
 
 
 def place_waits(chosen: Sequence[Bar], places: int) -> list[float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.engine import figures
-from bench.engine.figures import Bar, Shares
+from bench.engine.figures import Bar
 from bench.engine.loads import EngineLoad
 from bench.engine.plan import Work, barrier_makespan, ideal_makespan
 from bench.engine.playing import PlanRun, Say, run_engine, run_loop
@@ -47,9 +47,6 @@ class EngineRow:
 
     figures: dict[str, Any]
     timelines: Sequence[Timeline]
-    shares: Shares | None
-    last_shares: Shares | None
-    """Shares of the trajectory that ended last."""
 
     def to_json(self) -> dict[str, Any]:
         return self.figures
@@ -116,7 +113,9 @@ async def _row(
         ("place_ms", figures.place_waits(seen, places)),
     ):
         found[key] = asdict(Spread.of_seconds(delays)) if delays else None
-    found["shares_s"] = asdict(figures.shares(seen)) if seen else None
+    last = sorted(seen, key=lambda bar: bar.end)[-1:]
+    for key, chosen in (("shares_s", seen), ("last_shares_s", last)):
+        found[key] = figures.shares(chosen) if chosen else None
     if load.column:
         found |= _speed_up(found, load.column)
     if slow_sampler is not None:
@@ -130,13 +129,7 @@ async def _row(
             "makespan_to_fast_alone": both.figures["makespan_s"] / run.figures["makespan_s"],
             "wrong_tokens": both.figures["wrong_tokens"],
         }
-    last = max(seen, key=lambda bar: bar.end, default=None)
-    return EngineRow(
-        figures=found,
-        timelines=timelines,
-        shares=figures.shares(seen) if seen else None,
-        last_shares=figures.shares([last]) if last else None,
-    )
+    return EngineRow(figures=found, timelines=timelines)
 
 
 def _compared(run: PlanRun, ideal: float, work: Work) -> dict[str, Any]:

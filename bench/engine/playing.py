@@ -19,7 +19,7 @@ from bench.engine.consumer import leased
 from bench.engine.figures import Span
 from bench.engine.lag import LagReader, lag_ms
 from bench.engine.loads import Beside
-from bench.engine.plan import Work, ideal_makespan
+from bench.engine.plan import TrajectoryPlan, Work, ideal_makespan
 from bench.engine.processes import sleeper
 from bench.engine.processes.policy import write_policy
 from bench.engine.processes.questions import admission, recipe
@@ -147,7 +147,6 @@ async def run_engine(
         s for index in range(len(playing)) for s in read_stamps(folder / STAMPS.format(index))
     ]
     records = list(map(wire.trajectory_from_proto, leases))
-    by_number = {int(record.task.id): TokenRecord.of(record) for record in records}
     return PlanRun(
         began_ns=began_ns,
         stamps=stamps,
@@ -162,12 +161,8 @@ async def run_engine(
             "rss_mb": peak / 2**20,
             "lag_ms": lag_ms(lag.ramped, last),
             "busy_lag_ms": lag_ms(lag.ramped, lag.half_done),
-            # Every token of a plan without a record is wrong.
-            "wrong_tokens": sum(
-                wrong_tokens(plan, by_number.get(plan.number, TokenRecord())) for plan in plans
-            ),
-            "not_completed": sum(r.status is not Status.COMPLETED or r.masked for r in records),
             "repeated_turns": len(stamps) - sum(len(plan.turns) for plan in plans),
+            **_checked(plans, records),
             **_calls(records),
         },
     )  # fmt: skip
@@ -228,6 +223,18 @@ def _tool_spans(records: Sequence[Trajectory]) -> dict[tuple[int, int], Span]:
         for record in records
         for call in record.calls
         if "entered_s" in call.outcome.metrics
+    }
+
+
+def _checked(plans: Sequence[TrajectoryPlan], records: Sequence[Trajectory]) -> dict[str, Any]:
+    """Numbers of wrong tokens and of trajectories that were masked or cut. Every token of a plan
+    without a record is wrong."""
+    found = {int(record.task.id): TokenRecord.of(record) for record in records}
+    return {
+        "wrong_tokens": sum(
+            wrong_tokens(plan, found.get(plan.number, TokenRecord())) for plan in plans
+        ),
+        "not_completed": sum(r.status is not Status.COMPLETED or r.masked for r in records),
     }
 
 

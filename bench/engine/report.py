@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from bench.engine.figures import Bar, Shares, Span
+from bench.engine.figures import Bar, Span
 from bench.engine.measure import EngineRow
 from bench.measuring.report import Report
 from toolwright.page import charts, pages
@@ -98,9 +98,11 @@ def remarks(row: EngineRow) -> Iterable[str]:
             f"{call['max']:.1f} ms; from the call to the result p50 {trip['p50']:.2f}, p99 "
             f"{trip['p99']:.2f} ms"
         )
-    if row.shares is not None and row.last_shares is not None:
-        texts.append(f"seconds of a trajectory, on average: {_listed(row.shares)}")
-        texts.append(f"seconds of the trajectory that ended last: {_listed(row.last_shares)}")
+    if found["shares_s"]:
+        texts.append(f"seconds of a trajectory, on average: {_listed(found['shares_s'])}")
+        texts.append(
+            f"seconds of the trajectory that ended last: {_listed(found['last_shares_s'])}"
+        )
     if found["place_ms"] is not None:
         place = found["place_ms"]
         texts.append(
@@ -157,8 +159,8 @@ def page(report: Report[EngineRow]) -> str:
 def _section(row: EngineRow) -> dict[str, Any]:
     drawn = [(one, sampled(one.bars)) for one in row.timelines]
     shares = (
-        ("A trajectory on average", row.shares),
-        ("The trajectory that ended last", row.last_shares),
+        ("A trajectory on average", row.figures["shares_s"]),
+        ("The trajectory that ended last", row.figures["last_shares_s"]),
     )
     return {
         "title": f"{row.figures['load']}, {row.figures['trajectories']:,} trajectories",
@@ -167,7 +169,7 @@ def _section(row: EngineRow) -> dict[str, Any]:
         "bars": [
             {"title": title, "svg": Markup(charts.stacked_bar(_parts(one)))}
             for title, one in shares
-            if one is not None
+            if one
         ],
         "timelines": [
             {
@@ -227,13 +229,13 @@ def _delay(found: dict[str, float] | None, name: str) -> str:
     return "-" if found is None else f"{found[name]:.1f}"
 
 
-def _parts(shares: Shares) -> list[Part]:
+def _parts(shares: dict[str, float]) -> list[Part]:
     return [
         Part(name=name, style=style, value=max(value, 0.0), text=f"{value:.2f} s")
         for key, (name, style) in _NAMES.items()
-        if (value := getattr(shares, key)) > 0
+        if (value := shares[key]) > 0
     ]
 
 
-def _listed(shares: Shares) -> str:
-    return ", ".join(f"{name} {getattr(shares, key):.2f}" for key, (name, _) in _NAMES.items())
+def _listed(shares: dict[str, float]) -> str:
+    return ", ".join(f"{name} {shares[key]:.2f}" for key, (name, _) in _NAMES.items())

@@ -201,19 +201,14 @@ class Control:
         """The loaded model and its version."""
         return _json(
             {
-                "model_path": self._model_path,
-                "served_model_name": "scripted",
-                "tokenizer_path": None,
-                "is_generation": True,
-                "preferred_sampling_params": None,
+                "model_path": self._model_path, "served_model_name": "scripted",
+                "tokenizer_path": None, "is_generation": True,
+                "preferred_sampling_params": None, "load_format": "auto",
                 "weight_version": self._scheduler.weight_version,
-                "load_format": "auto",
-                "has_image_understanding": self._reads_images,
-                "has_audio_understanding": False,
-                "model_type": "scripted",
-                "architectures": ["Scripted"],
+                "has_image_understanding": self._reads_images, "has_audio_understanding": False,
+                "model_type": "scripted", "architectures": ["Scripted"],
             }
-        )
+        )  # fmt: skip
 
     async def server_info(self, _request: web.Request) -> web.Response:
         """Options of the server, as far as clients use them. The real server gets some
@@ -239,21 +234,15 @@ class Control:
         """Numbers of running and waiting replies."""
         running, waiting = self._scheduler.running, self._scheduler.waiting
         load = {
-            "dp_rank": 0,
-            "num_running_reqs": running,
-            "num_waiting_reqs": waiting,
-            "num_total_reqs": running + waiting,
-            "token_usage": 0.0,
-        }
+            "dp_rank": 0, "num_running_reqs": running, "num_waiting_reqs": waiting,
+            "num_total_reqs": running + waiting, "token_usage": 0.0,
+        }  # fmt: skip
         return _json(
             {
-                "timestamp": datetime.now(UTC).isoformat(),
-                "version": SGLANG_VERSION,
-                "accelerator": None,
-                "num_accelerators": 1,
-                "loads": [load],
+                "timestamp": datetime.now(UTC).isoformat(), "version": SGLANG_VERSION,
+                "accelerator": None, "num_accelerators": 1, "loads": [load],
             }
-        )
+        )  # fmt: skip
 
     async def metrics(self, _request: web.Request) -> web.Response:
         """One of the real server's series for Prometheus: the number of sampled tokens."""

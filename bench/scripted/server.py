@@ -137,18 +137,13 @@ class ScriptedSampler:
             faults=self._faults,
             reads_images=self.image_token is not None,
             info={
-                "model_path": "scripted",
-                "incremental_streaming_output": self.incremental,
-                "skip_tokenizer_init": True,
-                "stream_interval": 1,
-                "max_running_requests": None,
-                "tp_size": self.tensor_parallel,
-                "dp_size": 1,
-                "pp_size": 1,
+                "model_path": "scripted", "incremental_streaming_output": self.incremental,
+                "skip_tokenizer_init": True, "stream_interval": 1, "max_running_requests": None,
+                "tp_size": self.tensor_parallel, "dp_size": 1, "pp_size": 1,
                 "context_length": self.context_length,
                 "max_req_input_len": self.context_length - 1,
             },
-        )
+        )  # fmt: skip
         rule = HttpRule(Tokens(), names_of(f"{self.host}:{self.port}"))
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[ruled(rule)])
         app.add_routes(

@@ -72,20 +72,13 @@ class Shot:
         return None
 
 
+@dataclass(slots=True, kw_only=True)
 class _Session:
-    __slots__ = ("name", "number", "request", "stub")
-
-    def __init__(self, name: str, stub: Any, tool: str) -> None:
-        self.name = name
-        self.stub = stub
-        self.number = 0
-        self.request = pb.CallToolRequest(
-            session_id=name,
-            tool=tool,
-            queue_limit=Duration(seconds=QUEUE_LIMIT_S),
-            run_limit=Duration(seconds=RUN_LIMIT_S),
-            wait=Duration(seconds=WAIT_S),
-        )
+    name: str
+    stub: Any
+    request: pb.CallToolRequest
+    number: int = 0
+    """Number of the next call."""
 
 
 class Fleet:
@@ -115,7 +108,11 @@ class Fleet:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
-        await self._close()
+        try:
+            permits = asyncio.Semaphore(OPENING_AT_ONCE)
+            await asyncio.gather(*(self._end(session, permits) for session in self._sessions))
+        finally:
+            await self._closing.aclose()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -160,7 +157,14 @@ class Fleet:
                 f"{self.server.address} opened no session: {from_rpc_error(error)}"
             ) from error
         stub = self._stub(opened.endpoint or self.server.address)
-        self._sessions.append(_Session(name, stub, self.workload.tool))
+        request = pb.CallToolRequest(
+            session_id=name,
+            tool=self.workload.tool,
+            queue_limit=Duration(seconds=QUEUE_LIMIT_S),
+            run_limit=Duration(seconds=RUN_LIMIT_S),
+            wait=Duration(seconds=WAIT_S),
+        )
+        self._sessions.append(_Session(name=name, stub=stub, request=request))
         return await self.warm(len(self._sessions) - 1, intended)
 
     async def warm(self, index: int, intended: float) -> Shot:
@@ -200,16 +204,9 @@ class Fleet:
             self._stubs[address] = tool_pb2_grpc.ToolServiceStub(channel)
         return self._stubs[address]
 
-    async def _close(self) -> None:
-        try:
-            permits = asyncio.Semaphore(OPENING_AT_ONCE)
-            await asyncio.gather(*(self._end(session, permits) for session in self._sessions))
-        finally:
-            await self._closing.aclose()
-
     async def _end(self, session: _Session, permits: asyncio.Semaphore) -> None:
+        # Its lease, or the end of the service, ends a session that cannot be closed.
         async with permits:
-            # Its lease, or the end of the service, ends a session that cannot be closed.
             with suppress(grpc.aio.AioRpcError):
                 await session.stub.CloseSession(
                     pb.CloseSessionRequest(session_id=session.name), timeout=DEADLINE_S
