@@ -8,7 +8,6 @@ own code.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import grpc.aio
 import msgspec
 from google.protobuf.duration_pb2 import Duration
 
@@ -34,23 +32,21 @@ from bench.history.events import (
     Trained,
 )
 from bench.history.members import member_of
-from bench.simulate.neighbours.channel import Context, rpc_error
+from bench.simulate.neighbours.engine_calls import EngineCalls, LeasedGroup
 from bench.simulate.playing.engine_life import EngineLife
 from bench.simulate.schedule import Workload
-from bench.simulate.virtual.loop import Gone, Owner, loop_here
+from bench.simulate.virtual.loop import Owner, loop_here
 from bench.simulate.workload import text_of
 from learner.intake.first_version import first_version
 from learner.intake.ledger import Ledger, Verdict
 from toolwright import wire
-from toolwright.common.v1 import trajectory_pb2
 from toolwright.policy.v1 import policy_pb2 as policy
 from toolwright.rollout.v1 import rollout_pb2 as rollout
-from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
+from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.types import Author, Trajectory, WeightVersion
 from toolwright.types import Segment as SegmentOfRecord
 
 WAIT = Duration(seconds=5)
-RPC_S = 200.0
 AGAIN_S = 0.5
 """Between two tries of a request that failed."""
 REPEATS = 0.15
@@ -85,7 +81,7 @@ class Learner:
         self._workload = workload
         self._weights = weights
         self._random = random
-        self._engine = engine
+        self._engine = EngineCalls(engine)
         self._see = see
         self._checkpoint: Checkpoint | None = None
         self._owner: Owner | None = None
@@ -185,7 +181,7 @@ class Learner:
         before = f"learner {self._lives - 1}"
         request = rollout.AckGroupsRequest(consumer=rollout.CONSUMER_TRAIN, learner=before)
         try:
-            await self._once(0, "AckGroups", request)
+            await self._engine.once(0, "AckGroups", request)
         except TransportError:
             return
         except ServiceError as error:
@@ -211,7 +207,9 @@ class Learner:
                 learner=self._word,
             )
             try:
-                async for group in self._stream(request):
+                async for leased in self._engine.leased(request):
+                    group = self._offered(leased)
+                    self._see(group)
                     mark = group.sequence
                     if self._ledger.judge(group.group, group.hash) is Verdict.NEW:
                         groups.append(group)
@@ -222,43 +220,14 @@ class Learner:
                 await self._ask(0, "AckGroups", self._acknowledged)  # its answer was lost
         return groups
 
-    async def _stream(self, request: rollout.LeaseGroupsRequest) -> Any:
-        life = self._serving()
-        servicer = life.engine.servicers[0] if life.engine.servicers else None
-        if servicer is None:
-            raise AssertionError("an engine that serves has servicers")
-        stream = servicer.LeaseGroups(request, Context())
-        members: list[trajectory_pb2.Trajectory] = []
-        digest = hashlib.sha256()
-        while True:
-            try:
-                item = await life.ask(_next(stream))
-            except (grpc.aio.AbortError, Gone) as error:
-                raise from_rpc_error(rpc_error(error)) from error
-            if item is None:
-                return
-            item = rollout.LeaseGroupsResponse.FromString(item.SerializeToString())
-            if item.HasField("trajectory"):
-                members.append(item.trajectory)
-                digest.update(wire.serialize(item.trajectory))
-                continue
-            offered = self._offered(item.group, members, digest.hexdigest())
-            self._see(offered)
-            yield offered
-            members, digest = [], hashlib.sha256()
-
-    def _offered(
-        self,
-        group: trajectory_pb2.GroupInfo,
-        members: list[trajectory_pb2.Trajectory],
-        bytes_hash: str,
-    ) -> Offered:
+    def _offered(self, leased: LeasedGroup) -> Offered:
+        group, members, digest = leased
         return Offered(
             at=loop_here().time(),
             sequence=group.sequence_number,
             group=group.id,
             hash=group.content_hash,
-            bytes_hash=bytes_hash,
+            bytes_hash=digest,
             version=self._version,
             members=tuple(simulated_member(wire.trajectory_from_proto(one)) for one in members),
         )
@@ -323,7 +292,7 @@ class Learner:
         """Again and again until the engine answers. ServiceError for what does not pass."""
         while True:
             try:
-                return await self._once(which, method, request)
+                return await self._engine.once(which, method, request)
             except TransportError:
                 await asyncio.sleep(AGAIN_S)
             except ServiceError as error:
@@ -338,26 +307,6 @@ class Learner:
                 if not error.passes and error.reason_name != "PUBLISH_FAILED":
                     raise
                 await asyncio.sleep(error.retry_after or RESTART_S)
-
-    async def _once(self, which: int, method: str, request: Any) -> Any:
-        life = self._serving()
-        try:
-            async with asyncio.timeout(RPC_S):
-                servicer: Any = life.engine.servicers[which] if life.engine.servicers else None
-                return await life.ask(getattr(servicer, method)(request, Context()))
-        except (grpc.aio.AbortError, Gone, TimeoutError) as error:
-            raise from_rpc_error(rpc_error(error)) from error
-
-    def _serving(self) -> EngineLife:
-        """The engine. TransportError where none serves."""
-        life = self._engine()
-        if life is None or not life.serves:
-            raise TransportError(grpc.StatusCode.UNAVAILABLE, "no engine")
-        return life
-
-
-async def _next(stream: Any) -> Any:
-    return await anext(stream, None)
 
 
 def simulated_member(record: Trajectory) -> Member:

@@ -49,6 +49,11 @@ class Figures:
     errors: Counter[str]
 
     @property
+    def parts(self) -> dict[str, Spread]:
+        """The parts of the latency."""
+        return {"wire": self.wire, "queue": self.queue, "run": self.run}
+
+    @property
     def average_to_max(self) -> float:
         """0.5 if calls are answered one after the other, 1 if all are answered at the end."""
         return self.latency.avg / self.latency.max if self.latency.max else 0.0

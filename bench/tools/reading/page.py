@@ -10,7 +10,7 @@ from markupsafe import Markup
 from bench.measuring.report import Report
 from bench.tools.load import verltool
 from bench.tools.reading.compare import Change
-from bench.tools.reading.rows import ToolRow, levels, parts
+from bench.tools.reading.rows import ToolRow, levels
 from bench.tools.reading.terminal import remarks
 from toolwright.page import charts, pages
 from toolwright.page.charts import Line, Point
@@ -24,7 +24,7 @@ def render(report: Report[ToolRow], changes: Sequence[Change], *, published: boo
         "bench",
         "tools/reading/page.html.jinja",
         {
-            "rows": [_row(row) for row in report.rows],
+            "rows": report.rows,
             "sections": list(_sections(report.rows)),
             "remarks": list(remarks(report.rows)),
             "published": verltool.PUBLISHED if published else (),
@@ -37,19 +37,6 @@ def render(report: Report[ToolRow], changes: Sequence[Change], *, published: boo
             ],
         },
     )
-
-
-def _row(row: ToolRow) -> dict[str, Any]:
-    ours, floor = row.ours, row.floor
-    return {
-        "name": row.name,
-        "concurrency": row.concurrency,
-        "ours": ours,
-        "floor": floor,
-        "parts": [(name, spread.avg) for name, spread in parts(ours)],
-        "errors": row.errors,
-        "pss": row.pss_mib_per_session,
-    }
 
 
 def _sections(rows: Sequence[ToolRow]) -> Iterable[dict[str, Any]]:

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
-from bench.measuring.spread import Spread
 from bench.tools.reading.figures import Figures
 from bench.tools.trial import Round
 
@@ -134,10 +133,8 @@ class ToolRow:
             "requests": ours.requests,
             "requests_per_s": ours.requests_per_s,
             "latency_ms": asdict(ours.latency),
-            "wire_ms": ours.wire.avg,
-            "queue_ms": ours.queue.avg,
-            "run_ms": ours.run.avg,
-            "parts_ms": {name: asdict(spread) for name, spread in parts(ours)},
+            **{f"{name}_ms": spread.avg for name, spread in ours.parts.items()},
+            "parts_ms": {name: asdict(spread) for name, spread in ours.parts.items()},
             "late_ms": asdict(ours.late),
             "errors": self.errors,
             "error_texts": dict(ours.errors.most_common(ERRORS_SHOWN)),
@@ -180,11 +177,6 @@ def load_name(workload: str, mode: str, rate: float | None) -> str:
 def levels(rows: Iterable[ToolRow]) -> list[str]:
     """The levels of isolation in force."""
     return sorted({row.isolation for row in rows} - {""})
-
-
-def parts(figures: Figures) -> tuple[tuple[str, Spread], ...]:
-    """The parts of a latency."""
-    return (("wire", figures.wire), ("queue", figures.queue), ("run", figures.run))
 
 
 def _noted(figures: Figures) -> dict[str, float | None]:
