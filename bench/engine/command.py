@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from bench.engine.loads import EVERY, LOADS, EngineLoad, steady
+from bench.engine.loads import EVERY, LOADS, steady
 from bench.engine.plan import SHORTEST_ACTION
 from bench.errors import UsageError
-from bench.measuring.command import JsonFile, progress, write_json
+from bench.measuring.command import JsonFile, progress, whole_numbers, write_json
 from toolwright.process import loop
 
 FILES_A_TRAJECTORY, SPARE_FILES = 2, 512
@@ -92,7 +92,8 @@ def engine(
     if every is not None and "steady" not in names:
         raise UsageError("--every goes with the load steady")
     chosen = [steady(every or EVERY) if name == "steady" else LOADS[name] for name in names]
-    numbers = {one.name: _numbers(trajectories, one) for one in chosen}
+    wanted = None if trajectories is None else whole_numbers("--trajectories", trajectories)
+    numbers = {one.name: wanted or [one.trajectories] for one in chosen}
     if concurrency and any(
         one.beside == "barriers" and concurrency < max(numbers[one.name]) for one in chosen
     ):
@@ -124,15 +125,6 @@ def engine(
     write_json(json_file, report.to_json())
     if html is not None:
         html.write_text(page(report), encoding="utf-8")
-
-
-def _numbers(text: str | None, load: EngineLoad) -> list[int]:
-    if text is None:
-        return [load.trajectories]
-    numbers = text.split(",")
-    if not all(number.strip().isdigit() and int(number) > 0 for number in numbers):
-        raise UsageError(f"--trajectories {text}: give numbers above 0, such as 1024,4096")
-    return [int(number) for number in numbers]
 
 
 def _raise_file_limit(trajectories: int) -> None:

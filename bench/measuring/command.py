@@ -14,6 +14,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
+from bench.errors import UsageError
 from console.errors import ConsoleError
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the report there.")]
@@ -27,6 +28,14 @@ def one_sentence_errors() -> Iterator[None]:
     except (ConsoleError, OSError) as error:
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(getattr(error, "status", 1)) from error
+
+
+def whole_numbers(option: str, text: str) -> list[int]:
+    """The numbers of an option such as `64,256`. Raises UsageError unless all are above 0."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdigit() and int(word) > 0 for word in words):
+        raise UsageError(f"{option} {text}: give whole numbers above 0, such as 64,256")
+    return [int(word) for word in words]
 
 
 def progress(text: str) -> None:

@@ -22,23 +22,7 @@ from bench.scripted.types import (
 )
 
 __all__ = [
-    "Break",
-    "BreakHow",
-    "Faults",
-    "PauseMode",
-    "RequestError",
-    "SchemaError",
-    "Script",
-    "ScriptError",
-    "ScriptItem",
-    "ScriptRequest",
-    "ScriptedSampler",
-    "ScriptedSamplerError",
-    "SeenRequest",
-    "StartError",
-    "Timing",
-    "Token",
-    "cycle",
-    "parse_script",
-    "replies",
-]
+    "Break", "BreakHow", "Faults", "PauseMode", "RequestError", "SchemaError", "Script",
+    "ScriptError", "ScriptItem", "ScriptRequest", "ScriptedSampler", "ScriptedSamplerError",
+    "SeenRequest", "StartError", "Timing", "Token", "cycle", "parse_script", "replies",
+]  # fmt: skip

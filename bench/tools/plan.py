@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from bench.errors import UsageError
+from bench.measuring.command import whole_numbers
 from bench.tools.load.workloads import WORKLOADS, ToolWorkload
 from bench.tools.reading.rows import OPENING, Mode
 
@@ -74,7 +75,7 @@ def parse_plan(
     return SweepPlan(
         workloads=tuple(map(_workload, _words(workload))),
         modes=modes,
-        concurrency=tuple(sorted(set(map(_whole, _words(concurrency))))),
+        concurrency=tuple(sorted(set(whole_numbers("--concurrency", concurrency)))),
         rates=rates,
         bursts=bursts,
         seconds=seconds,
@@ -95,12 +96,6 @@ def _mode(word: str) -> Mode:
     if word not in list(Mode):
         raise UsageError(f"--mode {word}: there are {', '.join(Mode)}")
     return Mode(word)
-
-
-def _whole(word: str) -> int:
-    if not word.isdigit() or int(word) < 1:
-        raise UsageError(f"--concurrency {word}: give whole numbers above 0, such as 64,256")
-    return int(word)
 
 
 def _rate(word: str) -> float:

@@ -43,17 +43,18 @@ PUBLISHED = (
 
 
 def plans(*, bursts: int) -> Sequence[SweepPlan]:
-    """Bursts of `hello` and of `sleep`; a sleep takes its time, so there is one burst of it."""
+    """Bursts of `hello`, and one burst of `sleep`, which takes its time."""
     return [
         SweepPlan(
-            workloads=(WORKLOADS["hello"],),
+            workloads=(WORKLOADS[name],),
             modes=(Mode.BURST,),
-            concurrency=(64, 256, 1024, 4096),
-            bursts=bursts,
-        ),
-        SweepPlan(
-            workloads=(WORKLOADS["sleep"],), modes=(Mode.BURST,), concurrency=(256, 1024), bursts=1
-        ),
+            concurrency=concurrency,
+            bursts=times,
+        )
+        for name, concurrency, times in (
+            ("hello", (64, 256, 1024, 4096), bursts),
+            ("sleep", (256, 1024), 1),
+        )
     ]
 
 
