@@ -7,7 +7,7 @@ the scheduler reports.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -73,32 +73,28 @@ class Control:
 
     async def abort_request(self, request: web.Request) -> web.Response:
         """Aborts requests. Answers 200 even without a request to abort."""
-        body = await _body(request, rid=_is_str, abort_all=_is_bool)
+        body = await _body(request, strings="rid", flags="abort_all")
         self._scheduler.abort(body.get("rid") or "", abort_all=bool(body.get("abort_all")))
         return web.Response()
 
     async def pause_generation(self, request: web.Request) -> web.Response:
         """Pauses in the given mode; `abort` is the default."""
-        body = await _body(request, mode=lambda value: value in list(PauseMode))
+        body = await _body(request, choices={"mode": list(PauseMode)})
         await self._scheduler.pause(PauseMode(body.get("mode") or PauseMode.ABORT))
         return _json({"message": "Generation paused successfully.", "status": "ok"})
 
     async def continue_generation(self, request: web.Request) -> web.Response:
         """Ends the pause, after an update that is in progress."""
-        await _body(request, torch_empty_cache=_is_bool)
+        await _body(request, flags="torch_empty_cache")
         await self.groups.alone(self._continue)
         return _json({"message": "Generation continued successfully.", "status": "ok"})
 
     async def update_weights_from_disk(self, request: web.Request) -> web.Response:
         """Takes over the weight version if the path exists."""
         body = await _body(
-            request,
-            needed=("model_path",),
-            model_path=_is_str,
-            weight_version=_is_str,
-            flush_cache=_is_bool,
-            abort_all_requests=_is_bool,
-        )
+            request, needed="model_path", strings="weight_version model_path",
+            flags="flush_cache abort_all_requests",
+        )  # fmt: skip
         path, version = body["model_path"], body.get("weight_version")
         if body.get("abort_all_requests"):
             self._scheduler.abort(abort_all=True)
@@ -120,7 +116,7 @@ class Control:
     async def update_weight_version(self, request: web.Request) -> web.Response:
         """Renames the version of the loaded weights. Aborts all requests by default."""
         body = await _body(
-            request, needed=("new_version",), new_version=_is_str, abort_all_requests=_is_bool
+            request, needed="new_version", strings="new_version", flags="abort_all_requests"
         )
         version = body["new_version"]
         if body.get("abort_all_requests", True):
@@ -133,15 +129,10 @@ class Control:
     async def init_weights_update_group(self, request: web.Request) -> web.Response:
         """Joins a group of processes. Answers when the group is complete."""
         body = await _body(
-            request,
-            needed=("master_address", "master_port", "rank_offset", "world_size"),
-            master_address=_is_str,
-            master_port=_is_int,
-            rank_offset=_is_int,
-            world_size=_is_int,
-            group_name=_is_str,
-            backend=_is_str,
-        )
+            request, needed="master_address master_port rank_offset world_size",
+            strings="master_address group_name backend",
+            numbers="master_port rank_offset world_size",
+        )  # fmt: skip
         if self._failed_joins:
             self._failed_joins -= 1
             return _changed(
@@ -158,12 +149,12 @@ class Control:
 
     async def destroy_weights_update_group(self, request: web.Request) -> web.Response:
         """Leaves a group."""
-        body = await _body(request, group_name=_is_str)
+        body = await _body(request, strings="group_name")
         return _changed(*await self.groups.destroy(body.get("group_name") or GROUP))
 
     async def begin_weight_update(self, request: web.Request) -> web.Response:
         """Opens an update over a group."""
-        await _body(request, selector=lambda value: value in ("target", "draft", "all"))
+        await _body(request, choices={"selector": ["target", "draft", "all"]})
         return _changed(*await self.groups.begin())
 
     async def end_weight_update(self, request: web.Request) -> web.Response:
@@ -174,15 +165,9 @@ class Control:
     async def update_weights_from_distributed(self, request: web.Request) -> web.Response:
         """Receives tensors from rank 0. Answers when they have come."""
         body = await _body(
-            request,
-            needed=("names", "dtypes", "shapes"),
-            names=_is_list,
-            dtypes=_is_list,
-            shapes=_is_list,
-            group_name=_is_str,
-            weight_version=_is_str,
-            flush_cache=_is_bool,
-        )
+            request, needed="names dtypes shapes", lists="names dtypes shapes",
+            strings="group_name weight_version", flags="flush_cache",
+        )  # fmt: skip
         success, message = await self.groups.receive(
             sizes(body["names"], body["dtypes"], body["shapes"]),
             name=body.get("group_name") or GROUP,
@@ -262,28 +247,40 @@ class Control:
         return True
 
 
-def _is(kind: type, *, but: type | None = None) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, kind) and not (but and isinstance(value, but))
-
-
-_is_str, _is_bool, _is_list, _is_int = _is(str), _is(bool), _is(list), _is(int, but=bool)
-
-
 async def _body(
-    request: web.Request, *, needed: Sequence[str] = (), **checks: Callable[[object], bool]
+    request: web.Request,
+    *,
+    needed: str = "",
+    strings: str = "",
+    flags: str = "",
+    numbers: str = "",
+    lists: str = "",
+    choices: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
+    """The JSON object of a request. The other arguments are keys: those that must be there, and
+    those of each type; choices: values by key. Raises HTTPBadRequest for another body."""
     try:
         body = orjson.loads(await request.read() or b"{}")
     except orjson.JSONDecodeError as error:
         raise _bad_request(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise _bad_request("the body is not a JSON object")
-    for key in needed:
-        if body.get(key) is None:
+    given = {key: value for key, value in body.items() if value is not None}
+    for key in needed.split():
+        if key not in given:
             raise _bad_request(f"{key} is missing")
-    for key, check in checks.items():
-        if body.get(key) is not None and not check(body[key]):
-            raise _bad_request(f"{key} has an invalid value: {body[key]!r}")
+    typed = ((strings, str), (flags, bool), (numbers, int), (lists, list))
+    wrong = [
+        key
+        for keys, kind in typed
+        for key in keys.split()
+        if key in given and type(given[key]) is not kind
+    ]
+    wrong += [
+        key for key, values in (choices or {}).items() if given.get(key, values[0]) not in values
+    ]
+    if wrong:
+        raise _bad_request(f"{wrong[0]} has an invalid value: {body[wrong[0]]!r}")
     return body
 
 
