@@ -62,4 +62,4 @@ def print_table(
     for row in rows:
         table.add_row(*row)
     # A pipe has no width: every table fits into this one.
-    Console(width=None if sys.stdout.isatty() else 160).print(table)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,10 +16,22 @@ if TYPE_CHECKING:
     # FAISS and bm25s, which the other commands of `bench` do not need.
     from bench.search.measure import Case, SearchRow
 
-COLUMNS = (
-    "index", "data", "promised", "recall@3", "p50 ms", "p90 ms", "p99 ms", "CPU ms", "batch",
-    "build s", "build CPU s", "build MiB", "disk MiB", "RSS MiB",
-)  # fmt: skip
+COLUMNS: tuple[tuple[str, Callable[[SearchRow], str]], ...] = (
+    ("index", lambda row: row.case.kind),
+    ("data", lambda row: row.case.data),
+    ("promised", lambda row: _promised(row.case)),
+    ("recall@3", lambda row: "" if row.recall is None else f"{row.recall:.3f}"),
+    ("p50 ms", lambda row: f"{row.latency_ms.p50:.0f}"),
+    ("p90 ms", lambda row: f"{row.latency_ms.p90:.0f}"),
+    ("p99 ms", lambda row: f"{row.latency_ms.p99:.0f}"),
+    ("CPU ms", lambda row: f"{row.cpu_ms:.2f}"),
+    ("batch", lambda row: f"{row.batch:.0f}"),
+    ("build s", lambda row: f"{row.build_s:.1f}"),
+    ("build CPU s", lambda row: f"{row.build_cpu_s:.1f}"),
+    ("build MiB", lambda row: f"{row.build_mib:.0f}"),
+    ("disk MiB", lambda row: f"{row.disk_mib:.0f}"),
+    ("RSS MiB", lambda row: f"{row.rss_mib:.0f}"),
+)
 
 
 def search(
@@ -55,8 +67,8 @@ def search(
     report = asyncio.run(measure(size, cases, encoder=encoder, say=_say))
     print_table(
         f"{queries} queries at once, {passages} passages, vectors of {dimensions} dimensions",
-        COLUMNS,
-        [_cells(row) for row in report.rows],
+        [name for name, _ in COLUMNS],
+        [[cell(row) for _, cell in COLUMNS] for row in report.rows],
         left=3,
     )
     if (timed := report.about["encoder"]) is None:
@@ -89,24 +101,7 @@ def _say(row: SearchRow) -> None:
     )
 
 
-def _cells(row: SearchRow) -> list[str]:
-    latency, case = row.latency_ms, row.case
-    promised = []
-    if case.p99_ms is not None:
-        promised.append(f"p99 <= {case.p99_ms:g}")
-    if case.recall is not None:
-        promised.append(f"recall >= {case.recall:g}")
-    whole = (latency.p50, latency.p90, latency.p99)
-    sizes = (row.build_mib, row.disk_mib, row.rss_mib)
-    return [
-        case.kind,
-        case.data,
-        ", ".join(promised),
-        "" if row.recall is None else f"{row.recall:.3f}",
-        *(f"{value:.0f}" for value in whole),
-        f"{row.cpu_ms:.2f}",
-        f"{row.batch:.0f}",
-        f"{row.build_s:.1f}",
-        f"{row.build_cpu_s:.1f}",
-        *(f"{value:.0f}" for value in sizes),
-    ]
+def _promised(case: Case) -> str:
+    p99 = "" if case.p99_ms is None else f"p99 <= {case.p99_ms:g}"
+    recall = "" if case.recall is None else f"recall >= {case.recall:g}"
+    return ", ".join(filter(None, (p99, recall)))
