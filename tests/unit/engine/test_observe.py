@@ -135,12 +135,6 @@ def test_what_a_protocol_says_has_its_author_and_its_budget() -> None:
     assert log.state.calls == ()
 
 
-async def test_a_call_that_nobody_could_read_reads_why() -> None:
-    log = answered({"observation": "", "valid": False, "invalid_reason": "no <python>"})
-    await observer(log).observe(0.0)
-    assert said(log) == [(Author.TOOL, "[no <python>]")]
-
-
 @pytest.mark.parametrize(("room", "kept"), [(6, [2]), (7, [2]), (8, [2, 40, IMAGE, 41])])
 def test_an_images_mark_is_never_cut(room: int, kept: list[int]) -> None:
     """Neither between the placeholder and what stands before it, nor before what ends it."""

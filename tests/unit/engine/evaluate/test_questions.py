@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.config import Evaluation, Suite
+from engine.config import EngineTable, Evaluation, Suite
 from engine.errors import StartupError
+from engine.offline.evaluate.command import evaluate
+from engine.offline.evaluate.options import EvaluationOptions
 from engine.offline.evaluate.questions import (
     Subset,
     named_suites,
@@ -39,11 +41,6 @@ def test_a_subset_is_the_same_every_time_and_another_for_another_seed() -> None:
     seven = Subset(n=5, seed=7)
     assert subset_positions(3610, seven) == [714, 1779, 1911, 1919, 3539]
     assert subset_positions(3610, seven) != subset_positions(3610, Subset(n=5, seed=8))
-
-
-def test_a_larger_subset_of_a_seed_holds_the_smaller() -> None:
-    small, large = (set(subset_positions(1000, Subset(n=n, seed=7))) for n in (50, 500))
-    assert small < large
 
 
 def test_samples_of_a_question_stand_side_by_side() -> None:
@@ -106,3 +103,13 @@ async def test_a_function_without_an_end_and_an_unknown_name_are_refused(
         await named_suites(its, table, ["c"], max_bad_rows=0)
     found = await named_suites(its, table, ["b"], max_bad_rows=0)
     assert [one.name for one in found] == ["b"]
+
+
+PROMPTING = Path(__file__).resolve().parents[4] / "recipes/prompting"
+
+
+async def test_a_recipe_of_toolwright_run_is_told_how_to_name_its_servers(tmp_path: Path) -> None:
+    recipe = load_recipe(PROMPTING / "direct.toml", [f"run.folder='{tmp_path}/run'"])
+    with pytest.raises(StartupError, match="--endpoint http://HOST:PORT"):
+        await evaluate(recipe, EngineTable(), EvaluationOptions(), print)
+    assert not (tmp_path / "run").exists()

@@ -10,7 +10,6 @@ from engine.core.sampler.openai.messages import (
     ChatConversation,
     Span,
     chat_conversation,
-    plain_text,
 )
 from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec
 from engine.core.text.packed import PackedBytes
@@ -70,14 +69,6 @@ def test_observations_as_a_users_messages() -> None:
     ]
 
 
-def test_what_nobody_remembers_as_written_is_a_users_message_and_not_lost() -> None:
-    ids, _ = tagged(("<python>1</python>", "one"))
-    found = asked(ids, [], as_user=True)
-    assert "".join(message["content"] for message in found.messages) == (
-        "How many?<python>1</python><result> one</result>"
-    )
-
-
 def called(action: str, answer: str) -> ChatConversation:
     protocol = Chat()
     ids = protocol.prompt(TASK, [TOOL], CODEC)
@@ -101,8 +92,6 @@ def test_calls_of_an_action_go_back_as_calls() -> None:
     "action",
     [
         "<tool_call>{broken</tool_call>",
-        "</tool_call>",
-        '<tool_call>{"name": "count", "arguments": 7}</tool_call>',
         '<tool_call>{"name": "count"}</tool_call><tool_call>{"name": "count"}</tool_call>',
         "<tool_call>" + "[" * 10_000 + "</tool_call>",
     ],
@@ -119,8 +108,3 @@ def test_ids_that_end_in_no_open_turn_are_refused() -> None:
         asked(ids, [])
     with pytest.raises(ValueError, match="open turn"):
         asked([], [])
-
-
-def test_plain_text_has_every_text_once() -> None:
-    ids, _ = tagged(("<python>1</python>", "one"))
-    assert plain_text(ids, CODEC) == "How many?<python>1</python><result> one</result>"
