@@ -19,16 +19,11 @@ pytestmark = pytest.mark.quick
 @pytest.mark.parametrize(
     ("old", "public"),
     [
-        ("engine.protocols:Protocol", api.Protocol),
-        ("engine.protocols.actions:read_json_call", api.read_json_call),
         ("engine.protocols.chat:Chat", api.Chat),
         ("engine.protocols.conversation:nothing_done", api.nothing_done),
-        ("engine.protocols.tagged:Tagged", api.Tagged),
         ("engine.protocols.tagged:Tagged.decide", api.Tagged.decide),
         ("engine.rewards:Score", api.Score),
         ("engine.sample.keep:rewarded", api.rewarded),
-        ("engine.text.codec:HuggingFaceCodec", api.HuggingFaceCodec),
-        ("engine.text.cut:stop_cut", api.stop_cut),
         ("engine.text.foreign:OwnText", api.OwnText),
         ("engine.types:View", api.View),
     ],

@@ -168,6 +168,25 @@ async def test_who_waits_becomes_a_branch_or_begins_when_all_have_ended() -> Non
     assert await group.wait("late") is None
 
 
+@pytest.mark.parametrize("closed", [False, True])
+async def test_nobody_is_lost_where_a_fork_fails(closed: bool) -> None:
+    """Also where the branching of the group was ended meanwhile."""
+    group = budget(1, 2)
+    waiting = asyncio.create_task(group.wait("a"))
+    await asyncio.sleep(0)
+
+    async def fails(_attempt: str) -> Branch:
+        if closed:
+            group.close()
+        raise ForkRefused("no")
+
+    with pytest.raises(ForkRefused):
+        await group.branch(fails)
+    assert not waiting.done() or closed
+    group.ended()
+    assert await waiting is None
+
+
 @pytest.mark.parametrize("when", ["before", "meanwhile", "after"])
 async def test_a_branch_that_nobody_takes_is_closed(when: str) -> None:
     group = budget(1, 2)
@@ -207,8 +226,6 @@ def test_a_group_is_whole_whatever_happens(data: st.DataObject) -> None:
         async def forks(attempt: str) -> Branch:
             await asyncio.sleep(0)
             if data.draw(st.booleans()):
-                if data.draw(st.booleans()):
-                    group.close()  # meanwhile
                 raise ForkRefused("no")
             return branch(attempt)
 

@@ -74,29 +74,24 @@ def test_deciding_never_raises(text: str, stop: str | None) -> None:
     decide(text + (stop or ""), stop, answer_open="<a>", answer_close="</a>")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f" it is 2 {END}", Answer(text="it is 2")),
-        (f" {END}", EMPTY),
-    ],
-)
-def test_an_end_without_a_call_is_the_answer(text: str, expected: object) -> None:
-    assert decide(text) == expected
+MARKED = {"answer_open": "\\boxed{", "answer_close": "}"}
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "options", "expected"),
     [
-        (f"so \\boxed{{4}}. {END}", Answer(text="4")),
-        (f"\\boxed{{3}} no \\boxed{{4}}{END}", Answer(text="4")),
-        (f"\\boxed{{4{END}", End()),
-        (f"it is 4{END}", End()),
-        (END, EMPTY),
+        (f" it is 2 {END}", {}, Answer(text="it is 2")),
+        (f" {END}", {}, EMPTY),
+        (f"\\boxed{{3}} no \\boxed{{4}}. {END}", MARKED, Answer(text="4")),
+        (f"\\boxed{{4{END}", MARKED, End()),
+        (f"it is 4{END}", MARKED, End()),
+        (END, MARKED, EMPTY),
     ],
 )
-def test_an_answer_that_is_marked(text: str, expected: object) -> None:
-    assert decide(text, answer_open="\\boxed{", answer_close="}") == expected
+def test_an_end_without_a_call_is_the_answer(
+    text: str, options: dict[str, str], expected: object
+) -> None:
+    assert decide(text, **options) == expected
 
 
 def test_the_frame_is_what_the_template_writes_around_an_observation(

@@ -51,8 +51,6 @@ def test_a_vocabulary_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     [
         ("config.json", "{", "is not JSON"),
         ("config.json", "[" * 100_000, r"config\.json cannot be read"),
-        ("config.json", '"qwen3"', r"config\.json cannot be read"),
-        ("config.json", '{"model_type": "qwen3", "text_config": [1]}', "has no vocab_size"),
         ("config.json", '{"model_type": "qwen3"}', "has no vocab_size"),
         ("config.json", '{"model_type": "mistral"}', "a 'mistral' model; supported are qwen2, "),
         ("config.json", None, r"policy\.model: no .*config\.json; give a local"),

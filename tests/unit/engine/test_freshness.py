@@ -117,14 +117,10 @@ def test_an_errored_member_in_a_group_with_old_segments_is_harmless() -> None:
 @pytest.mark.parametrize(
     ("wrote_at", "at", "bound", "old"),
     [
-        ("a.3", "a.3", 0, False),
-        ("a.2", "a.3", 0, True),
         ("a.4", "a.3", 0, True),  # newer than the learner's own is as far away
-        ("a.3", "b.4", 1, False),  # before the fork at a.3
         ("a.5", "b.4", 2, True),  # two steps back to the fork and one on
         ("a.5", "b.4", 3, False),
         ("a.5", "c.5", 3, True),  # over two forks
-        ("a.3", "c.5", 2, False),
         ("taken-back.1", "a.3", 99, True),  # never published
     ],
 )

@@ -256,15 +256,6 @@ async def test_a_lie_is_asked_elsewhere_and_ends_no_other_stream(
         assert pool.statistics()[liar.url]["up"]
 
 
-async def test_a_server_that_only_lies_fails_the_action_after_its_patience() -> None:
-    liar = Server(LIES["-5"])
-    async with pool_of(liar, patience_s=0.3) as pool:
-        with pytest.raises(SamplerFailed, match="Expected `int`") as caught:
-            await ask(pool)
-    assert not caught.value.permanent
-    assert len(liar.asked) > 1
-
-
 async def test_tokens_that_came_before_a_lie_are_kept() -> None:
     server = Server(begins_and_lies, truth)
     async with pool_of(server) as pool:

@@ -200,19 +200,6 @@ async def test_what_was_admitted_is_journaled_at_a_drain(serving: Serving, tmp_p
     assert await finished(tmp_path) == {0, 1, 2, 3}
 
 
-async def test_positions_go_on_after_a_restart(serving: Serving, tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j.sqlite")
-    for position in (0, 2):
-        await journal.add_group(
-            position=position, identity="g", members=[b"x", b"y"], attempts=["x", "y"], versions=[]
-        )
-    await journal.close()
-    async with serving() as lane:
-        await until(lambda: len(lane.admitted) >= 2, "two groups")
-        await holds_for(0.02, lambda: lane.admitted == [1, 3], "no more groups")
-        assert lane.admitted == [1, 3]  # two of four are there
-
-
 class JournalDouble:
     """Stores a group when its gate opens, and counts it in that very moment. full: the disk is.
     refused: first tries to store or to skip for which it has no room."""
@@ -305,17 +292,6 @@ async def test_a_full_disk_does_not_end_the_run_at_a_bad_row(serving: Serving) -
         await until(lambda: lane.admitted == [1], "the group after the bad row")
         assert journal.tries == [0, 0, 0]
         assert not lane.lane.full
-
-
-@pytest.mark.usefixtures("quick")
-async def test_a_journal_that_has_room_again_lets_groups_in(serving: Serving) -> None:
-    """Events can fill a disk too, and then no group's end tells when there is room again."""
-    journal = JournalDouble(full=True)
-    async with serving(journal, **ONE_BY_ONE) as lane:
-        await settled(lane, 0)
-        journal.full = False
-        await settled(lane, 1)
-        journal.gate.set()
 
 
 async def test_a_place_of_a_finished_member_lets_the_next_group_in(serving: Serving) -> None:

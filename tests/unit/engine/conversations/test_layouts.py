@@ -231,6 +231,7 @@ CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
     [
         (3, "this one is a int"),
         ({"text": "x", "label": 1}, "has the keys 'text', 'label'"),
+        ({"messages": "x"}, "'messages' is a str"),
         ({"messages": [["x"]]}, "message 1 is a list"),
         (changed(1, content=None), "message 2 of 'user' has no text"),
         (changed(1, tool_calls=calls(name="a")), "only the assistant does"),
@@ -239,7 +240,9 @@ CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
         (changed(2, tool_calls=calls(name="a", arguments="[1]")), "are a list: write an object"),
         (changed(2, tool_calls=calls(name="a")), "1 calls and 2 results"),
         (changed(4, tool_call_id="call_9"), "have other ids than its calls"),
+        (OPENAI | {"tools": 3}, "tools are a int"),
         (OPENAI | {"tools": "["}, "tools: not JSON"),
+        (OPENAI | {"tools": [{"function": {}}]}, "tool 1 has no name"),
         (OPENAI | {"tools": ["x"]}, "tool 1 is not a function"),
         (OPENAI | {"tools": [{"name": "a", "parameters": [1]}]}, "parameters of tool 'a'"),
         (OPENAI | {"tools": [WEATHER, WEATHER]}, "2 tools are called 'weather'"),
@@ -247,6 +250,8 @@ CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
         (gpt(None), "message 2 has no text"),
         (gpt("<tool_call>{"), "has <tool_call> without </tool_call>"),
         (gpt("x</tool_call>"), "has </tool_call> without <tool_call>"),
+        (gpt(f"<tool_call>{CALL}"), "<tool_call> without </tool_call>"),
+        (gpt("<tool_call>[1]</tool_call>"), "names no tool"),
         (gpt(f"{CALL} and so"), "has text after </tool_call>, 'and so'"),
         (gpt("<tool_call>a(b)</tool_call>"), "a call of message 2: not JSON"),
         (gpt("<tool_call>{'name': 'a', 'arguments': {1, 2}}</tool_call>"), "not JSON"),
@@ -339,43 +344,24 @@ def test_files_of_other_kinds_name_the_mend(tmp_path: Path) -> None:
         read(file)
 
 
-def filled(name: str, code: str | None, query: str | None, **columns: Any) -> dict[str, Any]:
-    """A row as Parquet gives it: each struct has the keys of all rows, those of others null."""
-    own = {"python": "code", "search": "query"}[name]
-    properties = {key: {"type": "string"} if key == own else None for key in ("code", "query")}
-    made = call(name, {"code": code, "query": query})
-    parameters = {"type": "object", "properties": properties, "required": [own], "items": None}
-    return {
-        "messages": [
-            user("q") | {"tool_calls": None}, assistant("", made), tool("4") | {"tool_calls": None},
-        ],
-        "tools": [{"type": "function", "function": {"name": name, "parameters": parameters}}],
-        **columns,
-    }  # fmt: skip
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    ("row", "arguments"),
-    [
-        (filled("python", "print(2+2)", None), {"code": "print(2+2)"}),
-        (filled("search", None, "capital"), {"query": "capital"}),
-        (filled("search", None, "capital", functions=None), {"query": "capital"}),
-    ],
-)
-def test_nulls_of_other_tools_are_left_out(row: dict[str, Any], arguments: Any) -> None:
+def test_nulls_of_other_tools_are_left_out() -> None:
+    """Parquet gives each struct the keys of all rows, those of others null."""
+    properties = {"code": None, "query": {"type": "string"}}
+    parameters = {"type": "object", "properties": properties, "required": ["query"], "items": None}
+    made = call("search", {"code": None, "query": "capital"})
+    row = {
+        "messages": [user("q"), assistant("", made), tool("4")],
+        "tools": [{"type": "function", "function": {"name": "search", "parameters": parameters}}],
+        "functions": None,
+    }
     found = conversation(row, 1)
-    assert found.messages[1]["tool_calls"][0]["function"]["arguments"] == arguments
+    assert found.messages[1]["tool_calls"][0]["function"]["arguments"] == {"query": "capital"}
     assert found.tools is not None
-    (name,) = arguments
     assert found.tools[0].arguments_schema == {
-        "type": "object", "properties": {name: {"type": "string"}}, "required": [name],
+        "type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"],
     }  # fmt: skip
     alone = conversation({"messages": row["messages"]}, 1, found.tools)
     assert alone.messages == found.messages, "a row without tools is of the service's"
-    unknown = conversation({"messages": row["messages"]}, 1)
-    kept = unknown.messages[1]["tool_calls"][0]["function"]["arguments"]
-    assert kept == row["messages"][1]["tool_calls"][0]["function"]["arguments"]
 
 
 def test_a_recording_may_end_with_a_call() -> None:

@@ -66,17 +66,14 @@ async def test_a_broken_chat_begins_anew_where_the_server_does_not_continue() ->
         STREAM + b'data: {"error": {"message": "worker died", "code": 500}}\n\n',
         STREAM + event(delta={"content": "half"}),
         STREAM + b"data: " + b"x" * (5 << 20),
-        STREAM + b"\xff\xfe\xfd\n\n",
-        STREAM + event(delta={}) * 20_100,
         STREAM
         + event(delta={"tool_calls": [{"index": 0}]}) * 20_100
         + event(delta={}, finish_reason="stop"),
         b"",
-        b"SSH-2.0-OpenSSH\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/event-stream\r\n"
         b"Connection: close\r\n\r\n\x1f\x8b\x08\x00bomb",
     ],
-    ids=range(11),
+    ids=range(8),
 )
 async def test_after_a_fault_it_is_asked_again(first: bytes) -> None:
     async with api(first, chat("Yes.")) as here, talk(here) as one:

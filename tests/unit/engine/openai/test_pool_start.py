@@ -24,7 +24,8 @@ from engine.core.sampler.wire.events import WireError
 from engine.core.text.conversation_codec import ConversationCodec
 from engine.core.text.packed import PackedBytes
 from engine.errors import StartupError
-from tests.support.openai_api import answer, api, chat, listed
+from tests.support.net import free_port
+from tests.support.openai_api import Api, answer, api, chat, listed
 from tests.support.openai_talk import talk
 from toolwright.recipe import Sampler
 
@@ -45,6 +46,7 @@ async def test_a_busy_start_is_waited_for_and_then_told_as_it_is(
     [
         (listed("a", "b"), {}, "name one in sampler.model, of a, b"),
         (listed("a"), {"model": "b"}, "does not serve 'b', but a"),
+        (answer(404, {}), {}, "does not list its models"),
         (answer(401, {}), {}, "sampler.key_env"),
         (answer(200, b"<html>", Content_Type="text/html"), {}, "web page"),
         (answer(200, {"data": 7}), {}, "not as an OpenAI-compatible API"),
@@ -125,3 +127,10 @@ def test_retry_after_may_be_a_date() -> None:
     assert 20 < found.seconds <= 30
     assert isinstance(refused(429), RetryLater)
     assert not isinstance(refused(503), RetryLater)
+
+
+async def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.core.sampler.openai.pool.START_SECONDS", 0.1)
+    with pytest.raises(StartupError, match="connection refused; start it or correct"):
+        async with talk(Api(url=f"http://127.0.0.1:{free_port()}")):
+            pass

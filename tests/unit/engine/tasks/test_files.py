@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +23,9 @@ BAD = {
     b'{"prompt": "\xff\xfe"}': "not_utf8",
     b"[1]": "not_an_object",
     b'{"answer": "4"}': "no_question",
-    b'{"prompt": {"a": 1}}': "no_question",
     b'{"messages": ["hello"]}': "messages",
-    b'{"messages": "[{\'role\': user}]"}': "messages",
-    b'{"prompt": "x", "metadata": [1]}': "metadata",
     b'{"prompt": "x", "metadata": "' + b"[" * 100_000 + b'"}': "metadata",
     b'{"prompt": "\\ud800"}': "not_json_like",
-    b'{"prompt": "x", "id": "\\udc00"}': "not_json_like",
     DEEP: "not_json",
     b'{"prompt": "x", "image": "absent.png"}': "images",
 }
@@ -83,10 +77,10 @@ async def test_a_byte_order_mark_and_other_line_ends(tmp_path: Path) -> None:
 async def test_thirty_broken_rows_of_a_thousand_cost_themselves_in_every_epoch(
     tmp_path: Path,
 ) -> None:
-    kinds = list(BAD)[:8]
+    kinds = list(BAD)[:6]
     lines = [json.dumps({"id": str(i), "prompt": f"{i}?"}).encode() for i in range(1000)]
     for number, at in enumerate(range(7, 1000, 34)):
-        lines[at] = kinds[number % 8]
+        lines[at] = kinds[number % 6]
     data = b"\n".join(lines)
     source = opened(tmp_path, data, max_bad_rows=30)
     assert source.bad_rows == 30
@@ -139,19 +133,6 @@ async def test_parquet_rows_are_read_one_by_one(tmp_path: Path) -> None:
         assert drawn.where.endswith(f"d.parquet, row {position % 300 + 1}")
     with pytest.raises(BadRow, match=r"d\.parquet, row 6: no question in prompt"):
         await source.at(5)
-
-
-async def test_what_json_has_no_word_for_costs_no_row(tmp_path: Path) -> None:
-    """Contents in bytes are no metadata; dates and decimals are written as JSON has them."""
-    when = datetime(2024, 5, 1, tzinfo=UTC)
-    rows = [
-        {"prompt": "x", "metadata": {"raw": None, "when": when, "cost": Decimal("0.5")}},
-        {"prompt": "x", "metadata": {"raw": b"1", "when": None, "cost": None}},
-    ]
-    source = parquet(tmp_path, rows)
-    first = (await source.at(0)).task.metadata
-    assert first == {"raw": None, "when": "2024-05-01T00:00:00+00:00", "cost": 0.5}
-    assert (await source.at(1)).task.metadata == {"raw": None, "when": None, "cost": None}
 
 
 async def test_a_cell_that_python_cannot_hold_costs_its_row(tmp_path: Path) -> None:

@@ -106,21 +106,6 @@ def test_prompts_are_those_of_transformers(tmp_path: Path, form: str) -> None:
     assert theirs.eos_token in ours.turn_ends
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda folder: named(folder, tool_use="other"),
-        lambda folder: (folder / "chat_template.jinja").write_text("other", encoding="utf-8"),
-        in_objects,
-    ],
-)
-def test_every_template_is_in_the_hash(tmp_path: Path, change: Callable[[Path], None]) -> None:
-    folder = write_family(tmp_path / "p", "qwen2_5", template=PLAIN)
-    before = tokenizer_hash(folder)
-    change(folder)
-    assert tokenizer_hash(folder) != before
-
-
 def test_variables_of_the_template_are_in_the_hash(tmp_path: Path) -> None:
     folder = write_family(tmp_path / "p", "qwen3")
     hashes = {
