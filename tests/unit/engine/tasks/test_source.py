@@ -63,26 +63,6 @@ async def test_parquet_is_the_same_as_jsonl(tmp_path: Path) -> None:
         assert (await ours.at(position)).task == (await theirs.at(position)).task
 
 
-async def test_verl_s_parquet_fits_as_it_is(tmp_path: Path) -> None:
-    """Messages under `prompt`, the answer in reward_model; tools never get to see the answer."""
-    row = {
-        "data_source": "gsm8k",
-        "prompt": [{"role": "user", "content": "1+1?"}],
-        "ability": "math",
-        "reward_model": {"style": "rule", "ground_truth": "2"},
-        "extra_info": {"index": 5, "split": "train"},
-    }
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "v.parquet")
-    (task,) = await taken(source(tmp_path, "v.parquet"), 1)
-    assert task == Task(
-        id="v-0",
-        data_source="gsm8k",
-        messages=({"role": "user", "content": "1+1?"},),
-        answers=("2",),
-        metadata={"ability": "math", "extra_info": {"index": 5, "split": "train"}},
-    )
-
-
 @pytest.mark.parametrize("shuffle", [True, False])
 async def test_a_position_names_the_same_task_after_a_restart(
     tmp_path: Path, shuffle: bool
