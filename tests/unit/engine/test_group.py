@@ -20,7 +20,7 @@ from engine.core.trajectory.events import Ended, Opened, decode, encode
 from engine.core.trajectory.log import AttemptLog
 from engine.serving.admission.places import Places
 from engine.serving.crew.crew import GroupAssignment
-from engine.serving.crew.in_process import InProcessCrew
+from engine.serving.crew.in_process import InProcessCrew, merged_sampling
 from tests.support.codecs import END, ToyCodec
 from tests.support.written_logs import act, opened
 from toolwright.recipe import Limits
@@ -148,3 +148,12 @@ def test_the_event_of_an_older_engine_names_no_iteration() -> None:
     assert b"iteration" not in encode([event])
     (read,) = decode(encode([structs.replace(event, iteration="run.3")]))
     assert isinstance(read, Opened) and read.iteration == "run.3"
+
+
+def test_a_task_s_own_sampling_overlays_the_recipe_s() -> None:
+    recipe = SamplingParams(temperature=1.0, top_p=0.9)
+    assert merged_sampling(recipe, None) == recipe
+    task = SamplingParams(temperature=0.0, max_new_tokens=5)
+    assert merged_sampling(recipe, task) == SamplingParams(
+        temperature=0.0, top_p=0.9, max_new_tokens=5
+    )

@@ -20,7 +20,6 @@ from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.train import TrainLane
 from engine.serving.crew.crew import GroupAssignment
-from engine.serving.crew.in_process import merged_sampling
 from engine.serving.journal.journal import GroupCounts, Journal, JournalFull
 from engine.serving.journal.logs import OpenLog
 from tests.support.finished_trajectories import trajectory
@@ -261,11 +260,6 @@ async def test_a_group_counts_at_every_moment(serving: Serving) -> None:
         await settled(lane, 2)
 
 
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train, "FULL_SECONDS", 0.02)
-
-
 async def test_a_full_disk_stops_admissions_and_loses_no_group(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,8 +278,10 @@ async def test_a_full_disk_stops_admissions_and_loses_no_group(
         assert not lane.lane.full
 
 
-@pytest.mark.usefixtures("quick")
-async def test_a_full_disk_does_not_end_the_run_at_a_bad_row(serving: Serving) -> None:
+async def test_a_full_disk_does_not_end_the_run_at_a_bad_row(
+    serving: Serving, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "FULL_SECONDS", 0.02)
     journal = JournalDouble(refused=2)
     journal.gate.set()
     async with serving(journal, **ONE_BY_ONE, source=Positions(bad={0})) as lane:
@@ -317,15 +313,6 @@ async def test_bad_rows_alone_end_the_run(tmp_path: Path, source: Positions, wor
             await lane.lane.run()
     assert words in str(ended.value.exceptions[0])
     await journal.close()
-
-
-def test_a_task_s_own_sampling_overlays_the_recipe_s() -> None:
-    recipe = SamplingParams(temperature=1.0, top_p=0.9)
-    assert merged_sampling(recipe, None) == recipe
-    task = SamplingParams(temperature=0.0, max_new_tokens=5)
-    assert merged_sampling(recipe, task) == SamplingParams(
-        temperature=0.0, top_p=0.9, max_new_tokens=5
-    )
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from engine.core.protocols.chat import Chat
@@ -78,11 +80,14 @@ def called(action: str, answer: str) -> ChatConversation:
     return asked(ids, [])
 
 
-def test_calls_of_an_action_go_back_as_calls() -> None:
-    action = 'Hm.\n<tool_call>\n{"name": "count", "arguments": {"of": "ä"}}\n</tool_call>'
-    found = called(action, "42")
+@pytest.mark.parametrize("text", ["ä", "see </tool_call> there", "<tool_call>{}</tool_call>"])
+def test_calls_of_an_action_go_back_as_calls(text: str) -> None:
+    """Whatever tags their arguments spell."""
+    body = json.dumps({"name": "count", "arguments": {"of": text}}, ensure_ascii=False)
+    found = called(f"Hm.\n<tool_call>\n{body}\n</tool_call>", "42")
     (call,) = found.messages[1]["tool_calls"]
-    assert call["function"] == {"name": "count", "arguments": '{"of": "ä"}'}
+    arguments = json.dumps({"of": text}, ensure_ascii=False)
+    assert call["function"] == {"name": "count", "arguments": arguments}
     assert found.messages[1]["content"] == "Hm."
     assert found.messages[2] == {"role": "tool", "content": "42", "tool_call_id": call["id"]}
     assert found.tools[0]["function"]["name"] == "count"
