@@ -367,3 +367,7 @@ def test_nulls_of_other_tools_are_left_out() -> None:
 def test_a_recording_may_end_with_a_call() -> None:
     row = {"messages": OPENAI["messages"][:3]}
     assert len(conversation(row, 1).messages) == 3
+
+
+def test_an_answer_needs_no_tags() -> None:
+    assert plain(conversation(gpt(CALL, "blue"), 1))[2] == ("tool", "blue", [])

@@ -70,10 +70,11 @@ async def test_a_broken_chat_begins_anew_where_the_server_does_not_continue() ->
         + event(delta={"tool_calls": [{"index": 0}]}) * 20_100
         + event(delta={}, finish_reason="stop"),
         b"",
+        b"SSH-2.0-OpenSSH\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/event-stream\r\n"
         b"Connection: close\r\n\r\n\x1f\x8b\x08\x00bomb",
     ],
-    ids=range(8),
+    ids=range(9),
 )
 async def test_after_a_fault_it_is_asked_again(first: bytes) -> None:
     async with api(first, chat("Yes.")) as here, talk(here) as one:
