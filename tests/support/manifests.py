@@ -1,35 +1,38 @@
-"""The manifests of deploy/kubernetes as the objects that they are."""
+"""The manifests of deploy/kubernetes and deploy/launch/kubernetes as the objects that they are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
+_DEPLOY = Path(__file__).parents[2] / "deploy"
+FOLDER = _DEPLOY / "kubernetes"
+LAUNCH = _DEPLOY / "launch" / "kubernetes"
 
 Manifest = dict[str, Any]
 
 
-def kustomization() -> Manifest:
+def kustomization(folder: Path = FOLDER) -> Manifest:
     """Not an object of the cluster: what kustomize reads."""
-    found: Manifest = yaml.safe_load((FOLDER / "kustomization.yaml").read_text(encoding="utf-8"))
+    found: Manifest = yaml.safe_load((folder / "kustomization.yaml").read_text(encoding="utf-8"))
     return found
 
 
-def manifests() -> list[Manifest]:
+def manifests(folder: Path = FOLDER) -> list[Manifest]:
     """All objects, file by file."""
-    return [one for name in kustomization()["resources"] for one in _objects(FOLDER / name)]
+    texts = [(folder / name).read_text("utf-8") for name in kustomization(folder)["resources"]]
+    return [one for text in texts for one in yaml.safe_load_all(text)]
 
 
-def manifest(kind: str, name: str) -> Manifest:
-    (found,) = (
-        one for one in manifests() if (one["kind"], one["metadata"]["name"]) == (kind, name)
-    )
+def manifest(kind: str, name: str, folder: Path = FOLDER) -> Manifest:
+    named = [one for one in manifests(folder) if one["metadata"]["name"] == name]
+    (found,) = [one for one in named if one["kind"] == kind]
     return found
 
 
-def _objects(file: Path) -> Iterator[Manifest]:
-    yield from yaml.safe_load_all(file.read_text(encoding="utf-8"))
+def spec(one: Manifest) -> Manifest:
+    """Of the pods that an object makes."""
+    found: Manifest = one["spec"]["template"]["spec"]
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -65,14 +65,22 @@ class Talk:
 
 
 @asynccontextmanager
-async def talk(here: Api, way: str = "openai-chat", **table: Any) -> AsyncIterator[Talk]:
-    """A trajectory whose actions `here` answers. way: `sampler.api`; table: more of `[sampler]`."""
-    values: dict[str, Any] = {
-        "endpoints": (here.url,), "tokenizer": "bytes", "patience_s": 5.0, "timeout_s": 5.0,
-    }  # fmt: skip
-    codec = ConversationCodec(PackedBytes())
+async def talk(
+    here: Api,
+    way: str = "openai-chat",
+    *,
+    codec: Any = None,
+    template: Mapping[str, Any] | None = None,
+    **table: Any,
+) -> AsyncIterator[Talk]:
+    """A trajectory whose actions `here` answers. way: `sampler.api`; codec: the policy's own, else
+    one of bytes; template: `policy.template`; table: more of `[sampler]`."""
+    values: dict[str, Any] = {"endpoints": (here.url,), "patience_s": 5.0, "timeout_s": 5.0}
+    if codec is None:
+        codec = ConversationCodec(PackedBytes())
+        values["tokenizer"] = "bytes"
     made = Sampler(api=way, **{**values, **table})  # type: ignore[arg-type]
-    pool = OpenAIPool(made, codec, vocab_size=codec.vocab_size)
+    pool = OpenAIPool(made, codec, vocab_size=codec.vocab_size, template=template or {})
     try:
         await pool.open()
         yield Talk(pool, codec)

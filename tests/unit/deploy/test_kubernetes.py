@@ -1,18 +1,26 @@
-"""deploy/kubernetes: what Kubernetes' own schemas say of it, and whether it fits `toolsvc`."""
+"""Manifests of deploy: what Kubernetes' own schemas say of them, and whether deploy/kubernetes fits
+`toolsvc`."""
 
 from __future__ import annotations
 
-import copy
 import re
 import tomllib
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
 import typer
 
-from tests.support.manifests import FOLDER, Manifest, kustomization, manifest, manifests
+from tests.support.manifests import (
+    FOLDER,
+    LAUNCH,
+    Manifest,
+    kustomization,
+    manifest,
+    manifests,
+    spec,
+)
 from toolsvc.cli import app
 from toolsvc.fleet.link import END_SECONDS
 from toolsvc.plugin.built_in import built_in, parse_settings, validated
@@ -23,61 +31,22 @@ VERSIONS = ("1.33", kubernetes_validate.latest_version())
 """The oldest whose nodes take `hostUsers` and `procMount` unasked, and the newest whose schemas are
 installed."""
 SERVICES = ("python", "swe")
-
-
-def check(one: Manifest, version: str) -> None:
-    """kubernetes_validate.ValidationError, for a field that Kubernetes does not know, too."""
-    kubernetes_validate.validate(one, version, strict=True)
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(
-    "one", manifests(), ids=lambda one: f"{one['kind']}-{one['metadata']['name']}"
-)
-def test_kubernetes_schemas_hold(one: Manifest, version: str) -> None:
-    check(one, version)
-
-
-def spec(one: Manifest) -> Manifest:
-    found: Manifest = one["spec"]["template"]["spec"]
-    return found
+@pytest.mark.parametrize("folder", [FOLDER, LAUNCH], ids=["kubernetes", "launch"])
+def test_kubernetes_schemas_hold_and_every_file_is_deployed(folder: Path, version: str) -> None:
+    for one in manifests(folder):
+        kubernetes_validate.validate(one, version, strict=True)
+    files = {path.name for path in folder.glob("*.yaml")} - {"kustomization.yaml"}
+    assert files == set(kustomization(folder)["resources"])
 
 
 def container(one: Manifest) -> Manifest:
     (found,) = spec(one)["containers"]
     assert isinstance(found, dict)
     return found
-
-
-@pytest.mark.parametrize(
-    ("spoil", "says"),
-    [
-        (lambda one: spec(one).update(terminationGracePeriod=45), "terminationGracePeriod"),
-        (lambda one: container(one).update(args="serve python"), "serve python"),
-        (lambda one: container(one)["ports"][0].update(containerPort="grpc"), "grpc"),
-        (lambda one: container(one)["livenessProbe"].update(grpc={"service": ""}), "port"),
-        (lambda one: one["spec"].pop("selector"), "selector"),
-        (lambda one: container(one)["securityContext"].update(privilege=True), "privilege"),
-    ],
-)  # fmt: skip
-def test_a_broken_manifest_is_refused(spoil: Callable[[Manifest], Any], says: str) -> None:
-    one = copy.deepcopy(manifest("StatefulSet", "python"))
-    spoil(one)
-    for version in VERSIONS:
-        with pytest.raises(kubernetes_validate.ValidationError, match=says):
-            check(one, version)
-
-
-def test_every_file_is_deployed() -> None:
-    files = {path.name for path in FOLDER.glob("*.yaml")} - {"kustomization.yaml"}
-    assert files == set(kustomization()["resources"])
-    project = tomllib.loads((FOLDER.parents[1] / "pyproject.toml").read_text(encoding="utf-8"))[
-        "project"
-    ]
-    (image,) = kustomization()["images"]
-    assert image["newTag"] == project["version"]
-    for name in SERVICES:
-        assert container(manifest("StatefulSet", name))["image"] == image["name"]
 
 
 def parsed(name: str) -> dict[str, Any]:
@@ -213,19 +182,31 @@ def test_pods_are_made_where_the_role_lets_them() -> None:
     }
 
 
-def test_the_image_is_made_of_what_there_is() -> None:
-    root = FOLDER.parents[1]
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    text = (FOLDER / "Dockerfile").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("folder", "extras", "workloads"),
+    [
+        (FOLDER, {"toolsvc", "kubernetes"}, [("StatefulSet", "python"), ("StatefulSet", "swe")]),
+        (
+            LAUNCH,
+            {"engine", "learner", "console"},
+            [("StatefulSet", "sampler"), ("StatefulSet", "engine"), ("Job", "learner")],
+        ),
+    ],
+    ids=["kubernetes", "launch"],
+)
+def test_the_image_is_made_of_what_there_is(
+    folder: Path, extras: set[str], workloads: list[tuple[str, str]]
+) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    text = (folder / "Dockerfile").read_text(encoding="utf-8")
     copied = {word for line in re.findall(r"^COPY (.*) \S+$", text, re.M) for word in line.split()}
-    assert all((root / name).exists() for name in copied)
-    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert {*wheel["only-include"]} <= copied
-    (extras,) = re.findall(r"'\.\[(.*)\]'", text)
-    assert (
-        set(extras.split(","))
-        == {"toolsvc", "kubernetes"}
-        <= set(project["project"]["optional-dependencies"])
-    )
-    account = spec(manifest("StatefulSet", "swe"))["securityContext"]["runAsUser"]
-    assert f"--uid {account} " in text
+    assert all((ROOT / name).exists() for name in copied)
+    assert {*project["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"]} <= copied
+    (named,) = re.findall(r"'\.\[(.*)\]'", text)
+    assert set(named.split(",")) == extras <= set(project["project"]["optional-dependencies"])
+    images = {image["name"]: image.get("newTag") for image in kustomization(folder)["images"]}
+    assert folder is LAUNCH or set(images.values()) == {project["project"]["version"]}
+    pods = [spec(manifest(*workload, folder)) for workload in workloads]
+    assert {each["image"] for pod in pods for each in pod["containers"]} == set(images)
+    accounts = {user for pod in pods if (user := pod.get("securityContext", {}).get("runAsUser"))}
+    assert accounts and all(f"--uid {account} " in text for account in accounts)

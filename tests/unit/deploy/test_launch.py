@@ -9,32 +9,29 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
-import yaml
 from torch.distributed.run import get_args_parser
 
 from engine.config import EngineTable
 from learner.config.tables import LearnerTable
 from learner.errors import DivergedError, TakenError, WorthlessError
+from tests.support.manifests import LAUNCH as MANIFESTS
+from tests.support.manifests import manifest, manifests, spec
 from tests.support.net import free_port
 from toolwright.recipe import check_all, load_recipe
 
 ROOT = Path(__file__).parents[3]
 LAUNCH = ROOT / "deploy" / "launch"
 SCRIPTS = sorted(path for path in LAUNCH.iterdir() if path.suffix in (".sh", ".sbatch"))
-MANIFESTS = LAUNCH / "kubernetes"
 
 SAY = """#!{python}
 import json, os, sys, time
@@ -217,18 +214,21 @@ def test_a_signal_leaves_nothing_behind(stage: Stage) -> None:
     assert stage.alive() == []
 
 
-def test_a_sampler_that_never_answers_is_not_waited_for_without_end(stage: Stage) -> None:
-    (stage.folder / "sglang").write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
-    run = stage.start("node.sh", "r.toml", "model", **NODE, SAMPLER_START_S="1")
-    assert run.wait(30) == 1
-    assert run.stderr is not None and "did not answer in 1 s" in run.stderr.read()
-
-
-@pytest.mark.parametrize("script", ["node.sh", "samplers.sh", "slurm.sbatch"])
-def test_what_is_not_said_is_asked_for(stage: Stage, script: str) -> None:
-    run = stage.start(script)
+@pytest.mark.parametrize(
+    ("script", "arguments", "says"),
+    [
+        ("node.sh", (), "which"),
+        ("samplers.sh", (), "which"),
+        ("slurm.sbatch", (), "which"),
+        ("slurm.sbatch", ("r.toml", "model"), "none is left to sample"),
+    ],
+)
+def test_what_is_not_said_is_asked_for(
+    stage: Stage, script: str, arguments: tuple[str, ...], says: str
+) -> None:
+    run = stage.start(script, *arguments, SLURM_JOB_NODELIST="node-a")
     assert run.wait(10) != 0
-    assert run.stderr is not None and "which" in run.stderr.read()
+    assert run.stderr is not None and says in run.stderr.read()
 
 
 def test_slurm_puts_rank_0_where_the_engine_is(stage: Stage) -> None:
@@ -259,12 +259,6 @@ def test_slurm_puts_rank_0_where_the_engine_is(stage: Stage) -> None:
     assert stage.alive() == []
 
 
-def test_slurm_wants_a_node_that_samples(stage: Stage) -> None:
-    run = stage.start("slurm.sbatch", "r.toml", "model", SLURM_JOB_NODELIST="node-a")
-    assert run.wait(10) == 1
-    assert run.stderr is not None and "none is left to sample" in run.stderr.read()
-
-
 def test_slurms_own_options_come_before_any_command() -> None:
     """Slurm reads #SBATCH lines up to the first that is no comment."""
     lines = (LAUNCH / "slurm.sbatch").read_text(encoding="utf-8").splitlines()
@@ -274,27 +268,11 @@ def test_slurms_own_options_come_before_any_command() -> None:
 
 
 def objects() -> list[dict[str, Any]]:
-    names = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text(encoding="utf-8"))[
-        "resources"
-    ]
-    assert set(names) == {p.name for p in MANIFESTS.glob("*.yaml")} - {"kustomization.yaml"}
-    return [
-        one
-        for name in names
-        for one in yaml.safe_load_all((MANIFESTS / name).read_text(encoding="utf-8"))
-    ]
+    return manifests(MANIFESTS)
 
 
 def pod(kind: str, name: str) -> dict[str, Any]:
-    (one,) = (o for o in objects() if (o["kind"], o["metadata"]["name"]) == (kind, name))
-    found: dict[str, Any] = one["spec"]["template"]["spec"]
-    return found
-
-
-@pytest.mark.parametrize("version", ["1.33", kubernetes_validate.latest_version()])
-def test_kubernetes_schemas_hold(version: str) -> None:
-    for one in objects():
-        kubernetes_validate.validate(one, version, strict=True)
+    return spec(manifest(kind, name, MANIFESTS))
 
 
 def test_the_pods_programs_are_given_what_they_take() -> None:
@@ -324,13 +302,10 @@ def test_the_recipe_fits_the_pods() -> None:
     name, port = recipe.shared.run.engine.split(":")
     assert services[name]["spec"]["ports"][0]["port"] == int(port)
     assert recipe.table("engine", EngineTable).listen == f"0.0.0.0:{port}"
-    (samplers,) = (
-        o for o in objects() if o["metadata"]["name"] == "sampler" and "replicas" in o["spec"]
-    )
+    samplers = manifest("StatefulSet", "sampler", MANIFESTS)["spec"]["replicas"]
     port = services["sampler"]["spec"]["ports"][0]["port"]
-    assert list(recipe.shared.sampler.endpoints) == [
-        f"http://sampler-{n}.sampler:{port}" for n in range(samplers["spec"]["replicas"])
-    ]
+    urls = [f"http://sampler-{n}.sampler:{port}" for n in range(samplers)]
+    assert list(recipe.shared.sampler.endpoints) == urls
     (sglang,) = pod("StatefulSet", "sampler")["containers"]
     assert f"--port={port}" in sglang["args"]
     assert f"--context-length={recipe.shared.task.limits.model}" in sglang["args"]
@@ -341,9 +316,7 @@ def test_the_recipe_fits_the_pods() -> None:
 
 def reached(name: str) -> set[tuple[str, int | None]]:
     """(namespace or pod, first port) of each rule of egress; None = every port."""
-    (policy,) = (
-        o for o in objects() if (o["kind"], o["metadata"]["name"]) == ("NetworkPolicy", name)
-    )
+    policy = manifest("NetworkPolicy", name, MANIFESTS)
     found: set[tuple[str, int | None]] = set()
     for rule in policy["spec"].get("egress", ()):
         for peer in rule["to"]:
@@ -364,29 +337,7 @@ def test_every_pod_reaches_its_peers_and_nothing_else() -> None:
 
 
 def test_the_root_of_every_container_is_read_only() -> None:
-    for kind, name in WORKLOADS:
+    for kind, name in (("StatefulSet", "sampler"), ("StatefulSet", "engine"), ("Job", "learner")):
         for one in pod(kind, name)["containers"]:
             assert one["securityContext"]["readOnlyRootFilesystem"] is True
             assert "/tmp" in {mount["mountPath"] for mount in one["volumeMounts"]}
-
-
-def test_the_image_is_made_of_what_there_is() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    text = (MANIFESTS / "Dockerfile").read_text(encoding="utf-8")
-    copied = {word for line in re.findall(r"^COPY (.*) \S+$", text, re.M) for word in line.split()}
-    assert all((ROOT / name).exists() for name in copied)
-    wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert {*wheel["only-include"]} <= copied
-    (extras,) = re.findall(r"'\.\[(.*)\]'", text)
-    assert set(extras.split(",")) == {"engine", "learner", "console"}
-    images = yaml.safe_load((MANIFESTS / "kustomization.yaml").read_text(encoding="utf-8"))[
-        "images"
-    ]
-    assert {c["image"] for k, n in WORKLOADS for c in pod(k, n)["containers"]} == {
-        image["name"] for image in images
-    }
-    for kind, name in WORKLOADS:
-        assert f"--uid {pod(kind, name)['securityContext']['runAsUser']} " in text
-
-
-WORKLOADS = (("StatefulSet", "sampler"), ("StatefulSet", "engine"), ("Job", "learner"))

@@ -54,10 +54,3 @@ def test_what_is_named_comes_first_and_alone(
     assert sampler_home.find() is None, "another one would be a surprise"
     python = made(tmp_path / "work/mine")
     assert sampler_home.find() == python
-
-
-def test_it_is_made_in_a_checkout_or_for_the_user(tmp_path: Path) -> None:
-    assert sampler_home.usual() == tmp_path / "data/toolwright/sglang-cpu"
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package/pyproject.toml").touch()
-    assert sampler_home.usual() == tmp_path / "package/.venv-sglang"

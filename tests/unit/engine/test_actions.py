@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -42,54 +43,46 @@ ALIKE = ToolSpec(
     name="shell", service="two", stop_strings=("</bash>",), open_tag="$", close_tag="</bash>",
     argument="line",
 )  # fmt: skip
+BOTH = (tag("bash"), ALIKE)
+ZOOM = json_call("zoom")
+A1 = {"arguments": {"a": 1}}
+WITHOUT = "</bash> without <bash>"
+UNREAD = "<tool_call>?</tool_call>"
 
 
 @pytest.mark.parametrize(
     ("text", "stop", "tools", "expected"),
     [
         # Each stop has its tool.
-        ("<b>2</b>", "</b>", (tag("a"), tag("b")), Call(action="<b>2</b>", tool="b",
-                                                        arguments={"text": "2"})),
+        ("<b>2</b>", "</b>", (tag("a"), tag("b")), {"tool": "b", "arguments": {"text": "2"}}),
         # Tools that end alike: the first that accepts.
-        ("$ ls</bash>", "</bash>", (tag("bash"), ALIKE),
-         Call(action="$ ls</bash>", tool="shell", arguments={"line": "ls"})),
-        ("<bash>$ ls</bash>", "</bash>", (tag("bash"), ALIKE),
-         Call(action="<bash>$ ls</bash>", tool="bash", arguments={"text": "$ ls"})),
-        ("ls</bash>", "</bash>", (tag("bash"), ALIKE),
-         Call(action="ls</bash>", tool="bash", invalid_reason="</bash> without <bash>")),
+        ("$ ls</bash>", "</bash>", BOTH, {"tool": "shell", "arguments": {"line": "ls"}}),
+        ("<bash>$ ls</bash>", "</bash>", BOTH, {"tool": "bash", "arguments": {"text": "$ ls"}}),
+        (
+            "ls</bash>",
+            "</bash>",
+            BOTH,
+            {"tool": "bash", "invalid_reason": "</bash> without <bash>"},
+        ),
         # JSON calls name their tool, whichever comes first.
-        (call_of("crop"), CALL_END, (json_call("zoom"), json_call("crop", "two")),
-         Call(action=call_of("crop"), tool="crop", arguments={"a": 1})),
+        (call_of("crop"), CALL_END, (ZOOM, json_call("crop", "two")), {"tool": "crop", **A1}),
         # A name that none of them has: the session says so, with all names.
-        (call_of("fly"), CALL_END, (json_call("zoom"), json_call("crop")),
-         Call(action=call_of("fly"), tool="fly", arguments={"a": 1})),
+        (call_of("fly"), CALL_END, (ZOOM, json_call("crop")), {"tool": "fly", **A1}),
         # A raw tool takes what no other reads, wherever it stands.
-        (call_of("zoom"), CALL_END, (raw("free"), json_call("zoom", "two")),
-         Call(action=call_of("zoom"), tool="zoom", arguments={"a": 1})),
-        (call_of("fly"), CALL_END, (json_call("zoom"), raw("free", "two")),
-         Call(action=call_of("fly"), tool="free")),
-        ("<tool_call>?</tool_call>", CALL_END, (json_call("zoom"), raw("free", "two")),
-         Call(action="<tool_call>?</tool_call>", tool="free")),
+        (call_of("zoom"), CALL_END, (raw("free"), ZOOM), {"tool": "zoom", **A1}),
+        (call_of("fly"), CALL_END, (ZOOM, raw("free", "two")), {"tool": "free"}),
+        (UNREAD, CALL_END, (ZOOM, raw("free", "two")), {"tool": "free"}),
         # Of several raw tools only their service can tell.
-        ("x</tool_call>", CALL_END, (raw("f", "two"), raw("g", "two")),
-         Call(action="x</tool_call>", service="two")),
-        ("x</tool_call>", CALL_END, (raw("f", "two"), raw("g", "three")),
-         Call(action="x</tool_call>", tool="f")),
+        ("x</tool_call>", CALL_END, (raw("f", "two"), raw("g", "two")), {"service": "two"}),
+        ("x</tool_call>", CALL_END, (raw("f", "two"), raw("g", "three")), {"tool": "f"}),
         # Nobody's stop: the service may know it.
-        ("x</c>", "</c>", (tag("a"),), Call(action="x</c>")),
+        ("x</c>", "</c>", (tag("a"),), {}),
     ],
-)  # fmt: skip
+)
 def test_the_first_tool_that_accepts(
-    text: str, stop: str, tools: tuple[ToolSpec, ...], expected: Call
+    text: str, stop: str, tools: tuple[ToolSpec, ...], expected: dict[str, Any]
 ) -> None:
-    assert read_call(text, stop, tools) == expected
-
-
-def test_in_chat_any_tool_is_called_by_its_name() -> None:
-    for name in ("a", "zoom"):
-        view = view_of((tag("a"), json_call("zoom")))
-        (call,) = Chat().decide(call_of(name), CALL_END, view, CODEC).calls
-        assert (call.tool, call.arguments, call.invalid_reason) == (name, {"a": 1}, "")
+    assert read_call(text, stop, tools) == Call(action=text, **expected)
 
 
 def test_in_chat_a_tag_is_its_tools_and_an_unknown_name_a_raw_tools() -> None:

@@ -10,9 +10,8 @@ import pytest
 
 from engine import api
 from engine.core.tasks import SourceIdentity
-from engine.old_names import OLD
 from engine.serving.journal.identity import tasks_identity
-from toolwright.imports import ImportPathError, load_object, recorded
+from toolwright.imports import load_object, recorded
 
 pytestmark = pytest.mark.quick
 
@@ -20,16 +19,11 @@ pytestmark = pytest.mark.quick
 @pytest.mark.parametrize(
     ("old", "public"),
     [
-        ("engine.protocols:Protocol", api.Protocol),
-        ("engine.protocols.actions:read_json_call", api.read_json_call),
         ("engine.protocols.chat:Chat", api.Chat),
         ("engine.protocols.conversation:nothing_done", api.nothing_done),
-        ("engine.protocols.tagged:Tagged", api.Tagged),
         ("engine.protocols.tagged:Tagged.decide", api.Tagged.decide),
         ("engine.rewards:Score", api.Score),
         ("engine.sample.keep:rewarded", api.rewarded),
-        ("engine.text.codec:HuggingFaceCodec", api.HuggingFaceCodec),
-        ("engine.text.cut:stop_cut", api.stop_cut),
         ("engine.text.foreign:OwnText", api.OwnText),
         ("engine.types:View", api.View),
     ],
@@ -38,35 +32,11 @@ def test_an_earlier_name_is_the_public_object(old: str, public: object, tmp_path
     assert load_object(old, tmp_path) is public
 
 
-def test_a_starter_made_before_the_floors_imports_as_it_did(tmp_path: Path) -> None:
-    (tmp_path / "protocol.py").write_text(
-        "from engine.protocols.chat import Chat\n"
-        "from engine.protocols.conversation import content_of, nothing_done, opening\n"
-        "from engine.rewards import Score\n"
-        "from engine.types import Answer, Codec, Decision, View\n"
-        "class Mine(Chat): pass\n"
-        "def score(trajectory): return Score(reward=1.0)\n",
-        encoding="utf-8",
-    )
-    assert issubclass(load_object("./protocol.py:Mine", tmp_path), api.Chat)
-    assert isinstance(load_object("./protocol.py:score", tmp_path)(None), api.Score)
-
-
 def test_a_name_that_was_never_public_fails_with_the_new_module() -> None:
     with pytest.raises(ImportError, match="cannot import name '_tags'"):
         from engine.protocols.tagged import _tags  # type: ignore[import-not-found]  # noqa: F401
     with pytest.raises(AttributeError, match=r"import from engine\.api, which has .*Tagged"):
         assert import_module("engine.protocols.tagged")._tags
-
-
-def test_an_unknown_module_of_the_engine_stays_unknown(tmp_path: Path) -> None:
-    with pytest.raises(ImportPathError, match=r"No module named 'engine\.protocols\.taged'"):
-        load_object("engine.protocols.taged:Tagged", tmp_path)
-
-
-def test_every_earlier_module_is_gone_from_the_tree() -> None:
-    for name in OLD:
-        assert type(import_module(name).__spec__.loader).__name__ == "OldNames"  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("old", ["protocols.chat:Chat", "protocols.tagged:Tagged"])

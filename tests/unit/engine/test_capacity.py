@@ -27,36 +27,6 @@ def test_what_is_admitted_is_never_older_than_eta(
     assert last // batch - version == eta
 
 
-@given(COUNTS, COUNTS, COUNTS)
-def test_a_running_one_takes_its_place(version: int, accepted: int, running: int) -> None:
-    def room(running: int) -> int:
-        return staleness_room(eta=1, version=version, batch=8, accepted=accepted, running=running)
-
-    assert room(running + 1) == room(running) - 1
-
-
-def test_staleness_along_one_lineage() -> None:
-    assert staleness(v("a", 7), v("a", 4), {}) == 3
-    assert staleness(v("a", 7), v("a", 7), {}) == 0
-
-
-def test_staleness_across_a_fork() -> None:
-    """a: 0 .. 9; b left a at 5 and is at 8 now."""
-    forks = {"b": v("a", 5)}
-    assert staleness(v("b", 8), v("a", 5), forks) == 3
-    assert staleness(v("b", 8), v("a", 3), forks) == 5
-    assert staleness(v("b", 8), v("a", 9), forks) == 4 + 3  # down to the fork and up again
-    assert staleness(v("b", 5), v("a", 5), forks) == 0
-    assert staleness(v("a", 9), v("b", 8), forks) == 3 + 4  # in the abandoned direction too
-
-
-def test_staleness_between_two_forks() -> None:
-    forks = {"b": v("a", 5), "c": v("a", 3), "d": v("b", 6)}
-    assert staleness(v("c", 4), v("b", 6), forks) == (6 - 3) + (4 - 3)
-    assert staleness(v("d", 7), v("c", 4), forks) == (4 - 3) + (7 - 3)
-    assert staleness(v("d", 7), v("b", 8), forks) == (8 - 6) + (7 - 6)
-
-
 def test_strangers_have_no_staleness() -> None:
     with pytest.raises(ValueError, match=r"x\.1 and a\.1 have no common ancestor"):
         staleness(v("a", 1), v("x", 1), {"b": v("a", 0)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from engine.core.protocols.chat import Chat
 from engine.core.text.codec import HuggingFaceCodec
 from engine.types import Answer, Call, End, ToolSpec
 from tests.support.codecs import END, ToyCodec
+from tests.support.messages import assistant, call, tool, user
 from tests.support.views import EMPTY, view_of
 from toolwright.types import Task
 
@@ -24,7 +24,7 @@ ADD = ToolSpec(
     arguments_schema={"type": "object", "properties": {"a": {"type": "number"}}},
 )  # fmt: skip
 PYTHON = ToolSpec(name="python", stop_strings=("</python>",), close_tag="</python>")
-TASK = Task(id="t", messages=({"role": "user", "content": "1+1?"},))
+TASK = Task(id="t", messages=(user("1+1?"),))
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 
 
@@ -51,11 +51,6 @@ def test_the_prompt_shows_the_tools(qwen: HuggingFaceCodec) -> None:
     assert "# Tools" not in qwen.decode(Chat().prompt(TASK, (), qwen))
 
 
-def test_a_call() -> None:
-    call = the_call(f"let me see\n{CALL}", "</tool_call>")
-    assert call == Call(action=f"let me see\n{CALL}", tool="add", arguments={"a": 1})
-
-
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
@@ -73,79 +68,41 @@ def test_a_call_that_cannot_be_read_is_the_policy_s_to_see(body: str, reason: st
     assert reason in call.invalid_reason
 
 
-def test_a_call_without_its_opening() -> None:
-    call = the_call("x</tool_call>", "</tool_call>")
-    assert call.invalid_reason == "</tool_call> without <tool_call>"
-
-
-def test_a_call_without_arguments_has_none() -> None:
-    call = the_call('<tool_call>{"name": "now"}</tool_call>', "</tool_call>")
-    assert (call.tool, dict(call.arguments), call.invalid_reason) == ("now", {}, "")
-
-
-def test_a_tool_s_own_stop_goes_to_the_service() -> None:
-    assert the_call("<python>1</python>", "</python>") == Call(action="<python>1</python>")
-
-
 @given(st.text(max_size=40), st.sampled_from(["</tool_call>", END, None, "</python>"]))
 def test_deciding_never_raises(text: str, stop: str | None) -> None:
     decide(text + (stop or ""), stop)
     decide(text + (stop or ""), stop, answer_open="<a>", answer_close="</a>")
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (f" it is 2 {END}", Answer(text="it is 2")),
-        (f" {END}", EMPTY),
-    ],
-)
-def test_an_end_without_a_call_is_the_answer(text: str, expected: object) -> None:
-    assert decide(text) == expected
+MARKED = {"answer_open": "\\boxed{", "answer_close": "}"}
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("text", "options", "expected"),
     [
-        (f"so \\boxed{{4}}. {END}", Answer(text="4")),
-        (f"\\boxed{{3}} no \\boxed{{4}}{END}", Answer(text="4")),
-        (f"\\boxed{{4{END}", End()),
-        (f"it is 4{END}", End()),
-        (END, EMPTY),
+        (f" it is 2 {END}", {}, Answer(text="it is 2")),
+        (f" {END}", {}, EMPTY),
+        (f"\\boxed{{3}} no \\boxed{{4}}. {END}", MARKED, Answer(text="4")),
+        (f"\\boxed{{4{END}", MARKED, End()),
+        (f"it is 4{END}", MARKED, End()),
+        (END, MARKED, EMPTY),
     ],
 )
-def test_an_answer_that_is_marked(text: str, expected: object) -> None:
-    assert decide(text, answer_open="\\boxed{", answer_close="}") == expected
+def test_an_end_without_a_call_is_the_answer(
+    text: str, options: dict[str, str], expected: object
+) -> None:
+    assert decide(text, **options) == expected
 
 
 def test_the_frame_is_what_the_template_writes_around_an_observation(
     qwen: HuggingFaceCodec,
 ) -> None:
     """After the call's stop the frame ends the assistant's turn; after the end it does not."""
-    head, tail = Chat().frame("</tool_call>", qwen)
-    assert qwen.decode(head) == "<|im_end|>\n<|im_start|>user\n<tool_response>\n"
-    assert qwen.decode(tail) == "\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
     head, _ = Chat().frame(qwen.end_of_turn, qwen)
     assert qwen.decode(head) == "\n<|im_start|>user\n<tool_response>\n"
     head, tail = Chat(role="user").frame("</tool_call>", qwen)
     assert qwen.decode(head) == "<|im_end|>\n<|im_start|>user\n"
     assert qwen.decode(tail) == "<|im_end|>\n<|im_start|>assistant\n"
-
-
-def test_prompt_action_and_observation_are_the_template_s_own_text(qwen: HuggingFaceCodec) -> None:
-    """Put together piece by piece, it reads as the template renders the whole conversation."""
-    protocol = Chat()
-    head, tail = protocol.frame("</tool_call>", qwen)
-    pieces = [
-        *protocol.prompt(TASK, (ADD,), qwen),
-        *qwen.encode(CALL),
-        *head, *protocol.observation(["2"], qwen), *tail,
-    ]  # fmt: skip
-    whole = qwen.chat(
-        [*TASK.messages, {"role": "assistant", "content": CALL}, {"role": "tool", "content": "2"}],
-        tools=[json.loads(qwen.decode(protocol.prompt(TASK, (ADD,), qwen)).splitlines()[2])],
-    )
-    assert qwen.decode(pieces) == whole
 
 
 def test_a_demonstration_is_token_for_token_what_a_rollout_writes(qwen: HuggingFaceCodec) -> None:
@@ -157,54 +114,21 @@ def test_a_demonstration_is_token_for_token_what_a_rollout_writes(qwen: HuggingF
         ("tool", [*head, *protocol.observation(["2"], qwen), *tail]),
         ("model", qwen.encode("2<|im_end|>")),
     ]
-    written = [
-        *TASK.messages,
-        {"role": "assistant", "content": CALL},
-        {"role": "tool", "content": "2"},
-        {"role": "assistant", "content": "2"},
-    ]
-    structured = [
-        *TASK.messages,
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"function": {"name": "add", "arguments": {"a": 1}}}],
-        },
-        *written[2:],
-    ]
+    said = assistant("2")
+    written = [*TASK.messages, assistant(CALL), tool("2"), said]
+    structured = [*TASK.messages, assistant(None, call("add", {"a": 1})), tool("2"), said]
     assert protocol.demonstration(written, qwen) == rollout
     assert protocol.demonstration(structured, qwen) == rollout
 
 
-def test_a_demonstration_shows_the_tools_that_rollouts_show(qwen: HuggingFaceCodec) -> None:
-    messages = [*TASK.messages, {"role": "assistant", "content": "2"}]
-    (_, prompt), _ = Chat().demonstration(messages, qwen, (ADD,))
-    assert prompt == Chat().prompt(TASK, (ADD,), qwen)
-    assert prompt != Chat().prompt(TASK, (), qwen)
-
-
 def test_a_demonstration_whose_observation_follows_an_end_of_turn(qwen: HuggingFaceCodec) -> None:
     protocol = Chat(role="user")
-    runs = protocol.demonstration(
-        [
-            *TASK.messages,
-            {"role": "assistant", "content": "I look"},
-            {"role": "user", "content": "seen"},
-            {"role": "assistant", "content": "ok"},
-        ],
-        qwen,
-    )
+    messages = [*TASK.messages, assistant("I look"), user("seen"), assistant("ok")]
+    runs = protocol.demonstration(messages, qwen)
     assert [author for author, _ in runs] == ["prompt", "model", "tool", "model"]
     text = "".join(qwen.decode(ids) for _, ids in runs)
     assert text.count("<|im_end|>") == 4
     assert "I look<|im_end|>\n<|im_start|>user\nseen<|im_end|>\n<|im_start|>assistant\nok" in text
-
-
-def test_a_demonstration_that_does_not_fit(qwen: HuggingFaceCodec) -> None:
-    with pytest.raises(ValueError, match="message of 'user' after the first assistant"):
-        Chat().demonstration(
-            [*TASK.messages, {"role": "assistant", "content": "a"}, *TASK.messages], qwen
-        )
 
 
 TWO = CALL + "\n" + CALL.replace('"a": 1', '"a": 2')
@@ -224,19 +148,3 @@ def test_calls_at_a_mark_are_the_first_of_those_at_the_stop() -> None:
     assert [call.arguments for call in both.calls] == [{"a": 1}, {"a": 2}]
     assert [call.action for call in both.calls][:1] == [call.action for call in first.calls]
     assert chat.decide("42" + END, END, view, TOY) == Answer(text="42")
-
-
-def test_each_answer_of_parallel_calls_is_a_message_of_its_own(policy_folder: Path) -> None:
-    codec = HuggingFaceCodec(policy_folder)
-    chat = Chat(parallel=True)
-    head, tail = chat.frame(codec.end_of_turn, codec)
-    text = codec.decode([*head, *chat.observation(["one", "two"], codec), *tail])
-    whole = codec.chat(
-        [
-            {"role": "user", "content": "x"},
-            {"role": "assistant", "content": "ACTION"},
-            {"role": "tool", "content": "one"},
-            {"role": "tool", "content": "two"},
-        ]
-    )
-    assert "ACTION" + codec.end_of_turn + text == whole[whole.index("ACTION") :]

@@ -52,6 +52,12 @@ def after_a_call(log: AttemptLog, **outcome: object) -> AttemptLog:
     return log
 
 
+def dispatched(step: object) -> tuple[int, list[object]]:
+    """(number of the first call, arguments of each) of a Dispatch."""
+    assert isinstance(step, Dispatch)
+    return step.first, [one.arguments for one in step.calls]
+
+
 def ends(log: AttemptLog, **limits: int) -> StopReason | None:
     step = next_step(log.state, rules(**limits), TASK)
     return step.reason if isinstance(step, Finish) else None
@@ -143,32 +149,24 @@ def test_parallel_calls_go_out_together_and_others_one_by_one() -> None:
     told = rules(Chat(parallel=True))
     log = opened(tools=[add(parallel=True)])
     act(log, text, END)
-    step = next_step(log.state, told, TASK)
-    assert isinstance(step, Dispatch)
-    assert len(step.calls) == 2
+    assert dispatched(next_step(log.state, told, TASK)) == (0, [{"a": 1}, {"a": 2}])
     alone = opened(tools=[add(parallel=False)])
     act(alone, text, END)
-    step = next_step(alone.state, told, TASK)
-    assert isinstance(step, Dispatch)
-    assert [one.arguments for one in step.calls] == [{"a": 1}]
+    assert dispatched(next_step(alone.state, told, TASK)) == (0, [{"a": 1}])
     first = call(alone, 0, tool="add")
     assert next_step(alone.state, told, TASK) == Await()
     answer(alone, first)
-    step = next_step(alone.state, told, TASK)
-    assert isinstance(step, Dispatch)
-    assert (step.first, [one.arguments for one in step.calls]) == (1, [{"a": 2}])
+    assert dispatched(next_step(alone.state, told, TASK)) == (1, [{"a": 2}])
 
 
 def test_the_first_call_goes_out_while_the_second_is_being_written() -> None:
     told = rules(Chat(parallel=True))
     log = opened(tools=[add(parallel=True)])
     step = calls_at(chat_call(1), "</tool_call>", log.state, told, TASK)
-    assert step is not None
-    assert (step.first, len(step.calls)) == (0, 1)
+    assert dispatched(step) == (0, [{"a": 1}])
     call(log, 0, tool="add")
     step = calls_at(chat_call(1) + chat_call(2), "</tool_call>", log.state, told, TASK)
-    assert step is not None
-    assert (step.first, [one.arguments for one in step.calls]) == (1, [{"a": 2}])
+    assert dispatched(step) == (1, [{"a": 2}])
     assert calls_at(chat_call(1), "</tool_call>", log.state, told, TASK) is None
     no_turn = rules(Chat(parallel=True), turns=0)
     assert calls_at(chat_call(1), "</tool_call>", opened().state, no_turn, TASK) is None
@@ -247,11 +245,3 @@ def test_an_action_without_a_stop_names_the_budget_that_it_used_up() -> None:
     act(log, "hm", None, finish=LENGTH, token_ids=(3,) * 10)
     assert ends(log, policy=10) is StopReason.MAX_RESPONSE_LENGTH
     assert ends(log, policy=11) is StopReason.MAX_ACTION_LENGTH
-
-
-def test_an_observation_that_was_cut_ends_it_by_the_context() -> None:
-    log = opened(tools=[PYTHON])
-    act(log, CALL, "</python>")
-    answer(log, call(log))
-    append(log, fitted=False)
-    assert ends(log, policy=10) is StopReason.MAX_MODEL_LENGTH

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -16,11 +16,11 @@ from engine.core.rewards.hook import GroupHook
 from engine.core.rewards.rewards import Rewards
 from engine.core.rollout.decide import Rules
 from engine.core.tasks import DrawnTask
-from engine.core.trajectory.events import AnyEvent, Ended, Opened, decode, encode
+from engine.core.trajectory.events import Ended, Opened, decode, encode
 from engine.core.trajectory.log import AttemptLog
 from engine.serving.admission.places import Places
 from engine.serving.crew.crew import GroupAssignment
-from engine.serving.crew.in_process import InProcessCrew
+from engine.serving.crew.in_process import InProcessCrew, merged_sampling
 from tests.support.codecs import END, ToyCodec
 from tests.support.written_logs import act, opened
 from toolwright.recipe import Limits
@@ -50,34 +50,24 @@ async def hook(group):
 class World:
     """A crew without samplers: every member's log has ended in an earlier life."""
 
-    def __init__(self, folder: Path, *, per_group: bool) -> None:
+    def __init__(self, folder: Path, *, per_group: bool = False) -> None:
         (folder / "code.py").write_text(CODE, encoding="utf-8")
-        function = "group" if per_group else "one"
-        self.kept: list[AnyEvent] = []
-        codec = ToyCodec()
-        self.crew = InProcessCrew(
-            rollout_context=cast(
-                "Any",
-                SimpleNamespace(
-                    rules=Rules(
-                        protocol=Tagged(), codec=codec, limits=Limits(), observation_keep="middle"
-                    ),
-                    tokenizer_hash="toy",
-                    tools=SimpleNamespace(names=()),
-                ),
-            ),
-            rewards=Rewards(
-                f"./code.py:{function}", folder, per_group=per_group, seconds=5.0, threads=1
-            ),
-            hook=GroupHook("./code.py:hook", folder, seconds=5.0),
-            places=Places(1),
-            life="b2",
-            patience=0.0,
-            keeper=self._keep,
+        path = f"./code.py:{'group' if per_group else 'one'}"
+        rules = Rules(
+            protocol=Tagged(), codec=ToyCodec(), limits=Limits(), observation_keep="middle"
         )
+        context: Any = SimpleNamespace(
+            rules=rules, tokenizer_hash="toy", tools=SimpleNamespace(names=())
+        )
+        self.crew = InProcessCrew(
+            rollout_context=context, places=Places(1), life="b2", patience=0.0,
+            rewards=Rewards(path, folder, per_group=per_group, seconds=5.0, threads=1),
+            hook=GroupHook("./code.py:hook", folder, seconds=5.0),
+            keeper=lambda _attempt, _events, _blobs: None,
+        )  # fmt: skip
 
-    def _keep(self, _attempt: str, events: Sequence[AnyEvent], _blobs: object) -> None:
-        self.kept += events
+    def logs(self) -> dict[str, AttemptLog]:
+        return {f"g0-{index}": self.log(index) for index in range(2)}
 
     def log(self, index: int) -> AttemptLog:
         attempt = f"g0-{index}/b1r0a0"
@@ -89,13 +79,9 @@ class World:
 
     async def run(self, earlier: dict[str, AttemptLog], iteration: str = "") -> list[Trajectory]:
         group = GroupAssignment(
-            group_id="g0",
-            drawn=DrawnTask(position=0, task=Task(id="t")),
-            sampling=SamplingParams(),
-            size=2,
-            earlier=earlier,
-            iteration=iteration,
-        )
+            group_id="g0", drawn=DrawnTask(position=0, task=Task(id="t")), size=2,
+            sampling=SamplingParams(), earlier=earlier, iteration=iteration,
+        )  # fmt: skip
         members = await self.crew.run_group(group)
         assert group.queued.is_set()
         return [member.trajectory for member in members]
@@ -117,7 +103,7 @@ def whole(trajectories: Sequence[Trajectory], *, per_group: bool) -> None:
 async def test_a_score_is_never_added_to_an_earlier_lifes(tmp_path: Path, per_group: bool) -> None:
     """Whatever the first life came to: ended, scored, or scored by the group hook."""
     world = World(tmp_path, per_group=per_group)
-    logs = {f"g0-{index}": world.log(index) for index in range(2)}
+    logs = world.logs()
     first = await world.run(dict(logs))
     whole(first, per_group=per_group)
     again = await world.run(dict(logs))  # the group was not stored: all of it comes again
@@ -128,8 +114,8 @@ async def test_a_score_is_never_added_to_an_earlier_lifes(tmp_path: Path, per_gr
 @pytest.mark.parametrize("hooked", [False, True])
 async def test_a_member_that_was_scored_is_not_scored_again(tmp_path: Path, hooked: bool) -> None:
     """Whether or not the first life came as far as the group hook."""
-    world = World(tmp_path, per_group=False)
-    logs = {f"g0-{index}": world.log(index) for index in range(2)}
+    world = World(tmp_path)
+    logs = world.logs()
     crew = world.crew
     world.crew = crew if hooked else replace(crew, hook=None)
     await world.run(dict(logs))
@@ -142,11 +128,11 @@ async def test_a_member_that_was_scored_is_not_scored_again(tmp_path: Path, hook
 
 async def test_a_group_stays_in_the_iteration_that_it_began_in(tmp_path: Path) -> None:
     """Also where only one of its members had opened a session before the engine was killed."""
-    world = World(tmp_path, per_group=False)
+    world = World(tmp_path)
     world.crew = replace(
         world.crew, metadata={"at": "{iteration}", "raw": 7, "odd": "{version} {iteration}"}
     )
-    logs = {f"g0-{index}": world.log(index) for index in range(2)}
+    logs = world.logs()
     for log, begun in ((logs["g0-1"], "run.4"), (logs["g0-0"], "")):
         log.state = structs.replace(log.state, iteration=begun)
     for trajectory in await world.run(dict(logs), "run.5"):
@@ -162,3 +148,12 @@ def test_the_event_of_an_older_engine_names_no_iteration() -> None:
     assert b"iteration" not in encode([event])
     (read,) = decode(encode([structs.replace(event, iteration="run.3")]))
     assert isinstance(read, Opened) and read.iteration == "run.3"
+
+
+def test_a_task_s_own_sampling_overlays_the_recipe_s() -> None:
+    recipe = SamplingParams(temperature=1.0, top_p=0.9)
+    assert merged_sampling(recipe, None) == recipe
+    task = SamplingParams(temperature=0.0, max_new_tokens=5)
+    assert merged_sampling(recipe, task) == SamplingParams(
+        temperature=0.0, top_p=0.9, max_new_tokens=5
+    )

@@ -15,44 +15,28 @@ import pytest
 from typer.testing import CliRunner
 
 from engine.cli import app
-from engine.core.trajectory.events import Ended
-from engine.core.trajectory.record import Identity, record
-from engine.core.trajectory.state import fold
 from engine.errors import StartupError
+from engine.offline.enums import TraceLayout
 from engine.offline.inspect.show import escaped, show
 from engine.offline.inspect.state import record_details, run_state, trajectory_state
+from engine.offline.inspect.trace import write_traces
 from engine.serving.journal.journal import Journal
 from engine.serving.journal.schema import FILE_NAME
+from tests.support.collectors import decoded, spans_by_service
+from tests.support.journaled import recorded, store_group
 from tests.support.logs import V1, example
-from toolwright.types import Event, StopReason, Task, Trajectory
-from toolwright.wire import serialize, trajectory_to_proto
+from tests.support.recorded_runs import Recorded
+from toolwright.tracing.ids import root_span, trace_id
+from toolwright.types import Event, Task, Trajectory
 
 
 def finished(name: str) -> Trajectory:
-    group, _, index = name.rpartition("-")
-    identity = Identity(
-        trajectory_id=name,
-        group_id=group,
-        index=int(index),
-        attempt=0,
-        task=Task(id="q1", prompt="6*7"),
-        tokenizer_hash="toy",
-    )
-    return record(fold(example()), identity)
+    return recorded(name, example(), task=Task(id="q1", prompt="6*7"))
 
 
 async def group(journal: Journal, position: int, *, turned_away: bool = False) -> int:
-    name = f"g{position:07d}"
-    for event in example():
-        journal.append(f"{name}-0/b1r0a0", [event])
-    return await journal.add_group(
-        position=position,
-        identity=name,
-        members=[serialize(trajectory_to_proto(finished(f"{name}-0")))],
-        attempts=[f"{name}-0/b1r0a0"],
-        versions=[V1],
-        turned_away=turned_away,
-    )
+    logs = {f"g{position:07d}-0": example()}
+    return await store_group(journal, position, logs, version=V1, turned_away=turned_away)
 
 
 @pytest.fixture
@@ -149,54 +133,34 @@ async def test_a_trajectory_in_flight_as_a_timeline(run: Path) -> None:
     assert "ANSWERED" in laid_out(ended)
 
 
-async def test_the_name_of_an_attempt_stands_for_its_trajectory(run: Path) -> None:
-    """The state of a run shows attempts: what stands there can be asked for."""
-    (first, *_) = run_state(run)["in_flight"]
-    found = trajectory_state(run, first["attempt"])
-    assert found["trajectory"] == first["attempt"].partition("/")[0]
-
-
 async def test_an_unknown_trajectory_is_answered_with_near_names(run: Path) -> None:
-    with pytest.raises(StartupError, match=r"no trajectory g0000004-9 .*near: .*g0000004-"):
-        trajectory_state(run, "g0000004-9")
-    with pytest.raises(StartupError, match=r"no trajectory xyz .*some: .*g000000"):
-        trajectory_state(run, "xyz")
-    with pytest.raises(StartupError, match=r'delivered and acknowledged.*history = "all"'):
-        trajectory_state(run, "g0000001-0")
-    with pytest.raises(StartupError, match=r'had no signal.*history = "all"'):
-        trajectory_state(run, "g0000005-0")
+    for name, words in (
+        ("g0000004-9", "no trajectory g0000004-9 .*near: .*g0000004-"),
+        ("xyz", "no trajectory xyz .*some: .*g000000"),
+        ("g0000001-0", 'delivered and acknowledged.*history = "all"'),
+        ("g0000005-0", 'had no signal.*history = "all"'),
+    ):
+        with pytest.raises(StartupError, match=words):
+            trajectory_state(run, name)
 
 
 def test_why_a_trajectory_is_masked_is_said() -> None:
-    one = finished("g0000001-0")
-    failed = Event(kind="reward_failed", turn=0, data={"error": "took more than 60 s"})
-    by_reward = record_details(replace(one, masked=True, events=(failed,)))
-    assert by_reward["why_masked"] == "reward_failed: took more than 60 s"
-    by_rule = record_details(replace(one, masked=True, events=()))
-    assert "rule" in by_rule["why_masked"]
-    state = fold([*example()[:2], Ended(reason=StopReason.SAMPLER_ERROR, error="no sampler")])
-    lost = record_details(
-        record(
-            state,
-            Identity(
-                trajectory_id="g-0",
-                group_id="g",
-                index=0,
-                attempt=2,
-                task=Task(id="q"),
-                tokenizer_hash="",
-            ),
-        )
-    )
-    assert lost["why_masked"] == "attempt_failed: no sampler"
+    one = replace(finished("g0000001-0"), masked=True)
+
+    def why(kind: str, error: str) -> Any:
+        event = Event(kind=kind, turn=0, data={"error": error})
+        return record_details(replace(one, events=(event,)))["why_masked"]
+
+    assert why("reward_failed", "took more than 60 s") == "reward_failed: took more than 60 s"
+    assert why("attempt_failed", "no sampler") == "attempt_failed: no sampler"
+    assert "rule" in record_details(replace(one, events=()))["why_masked"]
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J\x1b]0;owned\x07", "a\rb\x08", "\u202eevil", "\x9b31m"])
 def test_what_a_terminal_would_obey_is_shown_as_text(text: str) -> None:
     shown = escaped(f"[red]before {text} after :smile:")
     assert shown.isprintable()
-    assert shown.startswith("[red]before ")
-    assert shown.endswith(" after :smile:")
+    assert shown.startswith("[red]before ") and shown.endswith(" after :smile:")
     one = finished("g0000001-0")
     calls = (replace(one.calls[0], tool=text),)
     found = record_details(replace(one, calls=calls), lambda _ids: f"[b]{text}")
@@ -235,3 +199,39 @@ async def test_the_command_prints_json_for_machines_and_one_sentence_for_a_wrong
     assert done.exit_code == 1
     assert "no run in" in done.output
     assert len(done.output.splitlines()) == 1
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    recorded = Recorded(tmp_path / "run")
+    groups = [[recorded.trajectory(f"g{g}-{m}") for m in (0, 1)] for g in (0, 1)]
+    recorded.journal(*groups, owner="somebody")
+    return recorded.folder
+
+
+def test_all_that_is_held_is_a_trace_each(history: Path, tmp_path: Path) -> None:
+    file = tmp_path / "traces.json"
+    assert write_traces(history, (), file, TraceLayout.JAEGER) == f"4 traces in {file}"
+    traces = json.loads(file.read_text(encoding="utf-8"))["data"]
+    names = ["g0-0", "g0-1", "g1-0", "g1-1"]
+    assert [one["traceID"] for one in traces] == [trace_id("somebody", name) for name in names]
+    assert traces[0]["spans"][0]["spanID"] == root_span("somebody", "g0-0")
+    assert traces[0]["spans"][0]["operationName"] == "trajectory"
+
+
+def test_a_run_that_holds_nothing_leaves_what_was_there(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path / "run")
+    recorded.journal()
+    file = tmp_path / "traces.json"
+    file.write_text("before", encoding="utf-8")
+    with pytest.raises(StartupError, match=r"engine\.history"):
+        write_traces(recorded.folder, (), file, TraceLayout.JAEGER)
+    assert file.read_text(encoding="utf-8") == "before"
+
+
+def test_named_ones_in_their_order_as_otlp(history: Path, tmp_path: Path) -> None:
+    file = tmp_path / "traces.json"
+    write_traces(history, ("g1-1", "g0-0", "g1-1"), file, TraceLayout.OTLP)
+    spans = spans_by_service([decoded(json.loads(file.read_text(encoding="utf-8")))])
+    traces = dict.fromkeys(span.trace_id.hex() for _, span in spans)
+    assert list(traces) == [trace_id("somebody", name) for name in ("g1-1", "g0-0")]

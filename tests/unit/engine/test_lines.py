@@ -8,7 +8,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from engine.serving import json_lines as lines
 from engine.serving.json_lines import JsonLines, append_whole
@@ -70,23 +69,6 @@ async def test_a_full_disk_is_waited_for_and_told(
     await asyncio.gather(first, second)
     assert not found.full
     assert list(found.read()) == [{"a": 1}, {"a": 2}]
-
-
-async def test_a_limit_on_file_size_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lines, "FULL_SECONDS", 0.01)
-    found = JsonLines(tmp_path / "rows.jsonl")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4, hard))
-    try:
-        with capture_logs():  # the limit holds for pytest's own files too
-            row = asyncio.create_task(found.append({"a": 1}))
-            await until(lambda: found.full or row.done(), "the limit")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    await row
-    assert list(found.read()) == [{"a": 1}]
 
 
 async def test_another_failure_is_raised(tmp_path: Path) -> None:

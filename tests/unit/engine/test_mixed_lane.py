@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
 from engine.core.tasks import BadRows, DrawnTask
-from engine.errors import StartupError, TaskUnfit
+from engine.errors import TaskUnfit
 from engine.serving.admission.dynamic_sampling import MOST_EMPTY_ROUNDS, GroupFilter
 from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
@@ -73,11 +70,8 @@ def mixed(
             if end is not None:
                 await end.wait()
             made = [member(group.group_id, index).trajectory for index in range(2)]
-            rewards = (reward(position), 0.0)
-            return [
-                EndedMember(trajectory=replace(one, task=group.drawn.task, reward=own))
-                for one, own in zip(made, rewards, strict=True)
-            ]
+            made[0] = replace(made[0], reward=reward(position))
+            return [EndedMember(trajectory=replace(one, task=group.drawn.task)) for one in made]
 
     lane = TrainLane(
         run=table,
@@ -111,8 +105,10 @@ async def ended(one: Mixed, lane: asyncio.Task[None]) -> None:
 
 
 async def test_every_batch_has_each_task_s_groups(tmp_path: Path) -> None:
+    """Also where a row or a question of a task is of no use."""
     journal = Journal(tmp_path / "journal.sqlite", history="all")
-    one = mixed(journal)
+    sources = {"math": Positions(bad={0}), "sql": Positions()}
+    one = mixed(journal, sources=sources, ends={1: TaskUnfit("no prompt")})
     running = asyncio.create_task(one.lane.run())
     for step in range(3):
         one.lane.changed(step)
@@ -121,11 +117,12 @@ async def test_every_batch_has_each_task_s_groups(tmp_path: Path) -> None:
     await journal.close()
     tasks = [position % 2 for position in stored(tmp_path)]
     assert [sorted(tasks[start : start + 3]) for start in (0, 3, 6)] == [[MATH, MATH, SQL]] * 3
-    assert sorted(stored(tmp_path)) == [0, 1, 2, 3, 4, 5, 6, 8, 10]
+    assert sorted(stored(tmp_path)) == [2, 3, 4, 5, 6, 7, 8, 10, 12]
+    assert one.lane.counts.skipped == 2
     for drawn, name in zip(one.drawn, one.asked, strict=True):
         assert drawn.task.name == name
     own = [drawn.position for drawn in one.drawn if drawn.task.name == "math"]
-    assert own == list(range(6)), "each task walks through its own source"
+    assert own == list(range(1, 7)), "each task walks through its own source"
 
 
 async def test_a_slow_task_is_waited_for_where_batches_are_sampled_ahead(tmp_path: Path) -> None:
@@ -147,6 +144,24 @@ async def test_a_slow_task_is_waited_for_where_batches_are_sampled_ahead(tmp_pat
     assert [sorted(tasks[start : start + 3]) for start in (0, 3, 6)] == [[MATH, MATH, SQL]] * 3
 
 
+async def test_a_task_that_never_varies_ends_the_run_although_the_others_wait(
+    tmp_path: Path,
+) -> None:
+    """Groups of math are done and hold on to their log; no group of sql will ever be kept."""
+    journal = Journal(tmp_path / "journal.sqlite")
+    one = mixed(
+        journal,
+        group_filter=GroupFilter(DynamicSampling(), groups_per_step=3),
+        reward=lambda position: float(position % 2 == MATH),
+        max_staleness=1,
+    )
+    running = asyncio.create_task(one.lane.run())
+    await until(lambda: one.lane.ends_fruitless, "the end")
+    assert one.lane.counts.turned_away >= 3 * MOST_EMPTY_ROUNDS
+    await ended(one, running)
+    await journal.close()
+
+
 async def test_a_task_that_all_others_wait_for_holds_their_groups_until_a_drain(
     tmp_path: Path,
 ) -> None:
@@ -165,89 +180,3 @@ async def test_a_task_that_all_others_wait_for_holds_their_groups_until_a_drain(
     await journal.close()
     kept = stored(tmp_path)
     assert {0, 2} <= set(kept), "what had its place is stored"
-
-
-async def test_a_restart_goes_on_at_each_task_s_own_position(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal.sqlite", history="all")
-    one = mixed(journal, ends={1: asyncio.Event()})
-    running = asyncio.create_task(one.lane.run())
-    await until_accepted(one, 2)
-    running.cancel()  # a kill: the question of sql is in flight
-    with suppress(asyncio.CancelledError):
-        await running
-    await journal.close()
-
-    journal = Journal(tmp_path / "journal.sqlite", history="all")
-    again = mixed(journal)
-    running = asyncio.create_task(again.lane.run())
-    await until_accepted(again, 3)
-    again.lane.changed(1)
-    await until_accepted(again, 6)
-    await ended(again, running)
-    await journal.close()
-    assert again.asked[0] == "sql"
-    assert stored(tmp_path)[:3] == [0, 2, 1]
-    assert sorted(stored(tmp_path)) == [0, 1, 2, 3, 4, 6], "no question twice, none left out"
-
-
-async def test_a_question_that_cannot_be_asked_is_made_up_for_by_its_own_task(
-    tmp_path: Path,
-) -> None:
-    journal = Journal(tmp_path / "journal.sqlite", history="all")
-    sources = {"math": Positions(bad={0}), "sql": Positions()}
-    ends: dict[int, asyncio.Event | Exception] = {1: TaskUnfit("no prompt")}
-    one = mixed(journal, sources=sources, ends=ends)
-    running = asyncio.create_task(one.lane.run())
-    await until_accepted(one, 3)
-    await ended(one, running)
-    await journal.close()
-    assert sorted(stored(tmp_path)) == [2, 3, 4]
-    assert one.lane.counts.skipped == 2
-
-
-async def test_a_task_without_a_single_good_row_ends_the_run_by_its_name(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal.sqlite")
-    sources = {"math": Positions(), "sql": Positions(bad=range(9), rows=2)}
-    one = mixed(journal, sources=sources)
-    with pytest.raises(ExceptionGroup) as end:
-        async with asyncio.timeout(20):
-            await one.lane.run()
-    (error,) = end.value.exceptions
-    assert isinstance(error, StartupError)
-    assert "no row of the task source of tasks.sql can be used" in str(error)
-    await journal.close()
-
-
-async def test_what_dynamic_sampling_turns_away_is_sampled_again_of_the_same_task(
-    tmp_path: Path,
-) -> None:
-    journal = Journal(tmp_path / "journal.sqlite", history="all")
-    one = mixed(
-        journal,
-        group_filter=GroupFilter(DynamicSampling(), groups_per_step=3),
-        reward=lambda position: float(position not in (0, 1, 3)),
-    )
-    running = asyncio.create_task(one.lane.run())
-    await until_accepted(one, 3)
-    await ended(one, running)
-    kept = await journal.kept_positions()
-    await journal.close()
-    assert sorted(kept) == [2, 4, 5]
-
-
-async def test_a_task_that_never_varies_ends_the_run_although_the_others_wait(
-    tmp_path: Path,
-) -> None:
-    """Groups of math are done and hold on to their log; no group of sql will ever be kept."""
-    journal = Journal(tmp_path / "journal.sqlite")
-    one = mixed(
-        journal,
-        group_filter=GroupFilter(DynamicSampling(), groups_per_step=3),
-        reward=lambda position: float(position % 2 == MATH),
-        max_staleness=1,
-    )
-    running = asyncio.create_task(one.lane.run())
-    await until(lambda: one.lane.ends_fruitless, "the end")
-    assert one.lane.counts.turned_away >= 3 * MOST_EMPTY_ROUNDS
-    await ended(one, running)
-    await journal.close()

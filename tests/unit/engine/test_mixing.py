@@ -27,47 +27,6 @@ def test_one_task_has_its_source_s_positions_and_waits_for_nobody() -> None:
     assert all(mixture.reserve("") for _ in range(5))  # none of them is stored yet
 
 
-def test_tasks_take_turns_within_a_batch() -> None:
-    mixture = Mixture({"a": 2, "b": 2})
-    assert [mixture.admit() for _ in range(8)] == ["a", "b"] * 4
-
-
-def test_a_batch_admits_each_task_s_groups() -> None:
-    mixture = Mixture(THREE)
-    for _batch in range(5):
-        admitted = [mixture.admit() for _ in range(8)]
-        assert {name: admitted.count(name) for name in THREE} == THREE
-
-
-def test_a_group_that_comes_to_nothing_is_made_up_for_by_its_task() -> None:
-    mixture = Mixture(THREE)
-    for _ in range(8):
-        mixture.admit()
-    mixture.give_back("visual")
-    assert mixture.admit() == "visual"
-
-
-def test_a_group_of_the_next_batch_waits_for_the_last_one_of_this() -> None:
-    mixture = Mixture({"a": 1, "b": 1})
-    assert mixture.reserve("a")
-    assert not mixture.reserve("a")
-    mixture.store()
-    assert not mixture.reserve("a"), "b is still to come"
-    assert mixture.reserve("b")
-    assert not mixture.reserve("a"), "b is not journaled yet"
-    mixture.store()
-    assert mixture.reserve("a")
-
-
-def test_what_is_turned_away_leaves_its_place_to_its_task() -> None:
-    mixture = Mixture({"a": 1, "b": 1})
-    assert (mixture.admit(), mixture.admit()) == ("a", "b")
-    assert mixture.reserve("a")
-    mixture.release("a")
-    assert mixture.admit() == "a"
-    assert mixture.reserve("a")
-
-
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("ahead", [1, 3])
 def test_every_batch_is_exact_and_none_waits_for_ever(seed: int, ahead: int) -> None:

@@ -1,4 +1,4 @@
-"""What the environment says: call order, authors, budgets, room."""
+"""What the environment says: call order, authors, budgets, cuts, room."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.core.images.media import Media
 from engine.core.protocols.tagged import Tagged
@@ -14,6 +16,7 @@ from engine.core.rollout.assignment import Assignment
 from engine.core.rollout.decide import Rules
 from engine.core.rollout.observe import Observer
 from engine.core.rollout.view import fit_prefix
+from engine.core.text.cut import Keep, stop_cut, truncate_observation
 from engine.core.trajectory.log import AttemptLog
 from engine.types import ImageMark, Say
 from tests.support.codecs import ToyCodec
@@ -135,12 +138,6 @@ def test_what_a_protocol_says_has_its_author_and_its_budget() -> None:
     assert log.state.calls == ()
 
 
-async def test_a_call_that_nobody_could_read_reads_why() -> None:
-    log = answered({"observation": "", "valid": False, "invalid_reason": "no <python>"})
-    await observer(log).observe(0.0)
-    assert said(log) == [(Author.TOOL, "[no <python>]")]
-
-
 @pytest.mark.parametrize(("room", "kept"), [(6, [2]), (7, [2]), (8, [2, 40, IMAGE, 41])])
 def test_an_images_mark_is_never_cut(room: int, kept: list[int]) -> None:
     """Neither between the placeholder and what stands before it, nor before what ends it."""
@@ -154,8 +151,6 @@ def test_an_images_mark_is_never_cut(room: int, kept: list[int]) -> None:
     [
         ({}, ("python",), "[abcd ... ]"),
         ({"python": "tail"}, ("python",), "[ ... ghij]"),
-        ({"python": "middle"}, ("python",), "[ab ... ij]"),
-        ({"search": "tail"}, ("python",), "[abcd ... ]"),
         ({"python": "tail", "search": "tail"}, ("python", "search"), "[ ... ghij]"),
         ({"python": "tail", "search": "middle"}, ("python", "search"), "[abcd ... ]"),
         ({"python": "tail"}, ("python", "search"), "[abcd ... ]"),
@@ -168,3 +163,43 @@ async def test_a_tool_says_which_part_of_its_observation_stays(
     log = answered(*({"observation": one} for one in texts), tools=tools)
     await observer(log, keeps=keeps, observation=9).observe(0.0)
     assert said(log) == [(Author.TOOL, words)]
+
+
+LETTERS = st.text("ab<", max_size=12)
+STOPS = st.lists(st.text("ab<", min_size=1, max_size=3), max_size=3)
+
+
+@given(LETTERS, STOPS)
+def test_stop_cut_is_the_first_end_and_at_an_equal_end_the_longest(
+    text: str, stops: list[str]
+) -> None:
+    kept, stop, rest = stop_cut(text, stops)
+    assert kept + rest == text
+    ends = [(n, -len(s), s) for n in range(len(text) + 1) for s in stops if text[:n].endswith(s)]
+    if stop is None:
+        assert not ends
+    else:
+        assert (len(kept), -len(stop), stop) == min(ends)
+
+
+@given(
+    st.lists(st.integers(0, 99), max_size=20),
+    st.integers(0, 20),
+    st.lists(st.integers(100, 109), max_size=4),
+    st.sampled_from(["head", "middle", "tail"]),
+)
+def test_a_truncated_observation_fits_and_is_made_of_its_ends(
+    tokens: list[int], limit: int, marker: list[int], keep: str
+) -> None:
+    out = truncate_observation(tokens, limit=limit, marker=marker, keep=cast("Keep", keep))
+    if len(tokens) <= limit:
+        assert out == tokens
+        return
+    assert len(out) == limit  # marker included
+    if len(marker) > limit:
+        assert out == (tokens[len(tokens) - limit :] if keep == "tail" else tokens[:limit])
+        return
+    room = limit - len(marker)
+    front = {"head": room, "tail": 0, "middle": -(-room // 2)}[keep]
+    back = room - front
+    assert out == [*tokens[:front], *marker, *tokens[len(tokens) - back :]]

@@ -23,75 +23,56 @@ def headed(header: bytes, data: bytes = b"") -> bytes:
     return struct.pack("<Q", len(header)) + header + data
 
 
+def index_of(folder: Path, shard: str) -> None:
+    text = json.dumps({"weight_map": {"w": shard}})
+    (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
+
+
 def test_a_whole_folder_is_taken(folder: Path) -> None:
     check_policy_folder(folder)
     (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
     (folder / "model-00002-of-00002.safetensors").write_bytes(safetensors({"a": 8, "b": 0}))
-    index = {"weight_map": {"w": "model-00001-of-00002.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    index_of(folder, "model-00001-of-00002.safetensors")
     check_policy_folder(folder)
 
 
-Spoil = Callable[[Path], object]
-SPOILED: dict[str, tuple[Spoil, str]] = {
-    "empty file": (lambda f: os.truncate(f / "model.safetensors", 0), "no safetensors header"),
-    "cut header": (lambda f: os.truncate(f / "model.safetensors", 30), "no safetensors header"),
-    "cut tensors": (
-        lambda f: os.truncate(
-            f / "model.safetensors", (f / "model.safetensors").stat().st_size - 3
-        ),
-        "13 bytes of tensors, its header speaks of 16",
-    ),
-    "zeros of the right size": (
-        lambda f: (f / "model.safetensors").write_bytes(
-            bytes((f / "model.safetensors").stat().st_size)
-        ),
-        "no safetensors header",
-    ),
-    "zeros in the header": (
-        lambda f: (f / "model.safetensors").write_bytes(headed(bytes(90), bytes(16))),
-        "is not JSON",
-    ),
-    "length beyond all files": (
-        lambda f: (f / "model.safetensors").write_bytes(struct.pack("<Q", 2**63) + b"{}"),
-        "no safetensors header",
-    ),
-    "a list": (lambda f: (f / "model.safetensors").write_bytes(headed(b"[]")), "no tensors"),
-    "no tensor": (lambda f: (f / "model.safetensors").write_bytes(headed(b"{}")), "no tensors"),
-    "offsets that are none": (
-        lambda f: (f / "model.safetensors").write_bytes(
-            headed(b'{"w": {"data_offsets": ["0", 4]}}', bytes(4))
-        ),
-        "no tensors",
-    ),
-    "offsets backwards": (
-        lambda f: (f / "model.safetensors").write_bytes(
-            headed(b'{"w": {"data_offsets": [4, 0]}}', bytes(4))
-        ),
-        "no tensors",
-    ),
+def cut(size: int) -> Callable[[Path], object]:
+    """The weights up to `size` bytes, counted from the end if it is negative."""
+
+    def spoil(folder: Path) -> None:
+        file = folder / "model.safetensors"
+        os.truncate(file, size if size >= 0 else file.stat().st_size + size)
+
+    return spoil
+
+
+def weights(data: bytes) -> Callable[[Path], object]:
+    return lambda folder: (folder / "model.safetensors").write_bytes(data)
+
+
+SPOILED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "empty file": (cut(0), "no safetensors header"),
+    "cut header": (cut(30), "no safetensors header"),
+    "cut tensors": (cut(-3), "13 bytes of tensors, its header speaks of 16"),
+    "zeros": (weights(bytes(200)), "no safetensors header"),
+    "zeros in the header": (weights(headed(bytes(90), bytes(16))), "is not JSON"),
+    "length beyond all files": (weights(struct.pack("<Q", 2**63) + b"{}"), "no safetensors header"),
+    "a list": (weights(headed(b"[]")), "no tensors"),
+    "offsets of text": (weights(headed(b'{"w": {"data_offsets": ["0", 4]}}')), "no tensors"),
+    "offsets backwards": (weights(headed(b'{"w": {"data_offsets": [4, 0]}}')), "no tensors"),
     "weights gone": (lambda f: (f / "model.safetensors").unlink(), r"no \*.safetensors weights"),
     "config gone": (lambda f: (f / "config.json").unlink(), "No such file"),
     "config empty": (lambda f: (f / "config.json").write_bytes(b""), "is not JSON"),
-    "config a list": (
-        lambda f: (f / "config.json").write_text("[1]", encoding="utf-8"),
-        "no JSON object",
-    ),
-    "a shard of the index gone": (
-        lambda f: (f / "model.safetensors.index.json").write_text(
-            '{"weight_map": {"w": "model-00007-of-00007.safetensors"}}', encoding="utf-8"
-        ),
-        "names model-00007-of-00007.safetensors",
-    ),
-    "a folder in place of weights": (
-        lambda f: (f / "more.safetensors").mkdir(),
-        "more.safetensors",
-    ),
+    "config a list": (lambda f: (f / "config.json").write_bytes(b"[1]"), "no JSON object"),
+    "a shard gone": (lambda f: index_of(f, "model-7.safetensors"), "names model-7.safetensors"),
+    "a folder of weights": (lambda f: (f / "more.safetensors").mkdir(), "more.safetensors"),
 }
 
 
 @pytest.mark.parametrize(("spoil", "sentence"), SPOILED.values(), ids=SPOILED)
-def test_a_broken_folder_is_named_with_its_file(folder: Path, spoil: Spoil, sentence: str) -> None:
+def test_a_broken_folder_is_named_with_its_file(
+    folder: Path, spoil: Callable[[Path], object], sentence: str
+) -> None:
     spoil(folder)
     with pytest.raises(BrokenFolder, match=sentence) as caught:
         check_policy_folder(folder)

@@ -9,9 +9,8 @@ import pytest
 
 from engine.core.sampler.control import PublishResult
 from engine.core.sampler.update_group import TensorSpec
-from engine.serving.publish import publish_state
 from engine.serving.publish.policy_shape import PolicyShape
-from engine.serving.publish.publish_state import TRANSITIONS, Event, PublishState, Stage
+from engine.serving.publish.publish_state import Event, PublishState, Stage
 from engine.serving.publish.versions import ServedWeights, check_next
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
@@ -46,19 +45,6 @@ def refused(ask: Callable[[], object], match: str, reason: int) -> None:
     assert caught.value.reason == reason
 
 
-def test_the_documented_table_is_the_table() -> None:
-    rows = [
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in (publish_state.__doc__ or "").splitlines()
-        if line.startswith("| ") and not line.startswith("| stage")
-    ]
-    assert {
-        (Stage[before], Event[event]): Stage[after]
-        for stages, event, after, _by in rows
-        for before in stages.split(", ")
-    } == TRANSITIONS
-
-
 def test_a_publish_over_a_group_takes_buckets_and_then_commits() -> None:
     state = opened()
     assert (state.stage, state.world_size) == (Stage.OPEN, 3)
@@ -75,14 +61,15 @@ def test_a_publish_by_a_folder_commits_with_its_request() -> None:
     assert PublishState().after(Event.SERVE, result=DONE).stage is Stage.SERVED
 
 
+INVALID = reasons.ERROR_REASON_INVALID_REQUEST
+
+
 @pytest.mark.parametrize(
     ("state", "index", "names", "match"),
     [
-        (with_buckets(), 1, "a", "bucket 1 is out of order: 0 is next"),
         (with_buckets("a"), 0, "b", "bucket 0 is out of order: 1 is next"),
         (with_buckets(), 0, "", "bucket 0 has no tensors"),
         (with_buckets(), 0, "x", "no tensor x"),
-        (with_buckets(), 0, "a b a", "tensor a came before"),
         (with_buckets("a"), 1, "b a", "tensor a came before"),
         (opened().accept(0, specs("a"), SHAPE), 1, "b", "bucket 0 is still under way"),
         (with_buckets("a b lm_head").commit(SHAPE), 1, "a", "bucket 1 comes after the commit"),
@@ -92,22 +79,14 @@ def test_a_publish_by_a_folder_commits_with_its_request() -> None:
 def test_a_bucket_that_is_not_next_is_refused(
     state: PublishState, index: int, names: str, match: str
 ) -> None:
-    refused(
-        lambda: state.accept(index, specs(names), SHAPE),
-        match,
-        reasons.ERROR_REASON_INVALID_REQUEST,
-    )
+    refused(lambda: state.accept(index, specs(names), SHAPE), match, INVALID)
 
 
-@pytest.mark.parametrize(
-    ("state", "match"),
-    [
-        (with_buckets("a"), "2 tensors of the policy did not come, b is the first"),
-        (with_buckets("a").accept(1, specs("b"), SHAPE), "bucket 1 is still under way"),
-    ],
-)
-def test_a_commit_needs_the_whole_policy(state: PublishState, match: str) -> None:
-    refused(lambda: state.commit(SHAPE), match, reasons.ERROR_REASON_INVALID_REQUEST)
+def test_a_commit_needs_the_whole_policy() -> None:
+    state = with_buckets("a")
+    refused(lambda: state.commit(SHAPE), "2 tensors .* did not come, b is the first", INVALID)
+    state = state.accept(1, specs("b"), SHAPE)
+    refused(lambda: state.commit(SHAPE), "bucket 1 is still under way", INVALID)
 
 
 def test_nothing_but_a_failure_ends_a_commit_and_nothing_changes_what_is_over() -> None:

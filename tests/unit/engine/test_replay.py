@@ -5,48 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-import sys
-from asyncio.subprocess import PIPE, STDOUT
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from engine.cli import app
 from engine.config import EngineTable
 from engine.core.rewards.rewards import Rewards
 from engine.core.trajectory.events import AnyEvent, Ended, encode
-from engine.core.trajectory.record import Identity, record
-from engine.core.trajectory.state import fold
 from engine.errors import StartupError
-from engine.offline.inspect.replay import ReplayResult, first_difference, replay
+from engine.offline.inspect.replay import ReplayResult, replay
 from engine.serving.journal.journal import Journal
 from engine.serving.journal.schema import FILE_NAME
+from tests.support.journaled import store_group
 from tests.support.logs import V0, example
 from tests.support.recipes import recipe_tables, write_recipe
 from toolwright.recipe import load_recipe
 from toolwright.types import StopReason, Task, Trajectory, floats, ids
-from toolwright.wire import serialize, trajectory_to_proto
 
 REWARD = """
 def reward(trajectory):
     right = 0.5 if trajectory.task.answers == ("42",) else 1.0
     return right, {"right": right, "tidy": 0.0}
 """
-
-
-def member(events: Sequence[AnyEvent], position: int, index: int) -> Trajectory:
-    task = Task(id=f"q{position}", prompt="6*7", answers=("42",))
-    group = f"g{position:07d}"
-    identity = Identity(
-        trajectory_id=f"{group}-{index}",
-        group_id=group,
-        index=index,
-        attempt=0,
-        task=task,
-        tokenizer_hash="toy",
-    )
-    return record(fold(events), identity)
 
 
 def log(index: int) -> list[AnyEvent]:
@@ -64,24 +48,15 @@ async def recorded(
     change: Callable[[Trajectory], Trajectory] = lambda one: one,
 ) -> Path:
     """A run of three groups of two; `change` is what became of the record of g0000001-1."""
+
+    def changed(one: Trajectory) -> Trajectory:
+        return change(one) if one.id == "g0000001-1" else one
+
     journal = Journal(folder / FILE_NAME, history=history)  # type: ignore[arg-type]
     for position in range(3):
-        members, attempts = [], []
-        for index in range(2):
-            attempts.append(f"g{position:07d}-{index}/b1r0a0")
-            for event in log(index):
-                journal.append(attempts[-1], [event])
-            await journal.flush()
-            told = member(log(index), position, index)
-            told = change(told) if told.id == "g0000001-1" else told
-            members.append(serialize(trajectory_to_proto(told)))
-        await journal.add_group(
-            position=position,
-            identity=f"g{position:07d}",
-            members=members,
-            attempts=attempts,
-            versions=[V0],
-        )
+        logs = {f"g{position:07d}-{index}": log(index) for index in range(2)}
+        task = Task(id=f"q{position}", prompt="6*7", answers=("42",))
+        await store_group(journal, position, logs, version=V0, change=changed, task=task)
     journal.append("g0000003-0/b1r0a0", log(0)[:4])
     journal.append("g0000003-1/b1r0a0", log(0)[:2])
     journal.forget("g0000003-1/b1r0a0")
@@ -95,24 +70,26 @@ async def replayed(folder: Path, reward: str = REWARD, *, per_group: bool = Fals
     return await replay(folder, {"": rewards}, folder / "no-policy")
 
 
-async def test_a_recorded_run_is_identical(tmp_path: Path) -> None:
-    done = await replayed(await recorded(tmp_path))
+OF_A_GROUP = "def reward(group): return [(0.5, {'right': 0.5, 'tidy': 0}) for one in group]"
+SEES = """
+def reward(t):
+    right = t.metadata['texts'] == ['<python>6*7</python>', '<answer>42</answer>']
+    right = right and not t.reward_parts and not t.masked
+    return 0.5 * right, {'right': 0.5 * right, 'tidy': 0.0}
+"""
+
+
+@pytest.mark.parametrize("reward", [REWARD, OF_A_GROUP, SEES], ids=["one", "group", "sees"])
+async def test_a_recorded_run_is_identical(tmp_path: Path, reward: str) -> None:
+    """Also beside a living engine. Reward functions see what they saw in the run."""
+    await recorded(tmp_path)
+    journal = Journal(tmp_path / FILE_NAME, history="all")
+    done = await replayed(tmp_path, reward, per_group=reward is OF_A_GROUP)
+    await journal.close()
     assert (done.groups, done.trajectories, done.rewards, done.without_record) == (3, 6, 6, 2)
     assert done.tokens == 6 * 10
     assert done.differences == []
     assert "identical" in list(done.lines())[-1]
-
-
-async def test_it_works_beside_a_living_engine_and_with_group_rewards(tmp_path: Path) -> None:
-    await recorded(tmp_path)
-    journal = Journal(tmp_path / FILE_NAME, history="all")
-    done = await replayed(
-        tmp_path,
-        "def reward(group): return [(0.5, {'right': 0.5, 'tidy': 0}) for one in group]",
-        per_group=True,
-    )
-    assert done.differences == []
-    await journal.close()
 
 
 def changed_segment(number: int, **values: object) -> Callable[[Trajectory], Trajectory]:
@@ -153,7 +130,6 @@ async def test_the_first_difference_is_named(
     "reward",
     [
         "def reward(t): return 0.25",
-        "def reward(t): return 0.5, {'right': 0.25, 'tidy': 0.25}",
         "def reward(t): raise RuntimeError",
         "def reward(t): return 0.5 if t.reward_parts else 0.0",
     ],
@@ -162,16 +138,6 @@ async def test_another_reward_is_a_difference(tmp_path: Path, reward: str) -> No
     done = await replayed(await recorded(tmp_path), reward)
     assert len(done.differences) == 6
     assert "functions called again" in str(done.differences[0])
-
-
-async def test_reward_functions_see_what_they_saw_in_the_run(tmp_path: Path) -> None:
-    seen = (
-        "def reward(t):\n"
-        "    right = t.metadata['texts'] == ['<python>6*7</python>', '<answer>42</answer>']\n"
-        "    right = right and not t.reward_parts and not t.masked\n"
-        "    return 0.5 * right, {'right': 0.5 * right, 'tidy': 0.0}\n"
-    )
-    assert (await replayed(await recorded(tmp_path), seen)).differences == []
 
 
 async def test_a_run_without_logs_is_refused_with_the_mend(tmp_path: Path) -> None:
@@ -203,37 +169,29 @@ async def test_a_log_that_is_no_log_is_a_difference_and_the_rest_is_compared(
     assert (done.trajectories, done.rewards) == (5, 5)
 
 
-def test_equal_records_have_no_difference() -> None:
-    one = member(log(0), 1, 0)
-    assert first_difference(one, one) is None
-
-
-async def test_the_command_says_what_it_compared_and_exits_1_where_something_differs(
+def test_the_command_says_what_it_compared_and_exits_1_where_something_differs(
     tmp_path: Path,
 ) -> None:
+    def command(*words: object) -> tuple[int, str]:
+        done = CliRunner().invoke(app, ["replay", *map(str, words)])
+        return done.exit_code, done.output
+
     tables = recipe_tables(
         policy=tmp_path / "no-policy", sampler="http://x", tools={}, engine="x:1"
     )
-    (tmp_path / "my_reward.py").write_text(
-        REWARD.replace("def reward", "def score"), encoding="utf-8"
-    )
-    recipe = write_recipe(tmp_path, tables)
-    run = await recorded(tmp_path / "run")
-    code, said = await command("replay", run)
-    assert (code, "does not say which recipe" in said) == (1, True)
-    read = load_recipe(recipe)
+    code = REWARD.replace("def reward", "def score")
+    recipes = []
+    for name, text in (("one", code), ("other", "def score(trajectory): return 1")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "my_reward.py").write_text(text, encoding="utf-8")
+        recipes.append(write_recipe(tmp_path / name, tables))
+    run = asyncio.run(recorded(tmp_path / "one" / "run"))
+    status, said = command(run)
+    assert (status, "does not say which recipe" in said) == (1, True)
+    read = load_recipe(recipes[0])
     read.write_resolved("engine", read.table("engine", EngineTable))
-    code, said = await command("replay", run)
-    assert (code, said.splitlines()[0][:28]) == (0, "6 trajectories of 3 groups, "), said
-    (tmp_path / "my_reward.py").write_text("def score(trajectory): return 1", encoding="utf-8")
-    code, said = await command("replay", run, recipe)
-    assert code == 1
+    status, said = command(run)
+    assert (status, said.splitlines()[0][:28]) == (0, "6 trajectories of 3 groups, "), said
+    status, said = command(run, recipes[1])
+    assert status == 1
     assert "g0000000-0: reward (functions called again) is" in said
-
-
-async def command(*words: object) -> tuple[int | None, str]:
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "engine.cli", *map(str, words), stdout=PIPE, stderr=STDOUT
-    )
-    said, _ = await child.communicate()
-    return child.returncode, said.decode()

@@ -20,15 +20,13 @@ from engine.serving.admission.mixing import Mixture
 from engine.serving.admission.places import Places
 from engine.serving.admission.train import TrainLane
 from engine.serving.crew.crew import GroupAssignment
-from engine.serving.crew.in_process import merged_sampling
 from engine.serving.journal.journal import GroupCounts, Journal, JournalFull
 from engine.serving.journal.logs import OpenLog
+from tests.support.finished_trajectories import trajectory
 from tests.support.waiting import holds_for, until
 from toolwright.recipe import Run
 from toolwright.types import (
     SamplingParams,
-    Status,
-    StopReason,
     Task,
     Trajectory,
     WeightVersion,
@@ -48,17 +46,9 @@ class EndedMember:
 
 
 def member(group_id: str, index: int) -> EndedMember:
-    return EndedMember(
-        trajectory=Trajectory(
-            id=f"{group_id}-{index}",
-            group_id=group_id,
-            index=index,
-            task=Task(id=group_id),
-            sequences=(),
-            status=Status.COMPLETED,
-            stop_reason=StopReason.ANSWERED,
-        )
-    )
+    name = f"{group_id}-{index}"
+    made = trajectory(index, id=name, group_id=group_id, task=Task(id=group_id))
+    return EndedMember(trajectory=made)
 
 
 class Positions:
@@ -169,21 +159,11 @@ async def test_staleness_0_admits_one_batch_a_version(serving: Serving) -> None:
         await settled(lane, 8)
 
 
-async def test_staleness_admits_ahead(serving: Serving) -> None:
-    async with serving(max_staleness=2) as lane:
-        await settled(lane, 12)
-
-
 async def test_max_concurrent(serving: Serving) -> None:
     """The third group is let in for the one place that is left."""
     async with serving(max_concurrent=5) as lane:
         await settled(lane, 3)
         assert (lane.places.used, lane.places.free) == (5, -1)
-
-
-async def test_a_group_above_max_concurrent_runs_all_the_same(serving: Serving) -> None:
-    async with serving(max_concurrent=1) as lane:
-        await settled(lane, 1)
 
 
 @pytest.mark.parametrize("staleness", [0, 2])
@@ -201,6 +181,14 @@ async def test_a_run_of_no_steps_samples_nothing(serving: Serving) -> None:
         await settled(lane, 0)
 
 
+async def finished(folder: Path) -> set[int]:
+    journal = Journal(folder / "j.sqlite")
+    try:
+        return set(await journal.finished_positions())
+    finally:
+        await journal.close()
+
+
 async def test_what_was_admitted_is_journaled_at_a_drain(serving: Serving, tmp_path: Path) -> None:
     async with serving() as lane:
         await settled(lane, 4)
@@ -208,33 +196,20 @@ async def test_what_was_admitted_is_journaled_at_a_drain(serving: Serving, tmp_p
         lane.lane.changed(1)
         lane.finish.set()
     assert lane.admitted == [0, 1, 2, 3]
-    journal = Journal(tmp_path / "j.sqlite")
-    assert await journal.finished_positions() == {0, 1, 2, 3}
-    await journal.close()
+    assert await finished(tmp_path) == {0, 1, 2, 3}
 
 
-async def test_positions_go_on_after_a_restart(serving: Serving, tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j.sqlite")
-    for position in (0, 2):
-        await journal.add_group(
-            position=position, identity="g", members=[b"x", b"y"], attempts=["x", "y"], versions=[]
-        )
-    await journal.close()
-    async with serving() as lane:
-        await until(lambda: len(lane.admitted) >= 2, "two groups")
-        await holds_for(0.02, lambda: lane.admitted == [1, 3], "no more groups")
-        assert lane.admitted == [1, 3]  # two of four are there
+class JournalDouble:
+    """Stores a group when its gate opens, and counts it in that very moment. full: the disk is.
+    refused: first tries to store or to skip for which it has no room."""
 
-
-class SlowJournal:
-    """Stores a group when its gate opens, and counts it in that very moment."""
-
-    full = False
-
-    def __init__(self) -> None:
+    def __init__(self, *, full: bool = False, refused: int = 0) -> None:
         self.gate = asyncio.Event()
+        self.full = full
         self.accepted = 0
         self.storing = 0
+        self.tries: list[int] = []
+        self._refused = refused
 
     @property
     def counts(self) -> GroupCounts:
@@ -252,18 +227,27 @@ class SlowJournal:
     async def kept_positions(self) -> list[int]:
         return []
 
-    async def add_group(self, **_group: Any) -> int:
+    async def skip(self, position: int, _reason: str) -> None:
+        self.tries.append(position)
+        if len(self.tries) <= self._refused:
+            raise JournalFull(Path("journal.sqlite"))
+
+    async def add_group(self, *, position: int, **_group: Any) -> int:
+        await self.skip(position, "")
         self.storing += 1
         await self.gate.wait()
         self.accepted += 1
         return self.accepted
 
 
+ONE_BY_ONE = {"groups_per_step": 1, "group_size": 1}
+
+
 async def test_a_group_counts_at_every_moment(serving: Serving) -> None:
     """Between in flight and accepted there is no moment in which it is neither: at staleness 0
     that would let a trajectory of the next batch start under this batch's weights."""
-    journal = SlowJournal()
-    async with serving(journal, groups_per_step=1, group_size=1) as lane:
+    journal = JournalDouble()
+    async with serving(journal, **ONE_BY_ONE) as lane:
         await settled(lane, 1)
         lane.finish.set()
         await until(lambda: journal.storing == 1, "the group's storing")
@@ -276,26 +260,13 @@ async def test_a_group_counts_at_every_moment(serving: Serving) -> None:
         await settled(lane, 2)
 
 
-class FullJournal(SlowJournal):
-    """Has no room for the first two tries."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate.set()
-
-    async def add_group(self, **group: Any) -> int:
-        if self.storing < 2:
-            self.storing += 1
-            raise JournalFull(Path("journal.sqlite"))
-        return await super().add_group(**group)
-
-
 async def test_a_full_disk_stops_admissions_and_loses_no_group(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(train, "FULL_SECONDS", 0.05)
-    journal = FullJournal()
-    async with serving(journal, groups_per_step=1, group_size=1) as lane:
+    journal = JournalDouble(refused=2)
+    journal.gate.set()
+    async with serving(journal, **ONE_BY_ONE) as lane:
         await until(lambda: lane.admitted == [0], "the batch's only group")
         lane.finish.set()
         await until(lambda: lane.lane.full, "the full disk")
@@ -307,44 +278,16 @@ async def test_a_full_disk_stops_admissions_and_loses_no_group(
         assert not lane.lane.full
 
 
-class FullForSkips(SlowJournal):
-    """Has no room for the first two skips."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate.set()
-        self.tries: list[int] = []
-
-    async def skip(self, position: int, _reason: str) -> None:
-        self.tries.append(position)
-        if len(self.tries) < 3:
-            raise JournalFull(Path("journal.sqlite"))
-
-
 async def test_a_full_disk_does_not_end_the_run_at_a_bad_row(
     serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(train, "FULL_SECONDS", 0.02)
-    journal = FullForSkips()
-    source = Positions(bad={0})
-    async with serving(journal, groups_per_step=1, group_size=1, source=source) as lane:
+    journal = JournalDouble(refused=2)
+    journal.gate.set()
+    async with serving(journal, **ONE_BY_ONE, source=Positions(bad={0})) as lane:
         await until(lambda: lane.admitted == [1], "the group after the bad row")
         assert journal.tries == [0, 0, 0]
         assert not lane.lane.full
-
-
-async def test_a_journal_that_has_room_again_lets_groups_in(
-    serving: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Events can fill a disk too, and then no group's end tells when there is room again."""
-    monkeypatch.setattr(train, "FULL_SECONDS", 0.02)
-    journal = SlowJournal()
-    journal.full = True
-    async with serving(journal, groups_per_step=1, group_size=1) as lane:
-        await settled(lane, 0)
-        journal.full = False
-        await settled(lane, 1)
-        journal.gate.set()
 
 
 async def test_a_place_of_a_finished_member_lets_the_next_group_in(serving: Serving) -> None:
@@ -354,53 +297,22 @@ async def test_a_place_of_a_finished_member_lets_the_next_group_in(serving: Serv
         await until(lambda: lane.places.used == 2, "the two slow ones")
 
 
-async def test_no_group_is_admitted_while_members_wait_for_places(serving: Serving) -> None:
-    async with serving(max_concurrent=3, group_size=2) as lane:
-        await settled(lane, 2)
-        assert (lane.places.used, lane.places.free) == (3, -1)
-
-
-async def test_a_position_that_cannot_be_run_is_passed_over(
-    serving: Serving, tmp_path: Path
-) -> None:
-    async with serving(source=Positions(bad={1, 2}), steps=1) as lane:
-        lane.finish.set()
-        await until(lambda: lane.lane.counts.accepted == 8, "four groups of positions 0, 3, 4, 5")
-        assert lane.admitted == [0, 3, 4, 5]
-        assert lane.lane.counts.skipped == 2
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (Positions(bad=range(9)), "more than engine.max_bad_rows = 3"),
+        # Its rows come again in every epoch, and each is counted once.
+        (Positions(bad=range(10**6), rows=3), "no row of the task source can be used"),
+    ],
+)
+async def test_bad_rows_alone_end_the_run(tmp_path: Path, source: Positions, words: str) -> None:
     journal = Journal(tmp_path / "j.sqlite")
-    assert await journal.finished_positions() == set(range(6))
-    await journal.close()
-
-
-async def test_one_bad_row_too_many_ends_the_run(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j.sqlite")
-    lane = Lane(journal, source=Positions(bad=range(9)), max_bad_rows=3)
+    lane = Lane(journal, source=source, max_bad_rows=3)
     with pytest.raises(ExceptionGroup) as ended:
         async with asyncio.timeout(20):
             await lane.lane.run()
-    assert "more than engine.max_bad_rows = 3" in str(ended.value.exceptions[0])
+    assert words in str(ended.value.exceptions[0])
     await journal.close()
-
-
-async def test_a_file_without_a_single_good_row_ends_the_run(tmp_path: Path) -> None:
-    """Its rows come again in every epoch, and each is counted once."""
-    journal = Journal(tmp_path / "j.sqlite")
-    lane = Lane(journal, source=Positions(bad=range(10**6), rows=3))
-    with pytest.raises(ExceptionGroup) as ended:
-        async with asyncio.timeout(20):
-            await lane.lane.run()
-    assert "no row of the task source can be used" in str(ended.value.exceptions[0])
-    await journal.close()
-
-
-def test_a_task_s_own_sampling_overlays_the_recipe_s() -> None:
-    recipe = SamplingParams(temperature=1.0, top_p=0.9)
-    assert merged_sampling(recipe, None) == recipe
-    task = SamplingParams(temperature=0.0, max_new_tokens=5)
-    assert merged_sampling(recipe, task) == SamplingParams(
-        temperature=0.0, top_p=0.9, max_new_tokens=5
-    )
 
 
 @pytest.mark.parametrize(
@@ -430,10 +342,7 @@ async def test_sessions_go_on_of_groups_that_are_admitted_at_once(
         accepted=accepted, waiting=0, dropped_groups=0, last_sequence=0, durable_sequence=0
     )
     journal = SimpleNamespace(
-        open_logs=open_logs,
-        newest_version=newest_version,
-        counts=counts,
-        append=lambda *_: None,
+        open_logs=open_logs, newest_version=newest_version, counts=counts, append=lambda *_: None
     )
     found = await Lane(journal).lane.resume()
     assert sorted(found) == [

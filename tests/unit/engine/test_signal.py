@@ -15,16 +15,13 @@ from engine.serving.admission.dynamic_sampling import (
     dapo_filter,
     has_signal,
 )
+from tests.support.finished_trajectories import trajectory
 from toolwright.recipe import DynamicSampling
-from toolwright.types import RewardPart, Status, StopReason, Task, Trajectory
+from toolwright.types import RewardPart, Trajectory
 
 
 def member(reward: float, **fields: Any) -> Trajectory:
-    made = Trajectory(
-        id="g-0", group_id="g", task=Task(id="q"), sequences=(), status=Status.COMPLETED,
-        stop_reason=StopReason.ANSWERED, reward=reward,
-    )  # fmt: skip
-    return replace(made, **fields)
+    return trajectory(reward=reward, **fields)
 
 
 def lost(reward: float = 0.0) -> Trajectory:
@@ -87,11 +84,6 @@ def test_a_batch_costs_no_more_than_its_rounds() -> None:
     assert not mine.fruitless
 
 
-def test_one_round_turns_nothing_away() -> None:
-    mine = group_filter(1)
-    assert not any(mine.turns_away(UNIFORM) for _ in range(9))
-
-
 @given(st.lists(st.booleans(), max_size=60), st.integers(1, 4), st.integers(1, 3))
 def test_every_batch_is_full_within_its_rounds(varied: list[bool], most: int, groups: int) -> None:
     mine, sampled, kept = group_filter(most, groups=groups), 0, 0
@@ -115,13 +107,6 @@ def test_what_never_varies_ends_with_a_sentence() -> None:
     assert "1 78, 0 2 of 80 rollouts" in mine.fruitless
     mine.turns_away(VARIES)  # it was in flight
     assert not mine.fruitless
-
-
-def test_one_group_that_varies_begins_the_count_anew() -> None:
-    mine = group_filter()
-    for number in range(MOST_EMPTY_ROUNDS * 2 * 3):
-        mine.turns_away(VARIES if number % 39 == 38 else UNIFORM)
-        assert not mine.fruitless
 
 
 def test_a_metric_that_no_rollout_has_is_named() -> None:

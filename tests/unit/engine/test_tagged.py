@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.core.protocols.tagged import Tagged
 from engine.types import Answer, Call, Calls, End, ToolSpec
 from tests.support.codecs import END, ToyCodec
+from tests.support.messages import assistant, call, tool, user
 from tests.support.views import EMPTY, view_of
 from toolwright.types import Task
 
@@ -31,37 +34,22 @@ def test_stops_are_the_tools_and_the_end_of_the_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "stop", "expected"),
+    ("text", "stop", "read"),
     [
-        (
-            "think <python> 1+1 </python>",
-            "</python>",
-            Call(action="think <python> 1+1 </python>", tool="python", arguments={"code": "1+1"}),
-        ),
-        (  # a body may hold its own opening tag
-            "<python>a<python>b</python>",
-            "</python>",
-            Call(
-                action="<python>a<python>b</python>",
-                tool="python",
-                arguments={"code": "a<python>b"},
-            ),
-        ),
-        (  # no argument name: the service reads the text
-            "<search>q</search>",
-            "</search>",
-            Call(action="<search>q</search>", tool="search"),
-        ),
-        (
-            "1+1</python>",
-            "</python>",
-            Call(action="1+1</python>", tool="python", invalid_reason="</python> without <python>"),
-        ),
-        ("x```\n", "```\n", Call(action="x```\n", tool="raw")),
+        ("<python> 1+1 </python>", "</python>", {"tool": "python", "arguments": {"code": "1+1"}}),
+        # A body may hold its own opening tag.
+        ("<python>a<python>b</python>", "</python>",
+         {"tool": "python", "arguments": {"code": "a<python>b"}}),
+        # No argument name: the service reads the text.
+        ("<search>q</search>", "</search>", {"tool": "search"}),
+        ("1+1</python>", "</python>",
+         {"tool": "python", "invalid_reason": "</python> without <python>"}),
+        ("x```\n", "```\n", {"tool": "raw"}),
     ],
-)
-def test_calls(text: str, stop: str, expected: Call) -> None:
-    assert Tagged().decide(text, stop, view_of(TOOLS), CODEC) == Calls(calls=(expected,))
+)  # fmt: skip
+def test_calls(text: str, stop: str, read: dict[str, Any]) -> None:
+    expected = Calls(calls=(Call(action=text, **read),))
+    assert Tagged().decide(text, stop, view_of(TOOLS), CODEC) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,13 +68,6 @@ def test_ends(text: str, expected: Answer | End) -> None:
     assert Tagged().decide(text, END, view_of(TOOLS), CODEC) == expected
 
 
-def test_an_answer_that_stops() -> None:
-    protocol = Tagged(answer_stops=True)
-    assert protocol.decide("<answer>7</answer>", "</answer>", view_of(TOOLS), CODEC) == Answer(
-        text="7"
-    )
-
-
 def test_the_observation_is_framed_as_text() -> None:
     protocol = Tagged()
     head, tail = protocol.frame("</python>", CODEC)
@@ -103,7 +84,7 @@ def test_an_observation_without_its_text_is_refused() -> None:
 
 
 def test_prompts() -> None:
-    task = Task(id="t", messages=({"role": "user", "content": "q"},))
+    task = Task(id="t", messages=(user(),))
     text = CODEC.decode(Tagged().prompt(task, TOOLS, CODEC))
     assert text == f"<|im_start|>user\nq{END}\n<|im_start|>assistant\n"
     raw = CODEC.decode(Tagged().prompt(Task(id="t", prompt="q"), TOOLS, CODEC))
@@ -116,7 +97,7 @@ def test_prompts() -> None:
 
 def test_a_demonstration_is_token_for_token_what_a_rollout_writes() -> None:
     protocol = Tagged()
-    task = Task(id="t", messages=({"role": "user", "content": "1+1?"},))
+    task = Task(id="t", messages=(user("1+1?"),))
     head, tail = protocol.frame("</python>", CODEC)
     rollout = [
         ("prompt", protocol.prompt(task, TOOLS, CODEC)),
@@ -124,64 +105,26 @@ def test_a_demonstration_is_token_for_token_what_a_rollout_writes() -> None:
         ("tool", [*head, *protocol.observation(["2"], CODEC), *tail]),
         ("model", CODEC.encode(f"<answer> 2</answer>{END}")),
     ]
-    written = [
-        *task.messages,
-        {"role": "assistant", "content": "<python> 1+1</python>"},
-        {"role": "tool", "content": "2"},
-        {"role": "assistant", "content": "<answer> 2</answer>"},
-    ]
-    structured = [
-        *task.messages,
-        {
-            "role": "assistant",
-            "tool_calls": [{"function": {"name": "python", "arguments": '{"code": "1+1"}'}}],
-        },
-        {"role": "tool", "content": [{"type": "text", "text": "2"}]},
-        {"role": "assistant", "content": "<answer> 2</answer>"},
-    ]
+    answered = assistant("<answer> 2</answer>")
+    written = [*task.messages, assistant("<python> 1+1</python>"), tool("2"), answered]
+    called = assistant(None, call("python", '{"code": "1+1"}'))
+    structured = [*task.messages, called, tool([{"type": "text", "text": "2"}]), answered]
     assert protocol.demonstration(written, CODEC) == rollout
     assert protocol.demonstration(structured, CODEC) == rollout
     told = Tagged(system="Tools: {usage}")
-    assert told.demonstration(written, CODEC, TOOLS)[0] == (
-        "prompt",
-        told.prompt(task, TOOLS, CODEC),
-    )
+    shown = told.demonstration(written, CODEC, TOOLS)[0]
+    assert shown == ("prompt", told.prompt(task, TOOLS, CODEC))
 
 
 @pytest.mark.parametrize(
     ("messages", "words"),
     [
-        ([{"role": "user", "content": "q"}], "a conversation needs"),
-        ([{"role": "assistant", "content": "a"}], "a conversation needs"),
-        (
-            [
-                {"role": "user", "content": "q"},
-                {"role": "assistant", "content": "a"},
-                {"role": "user", "content": "q"},
-            ],
-            "message of 'user' after the first assistant message",
-        ),
-        (
-            [
-                {"role": "user", "content": "q"},
-                {
-                    "role": "assistant",
-                    "tool_calls": [{"name": "python", "arguments": {"a": 1, "b": 2}}],
-                },
-            ],
-            "'python' has 2 arguments",
-        ),
-        (
-            [
-                {"role": "user", "content": "q"},
-                {"role": "assistant", "tool_calls": [{"name": "python", "arguments": "{"}]},
-            ],
-            "'python'",
-        ),
-        (
-            [{"role": "user", "content": "q"}, {"role": "assistant", "content": 3}],
-            "content that is not text",
-        ),
+        ([user()], "a conversation needs"),
+        ([assistant("a")], "a conversation needs"),
+        ([user(), assistant("a"), user()], "message of 'user' after the first assistant message"),
+        ([user(), assistant(None, call("python", {"a": 1, "b": 2}))], "'python' has 2 arguments"),
+        ([user(), assistant(None, call("python", "{"))], "'python'"),
+        ([user(), assistant(3)], "content that is not text"),
     ],
 )
 def test_conversations_that_do_not_fit(messages: list[dict[str, object]], words: str) -> None:

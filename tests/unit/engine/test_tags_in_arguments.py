@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from engine.core.sampler.openai.messages import _split_calls
 from engine.offline.conversations.layouts import conversation
 from engine.offline.conversations.types import BrokenRow
 from recipes.mtr.answers import without_calls
@@ -40,15 +39,6 @@ def test_of_a_published_row_with_another_key(key: str) -> None:
     said = [{"from": "human", "value": "?"}, {"from": "gpt", "value": value}]
     with pytest.raises(BrokenRow, match=f'message 2.*"{key}" in place of "arguments"'):
         conversation({"conversations": said}, 1)
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_of_an_endpoints_conversation(text: str) -> None:
-    said = f"Well. {call(text)}\n{call('b')}"
-    before, calls = _split_calls(said, ("<tool_call>", "</tool_call>"), "c")
-    assert before == "Well."
-    arguments = [json.loads(one["function"]["arguments"]) for one in calls]
-    assert arguments == [{"text": text}, {"text": "b"}]
 
 
 @pytest.mark.parametrize("text", TEXTS)

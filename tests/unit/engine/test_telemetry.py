@@ -1,7 +1,8 @@
-"""What the engine tells: metrics for machines, a line for people, logs for both."""
+"""What the engine reports: metrics for machines, logs for both, and the loop's lag."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
@@ -12,100 +13,67 @@ from typing import Any
 
 import pytest
 import structlog
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
+from engine.serving.telemetry.lag import BOUNDS, LoopLag
 from engine.serving.telemetry.logs import log_to, sentence
 from engine.serving.telemetry.metrics import Metrics
 from engine.serving.telemetry.parts import PartMetrics
 from engine.serving.telemetry.progress import EngineProgress
+from tests.support.finished_trajectories import observed, prompt, trajectory, wrote
+from tests.support.waiting import blocks, passes
 from toolwright.recipe.models.stop_rules import mask_reasons
 from toolwright.types import (
-    Author,
     CallOutcome,
     CallRecord,
     CallTimings,
     Event,
-    Segment,
-    Sequence,
     Status,
-    StopReason,
-    Task,
     ToolErrorKind,
     Trajectory,
     TrajectoryTimings,
 )
 
 CALL = CallRecord(
-    call_id="c",
-    turn=0,
-    index=0,
-    tool="python",
-    action="a",
+    call_id="c", turn=0, index=0, tool="python", action="a",
     outcome=CallOutcome(observation="o", valid=True),
     timings=CallTimings(stop_read_ns=1_000_000, dispatched_ns=1_400_000, result_ns=9_000_000),
-)
-TRAJECTORY = Trajectory(
-    id="a",
-    group_id="g",
-    task=Task(id="q"),
-    sequences=(
-        Sequence(
-            id="s",
-            segments=(
-                Segment(author=Author.PROMPT, token_ids=(1, 2, 3)),
-                Segment(author=Author.MODEL, token_ids=(4, 5), logprobs=(0.0, 0.0)),
-                Segment(author=Author.TOOL, token_ids=(6,)),
-            ),
-        ),
-    ),
-    status=Status.COMPLETED,
-    stop_reason=StopReason.ANSWERED,
-    reward=0.5,
-    calls=(
-        CALL,
-        replace(
-            CALL,
-            tool="",
-            outcome=CallOutcome(observation="", valid=True, error=ToolErrorKind.TIMEOUT),
-            timings=CallTimings(),
-        ),
-    ),
+)  # fmt: skip
+LATE = replace(
+    CALL, tool="", timings=CallTimings(),
+    outcome=CallOutcome(observation="", valid=True, error=ToolErrorKind.TIMEOUT),
+)  # fmt: skip
+TRAJECTORY = trajectory(
+    0, prompt(3), wrote(2), observed(1), reward=0.5, calls=(CALL, LATE),
     timings=TrajectoryTimings(wall_s=2.0, generate_s=1.5, tool_s=0.25),
-)
+)  # fmt: skip
+PREFIX = "toolwright_engine_"
+
+
+def value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(PREFIX + name, labels)
 
 
 def test_metrics_of_a_trajectory() -> None:
     metrics = Metrics()
     metrics.count(TRAJECTORY)
-
-    def value(name: str, **labels: str) -> float | None:
-        return metrics.registry.get_sample_value(name, labels)
-
-    assert value("toolwright_engine_trajectories_total", lane="train", stop_reason="answered") == 1
-    tokens = {
-        a: value("toolwright_engine_tokens_total", author=a) for a in ("prompt", "model", "tool")
-    }
-    assert tokens == {"prompt": 3, "model": 2, "tool": 1}
-    assert value("toolwright_engine_tool_calls_total", tool="python", error="none") == 1
-    assert value("toolwright_engine_tool_calls_total", tool="unknown", error="timeout") == 1
-    assert value("toolwright_engine_trajectory_seconds_sum", part="generate") == 1.5
-    assert value("toolwright_engine_reward_sum") == 0.5
     metrics.count(replace(TRAJECTORY, reward=-1.0))
-    assert (value("toolwright_engine_reward_count"), value("toolwright_engine_reward_sum")) == (
-        2,
-        -0.5,
-    )
-    assert value("toolwright_engine_reward_mean") == -0.25
-    assert value("toolwright_engine_masked_trajectories_total", reason="reward") is None
+
+    def of(name: str, **labels: str) -> float | None:
+        return value(metrics.registry, name, **labels)
+
+    assert of("trajectories_total", lane="train", stop_reason="answered") == 2
+    tokens = [of("tokens_total", author=author) for author in ("prompt", "model", "tool")]
+    assert tokens == [6, 4, 2]
+    assert of("tool_calls_total", tool="python", error="none") == 2
+    assert of("tool_calls_total", tool="unknown", error="timeout") == 2
+    assert of("trajectory_seconds_sum", part="generate") == 3.0
+    assert (of("reward_count"), of("reward_sum"), of("reward_mean")) == (2, -0.5, -0.25)
+    assert of("masked_trajectories_total", reason="reward") is None
     # Only calls that went out count; each took 0.4 ms.
-    assert value("toolwright_engine_dispatch_seconds_count") == 2
-    assert value("toolwright_engine_dispatch_seconds_sum") == pytest.approx(0.0008)
-
-
-def test_two_engines_in_one_process_have_metrics_of_their_own() -> None:
-    one, other = Metrics(), Metrics()
-    one.count(TRAJECTORY)
-    assert other.registry.get_sample_value("toolwright_engine_reward_count") == 0
+    assert of("dispatch_seconds_count") == 2
+    assert of("dispatch_seconds_sum") == pytest.approx(0.0008)
+    assert value(Metrics().registry, "reward_count") == 0, "another engine in this process"
 
 
 def reasons_of(one: Trajectory) -> tuple[str, ...]:
@@ -130,12 +98,7 @@ def test_a_masked_trajectory_counts_under_every_reason_that_masked_it() -> None:
     assert reasons_of(replace(masked, status=Status.ERRORED)) == ("infrastructure",)
     metrics = Metrics()
     metrics.count(replace(masked, events=(rules,)))
-    assert (
-        metrics.registry.get_sample_value(
-            "toolwright_engine_masked_trajectories_total", {"reason": "void"}
-        )
-        == 1
-    )
+    assert value(metrics.registry, "masked_trajectories_total", reason="void") == 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,75 +118,58 @@ def test_metrics_follow_what_the_parts_count() -> None:
         "up": False, "why": "refused", "in_flight": 2, "queued": 40, "received": 7,
         "seconds_a_token": None, "failures": {"silent": 1},
     }  # fmt: skip
-
-    def value(name: str, **labels: str) -> float | None:
-        return registry.get_sample_value(name, labels)
-
     assert parts.samplers({"a": sampler, "b": {**sampler, "up": True, "received": 5}}) == 12
     again = {**sampler, "received": 9, "seconds_a_token": 0.02, "failures": {"silent": 4}}
     assert parts.samplers({"a": again}) == 9
-    assert value("toolwright_engine_sampler_up", sampler="a") == 0
-    assert value("toolwright_engine_sampler_up", sampler="b") == 1
-    assert value("toolwright_engine_sampler_tokens_total", sampler="a") == 9
-    assert value("toolwright_engine_sampler_failures_total", sampler="a", reason="silent") == 4
-    assert value("toolwright_engine_sampler_seconds_a_token", sampler="a") == 0.02
-    assert value("toolwright_engine_sampler_seconds_a_token", sampler="b") is None
     for away in (1.5, 4.0):
         parts.tools({"python": Service(opens_waiting=3, retries={"full": 2}, seconds_away=away)})
-    assert value("toolwright_engine_tool_away_seconds_total", service="python") == 4
-    assert value("toolwright_engine_tool_opens_waiting", service="python") == 3
-    assert value("toolwright_engine_tool_retries_total", service="python", reason="full") == 2
-    parts.attempts({"session_lost": 2})
+    for count in (5, 2, 3):  # a total that begins again is no error
+        parts.attempts({"session_lost": count})
     parts.groups(passed_over=3, dropped=1, turned_away=7, old_tokens=64)
     parts.journal(full=True, backlog=5, commit_s=0.25, free=1 << 30)
-    assert value("toolwright_engine_disk_free_bytes") == 1 << 30
-    assert value("toolwright_engine_attempts_failed_total", reason="session_lost") == 2
-    assert value("toolwright_engine_tasks_passed_over") == 3
-    assert value("toolwright_engine_turned_away_groups") == 7
-    assert value("toolwright_engine_old_tokens_total") == 64
-    assert (
-        value("toolwright_engine_journal_full"),
-        value("toolwright_engine_journal_backlog"),
-    ) == (1, 5)
-    assert value("toolwright_engine_journal_commit_seconds") == 0.25
-
-
-def test_a_total_that_begins_again_is_no_error() -> None:
-    registry = CollectorRegistry()
-    parts = PartMetrics(registry)
-    for count in (5, 2, 3):
-        parts.attempts({"x": count})
-    assert (
-        registry.get_sample_value("toolwright_engine_attempts_failed_total", {"reason": "x"}) == 6
-    )
+    found = {
+        (sample.name.removeprefix(PREFIX), *sample.labels.values()): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+    }
+    expected = {
+        ("sampler_up", "a"): 0,
+        ("sampler_up", "b"): 1,
+        ("sampler_tokens_total", "a"): 9,
+        ("sampler_failures_total", "a", "silent"): 4,
+        ("sampler_seconds_a_token", "a"): 0.02,
+        ("tool_away_seconds_total", "python"): 4,
+        ("tool_opens_waiting", "python"): 3,
+        ("tool_retries_total", "python", "full"): 2,
+        ("attempts_failed_total", "session_lost"): 6,
+        ("tasks_passed_over",): 3,
+        ("turned_away_groups",): 7,
+        ("old_tokens_total",): 64,
+        ("journal_full",): 1,
+        ("journal_backlog",): 5,
+        ("journal_commit_seconds",): 0.25,
+        ("disk_free_bytes",): 1 << 30,
+    }
+    assert {name: found.get(name) for name in expected} == expected
+    assert ("sampler_seconds_a_token", "b") not in found
 
 
 def test_the_line_for_people() -> None:
-    out, now = io.StringIO(), 100.0
-    progress = EngineProgress(7, out, clock=lambda: now)
-
-    def line(tokens: int, evaluating: int = 0, turned_away: int = 0) -> str:
-        return progress.line(
-            state="running", step=3, running=4, evaluating=evaluating, waiting=2, tokens=tokens,
-            reward=0.75, turned_away=turned_away,
-        )  # fmt: skip
-
+    now = 100.0
+    progress = EngineProgress(7, io.StringIO(), clock=lambda: now)
+    told: dict[str, Any] = {
+        "state": "running",
+        "step": 3,
+        "running": 4,
+        "waiting": 2,
+        "reward": 0.75,
+    }
     now = 105.0
-    first = line(50_000)
-    for words in (
-        "[     5 s] running", "version 3/7", "4 in flight", "2 groups waiting", "10,000 tokens/s",
-        "reward 0.750",
-    ):  # fmt: skip
-        assert words in first
-    assert "evaluating" not in first
-    assert "turned away" not in first
+    first = progress.line(**told, evaluating=0, turned_away=0, tokens=50_000)
+    assert "10,000 tokens/s" in first and "evaluating" not in first
     now = 110.0
-    of_both = line(50_500, evaluating=5, turned_away=3)
-    assert "100 tokens/s" in of_both
-    assert "5 evaluating" in of_both
-    assert "3 groups turned away" in of_both
-    progress.show(first)
-    assert out.getvalue() == first + "\n"
+    both = progress.line(**told, evaluating=5, turned_away=3, tokens=50_500)
+    assert all(one in both for one in ("100 tokens/s", "5 evaluating", "3 groups turned away"))
 
 
 def test_a_warning_is_one_line_whatever_is_in_it() -> None:
@@ -256,10 +202,9 @@ def test_logs_are_json_and_warnings_reach_people(
             log.exception("fault")
     finally:
         structlog.configure(**before)
-    lines = [
-        json.loads(x)
-        for x in (tmp_path / "run" / "engine.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
+    text = (tmp_path / "run" / "engine.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+
     assert [(x["event"], x["level"]) for x in lines] == [
         ("quiet", "info"), ("loud", "warning"), ("fault", "error"),
     ]  # fmt: skip
@@ -279,3 +224,37 @@ def test_output_on_a_full_disk_ends_nothing() -> None:
             print("a line", file=out, flush=True)
         with contextlib.suppress(OSError):
             out.close()
+
+
+@pytest.mark.alone
+async def test_a_blocked_loop_is_seen() -> None:
+    registry = CollectorRegistry()
+    lag = LoopLag(registry)
+    task = asyncio.create_task(lag.run())
+    await passes(0.02, "the loop is measured")
+    blocks(0.1, "the loop stands still: the fault to be found")
+    await passes(0.02, "the fault is seen")
+    task.cancel()
+    assert 0.08 <= lag.worst < 1.0
+    assert "toolwright_engine_loop_lag_seconds_bucket" in generate_latest(registry).decode()
+
+
+def test_a_reset_forgets_the_ramp_up_but_not_the_histogram() -> None:
+    registry = CollectorRegistry()
+    lag = LoopLag(registry)
+    lag.observe(2.0)
+    lag.reset()
+    for _ in range(99):
+        lag.observe(0.002)
+    lag.observe(0.3)
+    assert lag.worst == 0.3
+    assert lag.p50 == pytest.approx(0.002, rel=0.25)
+    assert lag.p99 == pytest.approx(0.002, rel=0.25)
+    assert b"toolwright_engine_loop_lag_seconds_count 101.0" in generate_latest(registry)
+
+
+def test_what_lies_beyond_the_last_bucket_is_the_last_bound() -> None:
+    lag = LoopLag(CollectorRegistry())
+    lag.observe(1e6)
+    assert lag.p50 == lag.p99 == BOUNDS[-1]
+    assert lag.worst == 1e6

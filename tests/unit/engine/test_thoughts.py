@@ -10,7 +10,7 @@ import pytest
 
 from engine.core.protocols.chat import Chat
 from engine.core.protocols.tagged import Tagged
-from engine.core.rollout.decide import Rules, calls_at, next_step
+from engine.core.rollout.decide import Rules, next_step
 from engine.core.text.thoughts import begins_inside, thought_of
 from engine.core.trajectory.chain import Chain
 from engine.core.trajectory.state import Action, State
@@ -63,14 +63,10 @@ def acted(text: str, stop: str, codec: ToyCodec, tools: tuple[ToolSpec, ...] = (
         author=Author.MODEL, token_ids=written, logprobs=array("f", [0.0] * len(written)),
         weight_version=WeightVersion(lineage="a", step=0), finish=STOPPED, trainable=True,
     )  # fmt: skip
-    return State(
-        chain=Chain(
-            token_ids=prompt + written,
-            segments=(Segment(author=Author.PROMPT, token_ids=prompt), action),
-        ),
-        tools=tools,
-        actions=(Action(text=text, stop=stop, finish=STOPPED, tokens=len(written)),),
-    )
+    segments = (Segment(author=Author.PROMPT, token_ids=prompt), action)
+    done = Action(text=text, stop=stop, finish=STOPPED, tokens=len(written))
+    chain = Chain(token_ids=prompt + written, segments=segments)
+    return State(chain=chain, tools=tools, actions=(done,))
 
 
 def numbers(state: State, protocol: Any, codec: ToyCodec) -> list[object]:
@@ -100,15 +96,6 @@ def test_calls_in_a_thought_do_not_run(opens: bool, text: str, wanted: list[int]
         (made,) = exported["messages"][-1]["tool_calls"]
         assert json.loads(made["function"]["arguments"]) == {"n": wanted[0]}
         assert call(1) in exported["messages"][-1]["content"]
-
-
-def test_a_mark_behind_a_thought_brings_the_call_behind_it() -> None:
-    codec, chat = Thinking(), Chat(parallel=True)
-    state = acted("", END, codec)
-    state = State(chain=Chain.begun(state.segments[0].token_ids), tools=(PICK,))
-    rules = Rules(protocol=chat, codec=codec, limits=Limits(), observation_keep="middle")
-    step: Any = calls_at(f"<think>{call(1)}</think>{call(2)}", CLOSE, state, rules, TASK)
-    assert [one.arguments for one in step.calls] == [{"n": 2}]
 
 
 def test_tags_in_a_thought_are_not_read_either() -> None:

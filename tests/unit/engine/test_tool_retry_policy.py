@@ -117,43 +117,36 @@ def test_pauses_are_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({RetryPolicy(300).after(FailureKind.AWAY, 0.0) for _ in range(50)}) > 40
 
 
-def refusal(reason: int, **how: object) -> ServiceError:
+def transport(code: grpc.StatusCode) -> TransportError:
+    return TransportError(code, "")
+
+
+def refusal(name: str, **how: object) -> ServiceError:
+    reason = reasons.ErrorReason.Value(f"ERROR_REASON_{name}")
     return ServiceError(reason, "why", **how)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("error", "kind", "name"),
     [
-        (TransportError(grpc.StatusCode.UNAVAILABLE, ""), FailureKind.AWAY, "UNAVAILABLE"),
-        (
-            TransportError(grpc.StatusCode.DEADLINE_EXCEEDED, ""),
-            FailureKind.AWAY,
-            "DEADLINE_EXCEEDED",
-        ),
-        (TransportError(grpc.StatusCode.CANCELLED, ""), FailureKind.AWAY, "CANCELLED"),
-        (TransportError(grpc.StatusCode.RESOURCE_EXHAUSTED, ""), FailureKind.REFUSED, None),
-        (TransportError(grpc.StatusCode.UNAUTHENTICATED, ""), FailureKind.REFUSED, None),
-        (refusal(reasons.ERROR_REASON_DRAINING), FailureKind.AWAY, "DRAINING"),
-        (refusal(reasons.ERROR_REASON_BACKEND_DOWN), FailureKind.REFUSED, "BACKEND_DOWN"),
-        (
-            refusal(reasons.ERROR_REASON_BACKEND_DOWN, retry_after=1.0),
-            FailureKind.AWAY,
-            "BACKEND_DOWN",
-        ),
-        (refusal(reasons.ERROR_REASON_INTERNAL), FailureKind.REFUSED, "INTERNAL"),
-        (refusal(reasons.ERROR_REASON_INTERNAL, retry_after=1.0), FailureKind.AWAY, "INTERNAL"),
-        (
-            refusal(reasons.ERROR_REASON_QUEUE_LIMIT, retry_after=0.0),
-            FailureKind.FULL,
-            "QUEUE_LIMIT",
-        ),
-        (refusal(reasons.ERROR_REASON_QUEUE_LIMIT), FailureKind.REFUSED, "QUEUE_LIMIT"),
-        (refusal(reasons.ERROR_REASON_TOO_MANY_SESSIONS, retry_after=1.0), FailureKind.FULL, None),
-        (refusal(reasons.ERROR_REASON_SESSION_NOT_FOUND), FailureKind.LOST, None),
-        (refusal(reasons.ERROR_REASON_SESSION_LOST, retry_after=1.0), FailureKind.LOST, None),
-        (refusal(reasons.ERROR_REASON_WRONG_ENDPOINT, endpoint="x:1"), FailureKind.MOVED, None),
-        (refusal(reasons.ERROR_REASON_WRONG_ENDPOINT), FailureKind.REFUSED, None),
-        (refusal(12345), FailureKind.REFUSED, "REASON_12345"),
+        (transport(grpc.StatusCode.UNAVAILABLE), FailureKind.AWAY, "UNAVAILABLE"),
+        (transport(grpc.StatusCode.DEADLINE_EXCEEDED), FailureKind.AWAY, "DEADLINE_EXCEEDED"),
+        (transport(grpc.StatusCode.CANCELLED), FailureKind.AWAY, "CANCELLED"),
+        (transport(grpc.StatusCode.RESOURCE_EXHAUSTED), FailureKind.REFUSED, None),
+        (transport(grpc.StatusCode.UNAUTHENTICATED), FailureKind.REFUSED, None),
+        (refusal("DRAINING"), FailureKind.AWAY, "DRAINING"),
+        (refusal("BACKEND_DOWN"), FailureKind.REFUSED, "BACKEND_DOWN"),
+        (refusal("BACKEND_DOWN", retry_after=1.0), FailureKind.AWAY, "BACKEND_DOWN"),
+        (refusal("INTERNAL"), FailureKind.REFUSED, "INTERNAL"),
+        (refusal("INTERNAL", retry_after=1.0), FailureKind.AWAY, "INTERNAL"),
+        (refusal("QUEUE_LIMIT", retry_after=0.0), FailureKind.FULL, "QUEUE_LIMIT"),
+        (refusal("QUEUE_LIMIT"), FailureKind.REFUSED, "QUEUE_LIMIT"),
+        (refusal("TOO_MANY_SESSIONS", retry_after=1.0), FailureKind.FULL, None),
+        (refusal("SESSION_NOT_FOUND"), FailureKind.LOST, None),
+        (refusal("SESSION_LOST", retry_after=1.0), FailureKind.LOST, None),
+        (refusal("WRONG_ENDPOINT", endpoint="x:1"), FailureKind.MOVED, None),
+        (refusal("WRONG_ENDPOINT"), FailureKind.REFUSED, None),
+        (ServiceError(12345, "why"), FailureKind.REFUSED, "REASON_12345"),
     ],
 )
 def test_what_a_failure_says_of_the_service(

@@ -7,7 +7,7 @@ from google.protobuf.duration_pb2 import Duration
 
 from engine.core.tools.replies import reply_of
 from engine.core.tools.spec import spec
-from tests.support.tools import JSON_CALL, PYTHON, STATELESS_PYTHON
+from tests.support.tools import JSON_CALL, PYTHON
 from toolwright.common.v1 import media_pb2
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -33,34 +33,19 @@ def test_a_tool_with_json_calls() -> None:
     assert (found.open_tag, found.close_tag) == ("<tool_call>", "</tool_call>")
 
 
-@pytest.mark.parametrize("format_", [pb.ActionFormat(raw=pb.RawFormat()), pb.ActionFormat()])
-def test_a_tool_whose_format_only_the_service_knows(format_: pb.ActionFormat) -> None:
-    found = spec(pb.ToolDescriptor(name="x", stop_strings=["\n\n"], action_format=format_), "s")
-    assert (found.tagged, found.json_call, found.close_tag) == (False, False, "")
-
-
 def test_a_result() -> None:
-    reply = reply_of(
-        pb.CallResult(
-            observation=[
-                pb.ObservationPart(text="a"),
-                pb.ObservationPart(media=pb.InlineMedia(media_type="image/png", data=b"x")),
-                pb.ObservationPart(blob=media_pb2.BlobRef(media_type="video/mp4")),
-                pb.ObservationPart(text="b"),
-            ],
-            valid=True,
-            done=True,
-            reward=0.0,
-            metrics={"x": 1.5},
-            queued=Duration(nanos=500_000_000),
-            run=Duration(seconds=2),
-            truncated=True,
-            isolation="full",
-            tool="python",
-            new_tools=[PYTHON],
-        ),
-        "made",
-    )
+    result = pb.CallResult(
+        valid=True, done=True, reward=0.0, metrics={"x": 1.5}, truncated=True, isolation="full",
+        tool="python", new_tools=[PYTHON], queued=Duration(nanos=500_000_000),
+        run=Duration(seconds=2),
+        observation=[
+            pb.ObservationPart(text="a"),
+            pb.ObservationPart(media=pb.InlineMedia(media_type="image/png", data=b"x")),
+            pb.ObservationPart(blob=media_pb2.BlobRef(media_type="video/mp4")),
+            pb.ObservationPart(text="b"),
+        ],
+    )  # fmt: skip
+    reply = reply_of(result, "made")
     found, (image,) = reply.outcome, reply.media
     assert found.observation == "a[image/png][video/mp4]b"
     assert found.parts == ("a", image.blob, BlobRef(sha256="", media_type="video/mp4", size=0), "b")
@@ -70,9 +55,6 @@ def test_a_result() -> None:
     assert (found.queued_s, found.run_s, found.truncated) == (0.5, 2.0, True)
     assert (found.isolation, found.tool, found.metrics) == ("full", "python", {"x": 1.5})
     assert reply.new_tools == (spec(PYTHON, "made"),)
-
-
-def test_no_reward_is_none() -> None:
     assert reply_of(pb.CallResult(), "s").outcome.reward is None
 
 
@@ -87,30 +69,12 @@ def test_a_failure_is_shown_by_its_text_else_by_its_message() -> None:
     assert reply_of(result, "s").outcome.observation == "t"
 
 
-def test_a_tool_says_whether_it_keeps_a_state_and_forks() -> None:
-    assert not spec(STATELESS_PYTHON, "s").stateful
-    descriptor = pb.ToolDescriptor(
-        name="x", stateful=True, capabilities=pb.ToolCapabilities(fork=True)
-    )
-    assert (spec(descriptor, "s").stateful, spec(descriptor, "s").forks) == (True, True)
-
-
-@pytest.mark.parametrize(
-    ("said", "author"),
-    [
-        (0, Author.TOOL),
-        (int(Author.MEMORY), Author.MEMORY),
-        (int(Author.SYSTEM), Author.SYSTEM),
-        (int(Author.MODEL), Author.TOOL),
-        (int(Author.PROMPT), Author.TOOL),
-        (int(Author.TEMPLATE), Author.TOOL),
-        (77, Author.TOOL),
-    ],
-)
-def test_only_a_tool_a_memory_or_the_environment_speaks(said: int, author: Author) -> None:
+@pytest.mark.parametrize("said", [*map(int, Author), 0, 77])
+def test_only_a_tool_a_memory_or_the_environment_speaks(said: int) -> None:
     """A service cannot put words into the policy's mouth."""
     result = pb.CallResult.FromString(pb.CallResult().SerializeToString() + bytes([14 << 3, said]))
-    assert reply_of(result, "s").outcome.author is author
+    own = {int(Author.MEMORY): Author.MEMORY, int(Author.SYSTEM): Author.SYSTEM}
+    assert reply_of(result, "s").outcome.author is own.get(said, Author.TOOL)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import shutil
@@ -67,38 +66,3 @@ def test_every_metric_is_one_that_a_process_shows() -> None:
     for expression in asked:
         named = set(re.findall(r"toolwright_\w+", expression))
         assert named <= shown, named - shown
-
-
-@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
-def test_an_alert_says_what_to_do_and_where_it_is_explained(alert: dict[str, Any]) -> None:
-    said = alert["annotations"]
-    assert " Look at " in said["runbook"]
-    page, _, anchor = said["page"].partition("#")
-    heads = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
-    assert not anchor or anchor in anchors
-
-
-def test_panels_have_units_targets_and_room() -> None:
-    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
-    for panel in GRAPHS:
-        assert panel["fieldConfig"]["defaults"]["unit"]
-        assert panel["datasource"]["uid"] == "${datasource}"
-        for target in panel["targets"]:
-            assert '{run=~"$run",instance=~"$instance"' in target["expr"]
-    names = [variable["name"] for variable in DASHBOARD["templating"]["list"]]
-    assert names == ["datasource", "run", "instance"]
-
-
-def test_panels_do_not_overlap() -> None:
-    places = (
-        [
-            (x, y)
-            for x in range(at["x"], at["x"] + at["w"])
-            for y in range(at["y"], at["y"] + at["h"])
-        ]
-        for at in (panel["gridPos"] for panel in PANELS)
-    )
-    covered = list(itertools.chain.from_iterable(places))
-    assert len(set(covered)) == len(covered)
-    assert max(x for x, _ in covered) < 24

@@ -16,8 +16,3 @@ def test_the_docs_name_every_metric_and_no_other() -> None:
         if not OF_A_PROCESS.search(name)
     }
     assert named == {name for name in all_names() if not OF_A_PROCESS.search(name)}
-
-
-def test_every_process_shows_its_memory() -> None:
-    for process in ("engine", "toolsvc", "learner", "memory"):
-        assert f"toolwright_{process}_process_resident_memory_bytes" in all_names()

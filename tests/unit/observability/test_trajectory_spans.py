@@ -137,17 +137,6 @@ def test_ids_are_those_that_everybody_derives() -> None:
     assert next(span for span in rest if span.name == "call python").id == call
 
 
-def test_what_a_span_tells() -> None:
-    spans = spans_of(RUN, TRAJECTORY)
-    assert spans[0].attributes["toolwright.stop_reason"] == "answered"
-    assert spans[0].attributes["toolwright.tokens"] == 7
-    first = spans[2].attributes
-    assert (first["toolwright.turn"], first["toolwright.tokens"]) == (0, 5)
-    assert first["toolwright.weight_versions"] == "a.3"
-    assert first["toolwright.first_token_s"] == 0.05
-    assert "toolwright.estimated" not in first
-
-
 def test_a_failed_call_and_a_failed_attempt_say_so() -> None:
     call = TRAJECTORY.calls[0]
     timeout = replace(call.outcome, error=t.ToolErrorKind.TIMEOUT)

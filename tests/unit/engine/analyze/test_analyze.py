@@ -12,8 +12,6 @@ from typer.testing import CliRunner, Result
 
 from engine.cli import app
 from engine.core.trajectory.events import Answered, AnyEvent, Called, Opened
-from engine.core.trajectory.record import Identity, record
-from engine.core.trajectory.state import fold
 from engine.offline.analyze.findings import findings
 from engine.offline.analyze.page import page
 from engine.offline.analyze.table import table
@@ -23,10 +21,11 @@ from engine.serving.journal.journal import Journal
 from engine.serving.journal.reader import JournalReader
 from engine.serving.journal.schema import FILE_NAME
 from engine.types import SessionRef, ToolSpec
+from tests.support.journaled import recorded, store_group
 from tests.support.logs import V1, example
+from tests.support.messages import assistant, call, tool, user
 from toolwright.trajectory_files import write_trajectories
-from toolwright.types import SamplingParams, Task, Trajectory, ids
-from toolwright.wire import serialize, trajectory_to_proto
+from toolwright.types import SamplingParams, Trajectory, ids
 
 FILM = ToolSpec(
     name="film_lookup",
@@ -73,44 +72,23 @@ def log(name: str, called: str = "film_lookup") -> list[AnyEvent]:
     return events
 
 
-def trajectory(name: str, events: list[AnyEvent]) -> Trajectory:
-    group, _, index = name.rpartition("-")
-    identity = Identity(
-        trajectory_id=name, group_id=group, index=int(index), attempt=0, task=Task(id="q"),
-        tokenizer_hash="toy",
-    )  # fmt: skip
-    return record(fold(events), identity)
-
-
-async def run_of(folder: Path, calls: list[str], history: Any = "all") -> list[Trajectory]:
+async def run_of(folder: Path, *calls: str, history: Any = "all") -> list[Trajectory]:
     """A run in which each call was a group's, the first one acknowledged."""
     journal = Journal(folder / FILE_NAME, history=history)
-    made, numbers = [], []
-    for position, called in enumerate(calls):
-        name = f"g{position:07d}"
-        attempt = f"{name}-0/b1r0a0"
-        events = log(attempt, called)
-        for event in events:
-            journal.append(attempt, [event])
-        made.append(trajectory(f"{name}-0", events))
-        numbers.append(
-            await journal.add_group(
-                position=position,
-                identity=name,
-                members=[serialize(trajectory_to_proto(made[-1]))],
-                attempts=[attempt],
-                versions=[V1],
-            )
-        )
+    logs = {f"g{n:07d}-0": log(f"g{n:07d}-0/b1r0a0", called) for n, called in enumerate(calls)}
+    numbers = [
+        await store_group(journal, position, {name: logs[name]}, version=V1)
+        for position, name in enumerate(logs)
+    ]
     await journal.acknowledge(numbers[0])
     journal.append("g9000000-0/b1r0a0", log("x")[:3])
     await journal.flush()
     await journal.close()
-    return made
+    return [recorded(name, events) for name, events in logs.items()]
 
 
 async def test_a_run_that_keeps_its_history(tmp_path: Path) -> None:
-    await run_of(tmp_path, ["film_lookup", "film_lookup", "get_battle", "made_up"])
+    await run_of(tmp_path, "film_lookup", "film_lookup", "get_battle", "made_up")
     found = found_of(tmp_path)
     assert (found["trajectories"], found["invocations"], found["unique_tools"]) == (4, 4, 3)
     assert found["without_schema"] == {"tools": 1, "invocations": 1}, "no session has made_up"
@@ -124,31 +102,8 @@ async def test_a_run_that_keeps_its_history(tmp_path: Path) -> None:
     assert found["notes"] == [f"{tmp_path}: 1 attempts without a complete group are left out"]
 
 
-async def test_a_run_that_keeps_what_is_open(tmp_path: Path) -> None:
-    await run_of(tmp_path, ["film_lookup"] * 3, "open")
-    found = found_of(tmp_path)
-    assert found["invocations"] == 2
-    assert found["without_schema"]["tools"] == 1
-    assert "holds 2 of the 3 groups" in found["notes"][0]
-    assert 'engine.history = "all"' in found["notes"][0]
-
-
-async def test_a_log_that_cannot_be_read_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await run_of(tmp_path, ["film_lookup"])
-
-    def damaged(_reader: JournalReader, attempt: str) -> list[AnyEvent]:
-        raise ValueError(attempt)
-
-    monkeypatch.setattr(JournalReader, "log", damaged)
-    found = found_of(tmp_path)
-    assert found["without_schema"]["tools"] == 1
-    assert any("1 logs of attempts cannot be read" in note for note in found["notes"])
-
-
 async def test_a_trajectories_file(tmp_path: Path) -> None:
-    made = await run_of(tmp_path / "run", ["film_lookup", "get_battle", ""])
+    made = await run_of(tmp_path / "run", "film_lookup", "get_battle", "")
     file = tmp_path / "kept.trajectories"
     write_trajectories(file, made)
     found = found_of(file)
@@ -160,38 +115,22 @@ async def test_a_trajectories_file(tmp_path: Path) -> None:
 
 
 async def test_branches_have_the_calls_before_the_fork_in_common(tmp_path: Path) -> None:
-    made = trajectory("g1-0", log("g1-0/0"))
-    branch = trajectory("g1-1", log("g1-0/0"))  # the same call, by its id
-    stranger = trajectory("g2-0", log("g1-0/0"))
+    made = recorded("g1-0", log("g1-0/0"))
+    branch = recorded("g1-1", log("g1-0/0"))  # the same call, by its id
+    stranger = recorded("g2-0", log("g1-0/0"))
     file = tmp_path / "kept.trajectories"
     write_trajectories(file, [made, branch, stranger])
     assert found_of(file)["invocations"] == 2
 
 
+LOOK = {
+    "name": "film", "description": "Looks a film up.",
+    "parameters": {"properties": {"title": {"pattern": "x"}, "year": {}}},
+}  # fmt: skip
+CALLS = assistant(None, call("film", '{"title": "Lost"}'), call("song", "{}"))
 ROW = {
-    "messages": [
-        {"role": "user", "content": "Who?"},
-        {
-            "role": "assistant",
-            "tool_calls": [
-                {"function": {"name": "film", "arguments": '{"title": "Lost"}'}},
-                {"function": {"name": "song", "arguments": "{}"}},
-            ],
-        },
-        {"role": "tool", "content": "1"},
-        {"role": "tool", "content": "2"},
-        {"role": "assistant", "content": "He."},
-    ],
-    "tools": [
-        {
-            "type": "function",
-            "function": {
-                "name": "film",
-                "description": "Looks a film up.",
-                "parameters": {"properties": {"title": {"pattern": "x"}, "year": {}}},
-            },
-        }
-    ],
+    "messages": [user("Who?"), CALLS, tool("1"), tool("2"), assistant("He.")],
+    "tools": [{"type": "function", "function": LOOK}],
 }
 
 
@@ -203,48 +142,6 @@ def test_conversations_and_several_recordings_together(tmp_path: Path) -> None:
     twice = found_of(file, file)
     assert twice["invocations"] == 2 * found["invocations"] == 4
     assert twice["unique_tools"] == found["unique_tools"]
-
-
-def test_a_long_schema_is_looked_at_once_however_often_its_tool_is_called(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked: list[str] = []
-
-    def identity(name: str, schema: Any) -> bytes:
-        looked.append(name)
-        return name.encode()
-
-    monkeypatch.setattr("engine.offline.analyze.tally.identity", identity)
-    call = {"type": "function", "function": {"name": "search", "arguments": "{}"}}
-    other = {"type": "function", "function": {"name": "film", "arguments": "{}"}}
-    turn = [
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"id": "a", **call}, {"id": "b", **other}],
-        },
-        {"role": "tool", "tool_call_id": "a", "content": "x"},
-        {"role": "tool", "tool_call_id": "b", "content": "y"},
-    ]
-    messages = [{"role": "user", "content": "Who?"}, *(turn * 50)]
-    messages.append({"role": "assistant", "content": "He."})
-    tools = [{"type": "function", "function": {"name": "search", "parameters": {"properties": {}}}}]
-    file = tmp_path / "a.jsonl"
-    file.write_text(json.dumps({"messages": messages, "tools": tools}) + "\n", encoding="utf-8")
-    found = found_of(file)
-    assert (found["invocations"], looked) == (100, ["search", "film"])
-
-
-def test_calls_written_in_content_are_told(tmp_path: Path) -> None:
-    file = tmp_path / "a.jsonl"
-    messages = [
-        {"role": "user", "content": "Who?"},
-        {"role": "assistant", "content": "search(who)"},
-        {"role": "tool", "content": "he"},
-    ]
-    file.write_text(json.dumps({"messages": messages}) + "\n", encoding="utf-8")
-    (note,) = found_of(file)["notes"]
-    assert note.startswith("1 messages of role tool ")
 
 
 def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
@@ -260,7 +157,7 @@ def test_a_folder_of_shards_is_counted_once(tmp_path: Path) -> None:
     assert "is still written to" in found_of(tmp_path)["notes"][1]
     for file in tmp_path.glob("*.jsonl*"):
         file.unlink()
-    write_trajectories(tmp_path / "00002.trajectories", [trajectory("g1-0", log("g1-0/0"))])
+    write_trajectories(tmp_path / "00002.trajectories", [recorded("g1-0", log("g1-0/0"))])
     assert found_of(tmp_path)["invocations"] == 1
 
 
@@ -327,15 +224,26 @@ def test_hostile_names_steer_neither_page_nor_terminal() -> None:
     json.dumps(found)
 
 
-def test_the_page_has_plots_and_tables(tmp_path: Path) -> None:
-    file, made = tmp_path / "a.jsonl", tmp_path / "new" / "page.html"
-    file.write_text((json.dumps(ROW) + "\n") * 3, encoding="utf-8")
-    result = analyze(file, "--page", made)
-    assert result.stdout.splitlines()[-1] == str(made)
-    text = made.read_text(encoding="utf-8")
-    assert text.count("<table>") == 4
-    assert text.count("<polyline") == 2
-    assert "1e+" not in text, "names of axes are written out"
+async def test_a_log_that_cannot_be_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run_of(tmp_path, "film_lookup")
+
+    def damaged(_reader: JournalReader, attempt: str) -> list[AnyEvent]:
+        raise ValueError(attempt)
+
+    monkeypatch.setattr(JournalReader, "log", damaged)
+    found = found_of(tmp_path)
+    assert found["without_schema"]["tools"] == 1
+    assert any("1 logs of attempts cannot be read" in note for note in found["notes"])
+
+
+def test_calls_written_in_content_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    messages = [user("Who?"), assistant("search(who)"), tool("he")]
+    file.write_text(json.dumps({"messages": messages}) + "\n", encoding="utf-8")
+    (note,) = found_of(file)["notes"]
+    assert note.startswith("1 messages of role tool ")
 
 
 def test_own_words(tmp_path: Path) -> None:
@@ -352,3 +260,11 @@ def test_a_page_that_cannot_be_written_is_told_before_the_work(tmp_path: Path) -
     file.touch()
     assert "is a file and not a folder" in sentence(analyze(absent, "--page", file / "page.html"))
     assert "is a folder" in sentence(analyze(absent, "--page", tmp_path))
+
+
+async def test_a_run_that_keeps_what_is_open(tmp_path: Path) -> None:
+    await run_of(tmp_path, *["film_lookup"] * 3, history="open")
+    found = found_of(tmp_path)
+    assert found["invocations"] == 2
+    assert found["without_schema"]["tools"] == 1
+    assert "holds 2 of the 3 groups" in found["notes"][0]

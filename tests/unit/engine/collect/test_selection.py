@@ -1,20 +1,25 @@
-"""Which trajectories of one task stay."""
+"""Which trajectories of one task stay, and which of them made the same calls."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.core.protocols.chat import Chat
+from engine.core.trajectory.state import Action, State
+from engine.offline.collect.calls import canonical_calls, mark_of_calls
 from engine.offline.collect.selection import (
     Candidate,
-    Totals,
     mark_of,
     select,
 )
 from engine.offline.collect.selection import SelectionOutcome as Outcome
-from toolwright.types import ids
+from engine.types import ToolSpec
+from tests.support.codecs import ToyCodec
+from toolwright.types import CallOutcome, CallRecord, FinishKind, FinishReason, Task, ids
 
 
 def candidate(mark: str = "a", **fields: Any) -> Candidate:
@@ -39,24 +44,16 @@ def test_each_reason_in_its_order() -> None:
     ]  # fmt: skip
 
 
-def test_without_a_cap_all_that_differ_stay() -> None:
-    found = select([candidate(str(number)) for number in range(50)], set(), None)
-    assert set(found) == {Outcome.KEPT}
-
-
-@given(
-    st.lists(
-        st.builds(
-            Candidate,
-            errored=st.booleans(),
-            masked=st.booleans(),
-            refused_by=st.sampled_from([(), ("right",), ("right", "short")]),
-            mark=st.sampled_from("abcd"),
-        )
-    ),
-    st.sets(st.sampled_from("abcd")),
-    st.none() | st.integers(1, 3),
+CANDIDATES = st.builds(
+    Candidate,
+    errored=st.booleans(),
+    masked=st.booleans(),
+    refused_by=st.sampled_from([(), ("right",), ("right", "short"), ("clean", "short")]),
+    mark=st.sampled_from("abcd"),
 )
+
+
+@given(st.lists(CANDIDATES), st.sets(st.sampled_from("abcd")), st.none() | st.integers(1, 3))
 def test_what_stays_is_new_distinct_wanted_and_within_the_cap(
     candidates: list[Candidate], seen: set[str], most: int | None
 ) -> None:
@@ -66,55 +63,6 @@ def test_what_stays_is_new_distinct_wanted_and_within_the_cap(
     assert len({c.mark for c in kept}) == len(kept)
     assert not seen & {c.mark for c in kept}
     assert most is None or len(kept) <= most
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.lists(
-                st.tuples(
-                    st.booleans(),
-                    st.booleans(),
-                    st.sets(st.sampled_from(["right", "short", "clean"])).map(
-                        lambda found: tuple(sorted(found))
-                    ),
-                    st.sampled_from("abcd"),
-                ),
-                max_size=6,
-            ),
-            st.integers(1, 3),
-        )
-    )
-)
-def test_counts_add_up(tasks: list[Any]) -> None:
-    totals, alone = Totals(), 0
-    for members, most in tasks:
-        candidates = [
-            Candidate(errored=e, masked=m, refused_by=by, mark=mark) for e, m, by, mark in members
-        ]
-        verdicts = select(candidates, set(), most)
-        refused = [
-            c.refused_by for c, v in zip(candidates, verdicts, strict=True) if v is Outcome.FILTERED
-        ]
-        alone += sum(len(by) == 1 for by in refused)
-        totals.enter(
-            {
-                "verdicts": [str(v) for v in verdicts],
-                "refused": refused,
-                "untold": {},
-                "read": 2,
-                "written": 1,
-                "seconds": 1.0,
-                "bad": "",
-            }
-        )
-    counts = totals.outcomes
-    others = ("kept", "errored", "masked", "duplicate", "over_the_cap")
-    assert totals.rolled_out == sum(len(members) for members, _ in tasks)
-    assert totals.rolled_out == totals.refused_first.total() + sum(counts[o] for o in others)
-    assert totals.refused_alone.total() == alone
-    assert all(totals.refused[n] >= totals.refused_first[n] for n in totals.refused_first)
-    assert totals.read == 2 * totals.written == 2 * len(tasks)
 
 
 def test_marks_tell_prompts_and_actions_apart() -> None:
@@ -130,3 +78,76 @@ def test_marks_tell_prompts_and_actions_apart() -> None:
 
 def test_half_a_surrogate_pair_has_a_mark() -> None:
     assert mark_of(ids([1]), ["\ud800"])
+
+
+TASK = Task(id="t", prompt="who?")
+TOOLS = (ToolSpec(name="add", json_call=True, close_tag="</tool_call>"),)
+CLOSE = "</tool_call>"
+
+
+def call(body: str) -> str:
+    return f"<tool_call>{body}{CLOSE}"
+
+
+def recorded(turn: int, index: int, text: str) -> CallRecord:
+    return CallRecord(
+        call_id=f"a/{turn}/{index}", turn=turn, index=index, tool="add", action=text,
+        outcome=CallOutcome(observation="", valid=False),
+    )  # fmt: skip
+
+
+def state(*actions: str, made: tuple[int, ...] | None = None) -> State:
+    """Actions that end at a call, but for the last where `made` says so: calls of each."""
+    counts = made or (1,) * len(actions)
+    stop = FinishReason(kind=FinishKind.STOP)
+    turns = list(enumerate(actions))
+    return State(
+        tools=TOOLS,
+        actions=tuple(Action(text=text, stop=CLOSE, finish=stop, tokens=1) for text in actions),
+        calls=tuple(recorded(t, index, text) for t, text in turns for index in range(counts[t])),
+    )
+
+
+def canonical(*actions: str, made: tuple[int, ...] | None = None, **options: Any) -> list[Any]:
+    return canonical_calls(state(*actions, made=made), TASK, Chat(**options), ToyCodec())
+
+
+def test_neither_the_order_of_keys_nor_what_was_thought_makes_another_call() -> None:
+    one = canonical("Hm." + call('{"name": "add", "arguments": {"b": 2, "a": [1, "é"]}}'))
+    other = canonical(call(' {"arguments": {"a": [1, "é"], "b": 2}, "name": "add"}\n'))
+    assert one == other == [("add", '{"a": [1, "é"], "b": 2}')]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"name": "add", "arguments": {"a": 2}}',
+        '{"name": "add", "arguments": {"a": "1"}}',
+        '{"name": "sub", "arguments": {"a": 1}}',
+        '{"name": "add"}',
+        "no JSON",
+    ],
+)
+def test_another_name_or_argument_is_another_call(body: str) -> None:
+    assert canonical(call(body)) != canonical(call('{"name": "add", "arguments": {"a": 1}}'))
+
+
+def test_several_calls_of_one_action_come_in_their_order_and_only_those_that_were_made() -> None:
+    two = call('{"name": "add", "arguments": {"a": 1}}') + call('{"name": "add", "arguments": {}}')
+    assert canonical(two, made=(2,), parallel=True) == [("add", '{"a": 1}'), ("add", "{}")]
+    assert canonical(two, made=(1,), parallel=True) == [("add", '{"a": 1}')]
+
+
+def test_a_mark_tells_questions_and_calls_apart() -> None:
+    calls = [("add", "{}"), ("add", '{"a": 1}')]
+    same = mark_of_calls(TASK, calls)
+    assert mark_of_calls(Task(id="another", prompt="who?"), calls) == same
+    others = [
+        mark_of_calls(Task(id="t", prompt="what?"), calls),
+        mark_of_calls(Task(id="t", messages=({"role": "user", "content": "who?"},)), calls),
+        mark_of_calls(TASK, calls[::-1]),
+        mark_of_calls(TASK, calls[:1]),
+        mark_of_calls(TASK, [("add", "{}add"), ("", '{"a": 1}')]),
+        mark_of_calls(TASK, []),
+    ]
+    assert len({same, *others}) == 7

@@ -19,7 +19,7 @@ from engine.offline.collect.selection import SelectionOutcome
 from engine.offline.collect.store import DecidedTask, Store
 from engine.offline.enums import ExportLayout
 from engine.serving import json_lines as lines
-from toolwright import types as t
+from tests.support.finished_trajectories import prompt, trajectory
 from toolwright.trajectory_files import read_trajectories
 
 SETTINGS = {"recipe": "a"}
@@ -33,32 +33,15 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-def trajectory(name: str) -> t.Trajectory:
-    prompt = t.Segment(author=t.Author.PROMPT, token_ids=t.ids([1, 2]))
-    return t.Trajectory(
-        id=name,
-        group_id="g",
-        task=t.Task(id=name),
-        sequences=(t.Sequence(id=f"{name}.0", segments=(prompt,)),),
-        status=t.Status.COMPLETED,
-        stop_reason=t.StopReason.ANSWERED,
-    )
-
-
 def task(position: int) -> DecidedTask:
     names = [f"{position}-{index}" for index in range(KEPT[position])]
     return DecidedTask(
-        position=position,
-        task_id=f"t{position}",
+        position=position, task_id=f"t{position}", marks=names, read=10, written=3,
         outcomes=[SelectionOutcome.KEPT] * len(names) + [SelectionOutcome.FILTERED],
         refused=[("right", "short") if position % 2 else ("short",)],
-        marks=names,
-        kept=[trajectory(name) for name in names],
+        kept=[trajectory(0, prompt(), id=name) for name in names], seconds=float(position),
         rows={ExportLayout.JSONL: [{"id": name} for name in names]},
-        read=10,
-        written=3,
-        seconds=float(position),
-    )
+    )  # fmt: skip
 
 
 async def command(output: Path, n: int, shard_size: int | None) -> Store:
@@ -172,18 +155,6 @@ def test_no_shard_has_more_than_its_size_but_for_one_task_of_more(tmp_path: Path
     ]  # fmt: skip
 
 
-def test_a_shard_that_somebody_took_away_is_told_and_nothing_is_done_again(tmp_path: Path) -> None:
-    output = tmp_path / "kept"
-    both(output, 2)
-    before = (tmp_path / "kept.progress.jsonl").read_bytes()
-    (output / "00001.trajectories").rename(tmp_path / "elsewhere")
-    with pytest.raises(StartupError, match=r"00001\.trajectories is missing .*restore it"):
-        both(output, 2)
-    assert (tmp_path / "kept.progress.jsonl").read_bytes() == before
-    (tmp_path / "elsewhere").rename(output / "00001.trajectories")
-    assert both(output, 2).totals.tasks == len(KEPT)
-
-
 def test_lines_whose_trajectories_a_power_cut_took_are_cut_with_all_that_follow(
     tmp_path: Path,
 ) -> None:
@@ -200,35 +171,29 @@ def test_lines_whose_trajectories_a_power_cut_took_are_cut_with_all_that_follow(
     assert len(list(read_trajectories(output))) == sum(KEPT[:FIRST])
 
 
-@pytest.mark.parametrize("gone", ["kept", "kept.jsonl"])
+@pytest.mark.parametrize(
+    ("gone", "shard_size", "words"),
+    [
+        ("kept", None, r"kept is missing and held \d+ bytes: restore it"),
+        ("kept.jsonl", None, r"kept\.jsonl is missing and held \d+ bytes: restore it"),
+        ("kept/00001.trajectories", 2, r"00001\.trajectories is missing .*restore it"),
+    ],
+)
 def test_an_output_that_somebody_took_away_is_told_and_nothing_is_done_again(
-    tmp_path: Path, gone: str
+    tmp_path: Path, gone: str, shard_size: int | None, words: str
 ) -> None:
     output = tmp_path / "kept"
-    both(output, None)
+    both(output, shard_size)
     before = (tmp_path / "kept.progress.jsonl").read_bytes()
     (tmp_path / gone).rename(tmp_path / "elsewhere")
-    with pytest.raises(StartupError, match=rf"{gone} is missing and held \d+ bytes: restore it"):
-        both(output, None)
+    with pytest.raises(StartupError, match=words):
+        both(output, shard_size)
     assert (tmp_path / "kept.progress.jsonl").read_bytes() == before
     (tmp_path / "elsewhere").rename(tmp_path / gone)
-    assert both(output, None).totals.tasks == len(KEPT)
+    assert both(output, shard_size).totals.tasks == len(KEPT)
 
 
-def test_nothing_is_missed_where_nothing_was_kept(tmp_path: Path) -> None:
-    async def filtered() -> int:
-        store = Store(tmp_path / "kept")
-        await store.open(SETTINGS)
-        if not store.is_decided(1):
-            await store.add(task(1))
-        store.close()
-        return store.totals.tasks
-
-    assert [asyncio.run(filtered()), asyncio.run(filtered())] == [1, 1]
-
-
-@pytest.mark.parametrize("number", [1, 2, 4])
-@pytest.mark.parametrize("shard_size", [None, 2])
+@pytest.mark.parametrize(("number", "shard_size"), [(1, None), (2, 2), (4, None)])
 def test_a_line_between_others_that_cannot_be_read_is_told_and_nothing_is_changed(
     tmp_path: Path, number: int, shard_size: int | None
 ) -> None:
@@ -247,20 +212,6 @@ def test_a_line_between_others_that_cannot_be_read_is_told_and_nothing_is_change
     lines.write_bytes(b"".join(whole[: max(1, number - 1)]))  # the fix that it names
     assert both(output, shard_size).totals.tasks == len(KEPT)
     assert len(list(read_trajectories(output))) == sum(KEPT)
-
-
-def test_an_end_that_cannot_be_read_is_cut(tmp_path: Path) -> None:
-    output = tmp_path / "kept"
-    asyncio.run(command(output, FIRST, None))
-    lines = tmp_path / "kept.progress.jsonl"
-    whole = lines.read_bytes().splitlines(keepends=True)
-    lines.write_bytes(b"".join(whole[:-2]) + b"\0\0\n[1]\n")
-    assert both(output, None).totals.tasks == len(KEPT)
-    assert len(list(read_trajectories(output))) == sum(KEPT)
-    positions = [
-        json.loads(line).get("position") for line in lines.read_text(encoding="utf-8").splitlines()
-    ]
-    assert positions == [None, *range(len(KEPT))]
 
 
 def test_the_copy_of_a_finished_file_is_durable_before_it_has_its_name(
@@ -298,24 +249,14 @@ def test_what_is_there_and_is_something_else_is_left_alone(
     assert (output / "00007.trajectories").read_text(encoding="utf-8") == "precious"
 
 
-def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
-    (tmp_path / "kept").mkdir()
-    assert both(tmp_path / "kept", 3).totals.tasks == len(KEPT)
-
-
 def test_time_that_no_task_tells_of_is_kept(tmp_path: Path) -> None:
-    async def stopped() -> None:
+    async def opened(more: float) -> float:
         store = Store(tmp_path / "kept")
         await store.open(SETTINGS)
-        await store.add_seconds(12.5)
+        if more:
+            await store.add_seconds(more)
         store.finish()
-        store.close()
-
-    async def again() -> float:
-        store = Store(tmp_path / "kept")
-        await store.open(SETTINGS)
         store.close()
         return store.totals.seconds
 
-    asyncio.run(stopped())
-    assert asyncio.run(again()) == 12.5
+    assert (asyncio.run(opened(12.5)), asyncio.run(opened(0.0))) == (12.5, 12.5)

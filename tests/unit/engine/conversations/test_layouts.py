@@ -13,6 +13,7 @@ from engine.offline.conversations.layouts import conversation
 from engine.offline.conversations.lines import conversations
 from engine.offline.conversations.types import RecordedConversation
 from tests.support.linear import WORST, assert_linear
+from tests.support.messages import assistant, call, system, tool, user
 from toolwright.reading.task_rows.refusal import RowRefused
 from toolwright.reading.task_rows.row_files import MOST_ROW_BYTES
 
@@ -21,25 +22,18 @@ WEATHER = {
     "type": "function",
     "function": {"name": "weather", "description": "Of a city.", "parameters": PARAMETERS},
 }
+LOOKS = [
+    call("weather", json.dumps({"city": city}), id=f"call_{number}")
+    for number, city in enumerate(("Oslo", "Bergen"))
+]
 OPENAI: dict[str, Any] = {
     "messages": [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": "Oslo and Bergen?"},
-        {
-            "role": "assistant",
-            "content": "I look.",
-            "tool_calls": [
-                {
-                    "id": f"call_{number}",
-                    "type": "function",
-                    "function": {"name": "weather", "arguments": json.dumps({"city": city})},
-                }
-                for number, city in enumerate(("Oslo", "Bergen"))
-            ],
-        },
-        {"role": "tool", "tool_call_id": "call_0", "content": '{"sky": "blue"}'},
-        {"role": "tool", "tool_call_id": "call_1", "content": '{"sky": "grey"}'},
-        {"role": "assistant", "content": "Blue and grey."},
+        system("Be brief."),
+        user("Oslo and Bergen?"),
+        assistant("I look.", *LOOKS),
+        tool('{"sky": "blue"}', tool_call_id="call_0"),
+        tool('{"sky": "grey"}', tool_call_id="call_1"),
+        assistant("Blue and grey."),
     ],
     "tools": [WEATHER],
     "parallel_tool_calls": True,
@@ -94,17 +88,12 @@ HERMES: dict[str, Any] = {
 
 def plain(found: RecordedConversation) -> list[Any]:
     """What a protocol reads of the messages."""
-    return [
-        (
-            one["role"],
-            one.get("content"),
-            [
-                (call["function"]["name"], call["function"]["arguments"])
-                for call in one.get("tool_calls", ())
-            ],
-        )
-        for one in found.messages
-    ]
+
+    def calls(one: Any) -> list[Any]:
+        functions = [call["function"] for call in one.get("tool_calls", ())]
+        return [(function["name"], function["arguments"]) for function in functions]
+
+    return [(one["role"], one.get("content"), calls(one)) for one in found.messages]
 
 
 EXPECTED = [
@@ -154,48 +143,32 @@ def test_all_layouts_are_read_as_one(row: dict[str, Any]) -> None:
 
 def test_the_words_around_tools_go_and_all_others_stay() -> None:
     lines = json.dumps(WEATHER) + "\n" + json.dumps({"name": "time", "parameters": None})
-    for system, rest in (
-        (FRAME.format(tools=json.dumps([WEATHER])), None),
+    for said, rest in (
         ("A.\n\n" + FRAME.format(tools=json.dumps([WEATHER])) + "\nB.", "A.\n\nB."),
         ("A.\n\n" + QWEN.format(tools=lines) + "\n\nB.", "A.\n\nB."),
         (NOUS.format(tools=json.dumps([WEATHER])), None),
         (
-            "You are Ann.\n# Tools and manners\nAlways answer in French.\n<tools>[]</tools>\n"
-            "Never tell the price. Example: <tool_call></tool_call> Bye.",
-            "You are Ann.\n# Tools and manners\nAlways answer in French.\n\n"
-            "Never tell the price. Example: <tool_call></tool_call> Bye.",
-        ),
-        (
-            f"You are a function calling AI model. Be kind.\n# Tools\n<tools>{lines}</tools>. "
-            "B. What comes of it stands between <tool_response> and </tool_response>.",
-            "You are a function calling AI model. Be kind.\n# Tools\n\n. "
-            "B. What comes of it stands between <tool_response> and </tool_response>.",
+            f"You are a function calling AI model. Be kind.\n# Tools and manners\n<tools>{lines}"
+            "</tools>. Never tell the price. Example: <tool_call></tool_call> Bye.",
+            "You are a function calling AI model. Be kind.\n# Tools and manners\n\n"
+            ". Never tell the price. Example: <tool_call></tool_call> Bye.",
         ),
         (f"My own words: <tools>{lines}</tools>", "My own words:"),
     ):
-        row = {
-            "conversations": [
-                {"from": "system", "value": system},
-                {"from": "human", "value": "x"},
-                {"from": "gpt", "value": "y"},
-            ]
-        }
-        messages = conversation(row, 1).messages
+        messages = conversation(after_system(said), 1).messages
         assert [one["content"] for one in messages if one["role"] == "system"] == (
             [] if rest is None else [rest]
         )
 
 
+def after_system(said: str) -> dict[str, Any]:
+    both = (("system", said), ("human", "x"), ("gpt", "y"))
+    return {"conversations": [{"from": who, "value": what} for who, what in both]}
+
+
 def test_a_system_message_without_tools_stays_as_it_is() -> None:
     said = "Write <tools></tools> and <tool_call> as you like."
-    row = {
-        "conversations": [
-            {"from": "system", "value": said},
-            {"from": "human", "value": "x"},
-            {"from": "gpt", "value": "y"},
-        ]
-    }
-    found = conversation(row, 1)
+    found = conversation(after_system(said), 1)
     assert found.messages[0]["content"] == said
     assert found.tools is None and found.with_tool_list is None
 
@@ -206,16 +179,14 @@ def test_older_spellings_and_weights() -> None:
         "messages": [
             {"role": "developer", "content": "Be brief."},
             {"role": "user", "content": "Oslo?"},
-            {
-                "role": "assistant",
-                "weight": 0,
-                "function_call": {"name": "weather", "arguments": '{"city": "Oslo"}'},
-            },
+            {"role": "assistant", "weight": 0,
+             "function_call": {"name": "weather", "arguments": '{"city": "Oslo"}'}},
             {"role": "function", "name": "weather", "content": "blue"},
             {"role": "assistant", "content": "Blue.", "weight": 1},
         ],
         "functions": [WEATHER["function"]],
-    }
+    }  # fmt: skip
+
     found = conversation(row, 1)
     assert [one["role"] for one in found.messages] == [
         "system", "user", "assistant", "tool", "assistant",
@@ -237,51 +208,14 @@ def test_structured_calls_are_read_whatever_the_texts_hold(key: str) -> None:
     assert found.untrained == {0}
 
 
-def test_weights_of_tagged_calls() -> None:
-    row = roles_and_contents(HERMES)
-    row["messages"][2] |= {"weight": 0, "tool_calls": None}
-    row["messages"][4] |= {"weight": 1, "tool_calls": []}
-    found = conversation(row, 1)
-    assert plain(found) == EXPECTED
-    assert found.untrained == {0}
-
-
-def test_a_recording_may_end_with_a_call() -> None:
-    row = {"messages": OPENAI["messages"][:3]}
-    assert len(conversation(row, 1).messages) == 3
-
-
-def test_hermes_texts_without_tools_are_told_by_their_answers() -> None:
-    row = roles_and_contents(HERMES)
-    row["messages"][0]["content"] = "Be brief."
-    row["messages"][3:4] = [
-        {"role": "tool", "content": f'<tool_response>\n{{"sky": "{sky}"}}\n</tool_response>'}
-        for sky in ("blue", "grey")
-    ]
-    found = conversation(row, 1)
-    assert plain(found) == EXPECTED
-    assert found.tools is None and found.with_tool_list is None
-
-
-def test_calls_in_texts_of_our_own_stay_texts() -> None:
-    row = {
-        "messages": [
-            {"role": "user", "content": "x"},
-            {"role": "assistant", "content": CALL},
-            {"role": "tool", "content": "1"},
-        ]
-    }
-    assert list(conversation(row, 1).messages) == row["messages"]
-
-
 def changed(message: int, **change: Any) -> dict[str, Any]:
     messages = [dict(one) for one in OPENAI["messages"]]
     messages[message] |= change
     return OPENAI | {"messages": messages}
 
 
-def call(**function: Any) -> list[Any]:
-    return [{"id": "call_0", "type": "function", "function": function}]
+def calls(name: str, arguments: Any = None) -> list[Any]:
+    return [call(name, arguments, id="call_0")]
 
 
 def gpt(text: Any, answers: str = "x") -> dict[str, Any]:
@@ -297,50 +231,35 @@ CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
     [
         (3, "this one is a int"),
         ({"text": "x", "label": 1}, "has the keys 'text', 'label'"),
-        ({"\x1b[2J\a": 1}, r"has the keys '\x1b[2J\x07'"),
         ({"messages": "x"}, "'messages' is a str"),
         ({"messages": [["x"]]}, "message 1 is a list"),
-        ({"messages": [{"content": "x"}]}, "message 1 has no role"),
         (changed(1, content=None), "message 2 of 'user' has no text"),
-        (changed(1, tool_calls=call(name="a")), "only the assistant does"),
+        (changed(1, tool_calls=calls(name="a")), "only the assistant does"),
         (changed(2, tool_calls={"name": "a"}), "tool_calls of message 3 are not a list"),
-        (changed(2, tool_calls=["a"]), "a call of message 3 names no function"),
-        (changed(2, tool_calls=call(name="")), "a call of message 3 names no function"),
-        (changed(2, tool_calls=call(name="a", arguments="{")), "the arguments of 'a': not JSON"),
-        (changed(2, tool_calls=call(name="a", arguments="[1]")), "are a list: write an object"),
-        (changed(2, tool_calls=call(name="a")), "1 calls and 2 results"),
-        (changed(4, role="user"), "2 calls and 1 results"),
+        (changed(2, tool_calls=calls(name="")), "a call of message 3 names no function"),
+        (changed(2, tool_calls=calls(name="a", arguments="[1]")), "are a list: write an object"),
+        (changed(2, tool_calls=calls(name="a")), "1 calls and 2 results"),
         (changed(4, tool_call_id="call_9"), "have other ids than its calls"),
         (OPENAI | {"tools": 3}, "tools are a int"),
         (OPENAI | {"tools": "["}, "tools: not JSON"),
-        (OPENAI | {"tools": ["x"]}, "tool 1 is not a function"),
         (OPENAI | {"tools": [{"function": {}}]}, "tool 1 has no name"),
+        (OPENAI | {"tools": ["x"]}, "tool 1 is not a function"),
         (OPENAI | {"tools": [{"name": "a", "parameters": [1]}]}, "parameters of tool 'a'"),
         (OPENAI | {"tools": [WEATHER, WEATHER]}, "2 tools are called 'weather'"),
-        ({"conversations": {}}, "'conversations' is a dict"),
         ({"conversations": [{"from": "narrator", "value": "x"}]}, "is from 'narrator'"),
-        ({"conversations": [{"from": ["gpt"], "value": "x"}]}, "message 1 is from"),
         (gpt(None), "message 2 has no text"),
         (gpt("<tool_call>{"), "has <tool_call> without </tool_call>"),
         (gpt("x</tool_call>"), "has </tool_call> without <tool_call>"),
         (gpt(f"<tool_call>{CALL}"), "<tool_call> without </tool_call>"),
+        (gpt("<tool_call>[1]</tool_call>"), "names no tool"),
         (gpt(f"{CALL} and so"), "has text after </tool_call>, 'and so'"),
         (gpt("<tool_call>a(b)</tool_call>"), "a call of message 2: not JSON"),
-        (gpt("<tool_call>[1]</tool_call>"), "names no tool"),
-        (gpt("<tool_call>{'name': f(), 'arguments': {}}</tool_call>"), "not JSON"),
         (gpt("<tool_call>{'name': 'a', 'arguments': {1, 2}}</tool_call>"), "not JSON"),
-        (gpt("<tool_call>{'name': 'a', 'arguments': b'x'}</tool_call>"), "not JSON"),
         (gpt("<tool_call>{'name': 'a', 'arguments': {1: 'a', 'b': 2}}</tool_call>"), "not JSON"),
-        (gpt("<tool_call>{'name': 'a', 'arguments': {None: {}}}</tool_call>"), "not JSON"),
         (gpt("<tool_call>{'name': '\\ud800', 'arguments': {}}</tool_call>"), "not JSON"),
-        (gpt("<tool_call>{'name': 'a', 'arguments': {'\\ud800': 1}}</tool_call>"), "not JSON"),
-        (gpt('<tool_call>{"name": "\\ud800", "arguments": {}}</tool_call>'), "not JSON"),
-        (OPENAI | {"tools": "[{'name': 'f', 'parameters': {1: 'a', 'b': 2}}]"}, "tools: not JSON"),
-        (OPENAI | {"tools": '[{"name": "f", "description": "\\ud800"}]'}, "tools: not JSON"),
-        (changed(2, tool_calls=call(name="a", arguments='{"a": "\\ud800"}')), "not JSON"),
+        (changed(2, tool_calls=calls(name="a", arguments='{"a": "\\ud800"}')), "not JSON"),
         (gpt(CALL, "so <tool_response>1</tool_response>"), "text before <tool_response>"),
         (gpt(CALL, "<tool_response>1"), "<tool_response> without"),
-        (gpt(CALL + CALL), "2 calls and 1 results"),
     ],
 )
 def test_a_broken_row_says_where_and_what(row: Any, words: str) -> None:
@@ -353,15 +272,10 @@ def test_a_broken_row_says_where_and_what(row: Any, words: str) -> None:
     "bomb",
     [
         "(" * 90_000,
-        "[" * 90_000,
         "{'a':" * 15_000,
         "-" * 90_000 + "1",
         "1" + "+1" * 40_000,
-        "'a' " * 20_000,
-        "not " * 20_000 + "1",
         "9" * 90_000,
-        "\x00",
-        "1" + "if 1 else 1" * 8_000,
         "[" * 40 + "]" * 40,
     ],
     ids=lambda text: str(text)[:6],
@@ -430,42 +344,30 @@ def test_files_of_other_kinds_name_the_mend(tmp_path: Path) -> None:
         read(file)
 
 
-def filled(tool: str, code: str | None, query: str | None, **columns: Any) -> dict[str, Any]:
-    """A row as Parquet gives it: each struct has the keys of all rows, those of others null."""
-    own = {"python": "code", "search": "query"}[tool]
-    properties = {name: {"type": "string"} if name == own else None for name in ("code", "query")}
-    call = {"function": {"name": tool, "arguments": {"code": code, "query": query}}}
-    parameters = {"type": "object", "properties": properties, "required": [own], "items": None}
-    return {
-        "messages": [
-            {"role": "user", "content": "q", "tool_calls": None},
-            {"role": "assistant", "content": "", "tool_calls": [call]},
-            {"role": "tool", "content": "4", "tool_calls": None},
-        ],
-        "tools": [{"type": "function", "function": {"name": tool, "parameters": parameters}}],
-        **columns,
+def test_nulls_of_other_tools_are_left_out() -> None:
+    """Parquet gives each struct the keys of all rows, those of others null."""
+    properties = {"code": None, "query": {"type": "string"}}
+    parameters = {"type": "object", "properties": properties, "required": ["query"], "items": None}
+    made = call("search", {"code": None, "query": "capital"})
+    row = {
+        "messages": [user("q"), assistant("", made), tool("4")],
+        "tools": [{"type": "function", "function": {"name": "search", "parameters": parameters}}],
+        "functions": None,
     }
-
-
-@pytest.mark.quick
-@pytest.mark.parametrize(
-    ("row", "arguments"),
-    [
-        (filled("python", "print(2+2)", None), {"code": "print(2+2)"}),
-        (filled("search", None, "capital"), {"query": "capital"}),
-        (filled("search", None, "capital", functions=None), {"query": "capital"}),
-    ],
-)
-def test_nulls_of_other_tools_are_left_out(row: dict[str, Any], arguments: Any) -> None:
     found = conversation(row, 1)
-    assert found.messages[1]["tool_calls"][0]["function"]["arguments"] == arguments
+    assert found.messages[1]["tool_calls"][0]["function"]["arguments"] == {"query": "capital"}
     assert found.tools is not None
-    (name,) = arguments
     assert found.tools[0].arguments_schema == {
-        "type": "object", "properties": {name: {"type": "string"}}, "required": [name],
+        "type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"],
     }  # fmt: skip
     alone = conversation({"messages": row["messages"]}, 1, found.tools)
     assert alone.messages == found.messages, "a row without tools is of the service's"
-    unknown = conversation({"messages": row["messages"]}, 1)
-    kept = unknown.messages[1]["tool_calls"][0]["function"]["arguments"]
-    assert kept == row["messages"][1]["tool_calls"][0]["function"]["arguments"]
+
+
+def test_a_recording_may_end_with_a_call() -> None:
+    row = {"messages": OPENAI["messages"][:3]}
+    assert len(conversation(row, 1).messages) == 3
+
+
+def test_an_answer_needs_no_tags() -> None:
+    assert plain(conversation(gpt(CALL, "blue"), 1))[2] == ("tool", "blue", [])

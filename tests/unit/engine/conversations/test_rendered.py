@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import json
+from array import array
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.config import RenderTable
 from engine.core.protocols import Protocol
 from engine.core.protocols.chat import Chat
 from engine.core.protocols.tagged import Tagged
 from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
-from engine.offline.exits import print_to_stderr
-from engine.offline.render import RenderPart, render
+from engine.offline.render import RenderPart, render, render_recipe
 from engine.types import ToolSpec
+from tests.support.messages import assistant, call, tool, user
+from tests.support.recipes import merged, recipe_tables, write_recipe
 from tests.unit.engine.conversations.test_layouts import HERMES, OPENAI, PARAMETERS, gpt
+from toolwright.recipe import Recipe, load_recipe
 from toolwright.trajectory_files import read_trajectories
 from toolwright.types import Author, Task, Trajectory
 
 PARALLEL = Chat(parallel=True)
 TOOL = ToolSpec(name="weather", description="Of a city.", arguments_schema=PARAMETERS)
-ASK = {"role": "user", "content": "Oslo?"}
-ONE = {
-    "messages": [
-        ASK,
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}],
-        },
-        {"role": "tool", "content": "blue"},
-        {"role": "assistant", "content": "Blue."},
-    ],
-    "tools": OPENAI["tools"],
-}
+ASK = user("Oslo?")
+CALLED = assistant(None, call("weather", '{"city": "Oslo"}'))
+ONE = {"messages": [ASK, CALLED, tool("blue"), assistant("Blue.")], "tools": OPENAI["tools"]}
 
 
 def rendered(
@@ -79,6 +72,12 @@ def test_a_row_is_rendered_with_its_own_tools(tmp_path: Path, qwen: HuggingFaceC
         ),
         (Author.MODEL, "Blue.<|im_end|>"),
     ]
+    segments = own.sequences[0].segments
+    assert [(one.turn, one.trainable) for one in segments[1:]] == [(0, True), (0, False), (1, True)]
+    for one in segments:
+        zeros = array("f", [0.0] * len(one.token_ids))
+        assert one.logprobs == (zeros if one.author is Author.MODEL else None)
+    assert own.tokenizer_hash == qwen.hash
 
 
 def test_both_layouts_give_the_same_tokens(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
@@ -94,16 +93,6 @@ def test_both_layouts_give_the_same_tokens(tmp_path: Path, qwen: HuggingFaceCode
     assert last == (Author.MODEL, "Blue and grey.<|im_end|>")
 
 
-def test_answers_of_parallel_calls_are_framed_as_in_a_rollout(
-    tmp_path: Path, qwen: HuggingFaceCodec
-) -> None:
-    (found,) = rendered(tmp_path, qwen, PARALLEL, OPENAI)
-    head, tail = PARALLEL.frame(qwen.end_of_turn, qwen)
-    said = [one["content"] for one in OPENAI["messages"][3:5]]
-    whole = [*head, *PARALLEL.observation(said, qwen), *tail]
-    assert list(found.sequences[0].segments[2].token_ids) == whole
-
-
 def test_a_template_without_a_place_for_tools(tmp_path: Path, codec: HuggingFaceCodec) -> None:
     told: list[str] = []
     openai, hermes = rendered(tmp_path, codec, PARALLEL, OPENAI, HERMES, show=told.append)
@@ -111,12 +100,6 @@ def test_a_template_without_a_place_for_tools(tmp_path: Path, codec: HuggingFace
     assert "function calling AI model" in texts(hermes, codec)[0][1], "its own words tell the tools"
     (line,) = told
     assert "1 rows have tools that their prompts do not show" in line
-
-
-def test_an_empty_list_of_tools_is_no_tools(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
-    row = {"messages": [ASK, {"role": "assistant", "content": "Blue."}], "tools": []}
-    (found,) = rendered(tmp_path, qwen, Chat(), row, tools=[TOOL])
-    assert "# Tools" not in texts(found, qwen)[0][1]
 
 
 def test_what_shall_not_be_imitated_is_no_target(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
@@ -131,15 +114,8 @@ def test_what_shall_not_be_imitated_is_no_target(tmp_path: Path, qwen: HuggingFa
     [
         (OPENAI, "set parallel = true"),
         (gpt("hello"), "message 3 answers no call"),
-        (
-            {"messages": [ASK, {"role": "assistant", "content": "a<|im_end|>b"}]},
-            "holds <|im_end|>, at which a rollout would have ended",
-        ),
-        (
-            {"messages": [ASK, {"role": "assistant", "content": "a"}, ASK]},
-            'set system_role = "user"',
-        ),
-        ({"messages": [ASK | {"content": [{"type": "image"}]}, *ONE["messages"][1:]]}, ""),
+        ({"messages": [ASK, assistant("a<|im_end|>b")]}, "holds <|im_end|>, at which a rollout"),
+        ({"messages": [ASK, assistant("a"), ASK]}, 'set system_role = "user"'),
         ({"messages": [ASK]}, "a conversation needs"),
     ],
 )
@@ -154,22 +130,6 @@ def test_a_row_that_cannot_be_rendered_is_named(
     assert (tmp_path / "x.trajectories.unfinished").exists(), "what was rendered before that row"
 
 
-def test_a_conversation_that_goes_on_with_the_user(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
-    row = {
-        "conversations": [
-            {"from": "human", "value": "Oslo?"},
-            {"from": "gpt", "value": "Blue."},
-            {"from": "human", "value": "Sure?"},
-            {"from": "gpt", "value": "Yes."},
-        ]
-    }
-    (found,) = rendered(tmp_path, qwen, Chat(system_role="user"), row)
-    whole = "".join(text for _, text in texts(found, qwen))
-    assert (
-        "Blue.<|im_end|>\n<|im_start|>user\nSure?<|im_end|>\n<|im_start|>assistant\nYes." in whole
-    )
-
-
 def test_some_broken_rows_may_be_passed_over(tmp_path: Path, qwen: HuggingFaceCodec) -> None:
     told: list[str] = []
     read = rendered(tmp_path, qwen, Chat(), ONE, "{", OPENAI, ONE, max_bad_rows=2, show=told.append)
@@ -181,14 +141,6 @@ def test_some_broken_rows_may_be_passed_over(tmp_path: Path, qwen: HuggingFaceCo
         rendered(tmp_path, qwen, Chat(), ONE, "{", OPENAI, max_bad_rows=1)
 
 
-def test_what_people_are_told_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    print_to_stderr("skipped: \x1b[2J\a\r\x9b1m é\n\tx")
-    expected = "skipped: \x1b[2J\a\r\x9b1m é\n\tx\n"
-    for steering in "\x1b\a\r\x9b":
-        expected = expected.replace(steering, "\N{REPLACEMENT CHARACTER}")
-    assert capsys.readouterr().err == expected
-
-
 def test_a_tagged_policy_takes_calls_of_one_argument(
     tmp_path: Path, codec: HuggingFaceCodec
 ) -> None:
@@ -196,3 +148,48 @@ def test_a_tagged_policy_takes_calls_of_one_argument(
     assert texts(found, codec)[1][1] == "<weather> Oslo</weather>"
     with pytest.raises(StartupError, match="2 calls"):
         rendered(tmp_path, codec, Tagged(), OPENAI)
+
+
+SAID = (assistant("<python> 1+1</python>"), tool("2"), assistant("<answer> 2</answer>"))
+CONVERSATION = {"id": "c1", "messages": [user("1+1?"), *SAID]}
+
+
+def test_conversations_of_each_task_are_told_in_its_own_protocol(
+    tmp_path: Path, policy_folder: Path, codec: HuggingFaceCodec
+) -> None:
+    """One file of tokens, in the order in which the recipe names the tasks' files."""
+    for name in ("sums", "finds"):
+        (tmp_path / f"{name}.jsonl").write_text(
+            json.dumps({**CONVERSATION, "id": name}) + "\n", encoding="utf-8"
+        )
+    recipe = two_tasks(tmp_path, policy_folder)
+    files = {"finds": "finds.jsonl", "sums": "sums.jsonl"}
+    table = RenderTable.model_validate({"conversations": files, "output": "both.trajectories"})
+    assert render_recipe(recipe, table).startswith("2 trajectories: ")
+    finds, sums = read_trajectories(tmp_path / "both.trajectories")
+    assert (finds.id, sums.id) == ("demonstration-finds", "demonstration-sums")
+    assert "(2)" in codec.decode(finds.sequences[0].token_ids)
+    assert "<result> 2</result>" in codec.decode(sums.sequences[0].token_ids)
+
+
+@pytest.mark.parametrize("given", ["sums.jsonl", {"sums": "sums.jsonl", "sql": "sql.jsonl"}])
+def test_conversations_of_no_task_are_refused_with_the_form(
+    tmp_path: Path, policy_folder: Path, given: Any
+) -> None:
+    recipe = two_tasks(tmp_path, policy_folder)
+    table = RenderTable.model_validate({"conversations": given, "output": "x.trajectories"})
+    with pytest.raises(StartupError, match=r"write \{ sums = FILE, finds = FILE \}"):
+        render_recipe(recipe, table)
+
+
+def two_tasks(folder: Path, policy: Path) -> Recipe:
+    tables = recipe_tables(policy=policy, sampler="http://127.0.0.1:1", tools={}, engine="x:1")
+    own = {"source": "a.jsonl", "protocol_options": {"observation": "({text})"}}
+    tasks = {"sums": {"source": "b.jsonl"}, "finds": own}
+    return load_recipe(write_recipe(folder, merged(tables, {"tasks": tasks})))
+
+
+def test_no_file(tmp_path: Path, codec: HuggingFaceCodec) -> None:
+    part = RenderPart(file=tmp_path / "absent.jsonl", protocol=Tagged())
+    with pytest.raises(StartupError, match=r"render\.conversations: no file"):
+        render([part], tmp_path / "x", codec)

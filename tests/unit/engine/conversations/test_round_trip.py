@@ -86,12 +86,3 @@ def test_a_round_trip(layout: Any, both: tuple[list[Any], list[Any]]) -> None:
     found = conversation(row, 1)
     assert plain(found.messages) == plain(messages)
     assert (found.tools or ()) == tools_in(tools)
-
-
-def test_the_tools_of_the_text_are_those_of_the_row() -> None:
-    tools = [function("a", "One </tools> <tool_call>"), function("b", "Two.")]
-    row = to_hermes(
-        [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}], tools
-    )
-    del row["tools"]
-    assert conversation(row, 1).tools == tools_in(tools)

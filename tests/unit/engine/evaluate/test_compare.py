@@ -61,14 +61,6 @@ def test_questions_are_told_by_their_id_and_not_by_their_place(tmp_path: Path) -
     assert (one["n"], one["better"], one["worse"]) == (3, 0, 0)
 
 
-def test_questions_of_one_id_are_paired_in_the_order_of_asking(tmp_path: Path) -> None:
-    same = {"task_id": "again"}
-    a = evaluation(tmp_path / "a", {"nq": [row(1, 0.0, **same), row(0, 1.0, **same)]})
-    b = evaluation(tmp_path / "b", {"nq": [row(0, 1.0, **same), row(1, 0.0, **same)]})
-    (one,) = compare(a, b)["sets"]
-    assert (one["n"], one["better"], one["worse"]) == (2, 0, 0)
-
-
 def test_a_question_without_a_score_does_not_shift_others_of_its_id(tmp_path: Path) -> None:
     def asked_again(place: int, reward: float, **fields: object) -> dict[str, object]:
         return row(place, reward, task_id="again", position=10 * place, **fields)
@@ -98,12 +90,9 @@ def test_of_samples_their_mean_is_compared_and_sets_are_pooled(tmp_path: Path) -
             for n, r in enumerate(rewards)
         ]
 
-    a = evaluation(
-        tmp_path / "a", {"qa": [*rows("nq", 0, 1, 0), *rows("popqa", 2, 0, 0)]}, samples=2
-    )
-    b = evaluation(
-        tmp_path / "b", {"qa": [*rows("nq", 0, 1, 1), *rows("popqa", 2, 0, 0)]}, samples=2
-    )
+    none = rows("popqa", 2, 0, 0)
+    a = evaluation(tmp_path / "a", {"qa": [*rows("nq", 0, 1, 0), *none]}, samples=2)
+    b = evaluation(tmp_path / "b", {"qa": [*rows("nq", 0, 1, 1), *none]}, samples=2)
     found = compare(a, b)
     assert [(one["name"], one["difference"]) for one in found["sets"]] == [
         ("nq", 0.5), ("popqa", 0.0),

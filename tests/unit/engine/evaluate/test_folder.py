@@ -11,7 +11,6 @@ import pytest
 
 from engine.errors import StartupError
 from engine.offline.evaluate.folder import EvaluationFolder, read_settings
-from engine.offline.output_files import write_whole
 from engine.serving.evaluation.results import rows_file
 from tests.support.evaluated import begun
 
@@ -37,17 +36,6 @@ def test_other_settings_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(StartupError, match="was begun with subset 'all', not none"):
         folder.begin(begun(("nq", 4)))
     folder.close()
-
-
-def test_two_at_once_are_refused(tmp_path: Path) -> None:
-    first = EvaluationFolder(tmp_path)
-    first.claim()
-    with pytest.raises(StartupError, match="in use by another `engine eval`"):
-        EvaluationFolder(tmp_path).claim()
-    first.close()
-    second = EvaluationFolder(tmp_path)
-    second.claim()
-    second.close()
 
 
 def test_fresh_sets_aside_what_is_there(tmp_path: Path) -> None:
@@ -136,24 +124,6 @@ def test_settings_that_nobody_wrote_are_one_sentence(tmp_path: Path, text: str, 
     (tmp_path / "settings.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(StartupError, match=re.escape(says)):
         read_settings(tmp_path)
-
-
-def test_two_processes_that_write_one_file_have_unfinished_ones_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`show` writes while a run ends: each sees its own file only."""
-    replaced: list[str] = []
-    replace = Path.replace
-
-    def noted(self: Path, target: Path) -> Path:
-        replaced.append(self.name)
-        return replace(self, target)
-
-    monkeypatch.setattr(Path, "replace", noted)
-    for number in (1, 2):
-        monkeypatch.setattr("os.getpid", lambda number=number: number)
-        write_whole(tmp_path / "results.json", b"{}")
-    assert replaced == ["results.json.1.unfinished", "results.json.2.unfinished"]
 
 
 def test_rows_of_weights_whose_name_is_a_long_path_have_a_file(tmp_path: Path) -> None:

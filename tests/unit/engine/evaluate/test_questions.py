@@ -1,4 +1,4 @@
-"""Which questions are asked: the same ones for the same seed, in order, none twice."""
+"""Which questions of which task are asked: the same for the same seed, in order, none twice."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.config import Evaluation, Suite
+from engine.config import EngineTable, Evaluation, Suite
+from engine.core.build import one_task
 from engine.errors import StartupError
+from engine.offline.evaluate.command import evaluate, suites_of_task
+from engine.offline.evaluate.options import EvaluationOptions
 from engine.offline.evaluate.questions import (
     Subset,
     named_suites,
@@ -18,7 +21,7 @@ from engine.offline.evaluate.questions import (
     subset_positions,
 )
 from engine.serving.evaluation.suite_tasks import SuiteTasks
-from tests.support.recipes import recipe_tables, write_recipe
+from tests.support.recipes import merged, recipe_tables, write_recipe
 from toolwright.recipe import Recipe, load_recipe
 from toolwright.types import WeightVersion
 
@@ -39,11 +42,6 @@ def test_a_subset_is_the_same_every_time_and_another_for_another_seed() -> None:
     seven = Subset(n=5, seed=7)
     assert subset_positions(3610, seven) == [714, 1779, 1911, 1919, 3539]
     assert subset_positions(3610, seven) != subset_positions(3610, Subset(n=5, seed=8))
-
-
-def test_a_larger_subset_of_a_seed_holds_the_smaller() -> None:
-    small, large = (set(subset_positions(1000, Subset(n=n, seed=7))) for n in (50, 500))
-    assert small < large
 
 
 def test_samples_of_a_question_stand_side_by_side() -> None:
@@ -106,3 +104,57 @@ async def test_a_function_without_an_end_and_an_unknown_name_are_refused(
         await named_suites(its, table, ["c"], max_bad_rows=0)
     found = await named_suites(its, table, ["b"], max_bad_rows=0)
     assert [one.name for one in found] == ["b"]
+
+
+PROMPTING = Path(__file__).resolve().parents[4] / "recipes/prompting"
+
+
+async def test_a_recipe_of_toolwright_run_is_told_how_to_name_its_servers(tmp_path: Path) -> None:
+    recipe = load_recipe(PROMPTING / "direct.toml", [f"run.folder='{tmp_path}/run'"])
+    with pytest.raises(StartupError, match="--endpoint http://HOST:PORT"):
+        await evaluate(recipe, EngineTable(), EvaluationOptions(), print)
+    assert not (tmp_path / "run").exists()
+
+
+def of_tasks(folder: Path, *names: str) -> Recipe:
+    tables: dict[str, Any] = recipe_tables(
+        policy=Path("p"), sampler="http://127.0.0.1:1", tools={}, engine="127.0.0.1:2"
+    )
+    tasks = {name: {"source": f"{name}.jsonl"} for name in names}
+    return load_recipe(write_recipe(folder, merged(tables, {"tasks": tasks} if tasks else {})))
+
+
+def test_the_one_that_is_named_is_all_there_is(tmp_path: Path) -> None:
+    own = one_task(of_tasks(tmp_path, "sums", "finds"), "finds", "x")
+    assert own.shared.task.source == "finds.jsonl"
+    assert not own.shared.tasks
+
+
+def test_a_recipe_with_one_task_needs_no_name(tmp_path: Path) -> None:
+    plain = of_tasks(tmp_path)
+    assert one_task(plain, "", "x").shared == plain.shared
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "words"),
+    [
+        (("sums", "finds"), "", "`x` works on one task: set --task to one of sums, finds"),
+        (("sums", "finds"), "sql", "--task sql: the recipe's tasks are sums, finds"),
+        ((), "sums", r"--task sums: the recipe has only \[task\]"),
+    ],
+)
+def test_a_name_that_is_none_is_refused(
+    tmp_path: Path, names: tuple[str, ...], asked: str, words: str
+) -> None:
+    with pytest.raises(StartupError, match=words):
+        one_task(of_tasks(tmp_path, *names), asked, "`x`")
+
+
+def test_suites_of_other_tasks_are_left_out() -> None:
+    suites = [
+        {"name": name, "task": task, "source": "x.jsonl", "n": 1}
+        for name, task in (("a", "sums"), ("b", "finds"), ("c", "sums"))
+    ]
+    table = EngineTable.model_validate({"evaluation": {"suites": suites}})
+    assert [one.name for one in suites_of_task(table, "sums").evaluation.suites] == ["a", "c"]
+    assert suites_of_task(table, "").evaluation.suites == ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -51,22 +51,19 @@ async def test_a_row_with_foreign_tokens_is_rolled_out_again(
 
     monkeypatch.setattr(module, "roll_out", rolled_out)
     (tmp_path / "heldout.jsonl").write_text('{"question": "q"}\n', encoding="utf-8")
-    (tmp_path / "code.py").write_text(
-        "def one(trajectory):\n    return {'right': 1.0}\n", encoding="utf-8"
-    )
+    (tmp_path / "code.py").write_text("one = lambda t: {'right': 1.0}\n", encoding="utf-8")
     suite = Suite(name="heldout", source="heldout.jsonl", n=1)
     tasks = SuiteTasks(suite, tmp_path, max_bad_rows=0)
     await tasks.open()
+    nothing: Any = None
     rules = Rules(protocol=Tagged(), codec=ToyCodec(), limits=Limits(), observation_keep="middle")
     crew = InProcessCrew(
         rollout_context=RolloutContext(
-            rules=rules, pool=cast("Any", None), tools=cast("Any", None), tokenizer_hash="toy"
+            rules=rules, pool=nothing, tools=nothing, tokenizer_hash="toy"
         ),
         rewards=Rewards("./code.py:one", tmp_path, per_group=False, seconds=5.0, threads=1),
-        places=Places(0),
-        life="b1",
-        patience=0.0,
-    )
+        places=Places(0), life="b1", patience=0.0,
+    )  # fmt: skip
     context = SuiteContext(
         sampling=SamplingParams(), results=Results(tmp_path), slots=asyncio.Semaphore(1), samples=0
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from engine.core.protocols.chat import Chat
@@ -10,7 +12,6 @@ from engine.core.sampler.openai.messages import (
     ChatConversation,
     Span,
     chat_conversation,
-    plain_text,
 )
 from engine.core.text.conversation_codec import CALL_TAGS, ConversationCodec
 from engine.core.text.packed import PackedBytes
@@ -70,14 +71,6 @@ def test_observations_as_a_users_messages() -> None:
     ]
 
 
-def test_what_nobody_remembers_as_written_is_a_users_message_and_not_lost() -> None:
-    ids, _ = tagged(("<python>1</python>", "one"))
-    found = asked(ids, [], as_user=True)
-    assert "".join(message["content"] for message in found.messages) == (
-        "How many?<python>1</python><result> one</result>"
-    )
-
-
 def called(action: str, answer: str) -> ChatConversation:
     protocol = Chat()
     ids = protocol.prompt(TASK, [TOOL], CODEC)
@@ -87,11 +80,14 @@ def called(action: str, answer: str) -> ChatConversation:
     return asked(ids, [])
 
 
-def test_calls_of_an_action_go_back_as_calls() -> None:
-    action = 'Hm.\n<tool_call>\n{"name": "count", "arguments": {"of": "ä"}}\n</tool_call>'
-    found = called(action, "42")
+@pytest.mark.parametrize("text", ["ä", "see </tool_call> there", "<tool_call>{}</tool_call>"])
+def test_calls_of_an_action_go_back_as_calls(text: str) -> None:
+    """Whatever tags their arguments spell."""
+    body = json.dumps({"name": "count", "arguments": {"of": text}}, ensure_ascii=False)
+    found = called(f"Hm.\n<tool_call>\n{body}\n</tool_call>", "42")
     (call,) = found.messages[1]["tool_calls"]
-    assert call["function"] == {"name": "count", "arguments": '{"of": "ä"}'}
+    arguments = json.dumps({"of": text}, ensure_ascii=False)
+    assert call["function"] == {"name": "count", "arguments": arguments}
     assert found.messages[1]["content"] == "Hm."
     assert found.messages[2] == {"role": "tool", "content": "42", "tool_call_id": call["id"]}
     assert found.tools[0]["function"]["name"] == "count"
@@ -101,8 +97,6 @@ def test_calls_of_an_action_go_back_as_calls() -> None:
     "action",
     [
         "<tool_call>{broken</tool_call>",
-        "</tool_call>",
-        '<tool_call>{"name": "count", "arguments": 7}</tool_call>',
         '<tool_call>{"name": "count"}</tool_call><tool_call>{"name": "count"}</tool_call>',
         "<tool_call>" + "[" * 10_000 + "</tool_call>",
     ],
@@ -119,8 +113,3 @@ def test_ids_that_end_in_no_open_turn_are_refused() -> None:
         asked(ids, [])
     with pytest.raises(ValueError, match="open turn"):
         asked([], [])
-
-
-def test_plain_text_has_every_text_once() -> None:
-    ids, _ = tagged(("<python>1</python>", "one"))
-    assert plain_text(ids, CODEC) == "How many?<python>1</python><result> one</result>"

@@ -7,18 +7,14 @@ from typing import Any
 
 import pytest
 
-from engine.core.sampler.openai.pool import OpenAIPool
 from engine.core.sampler.openai.text_action import TextAction
 from engine.core.sampler.policy_sampler import GenerateRequest
 from engine.core.text.codec import HuggingFaceCodec
-from engine.core.text.conversation_codec import ConversationCodec
-from engine.core.text.packed import PackedBytes
 from engine.errors import SamplerFailed
 from engine.types import Generated, Images
 from tests.support.openai_api import (
     DONE,
     STREAM,
-    answer,
     api,
     chat,
     event,
@@ -27,8 +23,7 @@ from tests.support.openai_api import (
     text,
     usage,
 )
-from tests.support.openai_talk import END, Talk, talk
-from toolwright.recipe import Sampler
+from tests.support.openai_talk import END, talk
 from toolwright.types import FinishKind, SamplingParams
 
 
@@ -67,35 +62,21 @@ async def test_a_known_server_continues_and_keeps_its_stops() -> None:
 
 
 async def test_completions_are_sent_the_policys_own_prompt(codec: HuggingFaceCodec) -> None:
-    async with api(text("<python>1</python>", " more"), text("Done.")) as here:
-        table = Sampler(api="openai-completions", endpoints=(here.url,))
-        pool = OpenAIPool(table, codec, vocab_size=codec.vocab_size)
-        await pool.open()
-        one = Talk(pool, codec)
+    first = text("<python>1</python>", " more")
+    async with (
+        api(first, text("Done.")) as here,
+        talk(here, "openai-completions", codec=codec) as one,
+    ):
         prompt = codec.decode(one.ids)
         assert await one.say() == "<python>1</python>"
         one.observe("ö")
         assert await one.say() == "Done.<|im_end|>"
-        await pool.close()
-    assert here.asked[0].body["prompt"] == prompt
-    assert here.asked[1].body["prompt"] == prompt + "<python>1</python><result> ö</result>"
+    prompts = [asked.body["prompt"] for asked in here.asked]
+    assert prompts == [prompt, prompt + "<python>1</python><result> ö</result>"]
     assert here.asked[0].path == "/v1/completions"
-
-
-async def test_a_raw_prompt_is_sent_as_it_is_where_nobody_has_a_template() -> None:
     async with api(text("x")) as here, talk(here, "openai-completions") as one:
         await one.act()
-    assert here.asked[0].body["prompt"] == "How many?"
-
-
-async def test_a_server_that_does_not_stream_is_read() -> None:
-    whole = {"choices": [{"message": {"content": "Whole."}, "finish_reason": "stop"}],
-             "usage": {"prompt_tokens": 3, "completion_tokens": 2}}  # fmt: skip
-    async with api(answer(200, whole)) as here, talk(here) as one:
-        found = await one.act()
-        assert one.codec.decode(found.token_ids) == "Whole." + END
-        assert found.remarks is not None
-        assert found.remarks["completion_tokens"] == 2
+    assert here.asked[0].body["prompt"] == "How many?", "as it is, without a template"
 
 
 async def test_a_stop_closes_the_stream_of_a_server_that_was_not_told_of_it() -> None:
@@ -161,34 +142,17 @@ async def test_cancellation_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_images_and_top_logprobs_are_refused() -> None:
     async with api(chat("x")) as here, talk(here) as one:
         for more in ({"images": Images()}, {"top_logprobs": 5}):
+            request: dict[str, Any] = {
+                "key": "t", "token_ids": one.ids, "sampling": SamplingParams(), "stops": one.stops,
+                "max_new_tokens": 5, **more,
+            }  # fmt: skip
             with pytest.raises(SamplerFailed, match="openai-chat") as raised:
-                await one.pool.generate(
-                    GenerateRequest(
-                        key="t",
-                        token_ids=one.ids,
-                        sampling=SamplingParams(),
-                        max_new_tokens=5,
-                        stops=one.stops,
-                        **more,  # type: ignore[arg-type]
-                    )
-                )
+                await one.pool.generate(GenerateRequest(**request))
             assert raised.value.permanent
-
-
-async def test_length_is_the_engines_count() -> None:
-    async with api(chat("x" * 30, finish_reason="length")) as here, talk(here) as one:
-        found = await one.act(most=5)
-    assert found.finish.kind is FinishKind.LENGTH
-    assert len(found.token_ids) == 5
 
 
 @pytest.mark.parametrize("template", [{}, {"enable_thinking": False, "budget": 3}])
 async def test_a_chat_api_is_sent_the_template_s_variables(template: dict[str, Any]) -> None:
-    async with api(chat("It is 1.")) as here:
-        table = Sampler(api="openai-chat", endpoints=(here.url,), tokenizer="bytes")
-        codec = ConversationCodec(PackedBytes())
-        pool = OpenAIPool(table, codec, vocab_size=codec.vocab_size, template=template)
-        await pool.open()
-        assert await Talk(pool, codec).say() == "It is 1." + END
-        await pool.close()
+    async with api(chat("It is 1.")) as here, talk(here, template=template) as one:
+        assert await one.say() == "It is 1." + END
     assert here.asked[0].body.get("chat_template_kwargs", {}) == template

@@ -12,7 +12,6 @@ from engine.core.sampler.openai.api_endpoint import MOST_ALIKE
 from engine.core.sampler.openai.refusals import EndpointUnusable
 from engine.errors import SamplerFailed
 from tests.support.openai_api import (
-    DONE,
     STREAM,
     Play,
     answer,
@@ -62,27 +61,20 @@ async def test_a_broken_chat_begins_anew_where_the_server_does_not_continue() ->
 @pytest.mark.parametrize(
     "first",
     [
-        answer(429, {"error": "slow"}, Retry_After="0"),
         answer(503, b"busy", Retry_After="0.01"),
-        answer(500, b"<html>oh</html>"),
         STREAM + b"data: {broken\n\n",
         STREAM + b'data: {"error": {"message": "worker died", "code": 500}}\n\n',
-        STREAM + event(delta={"role": "assistant"}),
         STREAM + event(delta={"content": "half"}),
-        STREAM + DONE,
         STREAM + b"data: " + b"x" * (5 << 20),
-        STREAM + b"\xff\xfe\xfd\n\n",
-        STREAM + event(delta={}) * 20_100,
         STREAM
         + event(delta={"tool_calls": [{"index": 0}]}) * 20_100
         + event(delta={}, finish_reason="stop"),
-        STREAM,
         b"",
         b"SSH-2.0-OpenSSH\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Type: text/event-stream\r\n"
         b"Connection: close\r\n\r\n\x1f\x8b\x08\x00bomb",
     ],
-    ids=range(16),
+    ids=range(9),
 )
 async def test_after_a_fault_it_is_asked_again(first: bytes) -> None:
     async with api(first, chat("Yes.")) as here, talk(here) as one:
@@ -118,15 +110,12 @@ async def test_what_no_request_can_succeed_with_ends_the_evaluation(
     "said",
     [
         answer(401, b'{"error": {"message": "wrong sk-very\\/secret-0123"}}'),
-        answer(401, {"error": {"message": "x" * 282 + SLASHED}}),
-        answer(400, {"error": {"message": f"bad header: Bearer {SLASHED}"}}),
-        answer(200, [f"Authorization: Bearer {SLASHED}"]),
         answer(200, b"no JSON: sk-very\\/secret-0123"),
         answer(302, b"", Location=f"/login?key={SLASHED}"),
         STREAM + f"data: {SLASHED}\n\n".encode(),
         STREAM + b'data: {"error": {"message": "sk-very\\/secret-0123"}}\n\n',
     ],
-    ids=range(8),
+    ids=range(5),
 )
 async def test_no_sentence_has_the_key(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLWRIGHT_TEST_KEY", SLASHED)
@@ -140,24 +129,6 @@ async def test_no_sentence_has_the_key(said: bytes, monkeypatch: pytest.MonkeyPa
     assert "secret" not in found
     assert "sk-very" not in found
     assert "***" in found
-
-
-async def test_a_request_that_is_refused_is_this_tasks_fault() -> None:
-    refused = answer(400, {"error": {"message": "maximum context length is 8"}})
-    async with api(refused) as here, talk(here) as one:
-        with pytest.raises(SamplerFailed, match="maximum context length") as raised:
-            await one.act()
-    assert raised.value.permanent
-    assert len(here.asked) == 1
-
-
-async def test_a_key_of_the_body_that_changes_nothing_is_given_up() -> None:
-    refused = answer(400, {"error": {"message": "unknown field stream_options"}})
-    async with api(refused, chat("Yes.")) as here, talk(here) as one:
-        await one.act()
-        one.observe("after the end of a turn")
-        await one.act()
-    assert ["stream_options" in asked.body for asked in here.asked] == [True, False, False]
 
 
 def never(message: str) -> bytes:
@@ -206,26 +177,6 @@ async def test_pauses_without_end_are_given_up() -> None:
             await one.act()
 
 
-async def test_a_connection_that_never_comes_is_not_told_as_silence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def stuck(*_: Any, **__: Any) -> Any:
-        raise aiohttp.ConnectionTimeoutError("connecting")
-
-    async with api(chat("x")) as here, talk(here, patience_s=0.01) as one:
-        monkeypatch.setattr(aiohttp.ClientSession, "post", stuck)
-        with pytest.raises(SamplerFailed, match="no connection within 10 s"):
-            await one.act()
-
-
-async def test_patience_ends() -> None:
-    async with api(answer(500, b"no")) as here, talk(here, patience_s=0.3) as one:
-        with pytest.raises(SamplerFailed, match="500") as raised:
-            await one.act()
-    assert not raised.value.permanent
-    assert 1 < len(here.asked) < 20
-
-
 async def test_comments_do_not_break_the_silence() -> None:
     async with api(silent, chat("Yes.")) as here, talk(here, timeout_s=1.0) as one:
         assert await one.say() == "Yes." + END
@@ -240,3 +191,15 @@ async def test_of_two_endpoints_the_other_one_goes_on() -> None:
         talk(bad, endpoints=(bad.url, good.url), patience_s=2.0) as one,
     ):
         assert await one.say() == "Yes." + END
+
+
+async def test_a_connection_that_never_comes_is_not_told_as_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def stuck(*_: Any, **__: Any) -> Any:
+        raise aiohttp.ConnectionTimeoutError("connecting")
+
+    async with api(chat("x")) as here, talk(here, patience_s=0.01) as one:
+        monkeypatch.setattr(aiohttp.ClientSession, "post", stuck)
+        with pytest.raises(SamplerFailed, match="no connection within 10 s"):
+            await one.act()

@@ -34,31 +34,31 @@ VERSION = WeightVersion(lineage="tiny", step=0)
 def action(
     *stops: str,
     marks: Sequence[str] = (),
-    told: list[tuple[str, str | None]] | None = None,
+    told: list[str] | None = None,
     most: int = 1000,
     text: str = "",
 ) -> TextAction:
+    """told: where the text up to each mark goes. text: what an earlier life has."""
+
     def on_mark(ids: array[int], hit: StopHit, _read_ns: int) -> None:
         assert told is not None
         assert hit.keep == len(ids)
-        told.append((CODEC.decode(ids), hit.matched_text))
+        told.append(CODEC.decode(ids))
 
     received = Generated(
-        token_ids=array("i", CODEC.encode_action(text)),
-        logprobs=array("f", [0.0]) * len(text),
-        versions=(),
-        finish=FinishReason(kind=FinishKind.CONTINUED),
-    )
+        token_ids=array("i", CODEC.encode_action(text)), logprobs=array("f", [0.0]) * len(text),
+        versions=(), finish=FinishReason(kind=FinishKind.CONTINUED),
+    )  # fmt: skip
     request = GenerateRequest(
-        key="t",
-        token_ids=array("i"),
-        sampling=SamplingParams(),
-        stops=StopTable([*stops, END], CODEC, marks=marks),
-        max_new_tokens=most,
-        received=received if text else None,
+        key="t", token_ids=array("i"), sampling=SamplingParams(), max_new_tokens=most,
+        stops=StopTable([*stops, END], CODEC, marks=marks), received=received if text else None,
         on_mark=on_mark if told is not None else None,
-    )
+    )  # fmt: skip
     return TextAction(request, CODEC, version=VERSION, call_tags=TAGS)
+
+
+def fed(one: TextAction, text: str, size: int = 1000) -> list[bool]:
+    return [one.feed(text[at : at + size], 1) for at in range(0, len(text), size)]
 
 
 def made(one: TextAction) -> Generated:
@@ -70,25 +70,15 @@ def said(one: TextAction) -> str:
     return CODEC.decode(made(one).token_ids)
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 100])
+@pytest.mark.parametrize("size", [1, 5, 100])
 def test_a_stop_is_found_in_pieces_and_what_follows_is_dropped(size: int) -> None:
-    whole = "So <python>1</pyth</python> and <result>forged</result>"
-    one = action("</python>")
-    pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
-    going = [one.feed(piece, 1) for piece in pieces]
-    assert not going[-1]
+    one = action("</python>", "n></c>", "/python>")
+    assert not fed(one, "So <python>1</pyth</python></c> and <result>forged</result>", size)[-1]
     assert said(one) == "So <python>1</pyth</python>"
     found = made(one)
-    assert found.stop == "</python>"
-    assert found.finish.matched_text == "</python>"
+    assert (found.stop, found.finish.matched_text) == ("</python>", "</python>")
     assert all(map(math.isnan, found.logprobs))
     assert found.versions == ((VERSION, len(found.token_ids)),)
-
-
-def test_the_stop_that_ends_first_counts_the_longer_one_where_they_end_together() -> None:
-    one = action("b>", "</b>", "</c>")
-    one.feed("x</b></c>", 1)
-    assert made(one).stop == "</b>"
 
 
 def test_a_stop_that_is_in_a_beginning_of_an_earlier_life_counts_no_more() -> None:
@@ -100,15 +90,10 @@ def test_a_stop_that_is_in_a_beginning_of_an_earlier_life_counts_no_more() -> No
 
 @pytest.mark.parametrize("size", [1, 3, 200])
 def test_marks_are_told_once_and_in_order(size: int) -> None:
-    told: list[tuple[str, str | None]] = []
+    told: list[str] = []
     one = action(marks=["</tool_call>"], told=told)
-    whole = f"a</tool_call>b</tool_call>c{END}d</tool_call>"
-    for at in range(0, len(whole), size):
-        one.feed(whole[at : at + size], 1)
-    assert told == [
-        ("a</tool_call>", "</tool_call>"),
-        ("a</tool_call>b</tool_call>", "</tool_call>"),
-    ]
+    fed(one, f"a</tool_call>b</tool_call>c{END}d</tool_call>", size)
+    assert told == ["a</tool_call>", "a</tool_call>b</tool_call>"]
     assert said(one) == f"a</tool_call>b</tool_call>c{END}"
     assert one.marked
 
@@ -125,20 +110,21 @@ def test_a_long_action_costs_linear_time() -> None:
 @pytest.mark.parametrize(
     ("text", "hint", "sent", "stop"),
     [
-        ("<python>1", None, ("</python>",), "</python>"),
-        ("done", None, ("</python>",), END),
-        ("<python>1", Hint(text=None), ("</python>",), END),
-        ("none open", Hint(text="</python>"), ("</python>",), "</python>"),
-        ("<python>1", Hint(text="</foreign>"), ("</python>",), END),
-        ("<python>1", None, (), END),
+        ("<python>1", None, True, "</python>"),
+        ("done", None, True, END),
+        ("<python>1", Hint(text=None), True, END),
+        ("none open", Hint(text="</python>"), True, "</python>"),
+        ("<python>1", Hint(text="</foreign>"), True, END),
+        ("<python>1", None, False, END),
+        ("", None, False, END),
     ],
 )
 def test_a_stop_that_the_server_cut_away_is_put_back(
-    text: str, hint: Hint | None, sent: tuple[str, ...], stop: str
+    text: str, hint: Hint | None, sent: bool, stop: str
 ) -> None:
     one = action("</python>")
     one.feed(text, 1)
-    one.end("stop", hint, 1, sent=sent)
+    one.end("stop", hint, 1, sent=("</python>",) if sent else ())
     assert made(one).stop == stop
     assert said(one) == text + stop
     guessed = stop != END and hint is None
@@ -149,9 +135,8 @@ def test_the_tag_that_is_open_last_is_the_one_that_closes() -> None:
     tags = ("</search>", "</python>")
     assert open_stop("<search>a <python>b", tags) == "</python>"
     assert open_stop("<python>b</python><search >a", tags) == "</search>"
-    assert open_stop("<pythonic>b", tags) is None
-    assert open_stop("<python", tags) is None
-    assert open_stop("", tags) is None
+    for text in ("<pythonic>b", "<python", ""):
+        assert open_stop(text, tags) is None
     assert open_stop("Observation", ("\nObservation:",)) is None
 
 
@@ -166,26 +151,17 @@ def test_length_and_what_no_api_says() -> None:
     filtered.end("content_filter", None, 1, sent=())
     assert made(filtered).finish.kind is FinishKind.STOP
     assert filtered.remarks == {"finish": "content_filter"}
+    cut = action(most=2)
+    cut.feed("<python>1</python>", 1)
+    cut.end("stop", None, 1, sent=())
+    assert (said(cut), made(cut).finish.kind) == ("<pytho", FinishKind.LENGTH)
 
 
-def test_more_than_the_engine_counts_is_cut() -> None:
-    one = action(most=2)
-    one.feed("<python>1</python>", 1)
-    one.end("stop", None, 1, sent=())
-    assert (said(one), made(one).finish.kind) == ("<pytho", FinishKind.LENGTH)
-
-
-def test_a_server_that_never_ends_is_left() -> None:
+@pytest.mark.parametrize(("text", "unseen"), [("x" * 100, 0), ("", 100)])
+def test_a_server_that_never_ends_is_left(text: str, unseen: int) -> None:
     one = action(most=10)
-    pieces = 0
-    while one.feed("x" * 100, 1):
-        pieces += 1
-        assert pieces < 1000
+    assert not all(one.feed(text, 1, unseen=unseen) for _ in range(1000))
     assert made(one).finish.kind is FinishKind.LENGTH
-    thinking = action(most=10)
-    while thinking.feed("", 1, unseen=100):
-        pieces += 1
-        assert pieces < 1000
 
 
 def test_calls_beside_the_text_become_text() -> None:
@@ -206,27 +182,14 @@ def test_calls_beside_the_text_become_text() -> None:
     assert said(first) == '<tool_call>\n{"name": "a", "arguments": {}}\n</tool_call>'
 
 
-def test_nothing_at_all_is_an_empty_action() -> None:
-    one = action()
-    one.end("stop", None, 1, sent=())
-    assert said(one) == END
-    empty = action()
-    empty.end("length", None, 1, sent=())
-    assert made(empty).versions == ()
-
-
-def test_a_piece_is_searched_only_as_far_as_the_action_may_grow() -> None:
-    told: list[tuple[str, str | None]] = []
+def test_searches_and_marks_of_an_action_are_bounded() -> None:
+    told: list[str] = []
     most = LEAST_BYTES + 10 * MOST_BYTES_A_TOKEN
     one = action(marks=["</m>"], told=told, most=10)
     assert not one.feed("é" * most + "</m>" * 1000, 1)
     assert told == []
     assert len(one.text.encode()) <= most
     assert made(one).finish.kind is FinishKind.LENGTH
-
-
-def test_marks_of_an_action_are_bounded() -> None:
-    told: list[tuple[str, str | None]] = []
     one = action(marks=["</m>"], told=told, most=100_000)
     for _ in range(2 * MOST_MARKS):
         one.feed("a</m>", 1)
@@ -239,32 +202,20 @@ def test_marks_of_an_action_are_bounded() -> None:
     [
         ("Paris<|im_end|>", "Paris"),
         ("Paris<|eot_id|>\n", "Paris"),
-        ("Paris</s>", "Paris"),
         ("Paris<\uff5cend\u2581of\u2581sentence\uff5c>", "Paris"),
-        ("Paris<|im_end|><|endoftext|>", "Paris"),
+        ("Paris</s><|endoftext|>", "Paris"),
         ("a <|im_end|> b", "a <|im_end|> b"),
-        ("x || y <s>z", "x || y <s>z"),
         ("<|im_end|>", ""),
         ("<|" * 40 + "|>", "<|" * 40 + "|>"),
     ],
 )
-@pytest.mark.parametrize("size", [1, 3, 200])
+@pytest.mark.parametrize("size", [1, 200])
 def test_markers_of_the_server_s_own_template_end_no_answer(
     text: str, kept: str, size: int
 ) -> None:
     one = action("</python>")
-    for at in range(0, len(text), size):
-        one.feed(text[at : at + size], 1)
+    fed(one, text, size)
     one.end("stop", None, 1, sent=())
     assert said(one) == kept + END
     assert made(one).stop == END
     assert one.remarks.get("end_dropped", "") == text.removeprefix(kept).strip()
-
-
-def test_a_marker_that_a_call_s_mark_has_passed_stays() -> None:
-    told: list[tuple[str, str | None]] = []
-    one = action(marks=("<|im_end|>",), told=told)
-    one.feed("a<|im_end|>", 1)
-    one.end("stop", None, 1, sent=())
-    assert told == [("a<|im_end|>", "<|im_end|>")]
-    assert said(one) == "a<|im_end|>" + END

@@ -13,19 +13,13 @@ from engine.core.rewards.overlong import overlong
 from engine.core.rewards.score import REWARD_FAILED, Score, failure
 from engine.core.rewards.settle import settled
 from engine.core.rewards.stops import StopRules
+from tests.support.finished_trajectories import observed, prompt, trajectory, wrote
 from toolwright.recipe import TaskTable
 from toolwright.types import (
-    Author,
     Purpose,
     RewardPart,
-    Segment,
-    Sequence,
-    Status,
-    StopReason,
     Task,
     Trajectory,
-    floats,
-    ids,
 )
 
 RIGHT = Score(reward=1.0, parts=(RewardPart(name="right", value=1.0),))
@@ -36,30 +30,15 @@ def table(**changes: Any) -> TaskTable:
     return TaskTable.model_validate({"source": "s", "reward": "r", **given})
 
 
-def rollout(written: int, observed: int = 0, **task: Any) -> Trajectory:
+def rollout(written: int, seen: int = 0, **task: Any) -> Trajectory:
     """A prompt of 50 tokens, an action and an observation."""
-    return Trajectory(
-        id="g-0", group_id="g", task=Task(id="q", **task), status=Status.COMPLETED,
-        stop_reason=StopReason.ANSWERED,
-        sequences=(
-            Sequence(
-                id="0",
-                segments=(
-                    Segment(author=Author.PROMPT, token_ids=ids(range(50))),
-                    Segment(
-                        author=Author.MODEL, token_ids=ids(range(written)),
-                        logprobs=floats([0.0] * written), trainable=True,
-                    ),
-                    Segment(author=Author.TOOL, token_ids=ids(range(observed))),
-                ),
-            ),
-        ),
-    )  # fmt: skip
+    segments = (prompt(50), wrote(written, trainable=True), observed(seen))
+    return trajectory(0, *segments, task=Task(id="q", **task))
 
 
 def test_the_penalty_is_a_part_of_the_reward() -> None:
     rules = StopRules.of(table())
-    done = settled(rollout(15, observed=100), RIGHT, rules)
+    done = settled(rollout(15, seen=100), RIGHT, rules)
     assert done.reward == 0.5
     assert done.reward_parts == (
         RewardPart(name="right", value=1.0),
@@ -68,11 +47,6 @@ def test_the_penalty_is_a_part_of_the_reward() -> None:
     assert not done.masked
     assert settled(rollout(10), RIGHT, rules).reward_parts == RIGHT.parts  # nothing to say
     assert settled(rollout(300), RIGHT, rules).reward == 0.0
-
-
-def test_observations_count_where_the_recipe_says_so() -> None:
-    every = StopRules.of(table(overlong={"max": 20, "buffer": 10, "factor": 2.0, "count": "all"}))
-    assert settled(rollout(5, observed=10), RIGHT, every).reward == 0.0
 
 
 def test_evaluations_and_lost_trajectories_pay_nothing() -> None:
@@ -113,3 +87,8 @@ def test_it_only_falls_and_no_lower_than_its_factor(
 def test_a_table_that_makes_no_sense_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         table(**changes)
+
+
+def test_observations_count_where_the_recipe_says_so() -> None:
+    every = StopRules.of(table(overlong={"max": 20, "buffer": 10, "factor": 2.0, "count": "all"}))
+    assert settled(rollout(5, seen=10), RIGHT, every).reward == 0.0

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from engine.core.rewards.rewards import MOST_CAUSES, Rewards
 from engine.errors import StartupError
 from tests.support.docs import example
+from tests.support.finished_trajectories import prompt, trajectory, wrote
 from tests.support.waiting import passes
 from toolwright.types import (
-    Author,
     CallOutcome,
     CallRecord,
     RewardPart,
-    Segment,
     Status,
     StopReason,
     Task,
     Trajectory,
 )
-from toolwright.types import Sequence as TokenSequence
 from toolwright.wire import serialize, trajectory_from_proto, trajectory_to_proto
 
 pytestmark = pytest.mark.quick
@@ -36,32 +32,23 @@ pytestmark = pytest.mark.quick
 FUNCTIONS = """
 import asyncio
 import functools
+import json
 import time
 import numpy
 from engine.core.rewards import Score
 from toolwright.types import Event, RewardPart
 
-def each_its_own(t):
-    raise KeyError(t.id)
-def number(t):
-    return len(t.metadata["final_text"])
-def true(t):
-    return True
-def of_numpy(t):
-    return numpy.float32(0.5)
-def parts(t):
-    return {"correct": 1, "format": 0.25}
-def both(t):
-    return 7, {"correct": 1.0}
-async def later(t):
-    await asyncio.sleep(0)
-    return 2.0
 class Callable:
     async def __call__(self, t):
         return 3.0
-instance = Callable()
-partial = functools.partial(lambda x, t: x, 4.0)
-
+class Unspeakable:
+    def __repr__(self):
+        raise RuntimeError
+def number(t):
+    return len(t.metadata["final_text"])
+async def later(t):
+    await asyncio.sleep(0)
+    return 2.0
 def of_group(ts):
     return [len(ts), {"rank": 1}, (5, {"x": 1.0})][: len(ts)]
 def scores(t):
@@ -69,18 +56,8 @@ def scores(t):
         reward=2, parts=[RewardPart(name="step", value=1, turn=0)], anchors={0: ["add"]},
         events=[Event(kind="judged", turn=0, data={"by": "me"})], outside_baseline=True,
     )
-def masks(t):
-    return Score(keep=False)
-def empty(t):
-    return Score()
-def wrong_turn(t):
-    return Score(parts=[RewardPart(name="step", value=1, turn=7)])
-
-def short_group(ts):
-    return [1.0]
-def number_for_group(ts):
-    return 1.0
-
+def each_its_own(t):
+    raise KeyError(t.id)
 def raises(t):
     raise KeyError("gold")
 def raises_timeout(t):
@@ -89,56 +66,37 @@ def stops(t):
     raise StopIteration
 def leaves(t):
     raise SystemExit(3)
-def nan(t):
-    return float("nan")
-def nan_part(t):
-    return {"a": float("inf")}
-def text(t):
-    return "1.0"
-def nothing(t):
-    return None
-def wrong_parts(t):
-    return 1.0, [1.0]
 async def leaves_the_loop(t):
     raise SystemExit(3)
 async def cancels(t):
     raise asyncio.CancelledError
 def half_a_character(t):
     raise ValueError("\\udc80" * 10_000)
-class Unspeakable:
-    def __repr__(self):
-        raise RuntimeError
-def unspeakable(t):
-    return Unspeakable()
 async def sleeps(t):
     await asyncio.sleep(60)
 def hangs(t):
     time.sleep(60)
+true = lambda t: True
+of_numpy = lambda t: numpy.float32(0.5)
+parts = lambda t: {"correct": 1, "format": 0.25}
+both = lambda t: (7, {"correct": 1.0})
+instance = Callable()
+partial = functools.partial(lambda x, t: x, 4.0)
+masks = lambda t: Score(keep=False)
+empty = lambda t: Score()
+wrong_turn = lambda t: Score(parts=[RewardPart(name="step", value=1, turn=7)])
+short_group = lambda ts: [1.0]
+number_for_group = lambda ts: 1.0
+nan_part = lambda t: {"a": float("inf")}
+nothing = lambda t: None
+wrong_parts = lambda t: (1.0, [1.0])
+unspeakable = lambda t: Unspeakable()
 value = 3
 """
 
 
-SPOKEN = TokenSequence(
-    id="g.0",
-    segments=(
-        Segment(author=Author.PROMPT, token_ids=array("i", [1])),
-        Segment(author=Author.MODEL, token_ids=array("i", [2]), logprobs=array("f", [-1.0])),
-    ),
-)
-
-
-def trajectory(index: int = 0, **fields: Any) -> Trajectory:
-    base = Trajectory(
-        id=f"g-{index}",
-        group_id="g",
-        index=index,
-        task=Task(id="q"),
-        sequences=(SPOKEN,),
-        status=Status.COMPLETED,
-        stop_reason=StopReason.ANSWERED,
-        metadata={"final_text": "abc"},
-    )
-    return replace(base, **fields)
+def spoken(index: int = 0, **fields: Any) -> Trajectory:
+    return trajectory(index, prompt(), wrote(), **{"metadata": {"final_text": "abc"}, **fields})
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +111,7 @@ def rewards(folder: Path, name: str, *, per_group: bool = False, seconds: float 
 
 
 async def score(
-    folder: Path, name: str, given: Sequence[Trajectory] = (trajectory(),), **options: Any
+    folder: Path, name: str, given: Sequence[Trajectory] = (spoken(),), **options: Any
 ) -> list[Trajectory]:
     return await rewards(folder, name, **options).score(given)
 
@@ -181,7 +139,7 @@ async def test_rewards(folder: Path, name: str, total: float, parts: dict[str, f
 
 
 async def test_per_group(folder: Path) -> None:
-    scored = await score(folder, "of_group", [trajectory(i) for i in range(3)], per_group=True)
+    scored = await score(folder, "of_group", [spoken(i) for i in range(3)], per_group=True)
     assert [t.reward for t in scored] == [3.0, 1.0, 5.0]
     assert [t.index for t in scored] == [0, 1, 2]
 
@@ -193,9 +151,7 @@ async def test_per_group(folder: Path) -> None:
         ("raises_timeout", "raised TimeoutError('mine')"),
         ("stops", "raised StopIteration()"),
         ("leaves", "raised SystemExit(3)"),
-        ("nan", "returned nan, not a finite number"),
         ("nan_part", "returned inf, not a finite number"),
-        ("text", "returned '1.0', not a finite number"),
         ("nothing", "returned None, not a finite number"),
         ("wrong_parts", "parts are list, not a dictionary"),
         ("leaves_the_loop", "raised SystemExit(3)"),
@@ -218,74 +174,36 @@ async def test_faults_are_masked_and_told(folder: Path, name: str, words: str) -
 
 
 LINES = """
-import functools
 import json
-import statistics
-def direct(t):
+def helper(t):
     return t.metadata["final_txt"]
 def through_a_helper(t):
     return helper(t)
-def helper(t):
-    return t.metadata["final_txt"]
 def through_a_library(t):
     return json.loads("{")
-async def later(t):
-    return t.metadata["final_txt"]
 class Callable:
-    def __call__(self, t):
+    async def __call__(self, t):
         return t.metadata["final_txt"]
 instance = Callable()
-partial = functools.partial(lambda x, t: x / 0, 4.0)
 def hidden(t):
     try:
         return t.metadata["final_txt"]
     except KeyError as error:
         raise ValueError("no text") from error
 """
+LINE_OF = {"through_a_helper": 4, "through_a_library": 8, "instance": 11, "hidden": 17}
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        ("direct", 6),
-        ("through_a_helper", 10),
-        ("through_a_library", 12),
-        ("later", 14),
-        ("instance", 17),
-        ("partial", 19),
-        ("hidden", 24),
-    ],
-)
-async def test_a_function_that_raises_is_named_with_its_line(
-    tmp_path: Path, name: str, line: int
-) -> None:
-    (tmp_path / "mine.py").write_text(LINES, encoding="utf-8")
-    function = Rewards(f"./mine.py:{name}", tmp_path, per_group=False, seconds=5)
-    try:
-        score = await function.score_one(trajectory())
-    finally:
-        function.close()
-    (event,) = score.events
-    assert event.data["error"].endswith(f" at mine.py:{line}")
-
-
-async def test_a_cause_is_warned_of_once_and_at_each_power_of_ten(folder: Path) -> None:
-    function = rewards(folder, "raises")
-    try:
-        with capture_logs() as logs:
-            await function.score_group([trajectory(n) for n in range(12)])
-    finally:
-        function.close()
-    assert [one["times"] for one in logs if one["log_level"] == "warning"] == [1, 10]
-    assert list(function.failures.values()) == [12]
+@pytest.mark.parametrize("name", LINE_OF)
+async def test_a_function_that_raises_is_named_with_its_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / "my_reward.py").write_text(LINES, encoding="utf-8")
+    (scored,) = await score(tmp_path, name)
+    assert scored.events[0].data["error"].endswith(f" at my_reward.py:{LINE_OF[name]}")
 
 
 async def test_causes_are_bounded(folder: Path) -> None:
     function = rewards(folder, "each_its_own")
-    try:
-        await function.score_group([trajectory(n) for n in range(MOST_CAUSES + 5)])
-    finally:
-        function.close()
+    await function.score([spoken(n) for n in range(MOST_CAUSES + 5)])
     assert len(function.failures) == MOST_CAUSES + 1
     assert function.failures["other causes"] == 5
 
@@ -294,6 +212,7 @@ async def test_causes_are_bounded(folder: Path) -> None:
 async def test_a_function_that_takes_too_long(folder: Path, name: str) -> None:
     (scored,) = await score(folder, name, seconds=0.05)
     assert scored.masked
+    assert 0.04 < scored.timings.reward_s < 5
     assert "took more than 0.05 s" in scored.events[0].data["error"]
 
 
@@ -302,7 +221,7 @@ async def test_a_function_that_hangs_costs_threads_up_to_a_bound_and_keeps_nothi
 ) -> None:
     before = threading.active_count()
     hanging = rewards(folder, "hangs", seconds=0.02)
-    scored = await hanging.score([trajectory(i) for i in range(64)])
+    scored = await hanging.score([spoken(i) for i in range(64)])
     assert threading.active_count() - before <= 32 + 8
     assert all(t.masked for t in scored)
     assert " calls of the reward function never returned" in scored[-1].events[0].data["error"]
@@ -331,27 +250,31 @@ async def test_an_awaited_cancellation_is_not_the_function_s(folder: Path) -> No
         await scoring
 
 
-@pytest.mark.parametrize("name", ["short_group", "number_for_group"])
-async def test_a_group_s_fault_is_every_member_s(folder: Path, name: str) -> None:
-    scored = await score(folder, name, [trajectory(0), trajectory(1)], per_group=True)
-    assert all(t.masked for t in scored)
-    words = "returned 1 rewards for 2" if name == "short_group" else "returned float, not 2 rewards"
-    assert words in scored[0].events[0].data["error"]
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("short_group", "returned 1 rewards for 2"),
+        ("number_for_group", "returned float, not 2 rewards"),
+    ],
+)
+async def test_a_group_s_fault_is_every_member_s(folder: Path, name: str, words: str) -> None:
+    scored = await score(folder, name, [spoken(0), spoken(1)], per_group=True)
+    assert all(t.masked and words in t.events[0].data["error"] for t in scored)
 
 
 async def test_one_member_s_fault_is_its_own(folder: Path) -> None:
-    bad = trajectory(1, metadata={})
-    scored = await score(folder, "number", [trajectory(0), bad, trajectory(2)])
+    bad = spoken(1, metadata={})
+    scored = await score(folder, "number", [spoken(0), bad, spoken(2)])
     assert [t.masked for t in scored] == [False, True, False]
     assert [t.reward for t in scored] == [3.0, 0.0, 3.0]
 
 
 @pytest.mark.parametrize("per_group", [True, False])
 async def test_errored_members_are_not_asked_about(folder: Path, per_group: bool) -> None:
-    lost = trajectory(
+    lost = spoken(
         1, status=Status.ERRORED, masked=True, stop_reason=StopReason.SAMPLER_ERROR, metadata={}
     )
-    given = [trajectory(0), lost, trajectory(2)]
+    given = [spoken(0), lost, spoken(2)]
     name = "of_group" if per_group else "number"
     scored = await score(folder, name, given, per_group=per_group)
     assert [t.id for t in scored] == [t.id for t in given]
@@ -361,18 +284,13 @@ async def test_errored_members_are_not_asked_about(folder: Path, per_group: bool
     assert only == [scored[1]]
 
 
-async def test_the_time_is_kept(folder: Path) -> None:
-    (scored,) = await score(folder, "sleeps", seconds=0.05)
-    assert 0.04 < scored.timings.reward_s < 5
-
-
 async def test_the_example_of_the_docs_gives_credit_by_turn(tmp_path: Path) -> None:
     (tmp_path / "my_reward.py").write_text(
         example("train/your-own-run.md", ":by_turn"), encoding="utf-8"
     )
     outcome = CallOutcome(observation="", valid=True)
     call = CallRecord(call_id="c", turn=0, index=0, tool="add", action="", outcome=outcome)
-    asked = trajectory(
+    asked = spoken(
         task=Task(id="q", answers=("abc",)), calls=(call,), metadata={"final_text": "abc"}
     )
     (scored,) = await score(tmp_path, "by_turn", [asked])

@@ -19,14 +19,6 @@ async def regained(threads: RewardThreads) -> None:
             return
 
 
-async def test_what_is_returned_and_what_is_raised() -> None:
-    threads = RewardThreads(2)
-    assert await threads.run(len, [1, 2], seconds=5) == (2, None)
-    value, error = await threads.run(int, "x", seconds=5)
-    assert (value, type(error)) == (None, ValueError)
-    threads.close()
-
-
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
 async def test_nothing_that_a_function_raises_ends_its_thread(kind: type[BaseException]) -> None:
     def raises(_: object) -> None:

@@ -35,12 +35,6 @@ def test_one_more_than_the_bound_ends_the_run() -> None:
     assert BadRows(0).exceeded is False
 
 
-def test_the_count_is_bounded() -> None:
-    rows = BadRows(2)
-    assert sum(rows.add(bad(number)) for number in range(1000)) == 3
-    assert rows.count == 3
-
-
 def test_a_task_that_turns_out_to_be_unfit_keeps_its_place() -> None:
     media: tuple[Media, ...] = ()
     drawn = DrawnTask(position=7, task=Task(id="q"), media=media, where="d.jsonl:8")

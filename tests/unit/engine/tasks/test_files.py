@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +20,13 @@ GOOD = b'{"prompt": "x"}'
 DEEP = b'{"prompt": "x", "metadata": ' + b'{"a": ' * 100_000 + b"1" + b"}" * 100_000 + b"}"
 BAD = {
     b'{"prompt"': "not_json",
-    b"prompt": "not_json",
     b'{"prompt": "\xff\xfe"}': "not_utf8",
     b"[1]": "not_an_object",
-    b"null": "not_an_object",
     b'{"answer": "4"}': "no_question",
-    b'{"prompt": {"a": 1}}': "no_question",
     b'{"messages": ["hello"]}': "messages",
-    b'{"messages": 5}': "messages",
-    b'{"messages": "[{\'role\': user}]"}': "messages",
-    b'{"prompt": "x", "metadata": "{"}': "metadata",
-    b'{"prompt": "x", "metadata": [1]}': "metadata",
     b'{"prompt": "x", "metadata": "' + b"[" * 100_000 + b'"}': "metadata",
     b'{"prompt": "\\ud800"}': "not_json_like",
-    b'{"prompt": "x", "metadata": {"a": "\\udc00"}}': "not_json_like",
-    b'{"prompt": "x", "id": "\\udc00"}': "not_json_like",
     DEEP: "not_json",
-    b'{"prompt": "x", "image": 3}': "images",
     b'{"prompt": "x", "image": "absent.png"}': "images",
 }
 
@@ -86,53 +74,40 @@ async def test_a_byte_order_mark_and_other_line_ends(tmp_path: Path) -> None:
     assert [drawn.task.prompt async for drawn in source.first(2)] == ["x", "x"]
 
 
-async def test_a_thousand_rows_of_which_thirty_are_broken(tmp_path: Path) -> None:
-    kinds = list(BAD)[:10]
+async def test_thirty_broken_rows_of_a_thousand_cost_themselves_in_every_epoch(
+    tmp_path: Path,
+) -> None:
+    kinds = list(BAD)[:6]
     lines = [json.dumps({"id": str(i), "prompt": f"{i}?"}).encode() for i in range(1000)]
-    broken = range(7, 1000, 34)
-    for number, at in enumerate(broken):
-        lines[at] = kinds[number % 10]
-    source = opened(tmp_path, b"\n".join(lines))
-    assert source.bad_rows == len(broken) == 30
+    for number, at in enumerate(range(7, 1000, 34)):
+        lines[at] = kinds[number % 6]
+    data = b"\n".join(lines)
+    source = opened(tmp_path, data, max_bad_rows=30)
+    assert source.bad_rows == 30
     dropped, trained, logged = BadRows(30), [], 0
     for position in range(2000):  # two epochs
         try:
             trained.append((await source.at(position)).task.id)
         except BadRow as bad:
             logged += dropped.add(bad)
-    assert len(trained) == 2 * 970
-    assert len(set(trained)) == 970
+    assert (len(trained), len(set(trained))) == (2 * 970, 970)
     assert (dropped.count, logged, dropped.exceeded) == (30, 30, False)
-    assert dropped.summary().startswith("30 rows were dropped: 9 messages, 6 not_json")
-    assert "\n" not in dropped.summary()
-
-
-def test_more_bad_rows_than_the_bound_refuse_the_start(tmp_path: Path) -> None:
-    data = b"\n".join([GOOD, b"{", b"[", b"1"])
-    opened(tmp_path, data, max_bad_rows=3)
-    with pytest.raises(StartupError, match=r"3 of 4 rows .*engine\.max_bad_rows = 2; .*:2: not"):
-        opened(tmp_path, data, max_bad_rows=2)
+    assert dropped.summary().startswith("30 rows were dropped: ")
+    with pytest.raises(StartupError, match=r"30 of 1000 rows .*engine\.max_bad_rows = 29; .*:8: "):
+        opened(tmp_path, data, max_bad_rows=29)
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
     [
         (b"", "has no rows"),
-        (b"\n\n \n", "has no rows"),
         (b"\n{", r"no row of .*data\.jsonl is a task: .*data\.jsonl:2: not JSON"),
         (GOOD.decode().encode("utf-16"), r"no row of .* is a task: .*not UTF-8"),
-        (b"\0" * 5000, "no row of .* is a task"),
     ],
 )
 def test_a_file_of_nothing_is_refused(tmp_path: Path, data: bytes, words: str) -> None:
     with pytest.raises(StartupError, match=words):
         opened(tmp_path, data)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    for name in ("data.jsonl", "data.parquet"):
-        with pytest.raises(StartupError, match=rf"no file .*{name}.*the evaluation suite"):
-            TaskSource(name, tmp_path, seed=0, shuffle=False)
 
 
 async def test_a_file_that_changes_under_the_run_is_noticed(tmp_path: Path) -> None:
@@ -160,19 +135,6 @@ async def test_parquet_rows_are_read_one_by_one(tmp_path: Path) -> None:
         await source.at(5)
 
 
-async def test_what_json_has_no_word_for_costs_no_row(tmp_path: Path) -> None:
-    """Contents in bytes are no metadata; dates and decimals are written as JSON has them."""
-    when = datetime(2024, 5, 1, tzinfo=UTC)
-    rows = [
-        {"prompt": "x", "metadata": {"raw": None, "when": when, "cost": Decimal("0.5")}},
-        {"prompt": "x", "metadata": {"raw": b"1", "when": None, "cost": None}},
-    ]
-    source = parquet(tmp_path, rows)
-    first = (await source.at(0)).task.metadata
-    assert first == {"raw": None, "when": "2024-05-01T00:00:00+00:00", "cost": 0.5}
-    assert (await source.at(1)).task.metadata == {"raw": None, "when": None, "cost": None}
-
-
 async def test_a_cell_that_python_cannot_hold_costs_its_row(tmp_path: Path) -> None:
     prompts = pyarrow.array([b"a", b"\xff", b"c"], pyarrow.binary()).view(pyarrow.string())
     days = pyarrow.array([0, 1, 10**9], pyarrow.int32()).cast(pyarrow.date32())
@@ -185,20 +147,6 @@ async def test_a_cell_that_python_cannot_hold_costs_its_row(tmp_path: Path) -> N
         with pytest.raises(BadRow, match="a cell cannot be read") as caught:
             await source.at(position)
         assert caught.value.kind == "unreadable_cell"
-
-
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ([{"text": "x"}], r"no row of .*d\.parquet is a task: .*row 1: no question in prompt"),
-        ([{"prompt": "x"}][:0], "has no rows"),
-    ],
-)
-def test_parquet_with_other_columns_is_refused(
-    tmp_path: Path, rows: list[dict[str, Any]], words: str
-) -> None:
-    with pytest.raises(StartupError, match=words):
-        parquet(tmp_path, rows)
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + b"\0" * 100 + b"PAR1"])

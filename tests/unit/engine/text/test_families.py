@@ -14,7 +14,6 @@ import pytest
 from engine.core.protocols.chat import Chat
 from engine.core.text.codec import HuggingFaceCodec
 from engine.core.text.framing import find_frame, template_class
-from engine.core.text.template import ChatTemplate
 from tests.support.families import FAMILIES, write_family
 
 pytestmark = pytest.mark.quick
@@ -147,36 +146,22 @@ def test_turns_end_as_the_judge_ends_them(folders: Mapping[str, Path], name: str
         assert ids >= set(renderer.get_stop_token_ids())
 
 
-@pytest.mark.parametrize("text", ["142", OBSERVED["content"], " \u00e9</tool_response>\t\n"])
+@pytest.mark.parametrize("texts", [["142"], ["\u00e9</tool_response>\t\n"], ['"', "b\nb", "c"]])
 @pytest.mark.parametrize("name", [name for name in FAMILIES if name != "mistral"])
 def test_frames_around_observations_are_the_judge_s(
-    folders: Mapping[str, Path], name: str, text: str
+    folders: Mapping[str, Path], name: str, texts: list[str]
 ) -> None:
     """What a rollout appends after an action is what the whole conversation has there."""
     codec = HuggingFaceCodec(folders[name])
-    chat = Chat(role="tool")
-    messages = [USER, SAID, {"role": "tool", "content": text}]
+    chat = Chat(role="tool", parallel=len(texts) > 1)
+    messages = [USER, SAID, *({"role": "tool", "content": text} for text in texts)]
     whole = judged(name, folders[name], messages, tools=None, prompt=True, thinking=True)
     head, tail = chat.frame("</tool_call>", codec)
-    appended = codec.decode([*head, *chat.observation([text], codec), *tail])
+    appended = codec.decode([*head, *chat.observation(texts, codec), *tail])
     assert codec.decode(whole).endswith(SAID["content"] + appended)
     ended, _ = chat.frame(codec.end_of_turn, codec)
     if name != "glm_4_5":  # GLM's turn ends with the next role's token, and that is not a user's
         assert codec.decode(head) == codec.end_of_turn + codec.decode(ended)
-
-
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "mistral"])
-def test_several_observations_are_framed_as_the_judge_frames_them(
-    folders: Mapping[str, Path], name: str
-) -> None:
-    codec = HuggingFaceCodec(folders[name])
-    chat = Chat(parallel=True)
-    texts = ['a "quoted" one', "b\nb", "c"]
-    messages = [USER, SAID, *({"role": "tool", "content": text} for text in texts)]
-    whole = judged(name, folders[name], messages, tools=None, prompt=True, thinking=True)
-    head, tail = chat.frame(None, codec)
-    appended = codec.decode([*head, *chat.observation(texts, codec), *tail])
-    assert codec.decode(whole).endswith(SAID["content"] + appended)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -185,38 +170,6 @@ def test_each_template_has_its_class(folders: Mapping[str, Path], name: str) -> 
     kind, why = template_class(codec, "tool")
     assert (kind, bool(why)) == (FAMILIES[name].kind, FAMILIES[name].kind != "append-only"), why
     assert codec.template_names() == FAMILIES[name].reads
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("qwen2_5", "append-only"),
-        ("qwen3", "strips thinking"),
-        ("glm_4_5", "strips thinking"),
-        ("llama_3", "append-only"),
-        ("deepseek_r1", "strips thinking"),
-    ],
-)
-def test_observations_as_a_user_s_messages_have_another_class(
-    folders: Mapping[str, Path], name: str, kind: str
-) -> None:
-    assert template_class(HuggingFaceCodec(folders[name]), "user")[0] == kind
-
-
-@pytest.mark.parametrize(
-    ("source", "reads"),
-    [
-        ("{{ a }}{% set b = 1 %}{{ b }}", {"a"}),
-        ("{% if not a is defined %}{% set a = 1 %}{% endif %}{{ a }}", {"a"}),
-        ("{% set a = a | default(1) %}{{ a }}", {"a"}),
-        ("{% if messages %}{% set a = 1 %}{% endif %}{{ a is defined }}", set()),
-        ("{% for a in messages %}{% set b = a %}{% endfor %}{{ b }}{{ bos_token }}", set()),
-        ("{{ strftime_now('%Y') }}{{ raise_exception }}{{ range(3) }}{{ tools }}", set()),
-        ("{% macro m(x) %}{{ x }}{{ y }}{% endmacro %}{{ m(1) }}", {"y"}),
-    ],
-)
-def test_names_that_a_template_reads(source: str, reads: set[str]) -> None:
-    assert ChatTemplate({"default": source}, {}).names() == reads
 
 
 @pytest.mark.parametrize("name", [n for n, family in FAMILIES.items() if family.no_thinking])
@@ -233,12 +186,6 @@ def test_without_thinking_the_empty_thought_follows_prompts_and_observations(
             assert text.rstrip().endswith("</think>") == closed
         assert codec.decode(demonstration[2][1]).rstrip().endswith("</think>") == closed
     assert thinks.hash != silent.hash
-
-
-def test_mistral_s_frame_has_a_call_id_that_it_takes(folders: Mapping[str, Path]) -> None:
-    frame = find_frame(HuggingFaceCodec(folders["mistral"]), "tool")
-    assert frame.before == '</s>[TOOL_RESULTS] {"content": '
-    assert frame.after == ', "call_id": "call00000"}[/TOOL_RESULTS]'
 
 
 def test_a_base_model_s_turn_ends_by_the_template(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from engine.core.text.codec import HuggingFaceCodec
 from engine.errors import StartupError
 from tests.support.families import write_family
-from toolwright.model.model_folder import chat_templates, special_tokens, tokenizer_hash
+from toolwright.model.model_folder import special_tokens, tokenizer_hash
 
 pytestmark = pytest.mark.quick
 
@@ -66,6 +66,17 @@ def a_model_s_own_tokens(folder: Path) -> None:
     config_of(folder, extra_special_tokens={"image_token": "<|im_start|>"})
 
 
+MARKS = (
+    "{% for m in messages %}{% if loop.index > 3 %}{% break %}{% endif %}\n"
+    "    {% generation %}{{ m.content }}{% endgeneration %}\n"
+    "{% endfor %}{{ tools | tojson(indent=2) }}<|im_end|>{{ strftime_now('%Y') }}"
+)
+
+
+def marks(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text(MARKS, encoding="utf-8")
+
+
 FORMS: dict[str, Callable[[Path], None]] = {
     "a file": lambda folder: named(folder, tool_use="TOOLS " + PLAIN),
     "several files": lambda folder: named(folder, tool_use="T" + PLAIN, rag="R", other="O"),
@@ -74,6 +85,7 @@ FORMS: dict[str, Callable[[Path], None]] = {
     "no template with that name": lambda folder: named(folder, rag="RAG"),
     "eos in another file": eos_in_another_file,
     "another file does not count": another_file_does_not_count,
+    "marks": marks,
     "own tokens": a_model_s_own_tokens,
 }
 
@@ -92,21 +104,6 @@ def test_prompts_are_those_of_transformers(tmp_path: Path, form: str) -> None:
         assert ours.chat(MESSAGES, tools=tools) == right
     assert special_tokens(folder)["eos_token"] == theirs.eos_token
     assert theirs.eos_token in ours.turn_ends
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda folder: named(folder, tool_use="other"),
-        lambda folder: (folder / "chat_template.jinja").write_text("other", encoding="utf-8"),
-        in_objects,
-    ],
-)
-def test_every_template_is_in_the_hash(tmp_path: Path, change: Callable[[Path], None]) -> None:
-    folder = write_family(tmp_path / "p", "qwen2_5", template=PLAIN)
-    before = tokenizer_hash(folder)
-    change(folder)
-    assert tokenizer_hash(folder) != before
 
 
 def test_variables_of_the_template_are_in_the_hash(tmp_path: Path) -> None:
@@ -138,11 +135,3 @@ def test_a_folder_without_any_end_of_turn_is_refused(tmp_path: Path) -> None:
     config_of(folder, eos_token=None)
     with pytest.raises(StartupError, match="no token that ends a turn"):
         HuggingFaceCodec(folder)
-
-
-def test_templates_that_are_not_text_are_named(tmp_path: Path) -> None:
-    folder = write_family(tmp_path / "p", "qwen2_5", template=PLAIN)
-    (folder / "chat_template.jinja").write_bytes(b"\xff\xfe")
-    with pytest.raises(StartupError, match=r"a chat template of .* cannot be read"):
-        HuggingFaceCodec(folder)
-    assert chat_templates(tmp_path) == {}

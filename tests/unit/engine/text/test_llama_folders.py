@@ -13,11 +13,7 @@ import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from engine.core.protocols.chat import Chat
-from engine.core.protocols.tagged import Tagged
-from engine.core.rehearsal import rehearse
 from engine.core.text.codec import HuggingFaceCodec
-from toolwright.types import Task
 
 MERGES = (("t", "h"), ("th", "e"), ("\u0120", "the"), ("1", "2"), ("<", "|"))
 SMOL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>", "<jupyter_output>")
@@ -115,16 +111,3 @@ def test_only_the_template_s_own_control_tokens_are_such(tmp_path: Path, form: s
         assert len(codec.encode("12")) == 2
     assert codec.decode(codec.encode_plain(codec.end_of_turn)) == codec.end_of_turn
     assert end not in codec.encode_plain(codec.end_of_turn)
-
-
-@pytest.mark.parametrize("form", ["smol", "llama3"])
-def test_both_protocols_speak_through_the_template(tmp_path: Path, form: str) -> None:
-    codec = HuggingFaceCodec(write_folder(tmp_path / form, form))
-    task = Task(id="t", messages=({"role": "user", "content": "q"},))
-    assert rehearse(Tagged(), codec, task) > 10
-    assert rehearse(Chat(), codec, task) > 10
-    before, after = Chat().frame(codec.end_of_turn, codec)
-    role = "<|im_start|>tool" if form == "smol" else "<|start_header_id|>ipython"
-    assert role in codec.decode(before)
-    assert codec.decode(before).count(codec.end_of_turn) == 0
-    assert codec.decode(after).count(codec.end_of_turn) == 1

@@ -1,10 +1,16 @@
-"""A journal may come from a stranger: its addresses on other machines get no token."""
+"""Where tool services listen. A journal may come from a stranger: its addresses on other machines
+get no token."""
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
+from engine.core.tools.process import ToolProcess
 from engine.core.tools.service import Service
+from toolwright.process.sockets import path_fault
 from toolwright.recipe import Tool
 
 pytestmark = pytest.mark.quick
@@ -30,3 +36,14 @@ async def test_a_session_is_looked_for_where_the_recipe_says(recorded: str, used
     await service.close()
     assert service.link.recorded_address(recorded) == used
     assert dialled == [used]
+
+
+@pytest.mark.parametrize("letters", [0, 60, 100, 200])
+def test_a_service_has_a_socket_under_every_tmpdir(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, letters: int
+) -> None:
+    folder = tmp_path / f"job{'0' * letters}"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    service = ToolProcess("t", Tool(serve=("python",)), folder=tmp_path, output=tmp_path / "log")
+    assert path_fault(service.address.removeprefix("unix:")) == ""
