@@ -12,16 +12,14 @@ from engine.serving import json_lines as files
 from engine.serving.crew import in_process
 from engine.serving.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld
-from tests.support.evaluations import NONE, evaluated, lane, lines, lost, rows, suite, v
+from tests.support.evaluations import NONE, evaluated, lane, lines, lost, rows, suite
 from tests.support.tools import ToolDouble, serving
 from tests.support.waiting import holds_for, until
 
 pytestmark = pytest.mark.quick
 
 
-async def test_a_failed_evaluation_ends_the_engine(
-    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_failure_ends_the_engine(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """A learner must not wait for a result that never comes."""
     here = await world(
         run={**NONE, "steps": 0}, task={"reward": "./my_reward.py:score"}, engine=lane(suite())
@@ -39,18 +37,15 @@ async def test_a_failed_evaluation_ends_the_engine(
     assert not here.tools.live
 
 
-async def test_on_a_full_disk_it_waits_with_its_results(
-    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_full_disk_is_waited_out(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "FULL_SECONDS", 0.05)
     here = await world(run={**NONE, "steps": 1}, engine=lane(suite(n=2)))
     async with here.engine() as run:
-        version = await run.learner.version()
         await evaluated(run, 1)
         results, kept = run.folder / "evaluations.jsonl", run.folder / "kept.jsonl"
         results.rename(kept)
         results.symlink_to("/dev/full")
-        await run.learner.publish(v(version, 1), here.weights("1"))
+        await run.learner.publish(run.at(1), here.weights("1"))
         await until(lambda: run.engine.status.state == "full", "the engine to see it")
         results.unlink()
         kept.rename(results)
@@ -58,24 +53,6 @@ async def test_on_a_full_disk_it_waits_with_its_results(
         assert (await run.learner.status()).state == "running"
     assert [(r["step"], r["n"]) for r in lines(run.folder)] == [(0, 2), (1, 2)]
     assert len(lines(run.folder, "samples")) == 4
-
-
-async def test_what_infrastructure_failed_is_run_again(
-    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(suites, "PASS_PAUSE_S", 0.01)
-    here = await world(
-        tools=ToolDouble(faults=[lost() for _ in range(3)]),  # all attempts at the first row
-        run={**NONE, "steps": 0},
-        engine={"patience_s": 0, **lane(suite(n=2), max_concurrent=1)},
-    )
-    async with here.engine() as run:
-        await evaluated(run, 1)
-    (result,) = lines(run.folder)
-    assert (result["n"], result["reward"], result["errored"]) == (2, 1.0, 0)
-    first, again, second = rows(run.folder)
-    assert (first["index"], again["index"], second["index"]) == (0, 0, 1)
-    assert first["errored"] and not again["errored"]
 
 
 async def test_what_infrastructure_failed_to_the_end_is_no_wrong_answer(
@@ -116,7 +93,6 @@ async def test_an_outage_of_a_tool_service_is_no_wrong_answer(world: MakeWorld) 
         _, _, port = here.tools.address.rpartition(":")
         await here.tools.stop()
         await holds_for(2.0, lambda: lines(run.folder) == [], "no row while the service is away")
-        assert lines(run.folder) == []
         async with serving(here.tools, int(port)):
             await evaluated(run, 1)
     (result,) = lines(run.folder)
@@ -130,9 +106,7 @@ async def test_an_evaluation_without_a_measured_row_is_not_recorded(
     """The engine's next start at this version tries again."""
     monkeypatch.setattr(in_process, "SCORE_PAUSES", (0.01,))
     here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=2)))
-    (here.folder / "my_reward.py").write_text(
-        "def score(trajectory): raise OSError('away')\n", encoding="utf-8"
-    )
+    here.rewards("raise OSError('away')")
     async with here.engine() as run:
         await until(
             lambda: run.engine.status.message().final_evaluation_done, "the evaluation's end"
@@ -141,19 +115,17 @@ async def test_an_evaluation_without_a_measured_row_is_not_recorded(
     assert all("OSError('away')" in row["errored"] for row in rows(run.folder))
 
 
-async def test_a_reward_that_failed_once_is_asked_again(
+async def test_a_failed_reward_is_asked_again(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(in_process, "SCORE_PAUSES", (0.01,))
     here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=2)))
-    (here.folder / "my_reward.py").write_text(
-        "seen = set()\n"
-        "async def score(trajectory):\n"
-        "    if trajectory.id not in seen:\n"
-        "        seen.add(trajectory.id)\n"
-        "        raise OSError('away')\n"
-        "    return 0.5\n",
-        encoding="utf-8",
+    here.rewards(
+        "if trajectory.id not in seen:",
+        "    seen.add(trajectory.id)",
+        "    raise OSError('away')",
+        "return 0.5",
+        before="seen = set()",
     )
     async with here.engine() as run:
         await evaluated(run, 1)

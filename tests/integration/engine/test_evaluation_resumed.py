@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from bench.scripted import ScriptRequest, Timing
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, CALL
+from tests.support.engines import killed_when
 from tests.support.evaluations import (
     NONE,
     cut,
@@ -45,23 +45,6 @@ async def test_what_was_evaluated_is_not_evaluated_again(world: MakeWorld) -> No
     assert len(here.sampler.requests) == asked
 
 
-async def test_rows_that_a_kill_left_are_not_run_again(world: MakeWorld) -> None:
-    here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=6)))
-    async with here.engine() as run:
-        await evaluated(run, 1)
-    before = [{**row, "seconds": 0} for row in rows(run.folder)]
-    asked = len(here.sampler.requests)
-    (file,) = (run.folder / "evaluations").iterdir()
-    cut(file, 4)
-    (run.folder / "evaluations.jsonl").unlink()
-    async with here.engine() as run:
-        await evaluated(run, 1)
-    assert len(here.sampler.requests) == asked + 2 * 2  # the two rows whose lines were not whole
-    assert [{**row, "seconds": 0} for row in rows(run.folder)] == before
-    (result,) = lines(run.folder)
-    assert (result["n"], result["reward"], result["calls"]) == (6, 1.0, 1.0)
-
-
 async def test_killed_for_real_it_runs_only_the_rows_in_flight_again(world: MakeWorld) -> None:
     here = await world(
         run={**NONE, "steps": 0},
@@ -69,18 +52,13 @@ async def test_killed_for_real_it_runs_only_the_rows_in_flight_again(world: Make
         engine=lane(suite(n=16), max_concurrent=2),
     )
     file = write_recipe(here.folder, here.tables)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "engine.cli", "serve", str(file)
-    )
     written = here.folder / "run" / "evaluations"
-    await until(
-        lambda: any(
-            one.read_text(encoding="utf-8").count("\n") >= 4 for one in written.glob("*.jsonl")
-        ),
-        "rows",
-    )
-    process.kill()
-    await process.wait()
+
+    def some() -> bool:
+        texts = (one.read_text(encoding="utf-8") for one in written.glob("*.jsonl"))
+        return any(text.count("\n") >= 4 for text in texts)
+
+    await killed_when(some, "rows", "serve", file)
     done = {f"-{row['index']}" for row in rows(here.folder / "run")}
     assert 4 <= len(done) < 16
     seen = len(here.sampler.requests)
@@ -107,17 +85,6 @@ async def test_a_row_that_has_two_lines_counts_once(world: MakeWorld) -> None:
     assert len(here.sampler.requests) == asked
     (result,) = lines(run.folder)
     assert (result["n"], result["reward"], result["calls"]) == (3, 1.0, 1.0)
-
-
-async def test_rows_that_were_measured_in_another_way_do_not_count(world: MakeWorld) -> None:
-    here = await world(run={**NONE, "steps": 0}, engine=lane(suite()))
-    async with here.engine() as run:
-        await evaluated(run, 1)
-    asked = len(here.sampler.requests)
-    (run.folder / "evaluations.jsonl").unlink()
-    async with here.engine(engine=lane(suite(temperature=0.5))) as run:
-        await evaluated(run, 1)
-    assert len(here.sampler.requests) == 2 * asked
 
 
 async def test_an_evaluation_that_a_drain_cut_is_done_again(world: MakeWorld) -> None:
