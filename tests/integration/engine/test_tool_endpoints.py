@@ -111,8 +111,7 @@ async def test_a_session_that_a_renewal_does_not_find_ends_its_attempt(world: Ma
 
 
 async def test_a_session_is_lost_when_no_service_knows_it() -> None:
-    """If its worker is silent, the service itself is asked. A loss ends what waits, a limit
-    inside is none."""
+    """The service decides for a worker that is silent. A limit inside the block is not a loss."""
     front = ToolDouble()
     async with serving(ToolDouble()) as back, client(front, **SHORT) as tools:
         front.endpoint, back.owners = back.address, front.owners
