@@ -57,18 +57,6 @@ def events(reply: Generation, *, incremental: bool) -> list[dict[str, Any]]:
             return taken
 
 
-def stopped() -> Generation:
-    return generation()
-
-
-def limited() -> Generation:
-    return generation(max_new_tokens=2)
-
-
-def empty() -> Generation:
-    return generation(max_new_tokens=0)
-
-
 def aborted() -> Generation:
     reply = generation()
     reply.grow(1, "v1")
@@ -84,41 +72,29 @@ def aborted_in_queue() -> Generation:
     return reply
 
 
-def with_prompt() -> Generation:
-    return generation(return_prompt_token_ids=True)
-
-
-def with_top_logprobs() -> Generation:
-    return generation(top_logprobs=3)
-
-
-def without_logprobs() -> Generation:
-    return generation(return_logprob=False)
+KINDS: dict[str, Callable[[], Generation]] = {
+    "stopped": generation,
+    "limited": lambda: generation(max_new_tokens=2),
+    "empty": lambda: generation(max_new_tokens=0),
+    "aborted": aborted,
+    "aborted in the queue": aborted_in_queue,
+    "with its prompt": lambda: generation(return_prompt_token_ids=True),
+    "with top log-probs": lambda: generation(top_logprobs=3),
+    "without log-probs": lambda: generation(return_logprob=False),
+}
 
 
 @pytest.mark.parametrize("incremental", [True, False], ids=["delta", "cumulative"])
-@pytest.mark.parametrize(
-    "make",
-    [
-        stopped,
-        limited,
-        empty,
-        aborted,
-        aborted_in_queue,
-        with_prompt,
-        with_top_logprobs,
-        without_logprobs,
-    ],
-)
-def test_events_are_sglangs_own(make: Callable[[], Generation], incremental: bool) -> None:
-    for event in events(make(), incremental=incremental):
+@pytest.mark.parametrize("kind", KINDS)
+def test_events_are_sglangs_own(kind: str, incremental: bool) -> None:
+    for event in events(KINDS[kind](), incremental=incremental):
         decoded = schema.check_answer(event)
         assert decoded.output_ids == event["output_ids"]
 
 
-@pytest.mark.parametrize("make", [stopped, limited, aborted])
-def test_plain_answers_are_sglangs_own(make: Callable[[], Generation]) -> None:
-    reply = make()
+@pytest.mark.parametrize("kind", ["stopped", "limited", "aborted"])
+def test_plain_answers_are_sglangs_own(kind: str) -> None:
+    reply = KINDS[kind]()
     while reply.finish is None:
         reply.grow(1, "v1")
     whole = orjson.loads(orjson.dumps(reply.whole(weight_version="v1", now=1.0, wall=9.0)))
@@ -131,7 +107,7 @@ def test_error_events_are_sglangs_own() -> None:
 
 def test_meta_info_has_the_types_the_schema_demands() -> None:
     """The judge is strict: a wrong type in a chunk does not pass unseen."""
-    event = events(stopped(), incremental=True)[0]
+    event = events(generation(), incremental=True)[0]
     event["meta_info"]["prompt_tokens"] = "3"
     with pytest.raises(schema.load().JsonContractError):
         schema.check_answer(event)

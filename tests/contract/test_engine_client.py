@@ -31,17 +31,21 @@ FAULTS = Faults(
 )
 
 
-def request(rid: str, max_new_tokens: int = 64, **changes: Any) -> dict[str, Any]:
-    return {
-        **generate_request(
-            rid=rid,
-            input_ids=[1, 2, 3],
-            sampling=SamplingParams(temperature=1.0),
-            max_new_tokens=max_new_tokens,
-            stop_token_ids=[STOP],
-        ),
-        **changes,
-    }
+def request(rid: str, max_new_tokens: int = 64) -> dict[str, Any]:
+    return generate_request(
+        rid=rid,
+        input_ids=[1, 2, 3],
+        sampling=SamplingParams(temperature=1.0),
+        max_new_tokens=max_new_tokens,
+        stop_token_ids=[STOP],
+    )
+
+
+def endless(max_new_tokens: int) -> dict[str, Any]:
+    """A request that no token ends."""
+    body = request("a", max_new_tokens)
+    body["sampling_params"]["stop_token_ids"] = []
+    return body
 
 
 @pytest.fixture(params=["delta", "cumulative"])
@@ -92,44 +96,32 @@ async def test_learns_the_shape(client: SamplerClient, incremental: bool) -> Non
     assert info.weight_version == "default"
 
 
-async def test_stop(client: SamplerClient, incremental: bool) -> None:
-    chunks = await read(client, request("a"), incremental=incremental)
+@pytest.mark.parametrize(
+    ("most", "kind", "count"), [(64, FinishKind.STOP, 20), (7, FinishKind.LENGTH, 7)]
+)
+async def test_whole_streams(
+    client: SamplerClient, incremental: bool, most: int, kind: FinishKind, count: int
+) -> None:
+    chunks = await read(client, request("a", most), incremental=incremental)
     ids = [i for chunk in chunks for i in chunk.token_ids]
-    assert len(ids) == 20
-    assert ids[-1] == STOP
-    assert sum(len(chunk.logprobs) for chunk in chunks) == 20
-    assert chunks[-1].finish is not None
-    assert chunks[-1].finish.kind is FinishKind.STOP
-    assert chunks[-1].finish.matched_token == STOP
-    assert chunks[-1].weight_spans == (("default", 0, 20),)
+    assert len(ids) == sum(len(chunk.logprobs) for chunk in chunks) == count
+    finish = chunks[-1].finish
+    assert finish is not None
+    assert finish.kind is kind
+    if kind is FinishKind.STOP:
+        assert finish.matched_token == ids[-1] == STOP
+    assert chunks[-1].weight_spans == (("default", 0, count),)
 
 
-async def test_length(client: SamplerClient, incremental: bool) -> None:
-    chunks = await read(client, request("a", 7), incremental=incremental)
-    assert sum(len(chunk.token_ids) for chunk in chunks) == 7
-    assert chunks[-1].finish is not None
-    assert chunks[-1].finish.kind is FinishKind.LENGTH
-
-
-async def test_abort(client: SamplerClient, incremental: bool) -> None:
-    body = request("a", 4000)
-    body["sampling_params"]["stop_token_ids"] = []
-    reading = asyncio.create_task(read(client, body, incremental=incremental))
+@pytest.mark.parametrize("queued", [False, True])
+async def test_abort(client: SamplerClient, incremental: bool, queued: bool) -> None:
+    """The last event of a reply aborted during a retracting pause repeats what was sent, and adds
+    no token."""
+    reading = asyncio.create_task(read(client, endless(4000), incremental=incremental))
     await passes(0.1, "the reply is under way")
-    await client.abort("a")
-    chunks = await reading
-    assert chunks[-1].finish is not None
-    assert chunks[-1].finish.kind is FinishKind.ABORT
-
-
-async def test_abort_in_the_queue_adds_no_token(client: SamplerClient, incremental: bool) -> None:
-    """The last event of a reply aborted during a retracting pause repeats what was sent."""
-    body = request("a", 4000)
-    body["sampling_params"]["stop_token_ids"] = []
-    reading = asyncio.create_task(read(client, body, incremental=incremental))
-    await passes(0.1, "the reply is under way")
-    await client.pause("retract")
-    await passes(0.05, "the reply is taken back into the queue")
+    if queued:
+        await client.pause("retract")
+        await passes(0.05, "the reply is taken back into the queue")
     await client.abort("a")
     chunks = await reading
     await client.resume()
@@ -141,9 +133,7 @@ async def test_abort_in_the_queue_adds_no_token(client: SamplerClient, increment
 async def test_weights_change_under_the_stream(
     client: SamplerClient, incremental: bool, tmp_path: Any
 ) -> None:
-    body = request("a", 60)
-    body["sampling_params"]["stop_token_ids"] = []
-    reading = asyncio.create_task(read(client, body, incremental=incremental))
+    reading = asyncio.create_task(read(client, endless(60), incremental=incremental))
     await passes(0.05, "the reply is under way")
     await client.pause("retract")
     await client.update_from_disk(str(tmp_path), "v1", flush_cache=True)

@@ -1,4 +1,4 @@
-"""The scripted sampler keeps every promise of the wire, in both stream shapes."""
+"""The scripted sampler keeps every promise of the wire, in both stream shapes, also with images."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from bench.scripted import ScriptedSampler, Timing, cycle
+from tests.contract import vision_suite as vision
 from tests.contract.client import WireClient
 from tests.contract.sampler.target import VOCABULARY, Target
 from tests.contract.sampler_suite import CHECKS, Check
@@ -17,8 +18,12 @@ pytestmark = pytest.mark.quick
 
 
 @pytest.fixture(params=["incremental", "cumulative"])
-async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Target]:
-    incremental = request.param == "incremental"
+def incremental(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "incremental")
+
+
+@pytest.fixture
+async def target(incremental: bool, tmp_path: Path) -> AsyncIterator[Target]:
     weights = (tmp_path / "one", tmp_path / "two")
     for folder in weights:
         folder.mkdir()
@@ -38,3 +43,17 @@ async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_scripted_sampler(target: Target, check: Check) -> None:
     await check(target)
+
+
+@pytest.mark.parametrize("check", vision.CHECKS, ids=lambda check: check.__name__)
+async def test_scripted_sampler_of_images(incremental: bool, check: vision.Check) -> None:
+    async with (
+        ScriptedSampler(
+            script=cycle(stop_id=300, every=20, vocabulary=200),
+            incremental=incremental,
+            image_token=vision.IMAGE,
+            media_words=[vision.WORD, [vision.VIDEO]],
+        ) as sampler,
+        aiohttp.ClientSession() as session,
+    ):
+        await check(vision.Target(client=WireClient(sampler.url, session)))

@@ -44,25 +44,10 @@ def kept(here: World) -> list[Trajectory]:
 
 
 def progress(here: World) -> list[dict[str, Any]]:
-    text = (here.folder / "kept.progress.jsonl").read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()][1:]
-
-
-class Choosy:
-    """Answers 2 in the first half of a task's trajectories and 3 in the others; each trajectory
-    with an even number says a word more."""
-
-    def __init__(self, per_task: int) -> None:
-        self.here: World
-        self._per_task = per_task
-
-    def __call__(self, request: ScriptRequest) -> Sequence[int]:
-        number = int(request.conversation.partition("/")[0].rpartition("-")[2])
-        said = self.here.codec.decode(request.input_ids)
-        if "</result>" not in said:
-            return self.here.codec.encode(CALL)
-        answer = ANSWER if number < self._per_task // 2 else ANSWER.replace("2", "3")
-        return self.here.codec.encode("so " * (number % 2) + answer)
+    """Whole lines of the tasks that are done."""
+    file = here.folder / "kept.progress.jsonl"
+    whole = file.read_text(encoding="utf-8").split("\n")[1:-1] if file.exists() else []
+    return [json.loads(line) for line in whole]
 
 
 WRONG = ANSWER.replace("2", "3")

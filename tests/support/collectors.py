@@ -15,6 +15,8 @@ from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
+from tests.support.web import serving
+
 _IDS = ("traceId", "spanId", "parentSpanId")
 
 
@@ -58,17 +60,10 @@ class FakeCollector:
             self.requests.append(decoded(await request.json()))
             return web.json_response({})
 
-        app = web.Application(client_max_size=64 << 20)
-        app.router.add_post("/v1/traces", take)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, "127.0.0.1", 0)
-            await site.start()
-            self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        route = web.post("/v1/traces", take)
+        async with serving(route, client_max_size=64 << 20) as port:
+            self.url = f"http://127.0.0.1:{port}"
             yield self
-        finally:
-            await runner.cleanup()
 
 
 @contextlib.contextmanager

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
-from google.protobuf.duration_pb2 import Duration
 
 from engine.config import EngineTable
 from engine.serving.serve import Engine
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 from toolwright import wire
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.policy.v1 import policy_pb2, policy_pb2_grpc
 from toolwright.recipe import load_recipe
 from toolwright.rollout.v1 import rollout_pb2, rollout_pb2_grpc
 from toolwright.rpc.channel import call, open_channel
-from toolwright.rpc.errors import from_rpc_error
+from toolwright.rpc.errors import ServiceError, TransportError, from_rpc_error
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.types import Trajectory, WeightVersion
 
@@ -51,17 +53,23 @@ class Learner:
         self.policy = policy_pb2_grpc.PolicyServiceStub(channel)
 
     async def lease(
-        self, version: WeightVersion, *, after: int = 0, count: int = 1, wait: float = PATIENCE
+        self,
+        version: WeightVersion | None = None,
+        *,
+        after: int = 0,
+        count: int = 1,
+        wait: float = PATIENCE,
     ) -> list[Leased]:
-        """Up to `count` groups after a mark; fewer when `wait` seconds bring none."""
-        duration = Duration()
-        duration.FromMilliseconds(int(wait * 1000))
+        """Up to `count` groups after a mark; fewer when `wait` seconds bring none.
+
+        version: None for the engine's own.
+        """
         request = rollout_pb2.LeaseGroupsRequest(
             consumer=rollout_pb2.CONSUMER_TRAIN,
             after_sequence=after,
             max_groups=count,
-            version=wire.version_to_proto(version),
-            wait=duration,
+            version=wire.version_to_proto(version or await self.version()),
+            wait=wire.duration(wait),
         )
         groups: list[Leased] = []
         members: list[trajectory_pb2.Trajectory] = []
@@ -113,12 +121,20 @@ class Learner:
 
 @dataclass(slots=True, kw_only=True)
 class Running:
-    """An engine in this process and a learner beside it."""
+    """An engine in this process and a learner beside it.
+
+    version: the weights that it started with.
+    """
 
     engine: Engine
     learner: Learner
     task: asyncio.Task[None]
     folder: Path
+    version: WeightVersion
+
+    def at(self, step: int) -> WeightVersion:
+        """The version of a step in the lineage of the start."""
+        return replace(self.version, step=step)
 
     async def drain(self) -> None:
         """What SIGTERM does; returns when the engine has ended."""
@@ -140,10 +156,17 @@ async def running(recipe_file: Path, *overrides: str) -> AsyncIterator[Running]:
         await task
     channel = open_channel(recipe.shared.run.engine, os.environ.get(TOKEN_VARIABLE, ""))
     try:
-        await in_order(channel, lambda: not task.done())
-        if task.done():
+        version = await in_order(channel, lambda: not task.done())
+        if version is None:
             await task
-        yield Running(engine=engine, learner=Learner(channel), task=task, folder=recipe.run_folder)
+        assert version is not None, "the engine ended"
+        yield Running(
+            engine=engine,
+            learner=Learner(channel),
+            task=task,
+            folder=recipe.run_folder,
+            version=version,
+        )
     finally:
         await channel.close(None)
         engine.stop()
@@ -166,14 +189,44 @@ async def listening(address: str, alive: Callable[[], bool], seconds: float = PA
     return False
 
 
-async def in_order(channel: grpc.aio.Channel, alive: Callable[[], bool]) -> None:
-    """Returns once the engine has brought its samplers to a version, or is not `alive`."""
-    policy = policy_pb2_grpc.PolicyServiceStub(channel)
+async def in_order(channel: grpc.aio.Channel, alive: Callable[[], bool]) -> WeightVersion | None:
+    """The version to which the engine has brought its samplers; None if it is not `alive`."""
+    learner = Learner(channel)
     async with asyncio.timeout(PATIENCE):
         while alive():
             try:
-                await policy.GetPolicy(policy_pb2.GetPolicyRequest(), timeout=5)
-            except grpc.aio.AioRpcError:
+                return await learner.version()
+            except (ServiceError, TransportError):
                 await asyncio.sleep(0.01)
-            else:
-                return
+    return None
+
+
+async def started(*words: object, **how: Any) -> Process:
+    """`engine WORDS` in a process of its own; how: of `create_subprocess_exec`."""
+    command = (sys.executable, "-m", "engine.cli", *map(str, words))
+    return await asyncio.create_subprocess_exec(*command, **how)
+
+
+async def finished(*words: object) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of such a process, which ends within a minute."""
+    process = await started(*words, stdout=PIPE, stderr=PIPE)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            out, error = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode is not None
+    return process.returncode, out.decode(), error.decode()
+
+
+async def killed_when(
+    condition: Callable[[], bool], what: str, *words: object, cwd: Path | None = None
+) -> None:
+    """Runs `engine WORDS` until the condition holds, and kills it."""
+    process = await started(*words, cwd=cwd)
+    try:
+        await until(condition, what, seconds=5 * PATIENCE)
+    finally:
+        process.kill()
+        await process.wait()

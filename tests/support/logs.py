@@ -23,6 +23,7 @@ from engine.core.trajectory.events import (
 from engine.types import SessionRef, ToolSpec
 from tests.support.records import FLOAT, FLOAT32, INT32, optional
 from tests.support.records import finishes as finish_reasons
+from tests.support.records import outcomes as outcomes_of
 from tests.support.records import sampling as sampling_params
 from tests.support.records import tuples as up_to
 from toolwright import types as t
@@ -65,25 +66,7 @@ sessions = tuples(
         cancels=st.booleans(),
     )
 )
-outcomes = st.builds(
-    t.CallOutcome,
-    observation=TEXT,
-    valid=st.booleans(),
-    parts=tuples(TEXT | blobs),
-    invalid_reason=TEXT,
-    done=st.booleans(),
-    error=st.sampled_from(t.ToolErrorKind),
-    session_lost=st.booleans(),
-    reward=optional(FLOAT),
-    metrics=st.dictionaries(TEXT, FLOAT, max_size=2),
-    truncated=st.booleans(),
-    isolation=TEXT,
-    tool=TEXT,
-    author=st.sampled_from(t.Author),
-    token_budget=_COUNT,
-    queued_s=_SECONDS,
-    run_s=_SECONDS,
-)
+outcomes = outcomes_of(TEXT, blobs, seconds=_SECONDS, count=_COUNT, tool=TEXT)
 scores = st.builds(
     Scored,
     reward=FLOAT,

@@ -94,24 +94,35 @@ sequences = st.builds(
     fork_offset=optional(UINT32),
     agent=TEXT,
 )
-outcomes = st.builds(
-    t.CallOutcome,
-    observation=TEXT,
-    valid=st.booleans(),
-    parts=tuples(TEXT | blobs, 2),
-    invalid_reason=TEXT,
-    done=st.booleans(),
-    error=st.sampled_from(t.ToolErrorKind),
-    session_lost=st.booleans(),
-    reward=optional(FLOAT),
-    metrics=st.dictionaries(TEXT, FLOAT, max_size=2),
-    truncated=st.booleans(),
-    isolation=TEXT,
-    author=st.sampled_from(t.Author),
-    token_budget=UINT32,
-    queued_s=FLOAT,
-    run_s=FLOAT,
-)
+
+
+def outcomes(
+    text: st.SearchStrategy[str],
+    blobs: st.SearchStrategy[t.BlobRef],
+    *,
+    seconds: st.SearchStrategy[float] = FLOAT,
+    count: st.SearchStrategy[int] = UINT32,
+    **more: st.SearchStrategy[Any],
+) -> st.SearchStrategy[t.CallOutcome]:
+    return st.builds(
+        t.CallOutcome,
+        observation=text,
+        valid=st.booleans(),
+        parts=tuples(text | blobs, 2),
+        invalid_reason=text,
+        done=st.booleans(),
+        error=st.sampled_from(t.ToolErrorKind),
+        session_lost=st.booleans(),
+        reward=optional(FLOAT),
+        metrics=st.dictionaries(text, FLOAT, max_size=2),
+        truncated=st.booleans(),
+        isolation=text,
+        author=st.sampled_from(t.Author),
+        token_budget=count,
+        queued_s=seconds,
+        run_s=seconds,
+        **more,
+    )
 
 
 @st.composite
@@ -124,7 +135,7 @@ def calls(draw: st.DrawFn) -> t.CallRecord:
         index=draw(UINT32),
         tool=tool,
         action=draw(TEXT),
-        outcome=replace(draw(outcomes), tool=tool),
+        outcome=replace(draw(outcomes(TEXT, blobs)), tool=tool),
         timings=draw(stamps),
     )
 

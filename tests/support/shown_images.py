@@ -13,7 +13,6 @@ from bench.scripted import SeenRequest
 from bench.scripted.images import image_tokens
 from engine.core.text.codec import HuggingFaceCodec
 from tests.support.dialogue import by_turn
-from tests.support.engines import Leased, Running
 from tests.support.tools import ToolDouble
 from toolwright.common.v1 import media_pb2
 from toolwright.rpc.errors import ServiceError, abort
@@ -44,11 +43,6 @@ def replying(folder: Path, *replies: str) -> Any:
 
 def add_tool(here: World, service: Service) -> None:
     here.tables["tools"]["image"] = {"service": service.address}
-
-
-async def first_group(run: Running) -> Leased:
-    (group,) = await run.learner.lease(await run.learner.version())
-    return group
 
 
 def by_trajectory(requests: Sequence[SeenRequest]) -> list[list[SeenRequest]]:

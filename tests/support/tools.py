@@ -98,7 +98,7 @@ class ToolDouble(tool_pb2_grpc.ToolServiceServicer):
         self.owners: dict[str, str] = {}
         self.called = asyncio.Event()
         self.stop: Callable[[], Awaitable[None]]
-        """Set by `serving`: nobody answers any more."""
+        """Set by `serving`: ends the service."""
         self._results: dict[str, pb.CallResult] = {}
 
     @property
@@ -207,6 +207,16 @@ class InStream:
             if packed.Unpack(info):
                 error.retry_after.CopyFrom(info.retry_delay)
         raise _Aborted(error)
+
+
+def held(go: asyncio.Event) -> ToolDouble:
+    """A double whose calls wait for `go`."""
+
+    async def run(request: pb.CallToolRequest) -> pb.CallResult:
+        await go.wait()
+        return add_up(request)
+
+    return ToolDouble(run)
 
 
 def unavailable(retry_after: float = 0.01) -> ServiceError:

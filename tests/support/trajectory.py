@@ -7,8 +7,9 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.support.hosts import calling, opening
 from toolsvc.host.host import Host
-from toolsvc.types import CallRequest, Media, OpenRequest, Recorded, Result, Text
+from toolsvc.types import Media, Recorded, Result, Text
 from toolwright.rpc.options import PIECE_BYTES
 from toolwright.types import BlobRef
 
@@ -35,17 +36,11 @@ class Trajectory:
     async def open(self) -> None:
         blobs = [await self._send(media) for media in self.media]
         await self.host.open(
-            OpenRequest(
-                session_id=self.session_id,
-                owner="tests",
-                lease=600,
-                tools=(),
-                metadata=self.metadata,
-                queue_limit=10,
-                digest=self.session_id.encode(),
+            opening(
+                self.session_id, "tests", 600, metadata=self.metadata, queue_limit=10,
                 blobs=tuple(blobs),
             )
-        )
+        )  # fmt: skip
 
     async def _send(self, media: Media) -> BlobRef:
         name = hashlib.sha256(media.data).hexdigest()
@@ -60,22 +55,10 @@ class Trajectory:
         if self.session_id not in self.host.session_ids:
             await self.open()
         self.last_call_id = f"call-{next(_numbers)}"
-        fields: dict[str, Any] = {
-            "session_id": self.session_id,
-            "call_id": self.last_call_id,
-            "tool": self.tool,
-            "action": action,
-            "arguments": None,
-            "turn": 0,
-            "turns_left": 3,
-            "last_step": False,
-            "queue_limit": 10.0,
-            "run_limit": 20.0,
-            "wait": 30.0,
-            "metadata": {},
-            "digest": self.last_call_id.encode(),
-        }
-        request = CallRequest(**{**fields, **more})
+        fields = {"arguments": None, "queue_limit": 10.0, "run_limit": 20.0, "wait": 30.0, **more}
+        request = calling(
+            self.last_call_id, session=self.session_id, tool=self.tool, action=action, **fields
+        )
         while not isinstance(outcome := await self.host.call(request), Recorded):
             pass  # It runs: its limits end it.
         return outcome.result

@@ -43,9 +43,9 @@ def page(*paragraphs: str, title: str = "A page") -> str:
 
 
 @asynccontextmanager
-async def serving(*routes: web.RouteDef) -> AsyncIterator[int]:
-    """The port on loopback at which `routes` are served."""
-    app = web.Application()
+async def serving(*routes: web.RouteDef, client_max_size: int = 1 << 20) -> AsyncIterator[int]:
+    """The port on loopback at which `routes` are served; client_max_size: bytes of a request."""
+    app = web.Application(client_max_size=client_max_size)
     app.add_routes(routes)
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
     await runner.setup()

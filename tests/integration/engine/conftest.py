@@ -18,13 +18,15 @@ from bench.scripted import Faults, Script, ScriptedSampler, Timing
 from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.dialogue import ANSWER, CALL, by_turn
-from tests.support.engines import Running, running
+from tests.support.engines import Leased, Running, running
 from tests.support.net import free_port
 from tests.support.policy import write_vision_policy
 from tests.support.recipes import merged, recipe_tables, write_recipe
-from tests.support.shown_images import LIMITS, SIDE
+from tests.support.shown_images import LIMITS, SIDE, replying
 from tests.support.tools import ToolDouble, serving
+from tests.support.waiting import until
 from tests.support.weights import write_weights
+from toolwright.types import Trajectory
 
 
 @pytest.fixture(scope="session")
@@ -52,6 +54,24 @@ class World:
         """The engine on the world's recipe with `changes`; a second one resumes the run."""
         file = write_recipe(self.folder, merged(self.tables, changes))
         return running(file, *overrides)
+
+    async def group(self, *overrides: str, **changes: Any) -> Leased:
+        """The first group of an engine, which then closes its sessions and ends."""
+        async with self.engine(*overrides, **changes) as run:
+            (group,) = await run.learner.lease(run.version)
+            await until(lambda: not self.tools.live, "the sessions' end")
+        return group
+
+    async def trajectory(self, *overrides: str, **changes: Any) -> Trajectory:
+        """The only member of that group."""
+        (trajectory,) = (await self.group(*overrides, **changes)).members
+        return trajectory
+
+    def rewards(self, *body: str, before: str = "") -> None:
+        """The reward function `score(trajectory)`; before: what its file begins with."""
+        lines = [before, "import asyncio", "async def score(trajectory):"]
+        text = "\n".join([*lines, *(f"    {line}" for line in body)])
+        (self.folder / "my_reward.py").write_text(text + "\n", encoding="utf-8")
 
     def weights(self, name: str) -> Path:
         """A folder that samplers can load."""
@@ -142,3 +162,21 @@ def rows(tmp_path: Path, noise: bytes) -> dict[str, Any]:
     row = {"id": "q", "prompt": "Look: <image>\nwhat is 0+1?", "images": ["noise.png"]}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     return {"source": "rows.jsonl", "limits": LIMITS}
+
+
+@pytest.fixture
+def seeing(world: MakeWorld, vision: Path, rows: dict[str, Any]) -> MakeWorld:
+    """`await seeing(*replies, size=..., task=..., ...)`: a world whose policy reads images."""
+
+    async def make(
+        *replies: str, size: int = 1, task: dict[str, Any] | None = None, **more: Any
+    ) -> World:
+        return await world(
+            policy=vision,
+            script=replying(vision, *(replies or (ANSWER,))),
+            run={"steps": 1, "groups_per_step": 1, "group_size": size},
+            task={**rows, **(task or {})},
+            **more,
+        )
+
+    return make

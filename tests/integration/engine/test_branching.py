@@ -99,7 +99,7 @@ class Forking(ToolDouble):
 
 async def rolled_out(here: World, *overrides: str, groups: int = 1) -> list[tuple[Trajectory, ...]]:
     async with here.engine(*overrides) as run:
-        found = await run.learner.lease(await run.learner.version(), count=groups)
+        found = await run.learner.lease(count=groups)
         return [one.members for one in found]
 
 
@@ -115,15 +115,11 @@ def observations(trajectory: Trajectory) -> list[str]:
     return [call.outcome.observation.strip() for call in trajectory.calls]
 
 
-async def test_a_trajectory_parts_where_it_grew_uncertain_with_its_session(
-    world: MakeWorld,
-) -> None:
+async def test_a_trajectory_parts_where_it_grew_uncertain(world: MakeWorld) -> None:
     """With the real python service: a branch that had another session would count otherwise."""
     here = await world(run=RUN, task={"branching": BRANCHING}, engine={"history": "all"})
     here.tables["tools"] = {"python": {"serve": ["python", *SMALL], "run_limit_s": 30.0}}
-    (here.folder / "my_reward.py").write_text(
-        "def score(t):\n    return float(t.index)\n", encoding="utf-8"
-    )
+    here.rewards("return float(trajectory.index)")
     counting(here)
     ((first, *others),) = await rolled_out(here)
 
@@ -209,9 +205,7 @@ async def test_places_are_few_and_nobody_waits_for_ever(world: MakeWorld, places
     assert bool(branches) is (places > 1)
 
 
-async def test_a_stream_that_breaks_among_the_first_tokens_shows_in_no_entropy(
-    world: MakeWorld,
-) -> None:
+async def test_a_stream_that_breaks_shows_in_no_entropy(world: MakeWorld) -> None:
     turn_2_is_looked_at = 4  # each turn is two requests: its first tokens, and the rest
     here = await world(
         tools=Forking(),
@@ -244,9 +238,7 @@ async def test_a_branch_outlives_the_attempt_that_it_parted_from(world: MakeWorl
         task={"branching": BRANCHING},
         engine={"history": "all"},
     )
-    (here.folder / "my_reward.py").write_text(
-        "def score(t):\n    return float(t.index)\n", encoding="utf-8"
-    )
+    here.rewards("return float(trajectory.index)")
     counting(here)
     ((first, branch),) = await rolled_out(here)
     assert (first.attempt, branch.attempt) == (1, 0)

@@ -16,8 +16,9 @@ from learner.errors import LearnerError, MismatchError, TakenError
 from learner.intake.agree import join
 from learner.intake.client import EngineClient
 from tests.integration.engine.conftest import MakeWorld, World
-from tests.integration.engine.test_publish import RUN, sampler_version, slowed, v
-from tests.support.evaluations import lane, suite
+from tests.integration.engine.test_publish import RUN, sampler_version
+from tests.support.evaluations import lane, suite, v
+from tests.support.sampler_loads import Loads
 from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import load_recipe
@@ -84,8 +85,7 @@ async def test_the_newest_claim_wins_and_the_older_learner_ends(world: MakeWorld
     here = await world(run=RUN)
     async with here.engine() as run, beside(here) as (old, new):
         version = await old.take(here)
-        assert version is not None
-        assert version == await run.learner.version()
+        assert version == run.version
         assert old.said == []
         assert await old.lease(version, wait=20) == 1
         await old.publish(v(version, 1), here.weights("1"))
@@ -116,7 +116,7 @@ async def test_a_publish_that_waits_for_an_evaluation_ends_with_its_learner_s_cl
     )
     async with here.engine() as run, beside(here) as (old, new):
         version = await old.take(here)
-        assert version is not None
+        assert version == run.version
         publish = asyncio.create_task(old.publish(v(version, 1), here.weights("1")))
         await until(run.engine._publisher._lock.locked, "the turn of the publish")
         assert await new.take(here) == version
@@ -150,15 +150,14 @@ async def test_who_names_no_learner_is_refused_once_one_has_the_run(world: MakeW
     """Before that nobody is: learners of an older version name none."""
     here = await world(run=RUN)
     async with here.engine() as run, beside(here) as (one, stranger):
-        version = await run.learner.version()
         await run.learner.acknowledge(0)
         await stranger.acknowledge()
         await one.take(here)
         await run.learner.version()  # who only asks takes nothing
         for refused in (
             run.learner.acknowledge(0),
-            run.learner.lease(version),
-            run.learner.publish(v(version, 1), here.weights("1")),
+            run.learner.lease(run.version),
+            run.learner.publish(run.at(1), here.weights("1")),
         ):
             with pytest.raises(ServiceError, match="names no learner") as caught:
                 await refused
@@ -174,11 +173,11 @@ async def test_a_dead_learners_publishes_do_not_overtake_its_successor(world: Ma
     here = await world(run=RUN)
     async with here.engine() as run, beside(here) as (old, new):
         version = await old.take(here)
-        assert version is not None
+        assert version == run.version
         await old.lease(version, wait=20)
-        begun, go, loaded = slowed(here)
+        loads = Loads(here.sampler)
         amid = asyncio.create_task(old.publish(v(version, 1), here.weights("1")))
-        await begun.wait()
+        await loads.begun.wait()
         waiting = asyncio.create_task(
             run.engine._publisher.publish(
                 v(version, 2), here.weights("2"), None, learner=old.client.learner
@@ -187,12 +186,12 @@ async def test_a_dead_learners_publishes_do_not_overtake_its_successor(world: Ma
         taking = asyncio.create_task(new.take(here))
         await until(lambda: len(run.engine.journal.learners) == 2, "the second claim")
         assert not taking.done()
-        go.set()
+        loads.go.set()
         await amid
         assert await taking == v(version, 1)
         with pytest.raises(ServiceError, match="taken the run over"):
             await waiting
-        assert len(loaded) == 1
+        assert len(loads.loaded) == 1
         assert sampler_version(here) == str(v(version, 1))
 
 
@@ -227,6 +226,6 @@ async def test_a_learner_of_another_recipe_is_refused_and_takes_nothing(world: M
 
 
 def test_the_end_of_an_older_learner_is_its_own_exit_code() -> None:
-    """Whoever starts learners again would else let two of them take the run from each other."""
+    """A supervisor would else let two learners take the run from each other."""
     codes = [kind.status for kind in LearnerError.__subclasses__()]
     assert codes.count(TakenError.status) == 1

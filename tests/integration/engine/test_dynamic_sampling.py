@@ -84,31 +84,7 @@ async def test_a_batch_is_full_of_groups_that_vary(world: MakeWorld) -> None:
         assert await ids_of(run, version, mark) == ["g0000006", "g0000009"]
 
 
-async def test_ahead_of_the_learner_too(world: MakeWorld) -> None:
-    run_ahead = {**RUN, "max_staleness": 1, "correction": "decoupled"}
-    here = await world(run=run_ahead, task={"dynamic_sampling": {"max_gen_batches": 9}})
-    reward_file(here.folder, EVERY_THIRD)
-    async with here.engine("engine.max_concurrent=2") as run:
-        version = await run.learner.version()
-        found = await ids_of(run, version, 0, 4)
-        assert found == ["g0000000", "g0000003", "g0000006", "g0000009"]
-
-
-async def test_after_its_rounds_a_batch_takes_what_comes(world: MakeWorld) -> None:
-    """Two rounds of two: the first two of each batch are turned away, the next two are not."""
-    here = await world(run=RUN, task={"dynamic_sampling": {"max_gen_batches": 2}})
-    reward_file(here.folder, "False")
-    async with here.engine() as run:
-        version = await run.learner.version()
-        groups = await run.learner.lease(version, count=2)
-        assert len(groups) == 2
-        assert run.engine.status.state == "running"
-        assert (await turned_away(run))["turned_away_groups"] == 2
-
-
-async def test_what_never_varies_ends_aloud(
-    world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_variation_ends_aloud(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sieving, "MOST_EMPTY_ROUNDS", 3)
     here = await world(run=RUN, task={"dynamic_sampling": {"metric": "correct"}})
     with capture_logs() as said:  # every rollout answers 2: all are right, or all wrong

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
-import sys
+import signal
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,16 +15,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bench.scripted import ScriptedSampler, ScriptRequest, Timing
+from bench.scripted import ScriptRequest, Timing
 from engine.cli import app
 from engine.errors import StartupError
 from engine.offline.evaluate.questions import Subset
 from engine.offline.evaluate.results.figures import ResultOptions
 from engine.offline.prices import Prices
+from engine.offline.signals import StoppedBySignal
 from engine.serving.evaluation import suite as suites
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import start_service
-from tests.support.dialogue import ANSWER, CALL, by_turn
+from tests.support.dialogue import ANSWER
+from tests.support.engines import finished, killed_when
 from tests.support.evaluated import asked, lines
 from tests.support.evaluations import lane, suite
 from tests.support.recipes import merged, write_recipe
@@ -105,22 +109,6 @@ async def test_a_subset_asks_the_same_questions_again(world: MakeWorld) -> None:
         await asked(here, **few | {"changes": shorter})
 
 
-async def test_samples_of_a_question_are_rolled_out_one_by_one(world: MakeWorld) -> None:
-    def script(request: ScriptRequest) -> Sequence[int]:
-        said = here.codec.decode(request.input_ids)
-        index = int(request.conversation.partition("/")[0].rpartition("-")[2])
-        right = ANSWER if index % 4 == 0 else ANSWER.replace("2", "3")
-        return here.codec.encode(CALL if "</result>" not in said else right)
-
-    here = await world(script=script, engine=lane(suite("aime", 2)))
-    found = await asked(here, samples=4, temperature=0.7)
-    (one,) = found["sets"]
-    assert (one["n"], one["measured_rows"], one["score"]) == (2, 8, 0.25)
-    assert {k: p["mean"] for k, p in one["pass_at"].items()} == {"1": 0.25, "2": 0.5, "4": 1.0}
-    assert {s.body["sampling_params"]["temperature"] for s in here.sampler.requests} == {0.7}
-    assert sorted(row["task_id"] for row in lines(here.folder / "eval")) == ["t0"] * 4 + ["t1"] * 4
-
-
 async def test_without_suites_it_asks_the_tasks_of_the_recipe(world: MakeWorld) -> None:
     here = await world()
     questions(here.folder, "own", 3)
@@ -142,8 +130,8 @@ async def test_what_stays_without_a_score_is_asked_again_then_counted_apart(
     (lost,) = found["without_a_score"]
     assert lost["task_id"] == "t0" and "the service has a fault" in lost["reason"]
     seen = len(here.sampler.requests)
-    mended = await asked(here, concurrency=1)
-    assert (mended["sets"][0]["n"], mended["suites"][0]["errored"]) == (3, 0)
+    again = await asked(here, concurrency=1)
+    assert (again["sets"][0]["n"], again["suites"][0]["errored"]) == (3, 0)
     assert len(here.sampler.requests) == seen + 2
 
 
@@ -154,39 +142,14 @@ async def test_a_row_that_is_scored_slowly_is_not_run_again_meanwhile(
     monkeypatch.setattr(suites, "PASS_PAUSE_S", 0.0)
     double = ToolDouble(faults=[broken()] * 3)
     here = await world(tools=double, engine={"patience_s": 0.0, **lane(suite("nq", 1))})
-    (here.folder / "slow.py").write_text(
-        "import asyncio\n"
-        "async def score(trajectory):\n"
-        "    await asyncio.sleep(0.3)\n"
-        "    return 1.0\n",
-        encoding="utf-8",
-    )
-    found = await asked(here, changes={"task": {"reward": "./slow.py:score"}})
+    here.rewards("await asyncio.sleep(0.3)", "return 1.0")
+    found = await asked(here)
     assert found["sets"][0]["score"] == 1.0
     assert len(here.sampler.requests) == 3 + 2
     assert [bool(row["errored"]) for row in lines(here.folder / "eval")] == [True, False]
 
 
-async def test_a_sampler_that_dies_in_the_middle_costs_no_question(world: MakeWorld) -> None:
-    slow = Timing(tokens_per_second=200)
-    here = await world(timing=slow, engine=lane(suite("nq", 12)))
-    script = by_turn(here.codec, [CALL, ANSWER])
-    async with ScriptedSampler(
-        script=script, timing=slow, vocab_size=here.codec.vocab_size
-    ) as dying:
-        both = {"sampler": {"endpoints": [here.sampler.url, dying.url], "timeout_s": 2.0}}
-        work = asyncio.create_task(asked(here, changes=both, concurrency=4))
-        # Not by rows on disk: a busy machine may write all of them at once, at the end.
-        await until(lambda: len(dying.requests) >= 2 and dying.scheduler.running > 0, "requests")
-    found = await work
-    assert (found["sets"][0]["n"], found["sets"][0]["score"]) == (12, 1.0)
-    assert [one["errored"] for one in found["suites"]] == [0]
-    assert sorted(row["index"] for row in lines(here.folder / "eval")) == list(range(12))
-
-
-async def test_a_protocol_that_does_not_fit_ends_it_before_the_first_question(
-    world: MakeWorld,
-) -> None:
+async def test_a_protocol_that_does_not_fit_ends_it_at_once(world: MakeWorld) -> None:
     here = await world(engine=lane(suite("nq", 2)))
     (here.folder / "broken.py").write_text(
         "from engine.core.protocols.tagged import Tagged\n"
@@ -228,16 +191,11 @@ async def test_the_command_line_of_a_whole_evaluation(world: MakeWorld) -> None:
         done = CliRunner().invoke(app, ["eval", *words])
         return done.exit_code, done.output
 
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "engine.cli", "eval", str(file), "--endpoint", here.sampler.url),
-        *("--output", str(here.folder / "one")),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, error = await process.communicate()
-    assert process.returncode == 0, error.decode()
-    assert re.search(r"^nq +3 +1\.000 ± 0\.000 +1\.00 ", out.decode(), re.MULTILINE)
-    assert "3 questions, 0 done before; weights default of scripted" in error.decode()
+    words = ("eval", file, "--endpoint", here.sampler.url, "--output", here.folder / "one")
+    status, out, error = await finished(*words)
+    assert status == 0, error
+    assert re.search(r"^nq +3 +1\.000 ± 0\.000 +1\.00 ", out, re.MULTILINE)
+    assert "3 questions, 0 done before; weights default of scripted" in error
     code, told = await asyncio.to_thread(typed, "show", str(here.folder / "one"), "--by", "correct")
     assert code == 0 and "correct" in told
     code, told = await asyncio.to_thread(typed, "compare", *[str(here.folder / "one")] * 2)
@@ -245,3 +203,47 @@ async def test_the_command_line_of_a_whole_evaluation(world: MakeWorld) -> None:
     code, told = await asyncio.to_thread(typed, "show", str(here.folder))
     assert (code, told.count("\n")) == (1, 1)
     assert "holds no evaluation" in told
+
+
+async def test_killed_twice_every_question_is_there_exactly_once(world: MakeWorld) -> None:
+    here = await world(
+        timing=Timing(tokens_per_second=200), engine=lane(suite("a", 12), suite("b", 12))
+    )
+    file, folder = write_recipe(here.folder, here.tables), here.folder / "eval"
+    seen = 0
+    for least in (4, 12):
+        await killed_when(
+            lambda least=least: len(lines(folder)) >= least,  # type: ignore[misc]
+            "rows",
+            *("eval", file, "--concurrency", 3, "--output", folder),
+        )
+        done = {f"{row['suite']}-{row['index']}" for row in lines(folder)}
+        assert least <= len(done) < 24
+        seen = len(here.sampler.requests)
+    found = await asked(here, concurrency=3)
+    again = {
+        str(s.body["routing_key"]).partition("/")[0].rpartition(".")[2]
+        for s in here.sampler.requests[seen:]
+    }
+    assert again and not again & done
+    assert [(one["name"], one["n"], one["score"]) for one in found["sets"]] == [
+        ("a", 12, 1.0), ("b", 12, 1.0),
+    ]  # fmt: skip
+    rows = Counter((row["suite"], row["task_id"]) for row in lines(folder))
+    assert set(rows.values()) == {1}
+    assert len(rows) == 24
+    assert not here.tools.live
+
+
+async def test_a_signal_stops_it_in_order_and_the_same_command_goes_on(world: MakeWorld) -> None:
+    here = await world(timing=Timing(tokens_per_second=100), engine=lane(suite("nq", 8)))
+    work = asyncio.create_task(asked(here, concurrency=2))
+    await until(lambda: len(lines(here.folder / "eval")) >= 2, "rows")
+    os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(StoppedBySignal, match="stopped by SIGINT; the same command goes on"):
+        await work
+    assert not here.tools.live
+    assert not (here.folder / "eval" / "results.json").exists()
+    here.sampler.scheduler._timing = Timing()
+    found = await asked(here)
+    assert (found["sets"][0]["n"], found["complete"]) == (8, True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from typing import Any
 
 import pytest
@@ -12,9 +11,10 @@ import pytest
 from engine.errors import StartupError
 from engine.offline.evaluate.results.table import table
 from tests.integration.engine.conftest import MakeWorld
+from tests.support.engines import finished
 from tests.support.evaluated import asked, lines
 from tests.support.evaluations import lane, suite
-from tests.support.openai_api import DONE, STREAM, answer, api, event, listed, usage
+from tests.support.openai_api import DONE, STREAM, Api, answer, api, event, listed, usage
 from tests.support.recipes import merged, write_recipe
 from tests.support.waiting import until
 
@@ -27,12 +27,15 @@ def said(text: str) -> bytes:
     return STREAM + first + event(delta={}, finish_reason="stop") + usage(1000, 50) + DONE
 
 
+def sampled_by(server: Api) -> dict[str, Any]:
+    """Changes of a recipe whose policy is `big` behind the API."""
+    return {"sampler": {"api": "openai-chat", "endpoints": [server.url + "/v1"], "model": "big"}}
+
+
 async def test_a_model_behind_an_api_is_asked_in_chat(world: MakeWorld) -> None:
     here = await world(engine=lane(suite("nq", 3)))
     async with api(said("<answer> 2</answer>"), models=listed("big")) as server:
-        changes: dict[str, Any] = {
-            "sampler": {"api": "openai-chat", "endpoints": [server.url + "/v1"], "model": "big"}
-        }
+        changes = sampled_by(server)
         found = await asked(here, changes=changes)
         again = await asked(here, changes=changes)
     assert len(server.asked) == 3
@@ -49,7 +52,7 @@ async def test_the_policys_own_words_go_back_as_the_assistants(world: MakeWorld)
     here = await world(engine=lane(suite("nq", 1)))
     call = "Hm. <python>1 + 1</python>"
     async with api(said(call), said("<answer> 2</answer>"), models=listed("big")) as server:
-        changes = {"sampler": {"api": "openai-chat", "endpoints": [server.url], "model": "big"}}
+        changes = sampled_by(server)
         await asked(here, changes=changes)
     _, answer, observed = server.asked[1].body["messages"]
     assert answer == {"role": "assistant", "content": call}
@@ -61,7 +64,7 @@ async def test_a_key_that_was_left_out_is_in_every_file(world: MakeWorld) -> Non
     fault = {"loc": ["body", "temperature"], "msg": "Extra inputs are not permitted"}
     refused = answer(422, {"detail": [fault]})
     async with api(refused, said("<answer> 2</answer>"), models=listed("big")) as server:
-        changes = {"sampler": {"api": "openai-chat", "endpoints": [server.url], "model": "big"}}
+        changes = sampled_by(server)
         found = await asked(here, changes=changes, concurrency=1)
     assert [one.body.get("temperature") for one in server.asked] == [0.6, None, None, None]
     folder = here.folder / "eval"
@@ -89,24 +92,14 @@ async def test_a_key_that_is_refused_ends_the_command_with_one_line(world: MakeW
         writer.write(answer(401, {"error": {"message": "no such key"}}))
 
     async with api(refuses, models=listed("big")) as server:
-        changes = {"sampler": {"api": "openai-chat", "endpoints": [server.url], "model": "big"}}
+        changes = sampled_by(server)
         file = write_recipe(here.folder, merged(here.tables, changes))
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "engine.cli", "eval", str(file)),
-            *("--output", str(here.folder / "eval"), "--concurrency", "2"),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        try:
-            async with asyncio.timeout(60):
-                out, error = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-    said = error.decode()
-    assert process.returncode == 1, said
+        output = here.folder / "eval"
+        words = ("eval", file, "--output", output, "--concurrency", 2)
+        code, out, said = await finished(*words)
+    assert code == 1, said
     assert len(server.asked) == 2
-    assert "Traceback" not in said + out.decode()
+    assert "Traceback" not in said + out
     (line,) = [line for line in said.splitlines() if line.startswith("engine: ")]
     assert said.splitlines()[-1] == line
     assert "answered 401: no such key" in line

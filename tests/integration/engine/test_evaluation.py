@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from bench.scripted import Timing
+from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.evaluations import (
@@ -18,7 +19,6 @@ from tests.support.evaluations import (
     of_evaluation,
     rows,
     suite,
-    v,
 )
 from tests.support.waiting import until
 
@@ -31,20 +31,19 @@ async def test_before_after_and_in_between(world: MakeWorld) -> None:
         engine=lane(suite("often", n=2, temperature=0.5), suite("ends", n=3, when="ends"), every=2),
     )
     async with here.engine() as run:
-        version = await run.learner.version()
         await evaluated(run, 2)
         for step in range(1, 5):
             assert not (await run.learner.status()).final_evaluation_done
-            await run.learner.publish(v(version, step), here.weights(str(step)))
+            await run.learner.publish(run.at(step), here.weights(str(step)))
         await evaluated(run, 5)
         assert (await run.learner.status()).final_evaluation_done
-        (group,) = await run.learner.lease(v(version, 4), count=1)
+        (group,) = await run.learner.lease(run.at(4), count=1)
 
     results = lines(run.folder)
     assert sorted((r["step"], r["suite"], r["n"]) for r in results) == [
         (0, "ends", 3), (0, "often", 2), (2, "often", 2), (4, "ends", 3), (4, "often", 2),
     ]  # fmt: skip
-    assert {r["lineage"] for r in results} == {version.lineage}
+    assert {r["lineage"] for r in results} == {run.version.lineage}
     assert {(r["reward"], r["stderr"], r["masked"], r["calls"]) for r in results} == {
         (1.0, 0.0, 0, 1.0)
     }
@@ -74,19 +73,6 @@ async def test_a_run_of_no_steps_is_evaluated_once_and_rolls_nothing_out(world: 
     assert len(of_evaluation(here)) == len(here.sampler.requests) > 0
 
 
-async def test_it_is_never_leased_and_takes_no_place(world: MakeWorld) -> None:
-    """Nothing of it counts in the capacity formula: the batch is there beside it."""
-    here = await world(run={**NONE, "groups_per_step": 3}, engine=lane(suite(n=20)))
-    async with here.engine() as run:
-        version = await run.learner.version()
-        await evaluated(run, 1)
-        groups = await run.learner.lease(version, count=99, wait=0.3)
-        status = await run.learner.status()
-    assert len(groups) == 3
-    assert {g.info.id[0] for g in groups} == {"g"}
-    assert (status.accepted, status.running, status.last_sequence) == (3, 0, 3)
-
-
 async def test_a_publish_waits_for_it(world: MakeWorld) -> None:
     """It runs whole under one version, however early the next one comes."""
     script = Watched()
@@ -97,9 +83,8 @@ async def test_a_publish_waits_for_it(world: MakeWorld) -> None:
         engine=lane(suite(n=6), max_concurrent=2),
     )
     async with here.engine() as run:
-        version = await run.learner.version()
         assert (await run.learner.status()).state == "evaluating"
-        publish = asyncio.create_task(run.learner.publish(v(version, 1), here.weights("1")))
+        publish = asyncio.create_task(run.learner.publish(run.at(1), here.weights("1")))
         await until(lambda: len(of_evaluation(here)) >= 4, "the evaluation's middle")
         assert not publish.done()
         under_way = (await run.learner.status()).detail
@@ -110,21 +95,36 @@ async def test_a_publish_waits_for_it(world: MakeWorld) -> None:
         assert after["samplers_up"] == after["samplers"] == 1
         assert after["calls"] >= 6 and after["tokens"] > under_way["tokens"] > 0
         assert [(r["step"], r["n"]) for r in lines(run.folder)] == [(0, 6)]
-        (group,) = await run.learner.lease(v(version, 1), after=1)
-    assert script.versions["e"] == {str(version)}
-    assert group.members[0].weight_versions == (v(version, 1),)
+        (group,) = await run.learner.lease(run.at(1), after=1)
+    assert script.versions["e"] == {str(run.version)}
+    assert group.members[0].weight_versions == (run.at(1),)
 
 
-async def test_at_most_so_many_at_a_time(world: MakeWorld) -> None:
+async def test_rollouts_rewards_and_what_is_held_are_bounded(world: MakeWorld) -> None:
+    """None of them grows with the suites, and rewards are scored side by side."""
     script = Watched()
     script.here = here = await world(
         script=script,
-        timing=Timing(tokens_per_second=500),
         run={**NONE, "steps": 0},
-        engine=lane(suite("a", n=6), suite("b", n=6), max_concurrent=3),
+        engine=lane(suite("a", n=30), suite("b", n=30), max_concurrent=3, samples=0),
+    )
+    here.rewards(
+        "global now, most",
+        "now += 1",
+        "most = max(most, now)",
+        "await asyncio.sleep(0.02)",
+        "now -= 1",
+        "if trajectory.index < 28:",
+        "    return most",
+        "gc.collect()",
+        "return 10 * sum(type(one) is AttemptLog for one in gc.get_objects())",
+        before="import gc\nfrom engine.core.trajectory.log import AttemptLog\nnow = most = 0",
     )
     async with here.engine() as run:
         await evaluated(run, 2)
+    rewards = [row["reward"] for name in "ab" for row in rows(run.folder, name)]
+    assert max(reward for reward in rewards if reward < 10) == 3
+    assert max(rewards) <= 30
     assert script.most <= 3
     assert script.versions["g"] == set()
 
@@ -142,11 +142,7 @@ async def test_withheld_observations(world: MakeWorld) -> None:
         assert texts[1:] == [CALL, "<result> </result>", ANSWER]
 
 
-async def test_a_suite_that_is_longer_than_its_source_is_refused_at_the_start(
-    world: MakeWorld,
-) -> None:
-    from engine.errors import StartupError
-
+async def test_a_suite_longer_than_its_source_is_refused_at_the_start(world: MakeWorld) -> None:
     here = await world(run=NONE, engine=lane(suite(n=4, source="task.py:short")))
     with pytest.raises(StartupError, match="has 3 tasks, 4 are"):
         async with here.engine():
@@ -156,7 +152,6 @@ async def test_a_suite_that_is_longer_than_its_source_is_refused_at_the_start(
 async def test_each_row_has_its_line(world: MakeWorld) -> None:
     here = await world(run={**NONE, "steps": 0}, engine=lane(suite(n=3)))
     async with here.engine() as run:
-        version = await run.learner.version()
         await evaluated(run, 1)
     found = rows(run.folder)
     assert [row["index"] for row in found] == [0, 1, 2]
@@ -165,7 +160,7 @@ async def test_each_row_has_its_line(world: MakeWorld) -> None:
         assert row["segments"][1] == {"author": "model", "text": CALL}
         assert row["answers"]
         assert (row["suite"], row["version"], row["versions"]) == (
-            "heldout", str(version), [str(version)],
+            "heldout", str(run.version), [str(run.version)],
         )  # fmt: skip
         assert (row["reward"], row["parts"], row["stop_reason"], row["calls"], row["errored"]) == (
             1.0, {"correct": 1.0}, "answered", 1, "",
@@ -175,7 +170,7 @@ async def test_each_row_has_its_line(world: MakeWorld) -> None:
     assert (result["stops"], result["parts"]) == ({"answered": 3}, {"correct": 1.0})
 
 
-async def test_a_suite_has_sampling_and_limits_of_its_own(world: MakeWorld) -> None:
+async def test_a_suite_and_a_task_have_sampling_and_limits_of_their_own(world: MakeWorld) -> None:
     own = {"top_p": 0.9, "top_k": 7, "min_p": 0.1, "repetition_penalty": 1.1, "temperature": 0.3}
     here = await world(
         run={**NONE, "steps": 0},
@@ -183,23 +178,8 @@ async def test_a_suite_has_sampling_and_limits_of_its_own(world: MakeWorld) -> N
         engine=lane(
             suite("own", n=2, sampling_seed=5, max_new_tokens=40, limits={"turns": 0}, **own),
             suite("plain", n=1),
+            suite("task", n=1, source="own.py:tasks", temperature=0.2),
         ),
-    )
-    async with here.engine() as run:
-        await evaluated(run, 2)
-    asked = {str(s.body["routing_key"]).partition("/")[0]: s.body for s in of_evaluation(here)}
-    by_row = {name.partition(".0.")[2]: body["sampling_params"] for name, body in asked.items()}
-    assert {key: by_row["own-0"][key] for key in own} == own
-    assert [by_row[f"own-{row}"]["sampling_seed"] for row in (0, 1)] == [5, 6]
-    assert by_row["own-0"]["max_new_tokens"] == 40
-    assert (by_row["plain-0"]["top_p"], by_row["plain-0"].get("sampling_seed")) == (0.5, None)
-    stops = {result["suite"]: result["stops"] for result in lines(run.folder)}
-    assert stops == {"own": {"max_turns": 2}, "plain": {"answered": 1}}
-
-
-async def test_a_tasks_own_sampling_is_honoured(world: MakeWorld) -> None:
-    here = await world(
-        run={**NONE, "steps": 0}, engine=lane(suite(n=1, source="own.py:tasks", temperature=0.2))
     )
     (here.folder / "own.py").write_text(
         "from toolwright.types import SamplingParams, Task\n"
@@ -208,50 +188,35 @@ async def test_a_tasks_own_sampling_is_honoured(world: MakeWorld) -> None:
         encoding="utf-8",
     )
     async with here.engine() as run:
-        await evaluated(run, 1)
-    params = of_evaluation(here)[0].body["sampling_params"]
+        await evaluated(run, 3)
+    asked = {str(s.body["routing_key"]).partition("/")[0]: s.body for s in of_evaluation(here)}
+    by_row = {name.partition(".0.")[2]: body["sampling_params"] for name, body in asked.items()}
+    assert {key: by_row["own-0"][key] for key in own} == own
+    assert [by_row[f"own-{row}"]["sampling_seed"] for row in (0, 1)] == [5, 6]
+    assert by_row["own-0"]["max_new_tokens"] == 40
+    assert (by_row["plain-0"]["top_p"], by_row["plain-0"].get("sampling_seed")) == (0.5, None)
+    stops = {result["suite"]: result["stops"] for result in lines(run.folder)}
+    assert stops.pop("task")
+    assert stops == {"own": {"max_turns": 2}, "plain": {"answered": 1}}
+    params = by_row["task-0"]
     assert (params["top_k"], params["temperature"]) == (3, 0.2)
-
-
-async def test_rewards_are_scored_side_by_side_and_bounded(world: MakeWorld) -> None:
-    here = await world(
-        run={**NONE, "steps": 0}, engine=lane(suite(n=9), max_concurrent=3, samples=0)
-    )
-    (here.folder / "my_reward.py").write_text(
-        "import asyncio\n"
-        "now = most = 0\n"
-        "async def score(trajectory):\n"
-        "    global now, most\n"
-        "    now += 1\n"
-        "    most = max(most, now)\n"
-        "    await asyncio.sleep(0.05)\n"
-        "    now -= 1\n"
-        "    return most\n",
-        encoding="utf-8",
-    )
-    async with here.engine() as run:
-        await evaluated(run, 1)
-    assert max(row["reward"] for row in rows(run.folder)) == 3.0
 
 
 async def test_a_publish_does_not_wait_for_rewards(world: MakeWorld) -> None:
     here = await world(run={**NONE, "steps": 3}, engine=lane(suite(n=2)))
-    (here.folder / "my_reward.py").write_text(
-        "import asyncio, pathlib\n"
-        "async def score(trajectory):\n"
-        "    while not pathlib.Path(__file__).with_name('go').exists():\n"
-        "        await asyncio.sleep(0.01)\n"
-        "    return 1.0\n",
-        encoding="utf-8",
+    here.rewards(
+        "while not pathlib.Path(__file__).with_name('go').exists():",
+        "    await asyncio.sleep(0.01)",
+        "return 1.0",
+        before="import pathlib",
     )
     async with here.engine() as run:
-        version = await run.learner.version()
-        await run.learner.publish(v(version, 1), here.weights("1"))
+        await run.learner.publish(run.at(1), here.weights("1"))
         assert lines(run.folder) == []
         (here.folder / "go").touch()
         await evaluated(run, 1)
     assert [(r["step"], r["n"]) for r in lines(run.folder)] == [(0, 2)]
-    assert {one for row in rows(run.folder) for one in row["versions"]} == {str(version)}
+    assert {one for row in rows(run.folder) for one in row["versions"]} == {str(run.version)}
 
 
 async def test_a_publish_waits_so_long_and_no_row_is_cut(world: MakeWorld) -> None:
@@ -263,30 +228,10 @@ async def test_a_publish_waits_so_long_and_no_row_is_cut(world: MakeWorld) -> No
         engine=lane(suite(n=40), max_concurrent=2, publish_waits_s=0.3),
     )
     async with here.engine() as run:
-        version = await run.learner.version()
-        await run.learner.publish(v(version, 1), here.weights("1"))
+        await run.learner.publish(run.at(1), here.weights("1"))
         await evaluated(run, 1)
     (result,) = lines(run.folder)
     assert result["asked"] == 40
     assert 2 <= result["n"] < 30
     assert [row["index"] for row in rows(run.folder)] == list(range(result["n"]))
-    assert script.versions["e"] == {str(version)}
-
-
-async def test_what_is_held_does_not_grow_with_the_suite(world: MakeWorld) -> None:
-    here = await world(
-        run={**NONE, "steps": 0}, engine=lane(suite(n=60), max_concurrent=3, samples=0)
-    )
-    (here.folder / "my_reward.py").write_text(
-        "import gc\n"
-        "from engine.core.trajectory.log import AttemptLog\n"
-        "async def score(trajectory):\n"
-        "    if trajectory.index < 58:\n"
-        "        return 0\n"
-        "    gc.collect()\n"
-        "    return sum(type(one) is AttemptLog for one in gc.get_objects())\n",
-        encoding="utf-8",
-    )
-    async with here.engine() as run:
-        await evaluated(run, 1)
-    assert 1 <= max(row["reward"] for row in rows(run.folder)) <= 3
+    assert script.versions["e"] == {str(run.version)}

@@ -24,7 +24,7 @@ END = "<|im_end|>"
 async def group_of(here: World, **task: object) -> tuple[Trajectory, ...]:
     """The members of the first group that a recipe with these keys of [task] gives."""
     async with here.engine(task=task) as run:
-        (group,) = await run.learner.lease(await run.learner.version())
+        (group,) = await run.learner.lease()
         return group.members
 
 
@@ -45,9 +45,7 @@ async def test_a_protocol_that_corrects(world: MakeWorld, codec: HuggingFaceCode
     assert member.stop_reason.name == "ANSWERED"
 
 
-async def test_a_protocol_with_several_calls_in_an_action(
-    world: MakeWorld, codec: HuggingFaceCodec
-) -> None:
+async def test_a_protocol_with_several_calls(world: MakeWorld, codec: HuggingFaceCodec) -> None:
     """The first call is on its way while the model still writes the second."""
     tool = pb.ToolDescriptor()
     tool.CopyFrom(PYTHON)

@@ -53,13 +53,12 @@ async def test_health_follows_the_disk_and_the_run_goes_on(
                         pass
                     stream.cancel()
 
-        version = await run.learner.version()
-        await run.learner.lease(version, count=2)
+        await run.learner.lease(run.version, count=2)
         tokens = 1 << 18
         long = Streamed(
             token_ids=ids([7] * tokens),
             logprobs=floats([-0.5] * tokens),
-            versions=((version, tokens),),
+            versions=((run.version, tokens),),
         )
         await becomes(SERVING)
         room(run.engine, 0)

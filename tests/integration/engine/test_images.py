@@ -3,6 +3,7 @@ for every later turn, and the learner can fetch what it was shown."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import io
 import json
@@ -16,7 +17,7 @@ from PIL import Image
 from bench.scripted import Break, Faults
 from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld
-from tests.integration.toolsvc.conftest import Service
+from tests.integration.toolsvc.conftest import Service, start_service
 from tests.support.dialogue import ANSWER, by_turn
 from tests.support.shown_images import (
     LARGE,
@@ -25,8 +26,6 @@ from tests.support.shown_images import (
     add_tool,
     by_trajectory,
     check_record,
-    first_group,
-    replying,
     sent_images,
 )
 from tests.support.waiting import until
@@ -58,7 +57,7 @@ async def test_prompt_and_observations(
     assert here.codec.image_mark is not None
     placeholder = here.codec.image_mark.placeholder
     async with here.engine() as run:
-        group = await first_group(run)
+        (group,) = await run.learner.lease()
         refs = {ref.blob.sha256: ref.blob for t in group.members for ref in t.shown_media}
         fetched = {name: await run.learner.blob(name) for name in refs}
     for name, data in fetched.items():
@@ -81,24 +80,13 @@ async def test_prompt_and_observations(
         (sequence,) = trajectory.sequences
         assert [len(s.media) for s in sequence.segments] == [1, 0, 1, 0, 1, 0]
         assert sequence.segments[0].media[0].blob == trajectory.task.media[0].blob
-        assert [call.outcome.observation.count("[image/png]") for call in trajectory.calls] == [
-            1,
-            1,
-        ]
+        assert all(c.outcome.observation.count("[image/png]") == 1 for c in trajectory.calls)
 
 
-async def test_a_sample_names_its_images(
-    world: MakeWorld, vision: Path, rows: dict[str, Any]
-) -> None:
+async def test_a_sample_names_its_images(seeing: MakeWorld) -> None:
     """People read it: a picture is not a thousand placeholders there."""
     suite = {"name": "heldout", "source": "rows.jsonl", "n": 1}
-    here = await world(
-        policy=vision,
-        script=replying(vision, ANSWER),
-        run=RUN,
-        task=rows,
-        engine={"evaluation": {"suites": [suite]}},
-    )
+    here = await seeing(engine={"evaluation": {"suites": [suite]}})
     async with here.engine() as run:
         samples = run.folder / "samples.jsonl"
         await until(lambda: samples.exists() and samples.read_bytes() != b"", "a sample")
@@ -106,33 +94,20 @@ async def test_a_sample_names_its_images(
     assert "Look: <|vision_start|>[image/png]<|vision_end|>\nwhat is" in prompt["text"]
 
 
-async def test_later_turns_without_a_new_image_do_not_ask_for_the_prompt(
-    world: MakeWorld, vision: Path, rows: dict[str, Any]
-) -> None:
-    script = replying(vision, "<python> 1+1</python>", ANSWER)
-    here = await world(policy=vision, script=script, run=RUN, task=rows)
-    async with here.engine() as run:
-        await first_group(run)
-    for first, second in by_trajectory(here.sampler.requests):
-        assert first.body["return_prompt_token_ids"] is True
-        assert "return_prompt_token_ids" not in second.body
-        assert first.image_data == second.image_data
+async def test_later_turns_without_a_new_image_do_not_ask_for_the_prompt(seeing: MakeWorld) -> None:
+    here = await seeing("<python> 1+1</python>", ANSWER)
+    await here.group()
+    ((first, second),) = by_trajectory(here.sampler.requests)
+    assert first.body["return_prompt_token_ids"] is True
+    assert "return_prompt_token_ids" not in second.body
+    assert first.image_data == second.image_data
 
 
-async def test_a_broken_stream_goes_on_with_its_images(
-    world: MakeWorld, vision: Path, rows: dict[str, Any], noise: bytes
-) -> None:
-    here = await world(
-        policy=vision,
-        script=replying(vision, ANSWER),
-        faults=Faults(breaks={0: Break(chunks=4)}),
-        sampler={"stream_interval": 1},
-        run={**RUN, "group_size": 1},
-        task=rows,
-    )
+async def test_a_broken_stream_goes_on_with_its_images(seeing: MakeWorld, noise: bytes) -> None:
+    faults = Faults(breaks={0: Break(chunks=4)})
+    here = await seeing(faults=faults, sampler={"stream_interval": 1})
     assert here.codec.image_mark is not None
-    async with here.engine() as run:
-        (trajectory,) = (await first_group(run)).members
+    trajectory = await here.trajectory()
     broken, again = here.sampler.requests
     assert again.image_data == broken.image_data
     assert again.input_ids[: len(broken.input_ids)] == broken.input_ids
@@ -140,3 +115,56 @@ async def test_a_broken_stream_goes_on_with_its_images(
     names = {hashlib.sha256(noise).hexdigest(): noise}
     check_record(trajectory, here.codec.image_mark.placeholder, names)
     assert trajectory.stop_reason is StopReason.ANSWERED
+
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
+)
+"""One opaque pixel: what is transparent would be written anew."""
+FILE = """
+import base64
+import hashlib
+
+from toolsvc import Tool
+
+
+class Look(Tool):
+    name = "look"
+    media = True
+
+    def open(self, session):
+        return list(session.blobs.values())
+
+    def call(self, state, call):
+        return " ".join(
+            f"{one.media_type}:{hashlib.sha256(one.data).hexdigest()[:8]}" for one in state
+        )
+"""
+
+
+async def test_images_of_rows_are_blobs_of_sessions(world: MakeWorld, tmp_path: Path) -> None:
+    (tmp_path / "look.py").write_text(FILE, encoding="utf-8")
+    # More than one piece, and not the same as the small one.
+    large = PNG + bytes(3 << 20)
+    (tmp_path / "a.png").write_bytes(PNG)
+    (tmp_path / "b.png").write_bytes(large)
+    row = {"id": "q", "prompt": "what is 0+1?", "images": ["b.png", "a.png"]}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    here = await world(
+        run={"steps": 1, "groups_per_step": 1, "group_size": 2}, task={"source": "rows.jsonl"}
+    )
+    here.sampler._script = by_turn(here.codec, ["<look> </look>", ANSWER])
+    service = start_service(tmp_path / "look.log", str(tmp_path / "look.py"))
+    try:
+        here.tables["tools"]["look"] = {"service": service.address}
+        group = await here.group()
+    finally:
+        service.process.terminate()
+        service.process.wait(30)
+    hashes = [hashlib.sha256(data).hexdigest() for data in (large, PNG)]
+    for trajectory in group.members:
+        (call,) = trajectory.calls
+        assert call.outcome.observation == " ".join(f"image/png:{one[:8]}" for one in hashes)
+        assert [ref.blob.sha256 for ref in trajectory.task.media] == hashes
+        assert [ref.blob.size for ref in trajectory.task.media] == [len(large), len(PNG)]
+    assert not any(request.blobs for request in here.tools.opened)  # its tools take no media

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -15,12 +15,14 @@ import pytest
 
 from engine.serving.journal.journal import Journal
 from tests.integration.engine.conftest import MakeWorld, World
-from tests.support.engines import Learner, in_order, listening
+from tests.support.engines import Learner, in_order, listening, started
 from tests.support.recipes import TASK_FILE, write_recipe
 from tests.support.tools import ToolDouble, add_up
 from tests.support.waiting import holds_for, until
+from toolwright import json_data
 from toolwright.rpc.channel import open_channel
 from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.types import WeightVersion
 
 pytestmark = pytest.mark.quick
 
@@ -32,35 +34,33 @@ RUN = {"steps": 1, "groups_per_step": 3, "group_size": 2}
 async def process(here: World) -> AsyncIterator[tuple[Process, Learner]]:
     """`engine serve` on the world's recipe, with a learner, once it serves."""
     address = here.tables["run"]["engine"]
-    async with launched(here) as started:
-        if not await listening(address, lambda: started.returncode is None, START_SECONDS):
-            raise AssertionError(await started.communicate())
+    async with launched(here) as engine:
+        if not await listening(address, lambda: engine.returncode is None, START_SECONDS):
+            raise AssertionError(await engine.communicate())
         async with open_channel(address) as channel:
-            await in_order(channel, lambda: started.returncode is None)
-            yield started, Learner(channel)
+            await in_order(channel, lambda: engine.returncode is None)
+            yield engine, Learner(channel)
 
 
 @asynccontextmanager
 async def launched(here: World) -> AsyncIterator[Process]:
     """`engine serve` on the world's recipe; killed if the test leaves it."""
     file = write_recipe(here.folder, here.tables)
-    started = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "engine.cli", "serve", str(file), stderr=PIPE, cwd=here.folder
-    )
+    serving = await started("serve", file, stderr=PIPE, cwd=here.folder)
     try:
-        yield started
+        yield serving
     finally:
-        if started.returncode is None:
-            started.kill()
-        await started.communicate()
+        if serving.returncode is None:
+            serving.kill()
+        await serving.communicate()
 
 
-async def ended(started: Process) -> tuple[int, str]:
+async def ended(engine: Process) -> tuple[int, str]:
     """(exit code, stderr)."""
     async with asyncio.timeout(30):
-        _, said = await started.communicate()
-    assert started.returncode is not None
-    return started.returncode, said.decode()
+        _, said = await engine.communicate()
+    assert engine.returncode is not None
+    return engine.returncode, said.decode()
 
 
 class Holding(ToolDouble):
@@ -106,7 +106,6 @@ async def test_killed_and_started_again_and_drained(world: MakeWorld) -> None:
 
         engine.terminate()
         await holds_for(0.2, lambda: engine.returncode is None, "the drain to wait")
-        assert engine.returncode is None
         tools.release.set()
         code, said = await ended(engine)
         assert code == 0, said
@@ -138,7 +137,7 @@ async def test_a_drain_has_an_end(world: MakeWorld) -> None:
         encoding="utf-8",
     )
     async with process(here) as (engine, learner):
-        await learner.lease(await learner.version(), count=1)
+        await learner.lease(count=1)
         await until(lambda: len(tools.held) == 2, "the calls that hang")
         engine.terminate()
         code, said = await ended(engine)
@@ -165,11 +164,11 @@ async def test_told_to_stop_before_it_serves(world: MakeWorld) -> None:
     async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         here.tables["sampler"]["endpoints"] = [f"http://127.0.0.1:{port}"]
-        async with launched(here) as started:
+        async with launched(here) as engine:
             async with asyncio.timeout(START_SECONDS):
                 await asked.wait()
-            started.terminate()
-            code, said = await ended(started)
+            engine.terminate()
+            code, said = await ended(engine)
     assert code == 0 and said.endswith("before it served\n")
 
 
@@ -181,12 +180,12 @@ async def test_told_to_stop_while_it_loads(world: MakeWorld) -> None:
         "while os.path.exists('loading'): time.sleep(0.01)\n",
         encoding="utf-8",
     )
-    async with launched(here) as started:
+    async with launched(here) as engine:
         loading = here.folder / "loading"
         await until(loading.exists, "the loading of the task source", START_SECONDS)
-        started.terminate()
+        engine.terminate()
         loading.unlink()
-        code, said = await ended(started)
+        code, said = await ended(engine)
     assert code == 0 and said.endswith("before it served\n")
 
 
@@ -194,10 +193,61 @@ async def test_the_engine_s_process_is_small(world: MakeWorld) -> None:
     """No torch, and not what would import it: 326 MiB against 70 where it is installed."""
     here = await world(run=RUN)
     async with process(here) as (engine, learner):
-        await learner.lease(await learner.version(), count=3)
+        await learner.lease(count=3)
         loaded = await asyncio.to_thread(Path(f"/proc/{engine.pid}/maps").read_text)
         used = psutil.Process(engine.pid).memory_full_info().uss
         engine.terminate()
         assert (await ended(engine))[0] == 0
     assert "/torch/" not in loaded
     assert used < 150 << 20
+
+
+AHEAD = {
+    "steps": 4,
+    "groups_per_step": 3,
+    "group_size": 2,
+    "max_staleness": 1,
+    "correction": "decoupled",
+}
+
+
+@pytest.mark.slow
+async def test_a_group_keeps_its_iteration_over_new_weights_and_a_kill(world: MakeWorld) -> None:
+    """Six groups begin with the first weights. The third of them waits for its tools while new
+    weights come and the engine is killed; its sessions are lost, so that its members begin anew.
+    Then a learner resumes from a checkpoint."""
+    tools = Holding()
+    here = await world(tools=tools, run=AHEAD)
+    here.tables["task"]["metadata"] = {"memory_iteration": "{iteration}"}
+
+    def seen() -> set[tuple[int, str]]:
+        """(position of the group, the iteration that a session of it was opened with)."""
+        return {
+            (
+                int(request.session_id.partition("/g")[2][:7]),
+                str(json_data.mapping(request.metadata)["memory_iteration"]),
+            )
+            for request in tools.opened
+        }
+
+    async with process(here) as (engine, learner):
+        version = await learner.version()
+        await until(lambda: len(tools.held) == 2, "the third group's calls")
+        await until(lambda: len(tools.opened) == 12, "six groups")
+        newer = WeightVersion(lineage=version.lineage, step=1)
+        await learner.publish(newer, here.weights("1"))
+        await until(lambda: len(tools.opened) == 18, "nine groups")
+        engine.send_signal(signal.SIGKILL)
+        assert (await ended(engine))[0] == -signal.SIGKILL
+    async with process(here) as (engine, learner):
+        await until(lambda: len(tools.held) == 4, "the third group's calls, again")
+        tools.release.set()
+        # A learner that resumed goes on in a lineage of its own: the same run, the same steps.
+        resumed = WeightVersion(lineage="resumed", step=1)
+        await learner.publish(resumed, here.weights("1"), parent=newer)
+        await learner.publish(replace(resumed, step=2), here.weights("2"))
+        await until(lambda: len(seen()) == 12, "twelve groups")
+        engine.terminate()
+        await ended(engine)
+    run = version.lineage
+    assert seen() == {(at, f"{run}.{max(0, at // 3 - 1)}") for at in range(12)}

@@ -103,7 +103,7 @@ async def test_prometheus_watches_an_engine(world: MakeWorld, tmp_path: Path) ->
     ports = {job: free_port() for job in ("engine", "toolsvc", "learner", "memory")}
     here = await world(run=RUN, engine={"metrics_port": ports["engine"]})
     async with here.engine() as run, watching(tmp_path, ports) as prometheus:
-        await run.learner.lease(await run.learner.version(), count=2)
+        await run.learner.lease(count=2)
         await prometheus.shows('sum(toolwright_engine_trajectories_total{run="my-run"})', 4)
         await prometheus.shows('up{job="engine"}', 1)
         await prometheus.shows('up{job="memory"}', 0)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import sys
-from asyncio.subprocess import PIPE
 
 import pytest
 
 from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld
 from tests.support.dialogue import ANSWER, CALL, by_turn
+from tests.support.engines import finished
 
 pytestmark = pytest.mark.quick
 
@@ -26,15 +24,14 @@ async def test_a_recorded_run_is_replayed_identically_and_can_be_looked_at_meanw
         script=by_turn(codec, [unread, CALL, ANSWER]), run=RUN, engine={"history": "all"}
     )
     async with here.engine() as run:
-        version = await run.learner.version()
-        groups = await run.learner.lease(version, count=3)
+        groups = await run.learner.lease(run.version, count=3)
         await run.learner.acknowledge(groups[-1].info.sequence_number)
         found = json.loads(await said("inspect", run.folder, "--json"))
         shown = json.loads(await said("inspect", run.folder, "g0000001-1", "--json"))
         drawn = await said("inspect", run.folder, "g0000001-1")
         again = await said("replay", run.folder, here.folder / "recipe.toml")
     assert found["engine_lives"]
-    assert found["version"] == str(version)
+    assert found["version"] == str(run.version)
     assert found["groups"]["delivered"] == 3
     assert "6 trajectories of 3 groups" in again
     assert "identical" in again
@@ -47,10 +44,7 @@ async def test_a_recorded_run_is_replayed_identically_and_can_be_looked_at_meanw
 
 
 async def said(*words: object) -> str:
-    """What the command prints; AssertionError where it ends with another code than 0."""
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "engine.cli", *map(str, words), stdout=PIPE, stderr=PIPE
-    )
-    out, error = await child.communicate()
-    assert child.returncode == 0, out.decode() + error.decode()
-    return out.decode()
+    """What the command prints; AssertionError if it ends with another code than 0."""
+    code, out, error = await finished(*words)
+    assert code == 0, out + error
+    return out

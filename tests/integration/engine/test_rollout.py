@@ -14,9 +14,9 @@ from bench.scripted import ScriptRequest, Timing
 from bench.scripted.script import default_logprob
 from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld, World
-from tests.support.dialogue import ANSWER, CALL, by_turn
+from tests.support.dialogue import ANSWER, CALL
 from tests.support.recipes import ONE
-from tests.support.tools import LONG_STOP, PYTHON, ToolDouble, add_up, text
+from tests.support.tools import LONG_STOP, ToolDouble, add_up, held, text
 from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -46,8 +46,7 @@ def requests_of(world: World, trajectory: str) -> list[tuple[int, ...]]:
 async def test_a_trajectory_with_a_tool_call(world: MakeWorld, incremental: bool) -> None:
     here = await world(incremental=incremental, run=ONE, sampler={"temperature": 0.7})
     async with here.engine() as run:
-        version = await run.learner.version()
-        (group,) = await run.learner.lease(version)
+        (group,) = await run.learner.lease(run.version)
         (trajectory,) = group.members
         await until(lambda: not here.tools.live, "the session's end")
 
@@ -69,7 +68,7 @@ async def test_a_trajectory_with_a_tool_call(world: MakeWorld, incremental: bool
     for segment in sequence.segments:
         if segment.author is Author.MODEL:
             assert segment.trainable
-            assert segment.weight_version == version
+            assert segment.weight_version == run.version
             assert segment.sampling == SamplingParams(
                 temperature=0.7, top_p=1.0, top_k=-1, min_p=0.0, repetition_penalty=1.0
             )
@@ -112,12 +111,12 @@ async def test_a_trajectory_with_a_tool_call(world: MakeWorld, incremental: bool
     assert here.tools.closed == [opened.session_id]
 
 
-async def test_the_ids_of_a_turn_begin_with_all_ids_of_the_turn_before(world: MakeWorld) -> None:
+async def test_the_ids_of_a_turn_begin_with_all_ids_of_the_turn_before(
+    world: MakeWorld, codec: HuggingFaceCodec
+) -> None:
     """Byte for byte, and what is stored is what was sent and received."""
-    codec: HuggingFaceCodec | None = None
 
     def script(request: ScriptRequest) -> Sequence[int]:
-        assert codec is not None
         turn = codec.decode(request.input_ids).count("</result>")
         reply = f"é{turn}\n<python> {turn}+1</python>" if turn < 3 else ANSWER
         # Other tokens than encoding the text would give: a rollout must keep the sampler's own.
@@ -126,9 +125,7 @@ async def test_the_ids_of_a_turn_begin_with_all_ids_of_the_turn_before(world: Ma
         )
 
     here = await world(script=script, run={**ONE, "group_size": 4})
-    codec = here.codec
-    async with here.engine() as run:
-        (group,) = await run.learner.lease(await run.learner.version())
+    group = await here.group()
     assert len(group.members) == 4
     for trajectory in group.members:
         (sequence,) = trajectory.sequences
@@ -150,10 +147,8 @@ async def test_the_call_goes_out_while_the_stream_still_runs(world: MakeWorld) -
     """After a text stop: the call is made, the request aborted, and later tokens enter nothing."""
     junk = "junk" * 200
     aborted: list[str] = []
-    here: World | None = None
 
     def script(request: ScriptRequest) -> Sequence[int]:
-        assert here is not None
         said = here.codec.decode(request.input_ids)
         # `>x` is one token: the stop ends inside it, and it stays whole.
         return here.codec.encode(ANSWER if "</result>" in said else f"<run> 1+1</run>x{junk}")
@@ -170,7 +165,7 @@ async def test_the_call_goes_out_while_the_stream_still_runs(world: MakeWorld) -
 
     here.sampler.scheduler.abort = recording  # type: ignore[method-assign]
     async with here.engine() as run:
-        (group,) = await run.learner.lease(await run.learner.version())
+        (group,) = await run.learner.lease()
         (trajectory,) = group.members
         assert here.sampler.scheduler.running == 0
 
@@ -223,8 +218,7 @@ def play(request: pb.CallToolRequest) -> pb.CallResult:
     return text("o" * 100) if code == "5" else add_up(request)
 
 
-@pytest.fixture
-async def scenes(world: MakeWorld, codec: HuggingFaceCodec) -> dict[str, Trajectory]:
+async def played(world: MakeWorld, codec: HuggingFaceCodec) -> dict[str, Trajectory]:
     """Every scene's trajectory: scene number n is the task number n."""
     replies = list(SCENES.values())
 
@@ -241,13 +235,15 @@ async def scenes(world: MakeWorld, codec: HuggingFaceCodec) -> dict[str, Traject
         task={"limits": LIMITS},
     )
     async with here.engine() as run:
-        groups = await run.learner.lease(await run.learner.version(), count=len(SCENES))
+        groups = await run.learner.lease(count=len(SCENES))
         await until(lambda: not here.tools.live, "the sessions' end")
     by_number = {t.task.metadata["number"]: t for g in groups for t in g.members}
     return {name: by_number[number] for number, name in enumerate(SCENES)}
 
 
-async def test_scenes(scenes: dict[str, Trajectory], codec: HuggingFaceCodec) -> None:
+async def test_scenes(world: MakeWorld, codec: HuggingFaceCodec) -> None:
+    scenes = await played(world, codec)
+
     def shown(name: str) -> list[str]:
         return [
             codec.decode(segment.token_ids)
@@ -305,93 +301,32 @@ async def test_scenes(scenes: dict[str, Trajectory], codec: HuggingFaceCodec) ->
     assert len(full.token_ids) - len(full.segments[0].token_ids) == LIMITS["response"]
 
 
-async def test_the_model_s_context_is_a_limit_too(world: MakeWorld) -> None:
-    here = await world(script=None, run=ONE, task={"limits": {"model": 90}})
+@pytest.mark.parametrize("fits", [True, False])
+async def test_the_model_s_context_is_a_limit_too(world: MakeWorld, fits: bool) -> None:
+    """A prompt that fills it is an end, not a crash."""
+    here = await world(run=ONE)
     prompt = "<|im_start|>user\nwhat is 0+1?<|im_end|>\n<|im_start|>assistant\n"
-    room = len(here.codec.encode(prompt + CALL))
-    async with here.engine(f"task.limits.model={room + 3}") as run:
-        (group,) = await run.learner.lease(await run.learner.version())
-    (trajectory,) = group.members
+    room = len(here.codec.encode(prompt + CALL)) + 3 if fits else 5
+    trajectory = await here.trajectory(f"task.limits.model={room}")
     assert trajectory.stop_reason is StopReason.MAX_MODEL_LENGTH
-    assert len(trajectory.sequences[0].token_ids) == room + 3
-
-
-async def test_a_prompt_that_fills_the_context_is_an_end_not_a_crash(world: MakeWorld) -> None:
-    here = await world(run=ONE, task={"limits": {"model": 5}})
-    async with here.engine() as run:
-        (group,) = await run.learner.lease(await run.learner.version())
-    (trajectory,) = group.members
-    assert trajectory.stop_reason is StopReason.MAX_MODEL_LENGTH
-    assert [s.author for s in trajectory.sequences[0].segments] == [Author.PROMPT]
-    assert here.sampler.requests == ()
+    if fits:
+        assert len(trajectory.sequences[0].token_ids) == room
+    else:
+        assert [s.author for s in trajectory.sequences[0].segments] == [Author.PROMPT]
+        assert here.sampler.requests == ()
 
 
 async def test_the_clock_of_a_trajectory(world: MakeWorld) -> None:
     """A tool that takes too long ends it; what was said so far stays."""
 
-    async def hang(_request: pb.CallToolRequest) -> pb.CallResult:
-        await asyncio.sleep(30)
-        return text("late")
-
-    here = await world(tools=ToolDouble(hang), run=ONE, task={"limits": {"seconds": 0.5}})
-    async with here.engine() as run:
-        (group,) = await run.learner.lease(await run.learner.version())
-        await until(lambda: not here.tools.live, "the session's end")
-    (trajectory,) = group.members
+    here = await world(tools=held(asyncio.Event()), run=ONE, task={"limits": {"seconds": 0.5}})
+    trajectory = await here.trajectory()
     assert (trajectory.status, trajectory.stop_reason) == (
         Status.TIMED_OUT,
         StopReason.TRAJECTORY_TIMEOUT,
     )
     assert here.texts(trajectory)[1:] == [("model", CALL)]
     assert not trajectory.masked
-
-
-async def test_two_services_give_one_session_each(world: MakeWorld) -> None:
-    """Their tools and stops are those of both; a call goes to the one that has its tool."""
-    from tests.support.tools import serving
-
-    async with serving(ToolDouble(tools=[LONG_STOP])) as other:
-        here = await world(
-            tools=ToolDouble(tools=[PYTHON]),
-            run=ONE,
-        )
-        here.tables["tools"]["run"] = {"service": other.address}
-        replies = [CALL, "<run> 2+3</run>", ANSWER]
-        here.sampler._script = by_turn(here.codec, replies)
-        async with here.engine() as run:
-            (group,) = await run.learner.lease(await run.learner.version())
-            await until(lambda: not here.tools.live and not other.live, "the sessions' end")
-    (trajectory,) = group.members
-    assert [call.tool for call in trajectory.calls] == ["python", "python"]
-    assert [call.outcome.observation for call in trajectory.calls] == ["2", "5"]
-    assert [len(d.asked) for d in (here.tools, other)] == [1, 1]
-    assert here.tools.opened[0].session_id == other.opened[0].session_id
-
-
-async def test_metrics_are_served(world: MakeWorld) -> None:
-    import aiohttp
-
-    from tests.support.net import free_port
-
-    port = free_port()
-    here = await world(run=ONE, engine={"metrics_port": port})
-    async with here.engine() as run, aiohttp.ClientSession() as session:
-        await run.learner.lease(await run.learner.version())
-        async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
-            said = await answer.text()
-    assert 'toolwright_engine_trajectories_total{lane="train",stop_reason="answered"} 1.0' in said
-    assert "toolwright_engine_dispatch_seconds_count 1.0" in said
-    assert "toolwright_engine_weight_step" in said
-
-
-async def test_a_call_in_the_last_permitted_turn_is_not_made(world: MakeWorld) -> None:
-    here = await world(run=ONE, task={"limits": {"turns": 0}})
-    async with here.engine() as run:
-        (group,) = await run.learner.lease(await run.learner.version())
-        await until(lambda: not here.tools.live, "the session's end")
-    assert group.members[0].stop_reason is StopReason.MAX_TURNS
-    assert here.texts(group.members[0])[-1] == ("model", CALL)
-    assert here.tools.asked == []
 
 
 async def test_threads_of_the_reward_function_end_with_the_engine(world: MakeWorld) -> None:
@@ -401,6 +336,6 @@ async def test_threads_of_the_reward_function_end_with_the_engine(world: MakeWor
     before = threads()
     here = await world(run=ONE)
     async with here.engine() as run:
-        await run.learner.lease(await run.learner.version())
+        await run.learner.lease()
         assert threads() - before
     await until(lambda: threads() <= before, "the threads' end")

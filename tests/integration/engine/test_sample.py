@@ -15,10 +15,12 @@ from bench.scripted import ScriptedSampler, Timing
 from engine.errors import EngineError, StartupError
 from engine.offline.collect.command import without_addresses
 from engine.offline.collect.store import Store
+from engine.offline.enums import Dedupe
 from tests.integration.engine.conftest import MakeWorld
-from tests.support.collected import Choosy, collect, keep, kept, progress
+from tests.support.collected import collect, keep, kept, progress
 from tests.support.dialogue import ANSWER, CALL
 from tests.support.policy import write_policy
+from tests.support.recipes import merged
 from tests.support.waiting import holds_for, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
@@ -40,20 +42,6 @@ async def test_every_trajectory_of_every_task_is_in_the_file(world: MakeWorld) -
     assert not here.tools.live
 
 
-async def test_filtered_deduplicated_capped(world: MakeWorld) -> None:
-    script = Choosy(8)
-    script.here = here = await world(script=script)
-    wanted = keep(here, "return trajectory.reward > 0 and len(trajectory.metadata['texts']) == 2")
-    told = await collect(here, n=2, per_task=8, keep=wanted, most_per_task=1)
-    # Of eight, four are wrong; of the right ones the third says what the first does, which is kept.
-    assert told.splitlines()[0] == (
-        "2 of 2 tasks: 2 kept, 2 duplicate, 8 filtered, 4 over the cap, 0 bad rows"
-    )
-    assert [(t.task.id, t.index, t.reward) for t in sorted(kept(here), key=lambda t: t.id)] == [
-        ("t0", 0, 1.0), ("t1", 0, 1.0),
-    ]  # fmt: skip
-
-
 async def test_the_filter_of_the_documentation(world: MakeWorld) -> None:
     page = Path(__file__).parents[3] / "docs" / "train" / "your-own-run.md"
     (code,) = re.findall(
@@ -67,46 +55,39 @@ async def test_the_filter_of_the_documentation(world: MakeWorld) -> None:
     assert told.splitlines()[0] == "2 of 2 tasks: 2 kept, 0 bad rows"
 
 
-@pytest.mark.parametrize(
-    ("changes", "options", "says"),
-    [
-        ({"task": {"reward": "task.py:short"}}, {}, "was begun with reward"),
-        ({"sampler": {"temperature": 0.5}}, {}, "was begun with sampling"),
-        ({}, {"tasks": "other.jsonl"}, "was begun with tasks 'task.py:training seed 0'"),
-        ({}, {"per_task": 2}, "was begun with --per-task '1', not '2'"),
-    ],
-)
-async def test_another_recipe_or_other_tasks_are_refused(
-    world: MakeWorld, changes: dict[str, Any], options: dict[str, Any], says: str
-) -> None:
+async def test_another_recipe_or_other_tasks_are_refused(world: MakeWorld) -> None:
+    """So is a criterion whose file was edited."""
     here = await world()
-    await collect(here)
-    (here.folder / "other.jsonl").write_text('{"prompt": "what?"}\n' * 4, encoding="utf-8")
-    with pytest.raises(StartupError, match=says):
-        await collect(here, changes=changes, **options)
-
-
-async def test_options_of_the_reward_are_part_of_a_collection(world: MakeWorld) -> None:
-    here = await world()
-    (here.folder / "graded.py").write_text(
-        "def graded(least):\n    return lambda trajectory: 1.0\n", encoding="utf-8"
-    )
     reward = {"reward": "graded.py:graded", "reward_options": {"least": 1}}
-    await collect(here, changes={"task": reward})
-    with pytest.raises(StartupError, match="was begun with reward options"):
-        await collect(here, changes={"task": {**reward, "reward_options": {"least": 2}}})
+    for file, text in (
+        ("graded.py", "def graded(least):\n    return lambda trajectory: 1.0\n"),
+        ("mine.py", "def stays(trajectory):\n    return True\n"),
+        ("other.jsonl", '{"prompt": "what?"}\n' * 4),
+    ):
+        (here.folder / file).write_text(text, encoding="utf-8")
+    keep = "mine.py:stays"
+    await collect(here, changes={"task": reward}, keep=keep)
+    asked = len(here.sampler.requests)
 
+    async def refused(says: str, changes: dict[str, Any] | None = None, **options: Any) -> None:
+        changes = merged({"task": reward}, changes or {})
+        with pytest.raises(StartupError, match=says):
+            await collect(here, changes=changes, **{"keep": keep, **options})
 
-async def test_a_criterion_that_was_edited_is_another_one(world: MakeWorld) -> None:
-    here = await world()
-    for number, file in enumerate(("first.py", "again.py")):
-        (here.folder / file).write_text(
-            f"def stays(trajectory):\n    return True  # {number}\n", encoding="utf-8"
-        )
-    await collect(here, n=2, keep="first.py:stays")
-    (here.folder / "again.py").replace(here.folder / "first.py")
-    with pytest.raises(StartupError, match="was begun with files of criteria"):
-        await collect(here, n=2, keep="first.py:stays")
+    own = {"reward": "task.py:short", "reward_options": None}
+    await refused("was begun with reward", {"task": own})
+    await refused("was begun with reward options", {"task": {"reward_options": {"least": 2}}})
+    await refused("was begun with sampling", {"sampler": {"temperature": 0.5}})
+    await refused("was begun with tasks 'task.py:training seed 0'", tasks="other.jsonl")
+    await refused("was begun with --per-task '1', not '2'", per_task=2)
+    await refused("was begun with --keep", keep=(keep, "engine.api:rewarded"))
+    await refused("was begun with --dedupe 'actions', not 'calls'", dedupe=Dedupe.CALLS)
+    await refused("was begun with --shard-size 'one file', not '5'", shard_size=5)
+    edited = "def stays(trajectory):\n    return not False\n"
+    (here.folder / "again.py").write_text(edited, encoding="utf-8")
+    (here.folder / "again.py").replace(here.folder / "mine.py")
+    await refused("was begun with files of criteria")
+    assert len(here.sampler.requests) == asked
 
 
 def test_words_of_serve_are_part_of_a_collection_and_addresses_are_not() -> None:
@@ -151,7 +132,6 @@ async def test_nothing_is_sampled_from_weights_that_came_meanwhile(world: MakeWo
     await until(lambda: len(here.sampler.requests) >= 2, "a request")
     here.sampler.scheduler.rename_weights("other.1")
     await holds_for(0.7, lambda: not work.done(), "the work to wait for the weights")
-    assert not work.done()
     here.sampler.scheduler.rename_weights("default")
     await work
     assert {str(v) for t in kept(here) for v in t.weight_versions} == {"default.0"}
@@ -163,7 +143,6 @@ async def test_nothing_is_sampled_from_weights_that_came_meanwhile(world: MakeWo
     [
         ("pass", "returned None for .*: return True"),
         ("return 1 / 0", "raised ZeroDivisionError"),
-        ("return trajectory.reward", "returned 1.0 for"),
     ],
 )
 async def test_a_filter_that_does_not_say_ends_it(world: MakeWorld, body: str, says: str) -> None:
@@ -199,9 +178,7 @@ JOINS = (
 CALLED = {"type": "function", "function": {"name": "python", "arguments": {"code": "1"}}}
 
 
-async def test_a_row_that_no_template_takes_costs_no_other(
-    world: MakeWorld, tmp_path: Path
-) -> None:
+async def test_a_row_that_no_template_takes_costs_itself(world: MakeWorld, tmp_path: Path) -> None:
     here = await world()
     user = {"role": "user", "content": "q"}
     rows = [

@@ -1,10 +1,12 @@
-"""`engine sample` as rejection sampling: several criteria, shards, and budgets."""
+"""`engine sample` as rejection sampling: several criteria, shards, budgets; and the same command
+again, which does nothing twice."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
+import os
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,16 @@ from typing import Any
 import pytest
 
 from bench.scripted import Timing
-from engine.errors import StartupError
 from engine.offline.collect.budget import Budget
 from engine.offline.enums import Dedupe, ExportLayout
 from engine.offline.prices import Prices
+from engine.offline.signals import StoppedBySignal
+from engine.serving import json_lines as files
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.collected import KEEPS, VARIANTS, Varied, collect, kept, progress, variant
+from tests.support.engines import killed_when
 from tests.support.recipes import merged, write_recipe
-from tests.support.waiting import until
+from tests.support.waiting import holds_for, until
 
 pytestmark = pytest.mark.quick
 
@@ -79,31 +83,30 @@ def counts(found: dict[str, Any]) -> dict[str, Any]:
     return {**{name: found[name] for name in names}, "criteria": criteria}
 
 
+async def varied(world: MakeWorld) -> World:
+    here = await world(task={"limits": {"turns": 8}})
+    Varied().speak(here)
+    return here
+
+
 async def test_killed_again_and_again_nothing_is_lost_or_double_and_yields_add_up(
     world: MakeWorld,
 ) -> None:
-    here = await world(**{"task": {"limits": {"turns": 8}}})
-    Varied().speak(here)
+    here = await varied(world)
     few = {"engine": {"max_concurrent": 8}}
     file = write_recipe(here.folder, merged(here.tables, few))
-    lines = here.folder / "kept.progress.jsonl"
-    command = [
-        *(sys.executable, "-m", "engine.cli", "sample", str(file)),
-        *("--output", str(here.folder / "kept"), "--n", str(MANY), "--per-task", str(PER_TASK)),
+    words = [
+        *("sample", file, "--output", here.folder / "kept", "--n", MANY, "--per-task", PER_TASK),
         *(word for one in KEEPS for word in ("--keep", one)),
         *("--dedupe", "calls", "--shard-size", "25", "--export", "openai", "--export", "hermes"),
     ]
     for least in (3, 90, 185):
-        process = await asyncio.create_subprocess_exec(*command, cwd=here.folder)
-        try:
-            await until(
-                lambda least=least: lines.exists() and lines.read_bytes().count(b"\n") > least,  # type: ignore[misc]
-                f"{least} tasks",
-                seconds=300,
-            )
-        finally:
-            process.kill()
-            await process.wait()
+        await killed_when(
+            lambda least=least: len(progress(here)) >= least,  # type: ignore[misc]
+            f"{least} tasks",
+            *words,
+            cwd=here.folder,
+        )
     assert len(progress(here)) >= 185
     exports = (ExportLayout.OPENAI, ExportLayout.HERMES)
     told = await collect(here, n=MANY, changes=few, shard_size=25, export=exports, **CALLS)
@@ -127,11 +130,8 @@ async def test_killed_again_and_again_nothing_is_lost_or_double_and_yields_add_u
     assert not here.tools.live
 
 
-async def test_every_criterion_is_asked_and_the_table_tells_what_it_alone_refuses(
-    world: MakeWorld,
-) -> None:
-    here = await world(**{"task": {"limits": {"turns": 8}}})
-    Varied().speak(here)
+async def test_the_table_shows_what_each_criterion_alone_refuses(world: MakeWorld) -> None:
+    here = await varied(world)
     told = await collect(here, n=7, prices=Prices(read=1.0, written=1000.0), **CALLS)
     _, figures = expected(7)
     assert counts(told_yield(here)) == figures
@@ -148,29 +148,6 @@ async def test_every_criterion_is_asked_and_the_table_tells_what_it_alone_refuse
     assert f"cost {found['cost']:.4g}" in told
     written = sum(one.response_tokens for one in kept(here))
     assert 0 < written < spent["written"]
-
-
-async def test_calls_that_are_equal_are_duplicates_whatever_was_thought(world: MakeWorld) -> None:
-    here = await world(**{"task": {"limits": {"turns": 8}}})
-    Varied().speak(here)
-    by_actions = await collect(here, n=7, per_task=7, keep=KEEPS, dedupe=Dedupe.ACTIONS)
-    assert by_actions.startswith("7 of 7 tasks: 14 kept, 35 filtered")
-    by_calls = await collect(
-        here, n=7, per_task=7, keep=KEEPS, dedupe=Dedupe.CALLS, output=here.folder / "calls"
-    )
-    assert by_calls.startswith("7 of 7 tasks: 7 kept, 7 duplicate, 35 filtered")
-
-
-async def test_another_criterion_is_another_collection(world: MakeWorld) -> None:
-    here = await world()
-    Varied().speak(here)
-    await collect(here, n=2, keep=KEEPS[:1])
-    with pytest.raises(StartupError, match="was begun with --keep"):
-        await collect(here, n=2, keep=KEEPS[:2])
-    with pytest.raises(StartupError, match="was begun with --dedupe 'actions', not 'calls'"):
-        await collect(here, n=2, keep=KEEPS[:1], dedupe=Dedupe.CALLS)
-    with pytest.raises(StartupError, match="was begun with --shard-size 'one file', not '5'"):
-        await collect(here, n=2, keep=KEEPS[:1], shard_size=5)
 
 
 async def test_a_budget_of_tokens_is_kept_and_a_larger_one_goes_on(world: MakeWorld) -> None:
@@ -198,9 +175,7 @@ async def test_a_budget_of_tokens_is_kept_and_a_larger_one_goes_on(world: MakeWo
     assert len({one.id for one in kept(here)}) == 40
 
 
-async def test_a_budget_of_time_drops_what_is_in_flight_and_leaves_what_there_is(
-    world: MakeWorld,
-) -> None:
+async def test_a_budget_of_time_drops_what_is_in_flight(world: MakeWorld) -> None:
     here = await world(timing=Timing(tokens_per_second=100))
     one = {"engine": {"max_concurrent": 1}}
     told = await collect(here, n=100, changes=one, budget=Budget(seconds=2.0))
@@ -224,3 +199,50 @@ async def test_no_room_for_the_yield_ends_nothing(world: MakeWorld, tmp_path: Pa
     here = await world()
     (here.folder / "kept.yield.json").mkdir()
     assert (await collect(here, n=2)).startswith("2 of 2 tasks: 2 kept")
+
+
+async def test_what_is_done_is_not_done_twice(world: MakeWorld) -> None:
+    here = await world()
+    first = await collect(here, n=2)
+    asked, data = len(here.sampler.requests), (here.folder / "kept").read_bytes()
+    assert await collect(here, n=2) == first
+    assert (len(here.sampler.requests), (here.folder / "kept").read_bytes()) == (asked, data)
+    before = kept(here)
+    await collect(here, n=5)
+    assert len(here.sampler.requests) == asked + 3 * 2
+    assert kept(here)[:2] == before
+    assert sorted(t.task.id for t in kept(here)) == [f"t{number}" for number in range(5)]
+
+
+async def test_a_signal_stops_it_and_the_same_command_goes_on(world: MakeWorld) -> None:
+    here = await world(timing=Timing(tokens_per_second=100))
+    few = {"engine": {"max_concurrent": 1}}
+    work = asyncio.create_task(collect(here, n=4, changes=few))
+    await until(lambda: len(progress(here)) >= 1, "a task")
+    os.kill(os.getpid(), signal.SIGTERM)
+    with pytest.raises(StoppedBySignal, match="stopped by SIGTERM; the same command goes on"):
+        await work
+    assert not here.tools.live
+    assert not (here.folder / "kept").exists()
+    done = {row["task_id"] for row in progress(here)}
+    assert 1 <= len(done) < 4
+    seen = len(here.sampler.requests)
+    await collect(here, n=4, changes=few)
+    again = {str(s.body["routing_key"]) for s in here.sampler.requests[seen:]}
+    assert {key.partition("-")[0] for key in again} == {
+        f"s{number:07d}" for number in range(4) if f"t{number}" not in done
+    }
+    assert len(kept(here)) == 4
+
+
+async def test_on_a_full_disk_it_waits(world: MakeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "FULL_SECONDS", 0.05)
+    here = await world()
+    unfinished = here.folder / "kept.unfinished"
+    unfinished.symlink_to("/dev/full")
+    work = asyncio.create_task(collect(here, n=2))
+    await until(lambda: len(here.sampler.requests) >= 4, "the trajectories")
+    await holds_for(0.2, lambda: not work.done(), "the work to wait for room")
+    unfinished.unlink()
+    assert (await work).startswith("2 of 2 tasks: 2 kept")
+    assert len(kept(here)) == 2

@@ -28,7 +28,7 @@ from tests.support.recipes import ONE
 from tests.support.tools import ToolDouble, add_up
 from tests.support.waiting import until
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import StopReason, WeightVersion
+from toolwright.types import StopReason
 
 pytestmark = [pytest.mark.quick, pytest.mark.alone]
 
@@ -53,7 +53,6 @@ async def test_two_samplers_share_the_work_and_one_takes_over(world: MakeWorld) 
     async with ScriptedSampler(script=script, timing=Timing(tokens_per_second=100)) as other:
         here.tables["sampler"]["endpoints"].append(other.url)
         async with here.engine() as run:
-            version = await run.learner.version()
             await until(lambda: len(here.tools.asked) == 8, "all first turns")
             first = [{s.body["routing_key"] for s in x.requests} for x in (here.sampler, other)]
             assert min(len(keys) for keys in first) >= 2  # about half each
@@ -63,7 +62,7 @@ async def test_two_samplers_share_the_work_and_one_takes_over(world: MakeWorld) 
             second = [{s.body["routing_key"] for s in x.requests} for x in (here.sampler, other)]
             assert second == first
             await here.sampler.__aexit__()
-            (group,) = await run.learner.lease(version)
+            (group,) = await run.learner.lease(run.version)
     taken_over = [s for s in other.requests if s.body["routing_key"] in first[0]]
     assert len(taken_over) == len(first[0])
     whole = here.codec.encode(LONG)
@@ -106,7 +105,7 @@ async def test_what_a_sampler_says_wrong_is_not_recorded_and_asked_elsewhere(
         return [*said[:4], bad, *said[4:]] if int(request.conversation[9]) % 2 else said  # type: ignore[list-item]
 
     async with beside(here, script=spoilt) as other, here.engine() as run:
-        groups = await run.learner.lease(await run.learner.version(), count=2)
+        groups = await run.learner.lease(count=2)
         counted = failures(run, other)
         assert failures(run, here.sampler) == {}
     for trajectory in (member for group in groups for member in group.members):
@@ -126,7 +125,7 @@ async def test_a_stream_that_stands_still_is_taken_to_another_sampler(
     stuck = Faults(breaks={n: Break(chunks=2, how=BreakHow.STALL) for n in range(99)})
     async with beside(here, faults=stuck) as other, here.engine() as run:
         async with asyncio.timeout(15):
-            (group,) = await run.learner.lease(await run.learner.version())
+            (group,) = await run.learner.lease()
         assert other.requests
     for trajectory in group.members:
         assert actions(trajectory) == here.codec.encode(LONG)
@@ -143,12 +142,11 @@ async def test_a_start_does_not_wait_for_a_sampler_that_is_down(world: MakeWorld
     port = free_port()
     here.tables["sampler"]["endpoints"].append(f"http://127.0.0.1:{port}")
     async with here.engine() as run:
-        version = await run.learner.version()
-        await run.learner.lease(version)
+        await run.learner.lease(run.version)
         absent = run.engine._pool.statistics()[f"http://127.0.0.1:{port}"]
         assert (absent["up"], absent["in_flight"]) == (False, 0)
         assert "connection refused" in absent["why"]
-        new = WeightVersion(lineage=version.lineage, step=1)
+        new = run.at(1)
         assert (await run.learner.publish(new, here.weights("1"))).samplers == 1
         seen: list[str] = []
         script = here.sampler._script
@@ -176,7 +174,7 @@ async def test_a_sampler_ten_times_slower_makes_a_run_no_slower(world: MakeWorld
     async def seconds(folder: str) -> float:
         async with here.engine(run={"folder": folder}) as run:
             began = time.monotonic()
-            (group,) = await run.learner.lease(await run.learner.version())
+            (group,) = await run.learner.lease()
             assert all(member.attempt == 0 for member in group.members)
             return time.monotonic() - began
 

@@ -16,7 +16,7 @@ from tests.support.tools import LONG_STOP, PYTHON, ToolDouble, serving, text
 from tests.support.waiting import until
 from toolwright.recipe import RecipeError
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import Trajectory, WeightVersion
+from toolwright.types import Trajectory
 
 pytestmark = pytest.mark.quick
 
@@ -42,6 +42,10 @@ def score(trajectory):
 '''
 
 
+def runner(tool: pb.ToolDescriptor = LONG_STOP) -> ToolDouble:
+    return ToolDouble(lambda _: text("ran", tool="run"), tools=[tool])
+
+
 def two_tasks(here: World, other: ToolDouble, **changes: Any) -> None:
     (here.folder / "finds.py").write_text(FINDS_REWARD, encoding="utf-8")
     rows = [{"id": f"f{n}", "prompt": f"find {n}", "data_source": "mine"} for n in range(5)]
@@ -53,16 +57,20 @@ def two_tasks(here: World, other: ToolDouble, **changes: Any) -> None:
     here.sampler._script = by_turn(here.codec, ["<python> 1+1</python> <run> x</run>", ANSWER])
 
 
+async def batch(here: World) -> list[Leased]:
+    async with here.engine() as run:
+        return await run.learner.lease(count=3)
+
+
 def members(groups: Sequence[Leased], task: str) -> list[Trajectory]:
     return [m for group in groups for m in group.members if m.task.name == task]
 
 
 async def test_a_batch_has_both_and_each_is_its_own(world: MakeWorld) -> None:
-    async with serving(ToolDouble(lambda _: text("ran", tool="run"), tools=[LONG_STOP])) as other:
+    async with serving(runner()) as other:
         here = await world(run=RUN)
         two_tasks(here, other)
-        async with here.engine() as run:
-            groups = await run.learner.lease(await run.learner.version(), count=3, wait=60)
+        groups = await batch(here)
     sums, finds = members(groups, "sums"), members(groups, "finds")
     assert (len(sums), len(finds)) == (4, 2)
     assert {one.task.id for one in sums} == {"t0", "t1"}
@@ -81,31 +89,27 @@ async def test_all_tasks_take_services_in_one_order(world: MakeWorld) -> None:
     run_tool = pb.ToolDescriptor()
     run_tool.CopyFrom(LONG_STOP)
     run_tool.usage = "write <run> code </run>"
-    async with serving(ToolDouble(lambda _: text("ran", tool="run"), tools=[run_tool])) as other:
+    async with serving(runner(run_tool)) as other:
         here = await world(run=RUN)
         shown = {"protocol_options": {"system": "{usage}"}}
         two_tasks(here, other, tools=["other", "python"], **shown)
         here.tables["tasks"]["sums"] |= {"tools": ["python", "other"], **shown}
-        async with here.engine() as run:
-            groups = await run.learner.lease(await run.learner.version(), count=3, wait=60)
+        groups = await batch(here)
     prompts = [here.texts(group.members[0])[0][1] for group in groups]
     assert all(f"{PYTHON.usage}\n\n{run_tool.usage}<" in prompt for prompt in prompts)
 
 
 async def test_a_restart_gives_no_question_twice(world: MakeWorld) -> None:
-    async with serving(ToolDouble(lambda _: text("ran", tool="run"), tools=[LONG_STOP])) as other:
+    async with serving(runner()) as other:
         here = await world(run=RUN)
         two_tasks(here, other)
         async with here.engine() as run:
-            first = await run.learner.lease(await run.learner.version(), count=3, wait=60)
+            first = await run.learner.lease(count=3)
         async with here.engine() as run:
-            version = await run.learner.version()
-            again = await run.learner.lease(version, count=3, wait=60)
+            again = await run.learner.lease(count=3)
             assert [group.hash for group in again] == [group.hash for group in first]
-            newer = WeightVersion(lineage=version.lineage, step=1)
-            await run.learner.publish(newer, here.weights("one"))
-            mark = again[-1].info.sequence_number
-            second = await run.learner.lease(newer, after=mark, count=3, wait=60)
+            await run.learner.publish(run.at(1), here.weights("one"))
+            second = await run.learner.lease(after=again[-1].info.sequence_number, count=3)
     asked = [one.task.id for group in (*first, *second) for one in group.members[:1]]
     assert sorted(asked) == sorted({*asked}) and len(asked) == 6
     assert len(members(second, "finds")) == 2
@@ -115,7 +119,7 @@ async def test_a_restart_gives_no_question_twice(world: MakeWorld) -> None:
 
 
 async def test_suites_are_rolled_out_and_scored_as_their_task_is(world: MakeWorld) -> None:
-    async with serving(ToolDouble(lambda _: text("ran", tool="run"), tools=[LONG_STOP])) as other:
+    async with serving(runner()) as other:
         here = await world(run={**RUN, "steps": 0})
         two_tasks(here, other)
         suites = [
@@ -137,28 +141,22 @@ async def test_suites_are_rolled_out_and_scored_as_their_task_is(world: MakeWorl
 
 
 @pytest.mark.parametrize(
-    ("task", "words"),
+    ("tasks", "task", "words"),
     [
-        ("", r"suite 's': .* set its task to one of sums, finds"),
-        ("maths", r"suite 's': task = 'maths' is not one .* one of sums, finds"),
+        (True, "", r"suite 's': .* set its task to one of sums, finds"),
+        (True, "maths", r"suite 's': task = 'maths' is not one .* one of sums, finds"),
+        (False, "sums", r"the recipe has only \[task\]: leave it out"),
     ],
 )
-async def test_a_suite_of_no_task_is_refused_with_the_mend(
-    world: MakeWorld, task: str, words: str
+async def test_a_suite_of_no_task_is_refused_with_the_fix(
+    world: MakeWorld, tasks: bool, task: str, words: str
 ) -> None:
     here = await world(run=RUN)
-    two_tasks(here, here.tools)
+    if tasks:
+        two_tasks(here, here.tools)
+        here.tables["tools"]["other"] = {"service": "127.0.0.1:1"}
     suites = [{"name": "s", "task": task, "source": "task.py:training", "n": 1}]
-    here.tables["tools"]["other"] = {"service": "127.0.0.1:1"}
     with pytest.raises(StartupError, match=words):
-        async with here.engine(engine={"evaluation": {"suites": suites}}):
-            pass
-
-
-async def test_a_suite_of_a_recipe_with_one_task_names_none(world: MakeWorld) -> None:
-    here = await world(run=RUN)
-    suites = [{"name": "s", "task": "sums", "source": "task.py:training", "n": 1}]
-    with pytest.raises(StartupError, match=r"the recipe has only \[task\]: leave it out"):
         async with here.engine(engine={"evaluation": {"suites": suites}}):
             pass
 

@@ -16,9 +16,7 @@ from tests.integration.toolsvc.conftest import start_service
 from tests.support.dialogue import ANSWER, by_turn
 from tests.support.net import free_port
 from tests.support.recipes import ONE
-from tests.support.tools import JSON_CALL, LONG_STOP, PYTHON, ToolDouble, broken, serving, text
-from tests.support.waiting import until
-from toolwright.recipe import RecipeError
+from tests.support.tools import JSON_CALL, LONG_STOP, PYTHON, ToolDouble, serving, text
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import StopReason, ToolErrorKind, Trajectory
 
@@ -26,15 +24,7 @@ pytestmark = pytest.mark.quick
 
 SMALL = ("--ready", "1", "--shards", "1", "--memory-mib", "192")
 FILE = '''
-import asyncio
-
 from toolsvc import tool
-
-
-@tool(run_limit=0.5)
-async def nap(seconds: float, why: str = "") -> str:
-    await asyncio.sleep(seconds)
-    return "slept"
 
 
 @tool
@@ -77,8 +67,7 @@ async def rolled_out(here: World, turns: Sequence[str] = TURNS) -> Trajectory:
     here.tables["task"]["limits"] = {"turns": 8, "seconds": 60}
     for table in here.tables["tools"].values():
         table["run_limit_s"] = 30.0
-    async with here.engine() as run:
-        (group,) = await run.learner.lease(await run.learner.version(), wait=60)
+    group = await here.group()
     return group.members[0]
 
 
@@ -100,38 +89,8 @@ def check(trajectory: Trajectory) -> None:
     assert trajectory.stop_reason is StopReason.ANSWERED
 
 
-async def test_on_one_service(world: MakeWorld, tmp_path: Path) -> None:
-    here = await world(run=ONE)
-    with service(tmp_path, "python", "bash", "scale.py", *SMALL) as address:
-        here.tables["tools"] = {"all": {"service": address, "names": ["python", "bash", "scale"]}}
-        trajectory = await rolled_out(here)
-    check(trajectory)
-    shown = [said for author, said in here.texts(trajectory) if author == "tool"]
-    for call, said in zip(trajectory.calls, shown, strict=True):
-        assert (
-            said == f"<result> {call.outcome.observation or call.outcome.invalid_reason}</result>"
-        )
-
-
-@pytest.mark.parametrize(("table", "slept"), [({}, False), ({"run_limit_s": 20.0}, True)])
-async def test_a_tools_own_run_limit_holds_unless_the_recipe_sets_one(
-    world: MakeWorld, tmp_path: Path, table: dict[str, float], slept: bool
-) -> None:
-    here = await world(run=ONE)
-    nap = '<tool_call>{"name": "nap", "arguments": {"seconds": 2}}</tool_call>'
-    here.sampler._script = by_turn(here.codec, [nap, ANSWER])
-    with service(tmp_path, "scale.py") as address:
-        here.tables["tools"] = {"own": {"service": address, "names": ["nap"], **table}}
-        async with here.engine() as run:
-            (group,) = await run.learner.lease(await run.learner.version(), wait=60)
-    (call,) = group.members[0].calls
-    said = "slept" if slept else "nap was stopped after 0.5 s"
-    error = ToolErrorKind.NONE if slept else ToolErrorKind.TIMEOUT
-    assert (call.outcome.observation, call.outcome.error) == (said, error)
-
-
 async def test_on_two_services(world: MakeWorld, tmp_path: Path) -> None:
-    """The same trajectory; who asks for less than a service has gets less."""
+    """A table that names some of a service's tools gets those."""
     here = await world(run=ONE)
     with (
         service(tmp_path, "bash", "scale.py", *SMALL) as second,
@@ -141,7 +100,13 @@ async def test_on_two_services(world: MakeWorld, tmp_path: Path) -> None:
             "python": {"service": first, "names": ["python"]},
             "rest": {"service": second},
         }
-        check(await rolled_out(here))
+        trajectory = await rolled_out(here)
+    check(trajectory)
+    shown = [said for author, said in here.texts(trajectory) if author == "tool"]
+    outcomes = [call.outcome for call in trajectory.calls]
+    assert shown == [
+        f"<result> {one.observation or one.invalid_reason}</result>" for one in outcomes
+    ]
 
 
 async def test_stops_of_all_services_end_an_action(world: MakeWorld) -> None:
@@ -191,7 +156,7 @@ async def test_tools_that_one_session_alone_has(world: MakeWorld) -> None:
         b1 = '<tool_call>{"name": "b1", "arguments": {}}</tool_call>'
         here.sampler._script = by_turn(here.codec, [b1, ANSWER])
         async with here.engine() as run:
-            groups = await run.learner.lease(await run.learner.version(), count=2)
+            groups = await run.learner.lease(count=2)
     first, second = sorted((g.members[0] for g in groups), key=lambda t: t.task.id)
     usage = PYTHON.usage
     assert f"system\n{usage}\n\nhow to use a0<" in here.texts(first)[0][1]
@@ -229,7 +194,7 @@ async def test_two_services_with_a_tool_of_one_name_are_named(world: MakeWorld) 
                 pass
         here.tables["tools"]["other"]["names"] = ["run"]
         async with here.engine() as run:
-            await run.learner.lease(await run.learner.version())
+            await run.learner.lease()
 
 
 async def test_a_name_that_a_session_has_twice_is_the_first_services(world: MakeWorld) -> None:
@@ -244,28 +209,6 @@ async def test_a_name_that_a_session_has_twice_is_the_first_services(world: Make
     async with serving(Late()) as other:
         here = await world(run=ONE)
         here.tables["tools"]["other"] = {"service": other.address}
-        async with here.engine() as run:
-            (group,) = await run.learner.lease(await run.learner.version())
+        group = await here.group()
         assert group.members[0].calls[0].outcome.observation == "2"
         assert not other.asked
-
-
-async def test_a_session_that_one_service_refuses_is_closed_at_the_others(
-    world: MakeWorld,
-) -> None:
-    async with serving(ToolDouble(tools=[LONG_STOP], open_faults=[broken()])) as other:
-        here = await world(run=ONE)
-        here.tables["tools"]["other"] = {"service": other.address}
-        async with here.engine() as run:
-            (group,) = await run.learner.lease(await run.learner.version())
-            await until(lambda: not here.tools.live, "the sessions' end")
-    assert group.members[0].attempt == 1
-    assert {r.session_id for r in here.tools.opened} <= set(here.tools.closed)
-
-
-async def test_one_service_in_two_tables_is_refused(world: MakeWorld) -> None:
-    here = await world(run=ONE)
-    here.tables["tools"]["again"] = dict(here.tables["tools"]["python"])
-    with pytest.raises(RecipeError, match=r"tools\.python and tools\.again are both .*one table"):
-        async with here.engine():
-            pass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,18 @@ from engine.core.tools.calls import PendingCall
 from engine.core.tools.services import ToolServices, ToolSessions
 from engine.core.trajectory.events import Called
 from engine.errors import ForkRefused, SessionLost
-from engine.types import Call
+from engine.types import Call, SessionRef
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import Service, start_service
-from tests.support.net import free_port
 from tests.support.recipes import ONE
+from tests.support.tool_sessions import TASK, call_id, clients, said, send
 from tests.support.tools import (
     LONG_STOP,
     PYTHON,
     STATELESS_PYTHON,
     ToolDouble,
     broken,
+    held,
     serving,
     session_lost,
 )
@@ -34,12 +35,9 @@ from tests.support.waiting import passes, until
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import abort
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import Task
 
 pytestmark = pytest.mark.quick
 
-TASK = Task(id="t")
-OWNER = "one and the same owner"
 COUNT = """
 import time
 from pathlib import Path
@@ -80,35 +78,23 @@ def count(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Service, P
     running.process.wait()
 
 
-@asynccontextmanager
-async def life(**services: str) -> AsyncIterator[ToolServices]:
+def life(**services: str) -> AbstractAsyncContextManager[ToolServices]:
     """One life of the engine, which ends without closing anything that it had open."""
-    tools = ToolServices({n: Tool(service=a) for n, a in services.items()}, OWNER)
-    await tools.open()
-    try:
-        yield tools
-    finally:
-        await tools.close()
+    return clients({n: Tool(service=a) for n, a in services.items()}, opens=True)
 
 
-def step(environment: ToolSessions, turn: int, seconds: float = 0.0) -> PendingCall:
-    call = Call(action="<count>", tool="count", arguments={"seconds": seconds})
-    sent = environment.dispatch(call, call_id=f"a/{turn}/0", turn=turn, turns_left=9 - turn)
-    assert isinstance(sent, PendingCall)
-    return sent
+async def left_open(**services: str) -> tuple[SessionRef, ...]:
+    """The sessions of attempt a, which a first life opened."""
+    async with life(**services) as first:
+        return (await first.open_session("a", TASK)).refs
 
 
-def logged(turn: int, seconds: float) -> Called:
-    """The event that a log has of such a call."""
-    return Called(
-        call_id=f"a/{turn}/0",
-        turn=turn,
-        index=0,
-        action="<count>",
-        tool="count",
-        arguments=json.dumps({"seconds": seconds}),
-        service="count",
-    )
+def step(session: ToolSessions, turn: int, seconds: float = 0.0) -> PendingCall:
+    return send(session, Call(action="<count>", tool="count", arguments={"seconds": seconds}), turn)
+
+
+async def counted(session: ToolSessions, turn: int) -> str:
+    return (await step(session, turn).result()).outcome.observation
 
 
 async def test_a_later_life_finds_the_session_and_a_call_on_its_way_runs_once(
@@ -117,25 +103,28 @@ async def test_a_later_life_finds_the_session_and_a_call_on_its_way_runs_once(
     service, effects = count
     before = len(effects.read_text(encoding="utf-8")) if effects.exists() else 0
     async with life(count=service.address) as first:
-        environment = await first.open_session("a", TASK)
-        assert (await step(environment, 0).result()).outcome.observation == "call 1"
-        step(environment, 1, seconds=0.5)
-        refs = environment.refs
+        session = await first.open_session("a", TASK)
+        assert await counted(session, 0) == "call 1"
+        step(session, 1, seconds=0.5)
+        refs = session.refs
         await until(
             lambda: len(effects.read_text(encoding="utf-8")) == before + 2, "the second call"
         )
     async with life(count=service.address) as second:
         again, ran = await second.adopt("a", TASK, refs)
-        assert ran == {"a/0/0", "a/1/0"}
+        assert ran == {call_id(again, 0), call_id(again, 1)}
         assert again.refs == refs
         assert [tool.name for tool in again.tools] == ["count"]
         assert (second.statistics()["count"]).open_sessions == 1
-        called = logged(1, 0.5)
+        # As a log has the second call.
+        called = Called(
+            call_id=call_id(again, 1), turn=1, index=0, action="<count>", tool="count",
+            arguments=json.dumps({"seconds": 0.5}), service="count",
+        )  # fmt: skip
         pending = again.resend(called.call, call_id=called.call_id, turn=1, turns_left=8)
         assert (await pending.result()).outcome.observation == "call 2"
         assert len(effects.read_text(encoding="utf-8")) == before + 2
-        # The state is still there, and goes on.
-        assert (await step(again, 2).result()).outcome.observation == "call 3"
+        assert await counted(again, 2) == "call 3"  # the state is still there, and goes on
         again.close()
     async with life(count=service.address) as third:
         with pytest.raises(SessionLost):
@@ -164,9 +153,7 @@ async def test_a_later_life_goes_on_inside_an_action(world: MakeWorld) -> None:
     asked = len(here.sampler.requests)
     before = list(here.sampler.requests[-1].body["input_ids"])
     here.sampler.scheduler._timing = Timing()
-    async with here.engine() as run:
-        (group,) = await run.learner.lease(await run.learner.version())
-    (trajectory,) = group.members
+    trajectory = await here.trajectory()
     assert trajectory.calls[0].call_id == f"{trajectory.id}/b1r0a0/0/0", "the same attempt"
     again = list(here.sampler.requests[asked].body["input_ids"])
     assert again[: len(before)] == before
@@ -176,26 +163,20 @@ async def test_a_later_life_goes_on_inside_an_action(world: MakeWorld) -> None:
 
 async def test_strangers_are_closed_and_only_when_that_is_said(count: tuple[Service, Path]) -> None:
     service, _ = count
-    table = Tool(service=service.address, lease_s=0.6)
     async with life(count=service.address) as first:
         refs = {name: (await first.open_session(name, TASK)).refs for name in ("a", "b", "c")}
-    tools = ToolServices({"count": table}, OWNER)
-    await tools.open()
-    keeping = asyncio.create_task(tools.keep_leases())
-    await passes(0.8, "leases are renewed, which closes nothing yet")
-    adopted, _ = await tools.adopt("a", TASK, refs["a"])
-    await tools.close_abandoned({"b"})
-    await passes(0.5, "leases are renewed")
-    found, _ = await tools.adopt("b", TASK, refs["b"])
-    with pytest.raises(SessionLost):
-        await tools.adopt("c", TASK, refs["c"])
-    assert (await step(adopted, 0).result()).outcome.observation == "call 1"
-    assert (await step(found, 0).result()).outcome.observation == "call 1"
-    adopted.close()
-    found.close()
-    keeping.cancel()
-    await asyncio.gather(keeping, return_exceptions=True)
-    await tools.close()
+    table = Tool(service=service.address, lease_s=0.6)
+    async with clients({"count": table}, opens=True, renews=True) as tools:
+        await passes(0.8, "leases are renewed, which closes nothing yet")
+        adopted, _ = await tools.adopt("a", TASK, refs["a"])
+        await tools.close_abandoned({"b"})
+        await passes(0.5, "leases are renewed")
+        found, _ = await tools.adopt("b", TASK, refs["b"])
+        with pytest.raises(SessionLost):
+            await tools.adopt("c", TASK, refs["c"])
+        for session in (adopted, found):
+            assert await counted(session, 0) == "call 1"
+            session.close()
 
 
 async def test_a_session_that_is_being_opened_is_no_stranger() -> None:
@@ -207,9 +188,9 @@ async def test_a_session_that_is_being_opened_is_no_stranger() -> None:
         opening = asyncio.create_task(tools.open_session("a", TASK))
         await until(lambda: bool(double.live), "the session at the service")
         await tools.close_abandoned(())
-        environment = await opening
+        session = await opening
         assert double.closed == []
-        environment.close()
+        session.close()
 
 
 class Told(ToolDouble):
@@ -238,48 +219,28 @@ class DeafOnce(Told):
 async def test_an_adopted_session_whose_close_failed_is_closed_again() -> None:
     """It was to go on, and has; a renewal that finds it still there has it closed."""
     async with serving(DeafOnce()) as double:
-        async with life(python=double.address) as first:
-            refs = (await first.open_session("a", TASK)).refs
+        refs = await left_open(python=double.address)
         async with life(python=double.address) as second:
             await second.close_abandoned({"a"})
-            environment, _ = await second.adopt("a", TASK, refs)
-            environment.close()
+            session, _ = await second.adopt("a", TASK, refs)
+            session.close()
             await until(lambda: bool(double.closed), "the close that fails")
             await until(lambda: not second._services["python"].known, "its end")
             await second.close_abandoned({"a"})
         assert not double.live
 
 
-async def test_a_session_that_the_service_lost_is_said_so(tmp_path: Path) -> None:
-    """It was started anew at the same address."""
-    (tmp_path / "count.py").write_text(
-        COUNT.format(file=str(tmp_path / "effects")), encoding="utf-8"
-    )
-    listen = ("--listen", f"127.0.0.1:{free_port()}")
-    service = start_service(tmp_path / "log", str(tmp_path / "count.py"), *listen)
-    async with life(count=service.address) as first:
-        refs = (await first.open_session("a", TASK)).refs
-    service.process.kill()
-    service.process.wait()
-    service = start_service(tmp_path / "log", str(tmp_path / "count.py"), *listen)
-    try:
-        async with life(count=service.address) as second:
-            with pytest.raises(SessionLost, match="SESSION_NOT_FOUND"):
-                await second.adopt("a", TASK, refs)
-            environment = await second.open_session("a", TASK)
-            environment.close()
-    finally:
-        service.process.kill()
-        service.process.wait()
-
-
-async def test_what_one_service_lost_is_closed_at_the_other() -> None:
+@pytest.mark.parametrize("service_is_gone", [False, True])
+async def test_what_one_service_lost_is_closed_at_the_other(service_is_gone: bool) -> None:
+    """The session, or the whole service, which the recipe has no more."""
     async with serving(Told()) as one, serving(Told(tools=[LONG_STOP])) as two:
-        async with life(one=one.address, two=two.address) as first:
-            refs = (await first.open_session("a", TASK)).refs
+        services = {"one": one.address, "two": two.address}
+        refs = await left_open(**services)
         two.owners.clear()
-        async with life(one=one.address, two=two.address) as second:
-            with pytest.raises(SessionLost):
+        if service_is_gone:
+            del services["two"]
+        async with life(**services) as second:
+            with pytest.raises(SessionLost, match="two" if service_is_gone else ""):
                 await second.adopt("a", TASK, refs)
         assert not one.live
         assert one.closed == [refs[0].session_id]
@@ -288,40 +249,28 @@ async def test_what_one_service_lost_is_closed_at_the_other() -> None:
 async def test_a_service_that_cannot_tell_is_not_trusted() -> None:
     """What it ran is not known: the attempt starts again, and the old session is closed."""
     async with serving(ToolDouble()) as double:
-        async with life(python=double.address) as first:
-            refs = (await first.open_session("a", TASK)).refs
+        refs = await left_open(python=double.address)
         async with life(python=double.address) as second:
             with pytest.raises(SessionLost, match="unknown"):
                 await second.adopt("a", TASK, refs)
             await until(lambda: not double.live, "the close")
             # The same attempt may open another one: that is another session to the service.
-            environment = await second.open_session("a", TASK)
-            assert environment.refs[0].session_id != refs[0].session_id
-            environment.close()
+            session = await second.open_session("a", TASK)
+            assert session.refs[0].session_id != refs[0].session_id
+            session.close()
 
 
 async def test_a_worker_that_was_replaced_is_asked_for_at_the_service() -> None:
     async with serving(Told()) as front, serving(Told()) as back:
         front.endpoint, back.owners = back.address, front.owners
-        async with life(python=front.address) as first:
-            refs = (await first.open_session("a", TASK)).refs
+        refs = await left_open(python=front.address)
         assert refs[0].endpoint == back.address
         await back.stop()
         async with life(python=front.address) as second:
             async with asyncio.timeout(10):
-                environment, _ = await second.adopt("a", TASK, refs)
-            assert environment.refs[0].endpoint == front.address
-            environment.close()
-
-
-async def test_sessions_of_a_recipe_that_has_other_services_are_lost() -> None:
-    async with serving(Told()) as one, serving(Told(tools=[LONG_STOP])) as two:
-        async with life(one=one.address, two=two.address) as first:
-            refs = (await first.open_session("a", TASK)).refs
-        async with life(one=one.address) as second:
-            with pytest.raises(SessionLost, match="two"):
-                await second.adopt("a", TASK, refs)
-        assert not one.live
+                session, _ = await second.adopt("a", TASK, refs)
+            assert session.refs[0].endpoint == front.address
+            session.close()
 
 
 async def test_a_fork_of_stateless_tools_is_a_fresh_session() -> None:
@@ -332,10 +281,7 @@ async def test_a_fork_of_stateless_tools_is_a_fresh_session() -> None:
         child = await tools.fork(parent, "b", TASK)
         assert len(double.live) == 2
         assert child.refs[0].session_id != parent.refs[0].session_id
-        call = Call(action="x", tool="python", arguments={"code": "1+2"})
-        sent = child.dispatch(call, call_id="b/0/0", turn=0, turns_left=1)
-        assert isinstance(sent, PendingCall)
-        assert (await sent.result()).outcome.observation == "3"
+        assert await said(child, "1+2") == "3"
 
 
 @pytest.mark.parametrize("forks", [False, True])
@@ -359,48 +305,9 @@ async def test_a_fork_that_the_service_cannot_make_is_refused(forks: bool) -> No
 
 
 async def test_a_parent_in_the_middle_of_a_call_is_not_forked() -> None:
-    async def hang(_request: pb.CallToolRequest) -> pb.CallResult:
-        await asyncio.Event().wait()
-        raise AssertionError("unreachable")
-
-    async with serving(ToolDouble(hang)) as double, life(python=double.address) as tools:
+    async with serving(held(asyncio.Event())) as double, life(python=double.address) as tools:
         parent = await tools.open_session("a", TASK)
-        call = Call(action="x", tool="python", arguments={"code": "1"})
-        parent.dispatch(call, call_id="a/0/0", turn=0, turns_left=1)
+        send(parent)
         with pytest.raises(ForkRefused, match="in flight"):
             await tools.fork(parent, "b", TASK)
         parent.close()
-
-
-async def test_a_python_session_is_forked_with_what_it_has_computed(tmp_path: Path) -> None:
-    """And from there on neither sees what the other does."""
-    small = ("--ready", "2", "--shards", "1", "--memory-mib", "192")
-    service = start_service(tmp_path / "log", "python", *small)
-    ran = 0
-
-    async def run(environment: ToolSessions, code: str) -> str:
-        nonlocal ran
-        ran += 1
-        action = f"<python>{code}</python>"
-        call = Call(action=action, tool="python", arguments={"code": code})
-        call_id = f"{environment.refs[0].session_id}/{ran}/0"
-        sent = environment.dispatch(call, call_id=call_id, turn=ran, turns_left=9)
-        assert isinstance(sent, PendingCall)
-        return (await sent.result()).outcome.observation.strip()
-
-    try:
-        async with life(python=service.address) as tools:
-            parent = await tools.open_session("a", TASK)
-            assert not parent.stateless
-            await run(parent, "x = 41")
-            child = await tools.fork(parent, "b", TASK)
-            assert await run(child, "x += 1; print(x)") == "42"
-            assert await run(parent, "print(x)") == "41"
-            refs = child.refs
-        async with life(python=service.address) as second:
-            adopted, _ = await second.adopt("b", TASK, refs)
-            assert await run(adopted, "print(x)") == "42"
-            adopted.close()
-    finally:
-        service.process.terminate()
-        service.process.wait()

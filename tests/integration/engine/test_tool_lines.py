@@ -96,7 +96,7 @@ async def rolled_out(here: World, name: str, line: dict[str, Any]) -> list[Traje
     here.tables["task"]["limits"] = {"turns": 8, "model": 4096}
     count = here.tables["run"]["groups_per_step"]
     async with here.engine() as run:
-        groups = await run.learner.lease(await run.learner.version(), count=count, wait=60)
+        groups = await run.learner.lease(count=count, wait=60)
     assert len(groups) == count
     return sorted((t for group in groups for t in group.members), key=lambda t: t.id)
 
@@ -156,9 +156,7 @@ async def test_a_cassette_is_the_recorded_run_token_for_token(
     assert len(throws) == 9
 
 
-async def test_what_a_cassette_does_not_have_ends_the_attempt(
-    world: MakeWorld, tmp_path: Path
-) -> None:
+async def test_what_a_cassette_lacks_ends_the_attempt(world: MakeWorld, tmp_path: Path) -> None:
     """The policy never sees a guess, and whoever looks after the run reads what was missed."""
     (tmp_path / "dice.py").write_text(DICE, encoding="utf-8")
     here = await world(**ONE_IN_FLIGHT)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from engine.core.time_limit import TimeLimit
-from engine.core.tools.calls import PendingCall
 from engine.core.tools.link import endpoint as link
 from engine.core.tools.link import liveness
 from engine.core.tools.services import ToolServices, ToolSessions
@@ -23,17 +21,16 @@ from engine.errors import AttemptFailed, SessionLost, ToolServiceFailed
 from engine.types import Call
 from tests.integration.toolsvc.conftest import start_service
 from tests.support.net import free_port
-from tests.support.tools import ToolDouble, add_up, serving, unavailable
+from tests.support.tool_sessions import TASK, client, clients, said, send
+from tests.support.tools import ToolDouble, add_up, serving
 from tests.support.waiting import passes, until
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.recipe import Tool
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import Task
 
 pytestmark = pytest.mark.quick
 
-TASK = Task(id="t")
 NAP = """
 import time
 from toolsvc import tool
@@ -45,36 +42,6 @@ def nap(seconds: float) -> str:
     time.sleep(seconds)
     return f"slept {seconds}"
 """
-
-
-@asynccontextmanager
-async def kept(tables: dict[str, Tool]) -> AsyncIterator[ToolServices]:
-    """Services with their leases renewed."""
-    services = ToolServices(tables, "an owner")
-    keeping = asyncio.create_task(services.keep_leases())
-    try:
-        yield services
-    finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
-        await services.close()
-
-
-@asynccontextmanager
-async def with_double(double: ToolDouble) -> AsyncIterator[ToolServices]:
-    async with serving(double), kept({"python": Tool(service=double.address)}) as tools:
-        yield tools
-
-
-def send(environment: ToolSessions, call: Call, turn: int = 0) -> PendingCall:
-    call_id = f"{environment.refs[0].session_id}/{turn}/0"
-    sent = environment.dispatch(call, call_id=call_id, turn=turn, turns_left=9)
-    assert isinstance(sent, PendingCall)
-    return sent
-
-
-def add(code: str = "1+1") -> Call:
-    return Call(action=f"<python>{code}</python>", tool="python", arguments={"code": code})
 
 
 def nap(seconds: float) -> Call:
@@ -107,11 +74,12 @@ class Small(ToolDouble):
 
 async def test_a_full_service_is_waited_for_and_every_trajectory_gets_its_turn() -> None:
     """Four times as many as there is room for; nobody fails, and nobody hammers."""
-    async with serving(Small(8)) as double, kept({"python": Tool(service=double.address)}) as tools:
+    double = Small(8)
+    async with client(double, renews=True) as tools:
 
         async def trajectory(number: int) -> None:
             environment = await tools.open_session(f"s{number}", TASK)
-            assert (await send(environment, add()).result()).outcome.observation == "2"
+            assert await said(environment) == "2"
             await asyncio.sleep(0.02)
             environment.close()
 
@@ -130,7 +98,8 @@ async def test_a_full_service_is_waited_for_and_every_trajectory_gets_its_turn()
 
 
 async def test_who_waits_for_room_can_be_cancelled_and_the_next_comes_in() -> None:
-    async with serving(Small(1)) as double, kept({"python": Tool(service=double.address)}) as tools:
+    double = Small(1)
+    async with client(double, renews=True) as tools:
         holder = await tools.open_session("holder", TASK)
         first = asyncio.create_task(tools.open_session("first", TASK))
         await until(lambda: double.refused > 0, "a refusal")
@@ -144,20 +113,18 @@ async def test_who_waits_for_room_can_be_cancelled_and_the_next_comes_in() -> No
         await until(lambda: not double.live, "the end")
 
 
-async def test_a_service_that_stays_full_is_said_at_growing_intervals(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_full_service_is_said_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_queue, "FIRST_REPORT", 0.2)
     full = ServiceError(reasons.ERROR_REASON_TOO_MANY_SESSIONS, "full", retry_after=0.05)
     double = ToolDouble(open_faults=[full] * 100_000)
-    with capture_logs() as said:
-        async with serving(double), kept({"python": Tool(service=double.address)}) as tools:
+    with capture_logs() as logs:
+        async with client(double, renews=True) as tools:
             waiting = [asyncio.create_task(tools.open_session(f"s{n}", TASK)) for n in range(3)]
             await passes(2.5, "the service stays full")
             for one in waiting:
                 one.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
-    told = [entry for entry in said if entry["event"] == "tool_service_full"]
+    told = [entry for entry in logs if entry["event"] == "tool_service_full"]
     assert 2 <= len(told) <= 5
     assert all(entry["service"] == "python" and entry["waiting"] == 3 for entry in told)
 
@@ -166,7 +133,7 @@ async def test_two_that_wait_do_not_wait_for_each_other() -> None:
     """Each service has room for one; who waits for the first holds nothing on the second."""
     async with serving(Small(1)) as one, serving(Small(1, open_seconds=0.01)) as two:
         tables = {"one": Tool(service=one.address), "two": Tool(service=two.address)}
-        async with kept(tables) as tools:
+        async with clients(tables, renews=True) as tools:
 
             async def trajectory(number: int) -> None:
                 environment = await tools.open_session(f"s{number}", TASK)
@@ -178,33 +145,21 @@ async def test_two_that_wait_do_not_wait_for_each_other() -> None:
             await until(lambda: not one.live and not two.live, "the end")
 
 
-async def test_the_clock_stands_still_while_a_service_is_full() -> None:
-    """A call that is refused by a full queue waits; none of that is the trajectory's time."""
-    async with with_double(ToolDouble(faults=[unavailable(0.6)] * 2)) as tools:
-        environment = await tools.open_session("s", TASK)
-        limit = TimeLimit(0.5)
-        async with limit:
-            reply = await send(environment, add()).result(limit)
-        assert reply.outcome.observation == "2"
-        assert tools.statistics()["python"].retries == {"QUEUE_LIMIT": 2}
-
-
 async def test_a_service_that_is_away_too_long_fails_the_attempt_and_not_for_good() -> None:
-    async with serving(ToolDouble()) as double:
-        table = Tool(service=double.address, patience_s=0.5)
-        async with kept({"python": table}) as tools:
-            environment = await tools.open_session("s", TASK)
-            await double.stop()
-            with pytest.raises(ToolServiceFailed) as call:
-                await send(environment, add()).result()
-            with pytest.raises(ToolServiceFailed) as open_:
-                await tools.open_session("other", TASK)
-            assert not call.value.permanent
-            assert not open_.value.permanent
-            statistics = tools.statistics()["python"]
-            assert statistics.failures == {"UNAVAILABLE": 2}
-            assert statistics.retries["UNAVAILABLE"] >= 2
-            assert statistics.seconds_away > 0.4
+    double = ToolDouble()
+    async with client(double, renews=True, patience_s=0.5) as tools:
+        environment = await tools.open_session("s", TASK)
+        await double.stop()
+        with pytest.raises(ToolServiceFailed) as call:
+            await said(environment)
+        with pytest.raises(ToolServiceFailed) as open_:
+            await tools.open_session("other", TASK)
+        assert not call.value.permanent
+        assert not open_.value.permanent
+        statistics = tools.statistics()["python"]
+        assert statistics.failures == {"UNAVAILABLE": 2}
+        assert statistics.retries["UNAVAILABLE"] >= 2
+        assert statistics.seconds_away > 0.4
 
 
 @pytest.fixture
@@ -232,8 +187,7 @@ async def test_a_service_that_is_killed_and_back_costs_attempts_and_no_trajector
             environment = await tools.open_session(f"s{number}/{attempt}", TASK)
             try:
                 for turn in range(4):
-                    reply = await send(environment, nap(0.2), turn).result()
-                    assert reply.outcome.observation == "slept 0.2"
+                    assert await said(environment, nap(0.2), turn) == "slept 0.2"
             except SessionLost:
                 lost += 1
             else:
@@ -243,8 +197,8 @@ async def test_a_service_that_is_killed_and_back_costs_attempts_and_no_trajector
         raise AssertionError("no attempt was left")
 
     try:
-        with capture_logs() as said:
-            async with kept({"nap": Tool(service=service.address)}) as tools:
+        with capture_logs() as logs:
+            async with clients({"nap": Tool(service=service.address)}, renews=True) as tools:
                 running = [asyncio.create_task(trajectory(tools, n)) for n in range(24)]
                 await until(lambda: tools.statistics()["nap"].calls_in_flight > 5, "calls")
                 service.process.kill()
@@ -261,7 +215,7 @@ async def test_a_service_that_is_killed_and_back_costs_attempts_and_no_trajector
     assert statistics.seconds_away > 1.5
     assert statistics.retries["UNAVAILABLE"] > 0
     assert set(statistics.failures) <= {"SESSION_NOT_FOUND", "SESSION_LOST"}
-    events = [entry["event"] for entry in said]
+    events = [entry["event"] for entry in logs]
     assert events.count("tool_service_away") == events.count("tool_service_back") == 1
 
 
@@ -274,8 +228,8 @@ async def test_a_service_that_is_stopped_is_noticed_and_nothing_is_lost(
     monkeypatch.setattr(liveness, "QUIET_SECONDS", 1.0)
     service = await asyncio.to_thread(nap_service, free_port())
     try:
-        with capture_logs() as said:
-            async with kept({"nap": Tool(service=service.address)}) as tools:
+        with capture_logs() as logs:
+            async with clients({"nap": Tool(service=service.address)}, renews=True) as tools:
                 environments = [await tools.open_session(f"s{n}", TASK) for n in range(4)]
 
                 async def trajectory(environment: ToolSessions) -> str:
@@ -295,7 +249,7 @@ async def test_a_service_that_is_stopped_is_noticed_and_nothing_is_lost(
     finally:
         service.process.kill()
         service.process.wait()
-    away = [e for e in said if e["event"].startswith("tool_service_")]
+    away = [e for e in logs if e["event"].startswith("tool_service_")]
     assert [(e["event"], e["service"]) for e in away] == [
         ("tool_service_away", "nap"),
         ("tool_service_back", "nap"),
@@ -314,17 +268,17 @@ async def test_a_call_that_takes_long_is_no_silence(monkeypatch: pytest.MonkeyPa
         await asyncio.sleep(1.5)
         return add_up(request)
 
-    with capture_logs() as said:
-        async with with_double(ToolDouble(slow)) as tools:
+    with capture_logs() as logs:
+        async with client(ToolDouble(slow), renews=True) as tools:
             environment = await tools.open_session("s", TASK)
-            assert (await send(environment, add()).result()).outcome.observation == "2"
+            assert await said(environment) == "2"
             assert tools.statistics()["python"].seconds_away == 0.0
-    assert not [entry for entry in said if entry["event"].startswith("tool_service_")]
+    assert not [entry for entry in logs if entry["event"].startswith("tool_service_")]
 
 
 async def test_a_session_that_is_refused_for_good_is_one_sentence_and_no_wait() -> None:
     refusal = ServiceError(reasons.ERROR_REASON_NOT_OWNER, "this engine may not come in")
-    async with with_double(ToolDouble(open_faults=[refusal])) as tools:
+    async with client(ToolDouble(open_faults=[refusal]), renews=True) as tools:
         with pytest.raises(AttemptFailed, match="may not come in") as caught:
             await tools.open_session("s", TASK)
         assert caught.value.permanent

@@ -10,32 +10,17 @@ from typing import Any
 import grpc
 import pytest
 
-from engine.core.tools.calls import PendingCall
 from engine.core.tools.link import endpoint as link
-from engine.core.tools.services import ToolServices, ToolSessions
+from engine.core.tools.link.call_stream import error_of
 from engine.errors import ToolServiceFailed
-from engine.types import Call
-from tests.support.tools import InStream, ToolDouble, add_up, serving, text
+from tests.support.tool_sessions import TASK, call_id, client, said, send
+from tests.support.tools import InStream, ToolDouble, add_up, text
 from tests.support.waiting import passes, until
 from toolwright.common.v1 import reasons_pb2 as reasons
-from toolwright.recipe import Tool
+from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.types import Task
 
 pytestmark = pytest.mark.quick
-
-
-def services(double: ToolDouble, **fields: object) -> ToolServices:
-    return ToolServices({"python": Tool(service=double.address, **fields)}, "an owner")
-
-
-def send(environment: ToolSessions, code: str, turn: int = 0) -> PendingCall:
-    call = Call(action=f"<python>{code}</python>", tool="python", arguments={"code": code})
-    call_id = f"{environment.refs[0].session_id}/{turn}/0"
-    sent = environment.dispatch(call, call_id=call_id, turn=turn, turns_left=9)
-    assert isinstance(sent, PendingCall)
-    return sent
-
 
 Answers = AsyncIterator[pb.StreamCallsResponse]
 
@@ -47,16 +32,11 @@ class Counting(ToolDouble):
         super().__init__(*arguments, **how)
         self.begun = 0
         self.alone = 0
-        self.tokens: set[str] = set()
         self.end: asyncio.Event | None = None
         self.ends_with = grpc.StatusCode.INTERNAL
 
-    async def StreamCalls(
-        self, requests: Any, context: Any
-    ) -> AsyncIterator[pb.StreamCallsResponse]:
+    async def StreamCalls(self, requests: Any, context: Any) -> Answers:
         self.begun += 1
-        metadata = dict(context.invocation_metadata())
-        self.tokens.add(str(metadata.get("authorization", "")))
         answers = super().StreamCalls(requests, context)
         while self.end is None:
             yield await anext(answers)
@@ -90,18 +70,16 @@ def later_than(go_on: asyncio.Event) -> Any:
 async def test_many_sessions_share_few_streams_and_each_call_gets_its_own_answer() -> None:
     async def later(request: pb.CallToolRequest) -> pb.CallResult:
         await asyncio.sleep(random.random() / 50)
-        return text(f"{request.session_id} {request.turn}")
+        return text(request.call_id)
 
-    async with serving(Counting(later)) as double:
-        tools = services(double)
+    double = Counting(later)
+    async with client(double) as tools:
 
         async def trajectory(number: int) -> None:
-            environment = await tools.open_session(f"s{number}", Task(id="t"))
-            session_id = environment.refs[0].session_id
+            session = await tools.open_session(f"s{number}", TASK)
             for turn in range(5):
-                reply = await send(environment, "1", turn).result()
-                assert reply.outcome.observation == f"{session_id} {turn}"
-            environment.close()
+                assert await said(session, turn=turn) == call_id(session, turn)
+            session.close()
 
         await asyncio.gather(*(trajectory(number) for number in range(60)))
         await tools.close()
@@ -111,54 +89,31 @@ async def test_many_sessions_share_few_streams_and_each_call_gets_its_own_answer
         assert tools.statistics()["python"].calls_in_flight == 0
 
 
-async def test_many_calls_in_flight_have_more_streams_than_one() -> None:
-    go_on = asyncio.Event()
-
-    async with serving(Counting(later_than(go_on))) as double:
-        tools = services(double)
-        environment = await tools.open_session("s", Task(id="t"))
-        await send(environment, "1", 0).result()
-        assert double.begun == 1
-        calls = 4 * link.CALLS_A_STREAM
-        pending = []
-        for turn in range(1, calls + 1):
-            pending.append(send(environment, "1", turn))
-            await asyncio.sleep(0.005)  # none finds a stream that still writes
-        await until(lambda: double.begun >= 4, "a stream for every few calls")
-        go_on.set()
-        await asyncio.gather(*(one.result() for one in pending))
-        environment.close()
-        await tools.close()
-
-
 async def test_an_endpoint_has_no_more_streams_than_the_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """One at first, then one for every few calls."""
     monkeypatch.setattr(link, "MOST_STREAMS", 3)
     monkeypatch.setattr(link, "CALLS_A_STREAM", 2)
     go_on = asyncio.Event()
-    async with serving(Counting(later_than(go_on))) as double:
-        tools = services(double)
-        environment = await tools.open_session("s", Task(id="t"))
-        await send(environment, "1", 0).result()
-        pending = [send(environment, "1", turn) for turn in range(1, 33)]
+    double = Counting(later_than(go_on))
+    async with client(double) as tools:
+        session = await tools.open_session("s", TASK)
+        await said(session)
+        assert double.begun == 1
+        pending = [send(session, "1", turn) for turn in range(1, 33)]
         await until(lambda: double.begun == 3, "the last stream")
         go_on.set()
         for one in pending:
             assert (await one.result()).outcome.observation == "1"
         assert double.begun == 3
-        environment.close()
-        await tools.close()
 
 
 async def test_a_service_without_streams_is_called_alone_and_that_is_remembered() -> None:
-    async with serving(Counting(streams=False)) as double:
-        tools = services(double)
-        environment = await tools.open_session("s", Task(id="t"))
-        for turn in range(4):
-            reply = await send(environment, "1+1", turn).result()
-            assert reply.outcome.observation == "2"
-        await tools.close()
+    double = Counting(streams=False)
+    async with client(double) as tools:
+        session = await tools.open_session("s", TASK)
+        assert [await said(session, turn=turn) for turn in range(4)] == ["2"] * 4
         assert (double.begun, double.alone) == (1, 4)
         assert tools.statistics()["python"].retries == {}
 
@@ -170,14 +125,13 @@ async def test_calls_of_a_stream_that_breaks_are_asked_again_and_run_once(
     ends_with: grpc.StatusCode,
 ) -> None:
     go_on = asyncio.Event()
-
-    async with serving(Counting(later_than(go_on))) as double:
+    double = Counting(later_than(go_on))
+    async with client(double) as tools:
         double.end, double.ends_with = asyncio.Event(), ends_with
-        tools = services(double)
-        environments = [await tools.open_session(f"s{n}", Task(id="t")) for n in range(5)]
-        for environment in environments:
-            await send(environment, "1+1").result()
-        pending = [send(environment, "2+3", turn=1) for environment in environments]
+        sessions = [await tools.open_session(f"s{n}", TASK) for n in range(5)]
+        for session in sessions:
+            await said(session)
+        pending = [send(session, "2+3", turn=1) for session in sessions]
         await until(lambda: len(double.ran) == 10, "the calls")
         double.end.set()
         await passes(0.1, "the streams break")
@@ -188,26 +142,26 @@ async def test_calls_of_a_stream_that_breaks_are_asked_again_and_run_once(
         assert len(double.asked) > 10
         # What ran when the stream broke is joined, not run again, by a service that keeps a ledger.
         assert {request.call_id for request in double.asked} == set(double.ran)
-        await send(environments[0], "4+4", turn=2).result()
-        await tools.close()
+        await said(sessions[0], "4+4", turn=2)
 
 
 class Poisonous(Counting):
     """One answer is larger than any message may be: a stream does not survive it."""
 
-    async def StreamCalls(
-        self, requests: Any, context: Any
-    ) -> AsyncIterator[pb.StreamCallsResponse]:
+    async def StreamCalls(self, requests: Any, context: Any) -> Answers:
         async for response in super().StreamCalls(requests, context):
-            if "poison" in str(response):
-                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "message larger than max")
+            await self._refuse(response, context)
             yield response
 
     async def CallTool(self, request: pb.CallToolRequest, context: Any) -> pb.CallToolResponse:
         answer = await super().CallTool(request, context)
-        if "poison" in str(answer) and not isinstance(context, InStream):
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "message larger than max")
+        if not isinstance(context, InStream):
+            await self._refuse(answer, context)
         return answer
+
+    async def _refuse(self, answer: object, context: Any) -> None:
+        if "poison" in str(answer):
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "message larger than max")
 
 
 async def test_an_answer_that_breaks_streams_fails_its_own_call_and_no_other() -> None:
@@ -216,52 +170,30 @@ async def test_an_answer_that_breaks_streams_fails_its_own_call_and_no_other() -
         await asyncio.sleep(0.05 if code == "poison" else 0.2)
         return text(code)
 
-    async with serving(Poisonous(run)) as double:
-        tools = services(double)
-        environments = [await tools.open_session(f"s{n}", Task(id="t")) for n in range(5)]
-        await send(environments[0], "first").result()
-        pending = [send(e, f"fine {n}", turn=1) for n, e in enumerate(environments[1:])]
-        bad = send(environments[0], "poison", turn=1)
+    async with client(Poisonous(run)) as tools:
+        first, *others = [await tools.open_session(f"s{n}", TASK) for n in range(5)]
+        await said(first, "first")
+        pending = [send(one, f"fine {n}", turn=1) for n, one in enumerate(others)]
         with pytest.raises(ToolServiceFailed, match="RESOURCE_EXHAUSTED"):
-            await bad.result()
+            await said(first, "poison", turn=1)
         for number, one in enumerate(pending):
             assert (await one.result()).outcome.observation == f"fine {number}"
         assert tools.statistics()["python"].failures == {"RESOURCE_EXHAUSTED": 1}
-        await tools.close()
-
-
-async def test_the_token_goes_with_every_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TOOLWRIGHT_TOKEN", "secret")
-    async with serving(Counting()) as double:
-        tools = services(double)
-        environment = await tools.open_session("s", Task(id="t"))
-        await send(environment, "1+1").result()
-        await tools.close()
-        assert double.tokens == {"Bearer secret"}
 
 
 async def test_a_stream_s_error_is_what_call_tool_would_have_raised() -> None:
-    from engine.core.tools.link.call_stream import error_of
-    from toolwright.rpc.errors import ServiceError, TransportError
-
-    known = error_of(
-        pb.CallError(
-            code=8,
-            message="full",
-            detail=reasons.ErrorDetail(
-                reason=reasons.ERROR_REASON_QUEUE_LIMIT, subject="c", endpoint="x:1", mend="wait"
-            ),
-        )
+    detail = reasons.ErrorDetail(
+        reason=reasons.ERROR_REASON_QUEUE_LIMIT, subject="c", endpoint="x:1", mend="wait"
     )
+    known = error_of(pb.CallError(code=8, message="full", detail=detail))
     assert isinstance(known, ServiceError)
     assert (known.reason_name, known.retry_after, known.fix) == ("QUEUE_LIMIT", None, "wait")
     assert known.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     for code in (0, 14, 99, 4_000_000_000):
-        bare = error_of(pb.CallError(code=code))
-        assert isinstance(bare, TransportError)
+        assert isinstance(error_of(pb.CallError(code=code)), TransportError)
 
 
-async def test_a_service_that_forgets_an_answer_is_asked_again(
+async def test_a_service_that_forgets_a_call_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No call is without a deadline, on a stream as elsewhere."""
@@ -275,18 +207,13 @@ async def test_a_service_that_forgets_an_answer_is_asked_again(
                 seen += 1
                 if seen > 1:
                     answer = await self.CallTool(request.call, context)
-                    yield pb.StreamCallsResponse(id=request.id, answer=answer)
-                    yield pb.StreamCallsResponse(id=request.id, answer=answer)
-                    yield pb.StreamCallsResponse(id=999, answer=answer)
+                    for number in (request.id, request.id, 999):
+                        yield pb.StreamCallsResponse(id=number, answer=answer)
 
-    async with serving(Forgetful()) as double:
-        tools = services(double, queue_limit_s=0.1, run_limit_s=0.1)
-        environment = await tools.open_session("s", Task(id="t"))
-        for turn in range(2):
-            reply = await send(environment, "1+1", turn).result()
-            assert reply.outcome.observation == "2"
+    async with client(Forgetful(), queue_limit_s=0.1, run_limit_s=0.1) as tools:
+        session = await tools.open_session("s", TASK)
+        assert [await said(session, turn=turn) for turn in range(2)] == ["2", "2"]
         assert tools.statistics()["python"].retries == {"DEADLINE_EXCEEDED": 1}
-        await tools.close()
 
 
 async def test_who_says_running_at_once_is_not_asked_in_a_circle() -> None:
@@ -295,16 +222,15 @@ async def test_who_says_running_at_once_is_not_asked_in_a_circle() -> None:
             self.asked.append(request)
             return pb.CallToolResponse(running=pb.Running())
 
-    async with serving(Hasty()) as double:
-        tools = services(double)
-        environment = await tools.open_session("s", Task(id="t"))
-        pending = send(environment, "1")
+    double = Hasty()
+    async with client(double) as tools:
+        session = await tools.open_session("s", TASK)
+        pending = send(session)
         await passes(1.0, "the call goes on")
         assert 2 <= len(double.asked) <= 8
-        environment.close()
+        session.close()
         with pytest.raises(Exception, match="closed"):
             await pending.result()
-        await tools.close()
 
 
 async def test_a_reply_comes_while_nobody_waits_and_a_cancelled_wait_costs_nothing() -> None:
@@ -314,17 +240,15 @@ async def test_a_reply_comes_while_nobody_waits_and_a_cancelled_wait_costs_nothi
         await release.wait()
         return add_up(request)
 
-    async with serving(ToolDouble(run)) as double:
-        tools = services(double)
-        environment = await tools.open_session("s", Task(id="t"))
-        pending = send(environment, "1+1")
+    async with client(ToolDouble(run)) as tools:
+        session = await tools.open_session("s", TASK)
+        pending = send(session)
         waiting = asyncio.ensure_future(pending.result())
         await passes(0.02, "the task waits for the reply")
         waiting.cancel()
         release.set()
         assert (await pending.result()).outcome.observation == "2"
-        again = send(environment, "2+2", turn=1)
+        again = send(session, "2+2", turn=1)
         await until(lambda: again.settled, "the reply")
         assert again.result_ns >= again.dispatched_ns
         assert (await again.result()).outcome.observation == "4"
-        await tools.close()

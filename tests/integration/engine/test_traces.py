@@ -54,13 +54,11 @@ def within(inner: OtlpSpan, outer: OtlpSpan) -> bool:
     )
 
 
-async def test_one_trajectory_is_one_trace_through_engine_and_tool_service(
-    world: MakeWorld, tmp_path: Path
-) -> None:
+async def test_one_trajectory_is_one_trace_of_both(world: MakeWorld, tmp_path: Path) -> None:
     async with FakeCollector().serving() as collector:
         here = await shouting(world, tmp_path, collector.url)
         async with here.engine() as run:
-            groups = await run.learner.lease(await run.learner.version(), count=2)
+            groups = await run.learner.lease(count=2)
             owner = run.engine.journal.owner
             assert (await run.learner.status()).detail["run"] == owner
         trajectories = [one for group in groups for one in group.members]
@@ -130,7 +128,7 @@ async def test_a_collector_that_says_nothing_costs_no_rollout_anything(
     with speaking(lambda connection: held.append(connection.dup())) as url:
         here = await shouting(world, tmp_path, url)
         async with here.engine() as run:
-            groups = await run.learner.lease(await run.learner.version(), count=2)
+            groups = await run.learner.lease(count=2)
             registry = run.engine.metrics.registry
     trajectories = [one for group in groups for one in group.members]
     assert {one.stop_reason for one in trajectories} == {StopReason.ANSWERED}
@@ -145,22 +143,19 @@ async def test_a_collector_that_says_nothing_costs_no_rollout_anything(
         connection.close()
 
 
-async def test_without_a_word_nothing_is_traced(world: MakeWorld) -> None:
-    here = await world(run=RUN)
-    async with here.engine() as run:
-        await run.learner.lease(await run.learner.version())
-        assert run.engine._traces is None
-
-
-async def test_the_environment_may_say_where(
+async def test_the_environment_may_name_it(
     world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without that and a key of the recipe nothing is traced."""
+    here = await world(run=RUN)
+    async with here.engine() as run:
+        await run.learner.lease()
+        assert run.engine._traces is None
     async with FakeCollector().serving() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20secret")
-        here = await world(run=RUN)
-        async with here.engine() as run:
-            await run.learner.lease(await run.learner.version())
+        async with here.engine(run={"folder": "traced"}) as run:
+            await run.learner.lease()
             assert isinstance(run.engine._traces, Traces)
     assert collector.headers[0]["authorization"] == "Bearer secret"
     assert {service for service, _ in collector.spans} == {"toolwright-engine"}

@@ -1,6 +1,6 @@
 """A row in which other weights wrote does not count; it is rolled out again.
 
-The sampler client refuses such tokens first (`test_evaluation_resumed.py`). Here they get through.
+The sampler client refuses such tokens first (`test_evaluation_faults.py`). Here they get through.
 """
 
 from __future__ import annotations
