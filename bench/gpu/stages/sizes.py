@@ -1,4 +1,4 @@
-"""Qwen3's published sizes, and one for a CPU. Imports no torch."""
+"""Published sizes (Qwen3; 7B is Qwen2.5's), and one for a CPU. Imports no torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """A Qwen3 architecture: widths, counts and vocabulary."""
+    """An architecture: widths, counts and vocabulary."""
 
     hidden: int
     layers: int
@@ -17,12 +17,14 @@ class Architecture:
     head: int
     feed_forward: int
     vocabulary: int = 151_936
+    family: str = "qwen3"
+    tied: bool = True
 
     @property
     def config(self) -> dict[str, Any]:
         """Settings of the Hugging Face configuration."""
         return {
-            "model_type": "qwen3",
+            "model_type": self.family,
             "vocab_size": self.vocabulary,
             "hidden_size": self.hidden,
             "intermediate_size": self.feed_forward,
@@ -31,15 +33,16 @@ class Architecture:
             "num_key_value_heads": self.groups,
             "head_dim": self.head,
             "max_position_embeddings": 32768,
-            "tie_word_embeddings": True,
+            "tie_word_embeddings": self.tied,
         }
 
     @property
     def parameters(self) -> int:
-        """Weights without norms; embedding and output layer are one matrix."""
+        """Weights without norms and biases."""
         attention = self.hidden * self.head * (2 * self.heads + 2 * self.groups)
         feed_forward = 3 * self.hidden * self.feed_forward
-        return self.vocabulary * self.hidden + self.layers * (attention + feed_forward)
+        tables = self.vocabulary * self.hidden * (1 if self.tied else 2)
+        return tables + self.layers * (attention + feed_forward)
 
     def operations(self, lengths: list[int]) -> float:
         """Floating-point operations of a forward and backward over sequences: 6 a weight and token,
@@ -55,5 +58,15 @@ SIZES = {
     "0.6B": Architecture(hidden=1024, layers=28, heads=16, groups=8, head=128, feed_forward=3072),
     "1.7B": Architecture(hidden=2048, layers=28, heads=16, groups=8, head=128, feed_forward=6144),
     "4B": Architecture(hidden=2560, layers=36, heads=32, groups=8, head=128, feed_forward=9728),
+    "7B": Architecture(
+        hidden=3584,
+        layers=28,
+        heads=28,
+        groups=4,
+        head=128,
+        feed_forward=18_944,
+        vocabulary=152_064,
+        family="qwen2",
+        tied=False,
+    ),
 }
-"""Qwen3's published sizes, and one for a CPU."""
