@@ -13,7 +13,7 @@ from toolwright.recipe.models.table import ON, ReadIf
 
 
 class Suite(Table):
-    """One evaluation: the first `n` rows of a source, one trajectory each."""
+    """One evaluation: `n` rows of a source, one trajectory each."""
 
     name: str = Field(max_length=100, description="one or more words; it becomes a file name")
     task: str = Field(
@@ -21,6 +21,13 @@ class Suite(Table):
     )
     source: str = Field(description="like task.source")
     n: int = Field(ge=1)
+    data_source: str = Field(
+        default="", description="rows of this data_source alone, of a file with several"
+    )
+    subset: Literal["first", "random"] = Field(
+        default="first", description="which n of these rows; random: of a file, by subset_seed"
+    )
+    subset_seed: int = 0
     when: Literal["every", "ends", "last"] = Field(
         default="every",
         description="every `evaluation.every` versions, first and last, or last only",

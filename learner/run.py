@@ -14,7 +14,7 @@ from learner.intake.prefetch import Prefetch
 from learner.lock import only_learner
 from learner.loop.gauges import LoopGauges
 from learner.loop.handover import save
-from learner.loop.start import restore, start, warn_of_long_rows
+from learner.loop.start import restore, start
 from learner.loop.state import Run
 from learner.loop.step import step
 from learner.loop.traces import step_traces
@@ -27,6 +27,7 @@ from learner.saving.broadcast import BroadcastPublisher
 from learner.saving.checkpoint import Checkpoints
 from learner.saving.folder_writer import FolderWriter
 from learner.stop import Stop
+from learner.training.memory import report_memory
 from learner.training.probe import Probe
 from toolwright.model.beginning import first_policy
 from toolwright.process.metrics_page import port_fault, threaded_page
@@ -138,7 +139,8 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
                 report.say(unlocked)
             if table.vision == "trained":
                 report.say(STALE_CACHE_WARNING)
-            warn_of_long_rows(state)
+            longest = table.longest_row(recipe.shared)
+            report_memory(state.policy, table, longest, report.say, name="learner")
             start(state, resumed=resumed)
             if state.client is not None:
                 begin_traces(stack, state, state.client)

@@ -20,7 +20,7 @@ from learner.progress import Reporter
 from learner.ranks import parallel
 from learner.saving.checkpoint import Checkpoints
 from learner.stop import Stop
-from learner.training.memory import free_bytes, token_bytes, too_long
+from learner.training.memory import report_memory
 from toolwright.recipe import Recipe
 
 
@@ -129,9 +129,8 @@ def _announce(run: Imitation, steps: int, source: Path) -> None:
         f"{len(run.traces.traces)} traces{held}{also}; {steps} steps to go from {source}"
     )
     longest = max(row.length for trace in run.traces.traces for row in trace.rows)
-    a_token = token_bytes(run.policy.config, run.table.recompute)
-    if sentence := too_long(longest, a_token, free_bytes(), fix="set sft.max_length"):
-        run.report.say(sentence)
+    key = (longest, "sft.max_length")
+    report_memory(run.policy, run.table, key, run.report.say, name="sft")
 
 
 def _identity(

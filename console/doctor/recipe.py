@@ -6,28 +6,27 @@ import itertools
 import math
 from pathlib import Path
 
-import psutil
-
 from console.asked.needs import goals, makers
 from console.asked.plan import plan
 from console.asked.ports import settle
 from console.doctor.types import Check, Findings, Patient, ok, problem, unknown, warning
 from console.errors import ConsoleError
 from console.machine.programs import ask, module
+from toolwright.model.learner_memory import Settings, read_decoder, report
 from toolwright.model.model_folder import ModelFolderError
 from toolwright.model.weights import read_tensors
+from toolwright.process.machine_memory import gpu_bytes, rank_bytes
+from toolwright.recipe import tables_in_force
 
 RECIPE, POLICY, ESTIMATE = "recipe", "policy", "memory of a run"
 LEFT_OUT = "left out: "
 """As `engine check` says it."""
 LOOK_LATER = "`toolwright run` makes it and checks it before it trains"
 LESS_TO_DO = "ask again when this machine has less to do"
-GIB = 1 << 30
-LEARNER_BYTES = 16
-"""Of a parameter in float32: weights, gradients, two moments of Adam."""
 SAMPLER_BYTES = 4
-REST = 2 * GIB
-"""Engine, activations, the cache of keys and values, imported libraries."""
+"""A weight of the sampler on a CPU."""
+REST = 2 << 30
+"""Engine, the sampler's cache of keys and values, imported libraries; in bytes, without a GPU."""
 
 
 def checked(patient: Patient) -> Findings:
@@ -62,22 +61,26 @@ def checked(patient: Patient) -> Findings:
 
 
 def estimated(patient: Patient) -> Findings:
-    """What learner and sampler take of this machine's memory, by the policy's own files."""
+    """Memory of the learner and, on a CPU, of the sampler."""
     assert patient.recipe is not None, "these checks are for a recipe"
-    folder = patient.recipe.resolve(patient.recipe.shared.policy.model)
-    parameters = count_parameters(folder)
-    if not parameters or patient.console.sampler.way != "cpu":
-        return []
-    need = parameters * (LEARNER_BYTES + SAMPLER_BYTES) + REST
-    free = psutil.virtual_memory().available
-    text = (
-        f"{parameters / 1e6:,.1f} million parameters: about {need / GIB:.1f} GiB for learner and "
-        f"sampler in float32, {free / GIB:.1f} GiB are free"
-    )
-    if need > free:
-        mend = "take a smaller policy, learner.lora, or a machine with more memory"
-        return [warning(ESTIMATE, text, mend)]
-    return [ok(ESTIMATE, text)]
+    recipe = patient.recipe
+    folder = recipe.resolve(recipe.shared.policy.model)
+    try:
+        decoder = read_decoder(folder)
+    except (OSError, ValueError, KeyError, TypeError):
+        return []  # `engine check` reports the folder
+    found: Findings = []
+    for name, table in tables_in_force(recipe):
+        if isinstance(table, Settings):
+            longest, room = table.longest_row(recipe.shared), rank_bytes()
+            if not gpu_bytes():
+                room -= REST
+                if patient.console.sampler.way == "cpu":
+                    room -= SAMPLER_BYTES * count_parameters(folder)
+            clause, fix = report(decoder, table, longest, room, name=name, cuda=gpu_bytes())
+            line = f"[{name}] {clause}"
+            found = [*found, warning(ESTIMATE, line, fix) if fix else ok(ESTIMATE, line)]
+    return found
 
 
 def count_parameters(folder: Path) -> int:

@@ -47,6 +47,10 @@ class TrainingTable(ProcessTable):
     checkpoint_every: int = Field(default=10, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
 
+    def longest_row(self, shared: Shared) -> tuple[int, str]:
+        """(tokens of the longest row that the recipe allows, the key that limits it)"""
+        raise NotImplementedError
+
     @property
     def _weights(self) -> str:
         """The optimizer and the adapters, for the line in force."""
@@ -133,6 +137,9 @@ class LearnerTable(TrainingTable):
 
     rules: ClassVar = tuple(starmap(ReadIf, reads.LEARNER.items()))
     synonyms: ClassVar = "learner"
+
+    def longest_row(self, shared: Shared) -> tuple[int, str]:
+        return longest_response(shared)
 
     def in_force(self, shared: Shared) -> str:
         parts = (
@@ -239,6 +246,9 @@ class SftTable(TrainingTable):
 
     rules: ClassVar = (Either("steps", "epochs"), *starmap(ReadIf, reads.SFT.items()))
     synonyms: ClassVar = "sft"
+
+    def longest_row(self, shared: Shared) -> tuple[int, str]:
+        return self.max_length, "sft.max_length"
 
     def in_force(self, shared: Shared) -> str:
         epochs = self.epochs or EPOCHS

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 
-from learner.config.tables import LearnerTable, longest_response
+from learner.config.tables import LearnerTable
 from learner.intake.agree import join
 from learner.intake.first_version import first_version
 from learner.intake.ledger import Ledger
@@ -17,7 +17,6 @@ from learner.model.policy import Policy
 from learner.ranks import parallel
 from learner.saving.checkpoint import Checkpoints
 from learner.saving.publish import sweep
-from learner.training.memory import free_bytes, token_bytes, too_long
 from toolwright.recipe import Recipe
 from toolwright.types import WeightVersion
 
@@ -80,12 +79,3 @@ def start(run: Run, *, resumed: bool) -> None:
     if resumed:
         acknowledge(run)
     run.report.say(f"published {run.version} from {run.policy.source}")
-
-
-def warn_of_long_rows(run: Run) -> None:
-    """Warns if the longest response that the recipe allows does not fit the memory."""
-    allowed, key = longest_response(run.recipe.shared)
-    longest = min(allowed, int(run.policy.bridge.hf_config.max_position_embeddings))
-    a_token = token_bytes(run.policy.config, run.table.recompute)
-    if sentence := too_long(longest, a_token, free_bytes(), fix=f"set {key}"):
-        run.report.say(sentence)

@@ -31,24 +31,15 @@ from megatron.core.tensor_parallel import (
 )
 
 from learner.ranks import device
+from toolwright.model import learner_memory
 
 Entropy = Literal["none", "metric", "loss"]
 """Use of entropies: zeros, values without a gradient, or part of the loss."""
 
-CHUNK_BYTES = 128 << 20
-"""Logits of one chunk in float32, without CUDA. Up to four such tensors live at a time."""
-CUDA_CHUNK_BYTES = 1 << 30
-"""The same with CUDA: a small chunk reads and writes the whole weight gradient for few targets."""
-CUDA_SHARE = 64
-"""A chunk is at most this part of the device's memory."""
-
 
 def chunk_bytes() -> int:
-    """Largest size of one chunk's logits on this rank's device, in bytes."""
-    if not device.has_cuda():
-        return CHUNK_BYTES
-    total = torch.cuda.get_device_properties(device.device()).total_memory
-    return int(max(CHUNK_BYTES, min(CUDA_CHUNK_BYTES, total // CUDA_SHARE)))
+    """Largest size of one chunk's logits in float32 on this rank's device, in bytes."""
+    return learner_memory.chunk_bytes(cuda=device.memory_bytes())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +166,7 @@ class _Scores(torch.autograd.Function):
             torch.matmul(grad, weight, out=of_hidden[part])
             if of_weight is not None:
                 _add_product(of_weight, grad.t(), hidden[part])
+            del logits, grad  # before the next chunk's exist
         return of_hidden, None if of_weight is None else of_weight.to(weight.dtype), None
 
 

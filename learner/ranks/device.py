@@ -25,6 +25,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
+import psutil
 import torch
 from torch.overrides import TorchFunctionMode
 
@@ -97,6 +98,19 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 def peak_memory_bytes() -> int:
     """Peak memory of this rank's tensors on its GPU, in bytes; 0 without a GPU."""
     return int(torch.cuda.max_memory_allocated()) if has_cuda() else 0
+
+
+@cache
+def memory_bytes() -> int:
+    """Memory of this rank's GPU, in bytes; 0 without a GPU."""
+    return int(torch.cuda.get_device_properties(device()).total_memory) if has_cuda() else 0
+
+
+def free_bytes() -> int:
+    """Free memory of this rank's GPU, or of the machine, in bytes."""
+    if has_cuda():
+        return int(torch.cuda.mem_get_info()[0])
+    return int(psutil.virtual_memory().available)
 
 
 class _CpuForCuda(TorchFunctionMode):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,48 +16,12 @@ from transformers import (
 )
 
 from bench.gpu.stages import machine
+from bench.gpu.stages.sizes import SIZES
 from learner.ranks import device
 from learner.training.batch import Row
 
 VOCABULARY = 98
 FAMILIES = ("qwen2-untied", "qwen3-tied", "llama-untied")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Architecture:
-    """A Qwen3 architecture: widths, counts and vocabulary."""
-
-    hidden: int
-    layers: int
-    heads: int
-    groups: int
-    head: int
-    feed_forward: int
-    vocabulary: int = 151_936
-
-    @property
-    def parameters(self) -> int:
-        """Weights without norms; embedding and output layer are one matrix."""
-        attention = self.hidden * self.head * (2 * self.heads + 2 * self.groups)
-        feed_forward = 3 * self.hidden * self.feed_forward
-        return self.vocabulary * self.hidden + self.layers * (attention + feed_forward)
-
-    def operations(self, lengths: list[int]) -> float:
-        """Floating-point operations of a forward and backward over sequences: 6 a weight and token,
-        and causal attention."""
-        attention = 6 * self.layers * self.heads * self.head
-        return 6.0 * self.parameters * sum(lengths) + attention * sum(n * n for n in lengths)
-
-
-SIZES = {
-    "tiny": Architecture(
-        hidden=64, layers=2, heads=4, groups=2, head=16, feed_forward=128, vocabulary=512
-    ),
-    "0.6B": Architecture(hidden=1024, layers=28, heads=16, groups=8, head=128, feed_forward=3072),
-    "1.7B": Architecture(hidden=2048, layers=28, heads=16, groups=8, head=128, feed_forward=6144),
-    "4B": Architecture(hidden=2560, layers=36, heads=32, groups=8, head=128, feed_forward=9728),
-}
-"""Qwen3's published sizes, and one for a CPU."""
 
 
 def small_model(family: str) -> Path:
@@ -102,15 +65,7 @@ def sized_model(name: str) -> Path:
         return folder
     size = SIZES[name]
     config = Qwen3Config(
-        vocab_size=size.vocabulary,
-        hidden_size=size.hidden,
-        intermediate_size=size.feed_forward,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        num_key_value_heads=size.groups,
-        head_dim=size.head,
-        max_position_embeddings=32768,
-        tie_word_embeddings=True,
+        **size.config,
         rope_parameters={"rope_type": "default", "rope_theta": 1e6},
         bos_token_id=None,
         eos_token_id=1,

@@ -8,21 +8,20 @@ from dataclasses import dataclass, replace
 import torch
 
 from bench.gpu.stages import Figures, Scale, machine, profiling
-from bench.gpu.stages.models import SIZES, random_rows, sized_model
+from bench.gpu.stages.models import random_rows, sized_model
 from bench.gpu.stages.parity import train_once
 from bench.gpu.stages.plain_loop import plain_loop
+from bench.gpu.stages.sizes import SIZES
+from learner.config.tables import TrainingTable
 from learner.config.weights import Lora, Optimizer, Recompute
 from learner.intake.ledger import Ledger
-from learner.model.head import chunk_bytes
 from learner.model.policy import Policy, load_policy
 from learner.ranks import device
 from learner.saving.checkpoint import Checkpoints
-from learner.training.memory import CHUNKS, token_bytes
+from toolwright.model.learner_memory import estimate, read_decoder
 
 PEAK_OPERATIONS = 790e12
 """Operations of bfloat16 products a second, measured on H100 and H200 alike."""
-STATE_BYTES = 18
-"""A trained weight: bfloat16 and float32 copies, float32 gradient, two moments."""
 STEPS = 3
 ENOUGH_FOR_4B = 100e9
 
@@ -117,9 +116,12 @@ def _train(plan: TrainingPlan) -> Figures:
 
 
 def _expected_gb(policy: Policy, plan: TrainingPlan) -> float:
-    """By the estimates that the learner gives before a run."""
-    trained = sum(p.numel() for p in policy.bare.parameters() if p.requires_grad)
-    frozen = sum(p.numel() for p in policy.bare.parameters() if not p.requires_grad)
-    states = STATE_BYTES * trained + 2 * frozen
-    activations = plan.budget * token_bytes(policy.config, plan.recompute)
-    return float(round((states + activations + CHUNKS * chunk_bytes()) / machine.GB, 2))
+    """By the estimate that the learner gives before a run."""
+    table = TrainingTable(
+        lora=plan.lora,
+        precision="bfloat16",
+        recompute=plan.recompute,
+        tokens_per_microbatch=plan.budget,
+    )
+    found = estimate(read_decoder(policy.source), table, cuda=device.memory_bytes())
+    return float(round(found.peak(plan.budget) / machine.GB, 2))

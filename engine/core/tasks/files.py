@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from engine.core.tasks.row_index import RowIndex
 from engine.core.tasks.row_warnings import RowWarnings
 from engine.core.tasks.rows import MEDIA_COLUMNS, read_task
 from engine.errors import StartupError
@@ -77,6 +78,7 @@ class JsonlFile:
         """Unusable rows by number."""
         self.warnings = RowWarnings()
         """Warnings about the other rows."""
+        self.index = RowIndex()
         self._open = file.open("rb")
         self._stamp = _stamp(self._open)
         digest = hashlib.sha256()
@@ -87,10 +89,13 @@ class JsonlFile:
                 self._offsets.append(offset)
                 self._lengths.append(length)
                 self._lines.append(line_number)
+                task = None
                 try:
-                    self.warnings.look(_task(line, f"{file.stem}-{number}", file.stem))
+                    task = _task(line, f"{file.stem}-{number}", file.stem)
+                    self.warnings.look(task)
                 except RowRefused as refused:
                     self.bad[number] = refused
+                self.index.add(task)
             offset += length
         self.sha256 = digest.hexdigest()
 
@@ -120,6 +125,7 @@ class ParquetFile:
         self._path = file
         self.bad: dict[int, RowRefused] = {}
         self.warnings = RowWarnings()
+        self.index = RowIndex()
         with file.open("rb") as opened:
             self._stamp = _stamp(opened)
             self.sha256 = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -133,12 +139,15 @@ class ParquetFile:
                 self._ends.append(rows + (self._ends[-1] if self._ends else 0))
             columns = [name for name in names if name not in MEDIA_COLUMNS]
             for number, row in enumerate(self._rows(groups, columns)):
+                task = None
                 try:
                     if isinstance(row, RowRefused):
                         raise row
-                    self.warnings.look(read_task(row, name=f"{number}", data_source=""))
+                    task = read_task(row, name=f"{number}", data_source=file.stem)
+                    self.warnings.look(task)
                 except RowRefused as refused:
                     self.bad[number] = refused.again()
+                self.index.add(task)
         except NotParquet as error:
             raise StartupError(f"task source: {file} is not Parquet: {error}") from error
         self._at = -1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -41,8 +40,6 @@ class RowWarnings:
         """Number of rows by path of a value that equals the answer."""
         self._answers: dict[str, set[str]] = {}
         """The first different answers by path."""
-        self.questions = array("q")
-        """A hash of each row's question, valid in this process."""
         self._columns: dict[str, None] = {}
         """Other columns of rows without an answer, in order."""
 
@@ -52,7 +49,6 @@ class RowWarnings:
             self._unanswered += 1
             if len(self._columns) < MOST_COLUMNS:
                 self._columns.update(dict.fromkeys(task.metadata))
-        self.questions.append(question_mark(task))
         if task.answers:
             self._answered += 1
             self._look_for_answers(task)
@@ -121,12 +117,6 @@ def _hint(columns: Iterable[str]) -> str:
                 "metadata, which tool services get"
             )
     return ""
-
-
-def question_mark(task: Task) -> int:
-    """A 64-bit hash of the question, without spaces and case."""
-    text = task.prompt or str([message.get("content") for message in task.messages])
-    return hash("".join(text.split()).casefold())
 
 
 def _leaves(metadata: Mapping[str, object]) -> Iterator[tuple[str, str]]:

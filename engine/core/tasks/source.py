@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 import random
 from array import array
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import count
@@ -24,6 +24,7 @@ from engine.core.daemon_thread import DaemonThread
 from engine.core.images.media import Media, Source, read_media
 from engine.core.tasks.bad_rows import BadRow
 from engine.core.tasks.files import RowFile, open_rows
+from engine.core.tasks.row_index import RowIndex
 from engine.core.tasks.rows import as_read, check_task, read_media_sources, read_task
 from engine.errors import EngineError, StartupError
 from toolwright.imports import ImportPathError, load_object
@@ -141,9 +142,9 @@ class TaskSource:
         return self._file.warnings.answers_in_metadata() if self._file else ""
 
     @property
-    def questions(self) -> Sequence[int]:
-        """A hash of each question in the file, in row order; empty for a function."""
-        return self._file.warnings.questions if self._file else ()
+    def index(self) -> RowIndex | None:
+        """Questions and data sources of the file's rows; None for a function."""
+        return self._file.index if self._file else None
 
     def first_bad_rows(self, most: int) -> list[str]:
         """Position and reason of the first unusable rows, in the order of the file."""

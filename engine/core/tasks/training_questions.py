@@ -9,30 +9,29 @@ from engine.config import Suite
 from engine.core.tasks.source import TaskSource
 from toolwright.recipe import Recipe
 
-ROWS = (".jsonl", ".parquet")
-
 
 class TrainingQuestions:
     """The questions of all training sources, by their hashes."""
 
     def __init__(self) -> None:
-        self._marks: list[tuple[str, Sequence[int]]] = []
+        self._marks: list[tuple[str, frozenset[int]]] = []
         self._functions: set[tuple[str, int]] = set()
 
     def add(self, recipe: Recipe, source: TaskSource) -> None:
         """Adds the source of the recipe's task."""
         name = recipe.shared.task.source
-        if name.endswith(ROWS):
-            self._marks.append((name, source.questions))
+        if source.index is not None:
+            marks = source.index.questions(range(source.rows or 0))
+            self._marks.append((name, frozenset(marks)))
         else:
             self._functions.add((name, recipe.shared.run.seed))
 
-    def shared_with(self, suite: Suite, file: TaskSource | None) -> str:
+    def shared_with(self, suite: Suite, questions: Sequence[int] | None) -> str:
         """A sentence on questions that a suite shares with training; "" without such questions.
 
-        file: the suite's source if it is a file.
+        questions: hashes of the suite's questions; None if its source is a function.
         """
-        if file is None:
+        if questions is None:
             if (suite.source, suite.seed) not in self._functions:
                 return ""
             return (
@@ -40,7 +39,6 @@ class TrainingQuestions:
                 "suite's "
                 "seed to another value than run.seed"
             )
-        questions = file.questions[: suite.n]
         own = set(questions)
         for name, marks in self._marks:
             known = own.intersection(marks)

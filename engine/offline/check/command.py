@@ -150,8 +150,12 @@ async def _sources(
         if tasks.file is not None:
             gives = _gives_metadata(recipe)
             lines += _row_lines(f"evaluation {suite.name}", tasks.file, gives_metadata=gives)
-        if warning := training.shared_with(suite, tasks.file):
-            lines.append(f"{WARNING}evaluation {suite.name}: {warning}")
+        for warning in (
+            training.shared_with(suite, tasks.questions),
+            tasks.one_source_of_several(),
+        ):
+            if warning:
+                lines.append(f"{WARNING}evaluation {suite.name}: {warning}")
         tasks.close()
     return lines
 

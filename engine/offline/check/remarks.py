@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from toolwright.model import learner_memory
+from toolwright.process.machine_memory import gpu_bytes, rank_bytes
 from toolwright.recipe import Recipe, tables_in_force
 from toolwright.recipe.diagnostics.keys import Displaced, displaced, short, unread
 from toolwright.recipe.layers import highest
@@ -27,6 +29,8 @@ def remarks(recipe: Recipe) -> list[str]:
         model = type(table)
         if words := table.in_force(recipe.shared):
             force.append(f"[{name}] in force: {words}")
+        if isinstance(table, learner_memory.Settings):
+            force += _memory(recipe, name, table)
         gone = list(displaced(model, recipe.raw.get(name, {}), recipe.layers, (name,)))
         doubts += [*table.doubts(recipe.shared), *_given_way(recipe, gone, typed=True)]
         force += _given_way(recipe, gone, typed=False)
@@ -35,6 +39,22 @@ def remarks(recipe: Recipe) -> list[str]:
         shared = {key: getattr(recipe.shared, key) for key in type(recipe.shared).model_fields}
         doubts += unread(rest, {**shared, name: table}, recipe.layers)
     return [*force, *(WARNING + line for line in doubts)]
+
+
+def _memory(recipe: Recipe, name: str, table: learner_memory.Settings) -> Iterator[str]:
+    """The memory of a training table's rank, and a warning if it does not fit this machine."""
+    folder = recipe.resolve(recipe.shared.policy.model)
+    try:
+        decoder = learner_memory.read_decoder(folder)
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # a folder that another check reports, or that the run makes first
+    longest = table.longest_row(recipe.shared)
+    clause, fix = learner_memory.report(
+        decoder, table, longest, rank_bytes(), name=name, cuda=gpu_bytes()
+    )
+    yield f"[{name}] memory: {clause}"
+    if fix is not None:
+        yield f"{WARNING}[{name}] may run out of memory: {fix}"
 
 
 def _given_way(recipe: Recipe, gone: Iterable[Displaced], *, typed: bool) -> Iterator[str]:

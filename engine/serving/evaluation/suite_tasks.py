@@ -1,17 +1,21 @@
-"""The rows of a suite: the first `n` positions of its source, or chosen ones, drawn one at a time.
+"""The rows of a suite: `n` positions of its source, drawn one at a time.
 
-A position with an unusable row stays a position. Row i of a suite is the row of the same position
-of its source in every evaluation, whichever other rows are bad.
+They are the first ones, or those that `data_source` and `subset` choose of a file. A position with
+an unusable row stays a position: row i of a suite is the same row in every evaluation, whichever
+other rows are bad.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 from engine.config import Suite
 from engine.core.tasks import BadRow, DrawnTask, TaskSource
+from engine.core.tasks.row_index import RowIndex
 from engine.core.tasks.source import SourceEnded
 from engine.errors import StartupError
 from toolwright.types import WeightVersion
@@ -28,10 +32,10 @@ class SuiteTasks:
         max_bad_rows: int,
         positions: Sequence[int] | None = None,
     ) -> None:
-        """positions: one for each of the suite's n rows, ascending; None = the first n. A repeated
-        position is the same task again."""
+        """positions: one for each row, ascending, among the suite's n; None = each once. A
+        repeated position is the same task again."""
         self._suite = suite
-        self._positions = range(suite.n) if positions is None else positions
+        self._positions: Sequence[int] = range(suite.n) if positions is None else positions
         self._folder = folder
         self._max_bad_rows = max_bad_rows
         self.run = ""
@@ -39,25 +43,76 @@ class SuiteTasks:
         self._file: TaskSource | None = None
 
     async def open(self) -> str:
-        """Digest that identifies the source. Raises StartupError if the source cannot be used or is
+        """Digest that identifies the rows. Raises StartupError if the source cannot be used or is
         too short."""
-        source = await self._fresh()
-        rows, least = source.rows, self._positions[-1] + 1
-        if rows is not None:
+        suite, source = self._suite, await self._fresh()
+        chosen = ""
+        if source.index is not None:
             self._file = source
-            if rows < least:
-                raise self._too_short(rows)
+            self._positions = self._of_file(source.index, source.rows or 0)
+            if suite.data_source or suite.subset != "first":
+                chosen = f" of {suite.data_source!r}, {suite.subset} {suite.n}"
+                chosen += f" by {suite.subset_seed}" if suite.subset == "random" else ""
         else:
-            try:
-                await source.at(least - 1)
-            except BadRow:
-                pass  # the row exists, which is enough
-            except SourceEnded as error:
-                raise self._too_short(await self._count()) from error
-            finally:
-                source.close()
-        laid = self._suite.metadata
-        return f"{source.identity!r} with {laid!r}" if laid else repr(source.identity)
+            await self._check_function(source)
+        laid = suite.metadata
+        name = f"{source.identity!r}{chosen}"
+        return f"{name} with {laid!r}" if laid else name
+
+    def _of_file(self, index: RowIndex, rows: int) -> Sequence[int]:
+        """Numbers of the file's rows, one for each position of the suite."""
+        suite = self._suite
+        own = index.rows_of(suite.data_source) if suite.data_source else range(rows)
+        least = suite.n if suite.subset == "random" else self._positions[-1] + 1
+        if suite.data_source and not own:
+            raise StartupError(
+                f"evaluation suite {suite.name!r}: no row of {suite.source} has the data_source "
+                f"{suite.data_source!r}; it has {', '.join(index.sources()) or 'no rows'}"
+            )
+        if len(own) < least:
+            raise self._too_short(len(own))
+        if suite.subset == "random":
+            own = sorted(Random(suite.subset_seed).sample(own, suite.n))
+        if isinstance(own, range):
+            return self._positions
+        return array("L", (own[position] for position in self._positions))
+
+    async def _check_function(self, source: TaskSource) -> None:
+        """Raises StartupError if the function has too few tasks, or rows are to be chosen."""
+        suite = self._suite
+        if suite.data_source or suite.subset != "first":
+            source.close()
+            raise StartupError(
+                f"evaluation suite {suite.name!r}: data_source and subset choose rows of a file, "
+                f"and {suite.source} is a function: leave them out, or let it yield these tasks"
+            )
+        try:
+            await source.at(self._positions[-1])
+        except BadRow:
+            pass  # the row exists, which is enough
+        except SourceEnded as error:
+            raise self._too_short(await self._count()) from error
+        finally:
+            source.close()
+
+    @property
+    def questions(self) -> list[int] | None:
+        """A hash of each question (see RowIndex); None if the source is a function."""
+        index = self._file.index if self._file is not None else None
+        return None if index is None else index.questions(self._positions)
+
+    def one_source_of_several(self) -> str:
+        """A sentence if the rows have one data source and the file has more; "" otherwise."""
+        index = self._file.index if self._file is not None else None
+        if index is None or self._suite.data_source:
+            return ""
+        own, every = index.sources(self._positions), index.sources()
+        if len(own) > 1 or len(every) == 1:
+            return ""
+        return (
+            f"all {self._suite.n} rows are of the data source {own[0] if own else ''!r}, and the "
+            f"file has {len(every)}: set subset = 'random', or data_source to the one that is meant"
+        )
 
     async def walk(
         self, wanted: Callable[[int], bool], *, version: WeightVersion

@@ -105,7 +105,7 @@ def packaged_fragments() -> list[str]:
         {
             file.relative_to(folder).as_posix()
             for folder in PACKAGED
-            for file in folder.glob("presets/*.toml")
+            for file in folder.glob("presets/**/*.toml")
         }
     )
 
@@ -129,7 +129,7 @@ def _read(
 
 
 def _is_preset(path: Path) -> bool:
-    return any(path.resolve().parent == (folder / "presets").resolve() for folder in PACKAGED)
+    return any(path.resolve().is_relative_to((folder / "presets").resolve()) for folder in PACKAGED)
 
 
 def _parse(path: Path) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def plain(
 def test_chunks_give_what_a_softmax_gives(
     one_rank: None, monkeypatch: pytest.MonkeyPatch, at_once: int, dtype: torch.dtype
 ) -> None:
-    monkeypatch.setattr(head, "CHUNK_BYTES", at_once * VOCABULARY * 4)
+    monkeypatch.setattr(head, "chunk_bytes", lambda: at_once * VOCABULARY * 4)
     hidden, weight, wanted = inputs(dtype)
     found = scores(hidden, weight, wanted)
     expected = plain(hidden, weight, wanted)
@@ -78,7 +78,7 @@ class Largest(TorchDispatchMode):
 
 
 def test_no_tensor_is_larger_than_a_chunk(one_rank: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(head, "CHUNK_BYTES", 2 * VOCABULARY * 4)
+    monkeypatch.setattr(head, "chunk_bytes", lambda: 2 * VOCABULARY * 4)
     hidden, weight, wanted = inputs(torch.float32)
     with Largest() as seen:
         logp, entropy = scores(hidden, weight, wanted)

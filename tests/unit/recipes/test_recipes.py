@@ -15,7 +15,7 @@ from toolwright.recipe import Recipe, check_all, load_recipe
 
 ROOT = packaged("recipes")
 FILES = sorted(file for folder in ("*", "*/*") for file in ROOT.glob(f"{folder}/*.toml"))
-RECIPES = [file for file in FILES if file.parent.name != "presets"]
+RECIPES = [file for file in FILES if "presets" not in file.parts]
 WHOLE = [file for file in RECIPES if {"render", "sft"} <= load_recipe(file).raw.keys()]
 """Those that make their policy themselves; others are given one, or what it learns from."""
 

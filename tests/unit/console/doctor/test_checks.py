@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
+from bench.gpu.stages.sizes import SIZES
 from console.doctor import clock, disk, machine, packages, run_folder, samplers, services
 from console.doctor.recipe import checked, count_parameters, estimated
 from console.doctor.types import Finding, Level, Patient
@@ -137,13 +138,17 @@ def test_weights_that_are_none_are_not_counted(tmp_path: Path, content: bytes) -
     assert count_parameters(tmp_path) == 0
 
 
-def test_a_policy_too_large_for_this_machine_is_said(tmp_path: Path) -> None:
-    recipe = write(tmp_path)
-    weights = recipe.resolve(recipe.shared.policy.model) / "model.safetensors"
-    write_weights(weights, {"w": [1_000_000, 1_000_000]})
+def test_a_policy_too_large_for_this_machine_gives_a_warning(tmp_path: Path) -> None:
+    recipe = write(tmp_path, run={"steps": 1})
+    config = recipe.resolve(recipe.shared.policy.model) / "config.json"
+    assert estimated(of(recipe)) == []
+    config.write_text(json.dumps(SIZES["tiny"].config), encoding="utf-8")
+    assert [one.level for one in estimated(of(recipe))] == [Level.OK]
+    larger = {**SIZES["4B"].config, "num_hidden_layers": 100_000}
+    config.write_text(json.dumps(larger), encoding="utf-8")
     (found,) = estimated(of(recipe))
     assert found.level is Level.WARNING
-    assert "1,000,000.0 million parameters" in found.sentence
+    assert "learner.parallel.tensor" in found.mend
 
 
 def test_what_a_run_makes_first_is_no_problem_and_what_nobody_makes_is(tmp_path: Path) -> None:

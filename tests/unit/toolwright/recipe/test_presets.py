@@ -242,7 +242,9 @@ def value(recipe: Recipe, key: str) -> Any:
 
 
 def test_every_fragment_is_known_here() -> None:
-    assert packaged_fragments() == sorted(f"presets/{name}.toml" for name in WANTED)
+    """Those in scale/ have a test of their own."""
+    papers = [name for name in packaged_fragments() if not name.startswith("presets/scale/")]
+    assert papers == sorted(f"presets/{name}.toml" for name in WANTED)
 
 
 @pytest.mark.parametrize("name", WANTED)
@@ -270,7 +272,7 @@ def test_any_preset_with_smoke_is_small(tmp_path: Path, name: str) -> None:
 
 def test_every_fragment_says_where_its_values_are_from() -> None:
     (folder,) = (folder for folder in PACKAGED if folder.is_dir())
-    for file in (folder / "presets").iterdir():
+    for file in (folder / "presets").rglob("*.toml"):
         assert file.read_text(encoding="utf-8").startswith("# "), file
 
 
