@@ -13,10 +13,9 @@ import pytest
 
 from learner.config.tables import LearnerTable, SftTable
 from tests.support.recipes import to_toml
-from toolwright.recipe import Recipe, check_all, layers, load_recipe
-from toolwright.recipe.layers import PACKAGED, packaged_fragments, read_layers
+from toolwright.recipe import Recipe, check_all, load_recipe
+from toolwright.recipe.layers import packaged_fragments, read_layers
 
-ROOT = Path(__file__).parents[4]
 TABLES: dict[str, Any] = {
     "run": {"name": "r", "folder": "out"},
     "policy": {"model": "weights"},
@@ -252,12 +251,6 @@ def test_a_preset_makes_a_whole_recipe_with_its_papers_values(tmp_path: Path, na
     assert {key: value(recipe, key) for key in WANTED[name]} == dict(WANTED[name])
 
 
-def test_half_of_arpos_group_begins_at_the_prompt(tmp_path: Path) -> None:
-    shared = load(tmp_path, "arpo").shared
-    assert shared.task.branching is not None
-    assert shared.task.branching.starters(shared.run.group_size) == 8
-
-
 @pytest.mark.parametrize("name", [name for name in WANTED if name != "smoke"])
 def test_any_preset_with_smoke_is_small(tmp_path: Path, name: str) -> None:
     recipe = load(tmp_path, name, "smoke")
@@ -266,13 +259,3 @@ def test_any_preset_with_smoke_is_small(tmp_path: Path, name: str) -> None:
     assert (shared.run.steps, shared.run.batch, table.updates) == (1, 4, 1)
     assert shared.task.limits.model == 256
     assert table.loss == value(load(tmp_path, name), "learner.loss")
-
-
-def test_every_fragment_says_where_its_values_are_from() -> None:
-    (folder,) = (folder for folder in PACKAGED if folder.is_dir())
-    for file in (folder / "presets").iterdir():
-        assert file.read_text(encoding="utf-8").startswith("# "), file
-
-
-def test_a_wheel_is_looked_into_before_a_checkout() -> None:
-    assert PACKAGED[0] == Path(layers.__file__).parents[1] / "recipes"
