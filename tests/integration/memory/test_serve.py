@@ -176,6 +176,12 @@ def test_what_is_embedded_stays_what_the_memory_was_begun_with(tmp_path: Path) -
         pb.MergeGroupRequest(group=""),
         pb.MergeGroupRequest(group="a", step=1 << 63),
         pb.MergeGroupRequest(group="a", mode=99),  # type: ignore[arg-type]
+        pb.MergeGroupRequest(
+            group="a",
+            rollouts=[
+                pb.RolloutTools(trajectory_id="t", edges=[pb.ToolEdge(to="b", count=float("inf"))])
+            ],
+        ),
         pb.RetrieveRequest(question="a", text_weight=float("nan")),
         pb.RetrieveRequest(question="a", k_total=4_000_000_000),
         pb.RetrieveRequest(question="a" * 2_000_000),
@@ -265,6 +271,8 @@ def test_a_killed_memory_has_what_it_answered(kind: str, tmp_path: Path) -> None
     ("words", "sentence"),
     [
         (["--store", "/proc/none/m.sqlite"], "cannot be used as a memory"),
+        ([], "say --store"),
+        (["--store", "m.sqlite", "--embedder", "/nowhere"], "nowhere"),
         (["--store", "m.sqlite", "--listen", "0.0.0.0:0"], "bearer token"),
     ],
 )

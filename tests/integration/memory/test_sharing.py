@@ -188,3 +188,12 @@ def test_whatever_is_exported_is_imported(tmp_path: Path) -> None:
     whole = json.loads((tmp_path / "2" / "memory.json").read_text(encoding="utf-8"))
     assert sorted(map(tuple, whole["edges"])) == sorted(edges)
     assert schema in [one["schema"] for one in whole["tools"]]
+
+
+def test_a_copy_is_whole_or_says_so(tmp_path: Path) -> None:
+    store = tmp_path / "m.sqlite"
+    for after, name in enumerate("ab"):
+        append(store, name, to_bytes(Change(group="a", step=after)), after)
+    done = run("copy", store, tmp_path / "other.sqlite")
+    assert done.exit_code == 1
+    assert "change 2 does not stand in" in done.stderr

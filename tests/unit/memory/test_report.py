@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,3 +70,11 @@ def test_a_tool_that_was_merged_away_is_not_drawn() -> None:
     assert [row.nodes for row in found.rows] == [1, 2, 1]
     assert ">t1</text>" not in render(found, store="x")
     assert part_of(EMPTY) == []
+
+
+@pytest.mark.parametrize("steps", [[], [0], [5, 5]])
+def test_a_small_memory_has_a_page(steps: list[int]) -> None:
+    page = render(grown(steps), store="<b>")
+    assert "<b> " not in page
+    numbers = re.findall(r'(?:cx|cy|x1|y1|points)="([^"]*)"', page)
+    assert not any("nan" in one or "inf" in one for one in numbers)
