@@ -13,8 +13,8 @@ import pytest
 
 from learner.config.tables import LearnerTable, SftTable
 from tests.support.recipes import to_toml
-from toolwright.recipe import Recipe, check_all, load_recipe
-from toolwright.recipe.layers import packaged_fragments, read_layers
+from toolwright.recipe import Recipe, check_all, layers, load_recipe
+from toolwright.recipe.layers import PACKAGED, packaged_fragments, read_layers
 
 TABLES: dict[str, Any] = {
     "run": {"name": "r", "folder": "out"},
@@ -259,3 +259,13 @@ def test_any_preset_with_smoke_is_small(tmp_path: Path, name: str) -> None:
     assert (shared.run.steps, shared.run.batch, table.updates) == (1, 4, 1)
     assert shared.task.limits.model == 256
     assert table.loss == value(load(tmp_path, name), "learner.loss")
+
+
+def test_every_fragment_says_where_its_values_are_from() -> None:
+    (folder,) = (folder for folder in PACKAGED if folder.is_dir())
+    for file in (folder / "presets").iterdir():
+        assert file.read_text(encoding="utf-8").startswith("# "), file
+
+
+def test_a_wheel_is_looked_into_before_a_checkout() -> None:
+    assert PACKAGED[0] == Path(layers.__file__).parents[1] / "recipes"
