@@ -248,28 +248,6 @@ def test_a_run_whose_folder_is_removed_ends_with_one_sentence(tmp_path: Path, po
     assert not run.exists()
 
 
-def test_a_stranger_on_a_port_is_named_before_anything_starts(tmp_path: Path, policy: Path) -> None:
-    port = free_port()
-    recipe = write_own_run(
-        tmp_path,
-        policy,
-        sampler={"endpoints": [f"http://127.0.0.1:{port}"]},
-        console={"services": []},
-    )
-    web = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1"]
-    with subprocess.Popen(web, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        try:
-            until_listening(port)
-            code, output = said("run", str(recipe))
-        finally:
-            server.kill()
-    assert code == 2
-    assert f"process {server.pid}" in output
-    assert "/model_info" in output
-    assert len(output.strip().splitlines()) == 1
-    assert not (tmp_path / "run/console/course.jsonl").exists()
-
-
 def test_a_reward_that_is_not_there_is_the_engines_sentence_and_no_server_starts(
     tmp_path: Path, policy: Path
 ) -> None:

@@ -90,18 +90,6 @@ async def test_the_keyboard_leads_from_the_search_to_a_trajectory_and_back(
         await rows(page, 1)
 
 
-async def test_more_rows_come_as_one_scrolls_and_heads_sort(browser: Browser, shown: Shown) -> None:
-    async with page_of(browser, shown.address, "run=good") as page:
-        await expect(page.locator("tbody tr").nth(49)).to_be_attached()
-        for loaded in (100, MANY + 1):
-            await page.evaluate("scrollTo(0, document.body.scrollHeight)")
-            await rows(page, loaded)
-        await page.get_by_role("button", name="reward").click()
-        await page.get_by_role("button", name="reward").click()
-        await expect(page.locator("th[aria-sort=ascending]")).to_contain_text("reward")
-        await expect(page.locator("tbody tr").first.locator("td.reward")).to_have_text("0")
-
-
 async def test_what_a_policy_wrote_is_shown_and_does_nothing(
     browser: Browser, shown: Shown
 ) -> None:
@@ -211,14 +199,3 @@ async def test_a_token_is_asked_for_or_comes_in_the_link(browser: Browser, tmp_p
         await rows(page, 1)
         assert page.url == f"{address}/?run=kept", "the token is in no address any more"
         await context.close()
-
-
-async def test_a_whole_record_is_copied(browser: Browser, shown: Shown) -> None:
-    allowed = ["clipboard-read", "clipboard-write"]
-    async with page_of(
-        browser, shown.address, "run=good&trajectory=g0-0", permissions=allowed
-    ) as page:
-        await page.get_by_role("button", name="Copy as JSON").click()
-        await expect(page.locator("#said")).to_contain_text("copied as JSON")
-        copied = await page.evaluate("navigator.clipboard.readText().then(JSON.parse)")
-        assert copied["record"]["calls"][0]["observation"]["text"] == HOSTILE

@@ -106,30 +106,6 @@ async def test_a_curve_tells_its_values_to_the_pointer_and_to_the_keyboard(
         await expect(reward.locator(".at")).to_have_text("mean of the batch")
 
 
-async def test_runs_lie_over_each_other_in_a_colour_each_and_the_link_keeps_all(
-    browser: Browser, shown: Shown
-) -> None:
-    async with page_of(browser, shown.address, "run=a&page=curves") as page:
-        await page.locator("label", has_text="b").last.click(trial=True)
-        await page.get_by_label("b", exact=True).check()
-        heldout = chart(page, "held out: sampled")
-        await expect(heldout.locator(".values li")).to_have_text(["a0.9 ± 0.01", "b0.6 ± 0.01"])
-        colours = await heldout.locator("polyline").evaluate_all(
-            "(lines) => lines.map((line) => getComputedStyle(line).stroke)"
-        )
-        assert len(set(colours)) == 2
-        await page.get_by_role("checkbox", name="Policy").uncheck()
-        await expect(chart(page, "Entropy")).to_have_count(0)
-        await page.keyboard.press("Escape")
-        await page.keyboard.press("/")
-        await page.keyboard.type("entropy")
-        await expect(page.locator(".chart")).to_have_count(1)
-        await page.reload()
-        await expect(page.locator(".chart .values li")).to_have_count(2)
-        assert "with=b" in page.url
-        assert "find=entropy" in page.url
-
-
 async def test_names_of_a_stranger_are_text(browser: Browser, shown: Shown) -> None:
     for width in (1400, 600):
         async with page_of(

@@ -5,10 +5,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from learner.ranks import device
+
+if TYPE_CHECKING:
+    from tests.integration.learner.fake_engine import FakeEngine
 
 device.install()
 
@@ -40,3 +44,13 @@ def one_rank(imported: None) -> Iterator[None]:
 
     with parallel.ranks():
         yield
+
+
+@pytest.fixture
+def engine() -> Iterator[FakeEngine]:
+    """A small engine without a sampler."""
+    from tests.integration.learner.fake_engine import FakeEngine
+
+    server = FakeEngine()
+    yield server
+    server.stop()

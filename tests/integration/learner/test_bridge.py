@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
 
 from engine.errors import StartupError
 from engine.serving.journal.identity import policy_identity
@@ -102,38 +99,6 @@ def test_log_probs_agree_with_transformers(
     assert sums["entropy"] == pytest.approx(entropy, rel=1e-4)
 
 
-def test_every_token_has_the_temperature_of_its_own_request(
-    model_folder: Path, one_rank: None
-) -> None:
-    (row,) = make_rows(1)
-    temperature = np.where(np.arange(len(row.tokens)) < 8, 0.5, 1.5).astype(np.float32)
-    scored, _ = score(
-        load_frozen(model_folder, "float32"), [replace(row, temperature=temperature)], 64, "old"
-    )
-    assert scored[0].old is not None
-    for position in np.flatnonzero(row.target):
-        expected, _ = reference_log_probs(
-            model_folder, row.tokens.tolist(), float(temperature[position])
-        )
-        assert scored[0].old[position] == pytest.approx(float(expected[position - 1]), abs=1e-5)
-
-
-def test_a_changed_policy_loads_with_the_same_logits(
-    tmp_path: Path, model_folder: Path, one_rank: None
-) -> None:
-    policy = load_policy(model_folder, Optimizer(), "float32")
-    with torch.no_grad():
-        for parameter in policy.bare.parameters():
-            parameter.add_(0.01 * torch.randn_like(parameter))
-    policy.save(tmp_path / "out")
-    tokens = torch.arange(20)[None]
-    policy.head.wanted = None
-    with torch.no_grad():
-        mine = policy.bare(tokens, torch.arange(20)[None], None)
-        theirs = AutoModelForCausalLM.from_pretrained(tmp_path / "out")(tokens).logits
-    assert torch.allclose(mine, theirs, atol=1e-5)
-
-
 def test_experts_are_shared_out_whole(
     tmp_path: Path, model_folder: Path, one_rank: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,25 +134,13 @@ def test_folders_that_cannot_be_trained_are_named(tmp_path: Path, one_rank: None
         load_policy(tmp_path, Optimizer(), "float32")
 
 
-@pytest.mark.parametrize(
-    ("kind", "tensor", "rows", "says"),
-    [
-        ("qwen2-tied", "lm_head.weight", 64, r"lm_head\.weight differs from .*embed_tokens"),
-        ("llama-tied", "lm_head.weight", 64, "tie_word_embeddings = false in its config"),
-        ("qwen2-tied", "model.embed_tokens.weight", 67, "has 67 rows, vocab_size is 64"),
-        ("qwen3-untied", "model.embed_tokens.weight", 61, "has 61 rows, vocab_size is 64"),
-        ("qwen3-untied", "lm_head.weight", 66, r"lm_head\.weight has 66 rows"),
-    ],
-)
-def test_embeddings_that_do_not_fit_are_refused_by_name(
-    tmp_path: Path, one_rank: None, kind: str, tensor: str, rows: int, says: str
-) -> None:
-    source = write_model(tmp_path / "in", kind)
+def test_embeddings_that_do_not_fit_are_refused_by_name(tmp_path: Path, one_rank: None) -> None:
+    source = write_model(tmp_path / "in", "qwen2-tied")
     file = source / "model.safetensors"
     tensors = load_file(file)
-    embedding = tensors["model.embed_tokens.weight"]
-    tensors[tensor] = torch.cat([embedding, embedding])[:rows] + 1.0
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] + 1.0
     save_file(tensors, file, metadata={"format": "pt"})
+    says = r"lm_head\.weight differs from .*embed_tokens"
     with pytest.raises(ModelError, match=says):
         load_frozen(source, "float32")
     with pytest.raises(StartupError, match=says):

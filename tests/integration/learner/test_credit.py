@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,16 +29,9 @@ def with_turns(number: int, version: t.WeightVersion, folder: Path) -> Sequence[
     ]
 
 
-@pytest.fixture
-def engine() -> Iterator[FakeEngine]:
-    server = FakeEngine(with_turns)
-    yield server
-    server.stop()
-
-
 def test_turns_alone_can_teach(tmp_path: Path, model_folder: Path, engine: FakeEngine) -> None:
-    recipe = recipe_for(tmp_path, model_folder, engine, **{"run.steps": 1})
-    loop.run(recipe)
+    engine.write = with_turns
+    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 1}))
     (line,) = metrics(tmp_path)
     assert (line["worthless_steps"], line["skipped_update"]) == (1, True)
     changes = {"run.steps": 2, "learner.credit.turns": '"anchor"'}
@@ -60,6 +53,7 @@ def test_kl_is_in_the_reward_or_in_the_loss(
         "learner.kl.coefficient": 0.1,
         "learner.kl.place": '"reward"',
     }
+    engine.write = with_turns
     loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
     (line,) = metrics(tmp_path)
     assert line["kl_in_reward"] != 0

@@ -138,18 +138,6 @@ def test_a_server_that_dies_between_buckets_costs_a_try(
     assert "did not reach" not in capsys.readouterr().out
 
 
-def test_an_answer_that_is_lost_is_asked_for_again_or_tried_again(
-    tmp_path: Path, model_folder: Path, engine: GroupEngine
-) -> None:
-    """A commit that came to nothing: the engine goes on without the version, the learner brings it
-    again."""
-    engine.fault = once("commit", 1, refuse(failed("a server did not end its update")))
-    loop.run(by_group(tmp_path, model_folder, engine, **{"run.steps": 1}))
-    assert [line["group_tries"] for line in metrics(tmp_path)] == [2]
-    assert steps_of(engine) == [0, 1]
-    check_received(engine, tmp_path / "run" / "policy")
-
-
 @pytest.mark.parametrize(
     ("address", "reason"),
     [("127.0.0.1", "NOT_SERVED"), ("192.0.2.1", r"learner\.publish\.address = 192\.0\.2\.1")],
@@ -235,6 +223,18 @@ def test_a_folder_that_the_engine_refuses_ends_the_run(
     with pytest.raises(EngineError, match=r"refused PublishWeights \w+\.2: .*not whole"):
         loop.run(by_group(tmp_path, model_folder, engine))
     assert [version.step for version in engine.received] == [1, 2]
+
+
+def test_an_answer_that_is_lost_is_asked_for_again_or_tried_again(
+    tmp_path: Path, model_folder: Path, engine: GroupEngine
+) -> None:
+    """A commit that came to nothing: the engine goes on without the version, the learner brings it
+    again."""
+    engine.fault = once("commit", 1, refuse(failed("a server did not end its update")))
+    loop.run(by_group(tmp_path, model_folder, engine, **{"run.steps": 1}))
+    assert [line["group_tries"] for line in metrics(tmp_path)] == [2]
+    assert steps_of(engine) == [0, 1]
+    check_received(engine, tmp_path / "run" / "policy")
 
 
 def test_samplers_elsewhere_cannot_meet_a_learner_at_loopback(

@@ -22,7 +22,7 @@ from learner.config.objective import Loss
 from learner.config.weights import Lora, Optimizer
 from learner.errors import CheckpointError, ModelError
 from learner.intake.ledger import Ledger
-from learner.model.policy import Policy, borrowed_weights, load_frozen, load_policy
+from learner.model.policy import Policy, load_frozen, load_policy
 from learner.saving.checkpoint import Checkpoints, check_fits
 from learner.training.batch import micro_batches
 from learner.training.minibatch import MiniBatch, counts_of
@@ -194,23 +194,3 @@ def test_experts_have_adapters_on_their_attention_alone(tmp_path: Path, one_rank
     assert row.old is not None
     chosen = torch.from_numpy(row.target[1:])
     assert (torch.from_numpy(row.old[1:])[chosen] - expected[chosen]).abs().max() < 5e-6
-
-
-def test_lent_weights_are_read_without_the_adapters(
-    tmp_path: Path, model_folder: Path, one_rank: None
-) -> None:
-    """A published folder has the adapters in its weights already."""
-    policy = shaken(model_folder, LORA)
-    policy.save(tmp_path / "out")
-    before = [p.detach().clone() for p in policy.bare.parameters()]
-    expected, _ = score(load_frozen(tmp_path / "out", "float32"), make_rows(3), 100, "old")
-    with borrowed_weights(policy, tmp_path / "out"):
-        found, _ = score(policy, make_rows(3), 100, "old")
-    for mine, theirs in zip(found, expected, strict=True):
-        assert mine.old is not None and theirs.old is not None
-        assert np.array_equal(mine.old, theirs.old)
-    assert all(torch.equal(a, b) for a, b in zip(before, policy.bare.parameters(), strict=True))
-    again, _ = score(policy, make_rows(3), 100, "old")
-    for mine, theirs in zip(again, expected, strict=True):
-        assert mine.old is not None and theirs.old is not None
-        assert np.allclose(mine.old, theirs.old, atol=1e-4), "the adapters are on again"

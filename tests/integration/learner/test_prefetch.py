@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,6 @@ from toolwright.recipe import Recipe
 pytestmark = pytest.mark.slow
 
 ASYNC = {"run.max_staleness": 1, "run.correction": '"decoupled"'}
-LEASE_S = 0.3
-
-
-@pytest.fixture
-def engine() -> Iterator[FakeEngine]:
-    server = FakeEngine()
-    yield server
-    server.stop()
 
 
 @pytest.fixture
@@ -110,22 +101,6 @@ def test_death_with_a_batch_in_hand_gives_the_same_ledger(
     assert len({version.lineage for version, _ in engine.published}) == 1
 
 
-def test_an_engine_that_breaks_while_it_is_leased_from_ahead(
-    recipe: Recipe, tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The stream breaks after the first of three groups, once a step."""
-    improve = stepping.improve
-
-    def break_the_next(*given: Any, **named: Any) -> Any:
-        engine.break_after = 1
-        return improve(*given, **named)
-
-    monkeypatch.setattr(stepping, "improve", break_the_next)
-    loop.run(recipe)
-    assert used(tmp_path) == EVERY_GROUP
-    assert {line["duplicate_groups"] for line in metrics(tmp_path)} == {0}
-
-
 def test_what_was_refused_ahead_is_asked_for_again(
     recipe: Recipe, tmp_path: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,37 +127,6 @@ def test_what_is_refused_for_good_ends_the_run_at_the_step_that_needs_it(
         loop.run(recipe)
     assert [version.step for version, _ in engine.published] == [0, 1, 2]
     assert used(tmp_path) == EVERY_GROUP[:6]
-
-
-def test_a_lease_that_is_slow_costs_no_step_its_time(
-    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each lease takes some time, and so does each training: one after the other, or together."""
-    write, improve = engine.write, stepping.improve
-
-    def slow_group(number: int, version: Any, folder: Path) -> Any:
-        blocks(LEASE_S / 3, "a group takes its time")
-        return write(number, version, folder)
-
-    def slow_training(*given: Any, **named: Any) -> Any:
-        blocks(2 * LEASE_S, "training takes longer than the lease")
-        return improve(*given, **named)
-
-    engine.write = slow_group
-    monkeypatch.setattr(stepping, "improve", slow_training)
-    waited: dict[str, list[float]] = {}
-    for prefetch in ("false", "true"):
-        folder = tmp_path / prefetch
-        folder.mkdir()
-        engine.groups.clear()
-        engine.version = None
-        loop.run(
-            recipe_for(folder, model_folder, engine, **ASYNC, **{"learner.prefetch": prefetch})
-        )
-        waited[prefetch] = [line["lease_s"] for line in metrics(folder)][1:]
-    print(f"lease_s without prefetch {waited['false']}, with {waited['true']}")
-    assert min(waited["false"]) >= LEASE_S
-    assert max(waited["true"]) < LEASE_S / 2
 
 
 def test_an_engine_that_finds_no_group_with_a_signal_ends_the_run_with_its_sentence(

@@ -56,7 +56,7 @@ def test_a_transformer_engine_that_does_not_load_is_as_good_as_none(
 
 @pytest.mark.parametrize(
     "error",
-    ["OSError('libcudnn.so.9')", "RuntimeError('no CUDA')", "AssertionError()", "None.cuda"],
+    ["OSError('libcudnn.so.9')", "None.cuda"],
 )
 def test_a_package_that_does_not_load_looks_absent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: str

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +20,7 @@ from learner.errors import CheckpointError, EngineError, PortError, TakenError
 from learner.lock import only_learner
 from learner.loop import step as stepping
 from learner.loop.state import Run
-from tests.integration.learner.fake_engine import FakeEngine
+from tests.integration.learner.fake_engine import FakeEngine, random_group
 from tests.integration.learner.models import VOCABULARY, reference_log_probs, weights, write_model
 from tests.integration.learner.test_sft import write_recipe
 from tests.support.net import free_port
@@ -33,13 +28,6 @@ from toolwright import types as t
 from toolwright.recipe import Recipe
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def engine() -> Iterator[FakeEngine]:
-    server = FakeEngine()
-    yield server
-    server.stop()
 
 
 def recipe_for(folder: Path, model: Path, engine: FakeEngine, **changes: Any) -> Recipe:
@@ -178,17 +166,6 @@ def test_a_run_of_adapters(tmp_path: Path, model_folder: Path, engine: FakeEngin
     assert torch.equal(merged["model.embed_tokens.weight"], base["model.embed_tokens.weight"])
 
 
-def test_a_finished_run_ends_at_once_when_it_is_started_again(
-    tmp_path: Path, model_folder: Path, engine: FakeEngine
-) -> None:
-    recipe = recipe_for(tmp_path, model_folder, engine)
-    loop.run(recipe)
-    before = list(engine.published)
-    loop.run(recipe)
-    assert engine.published == before
-    assert len(metrics(tmp_path)) == 4
-
-
 def test_death_between_publish_and_checkpoint_opens_a_new_lineage(
     tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,87 +199,12 @@ def test_death_between_publish_and_checkpoint_opens_a_new_lineage(
     assert {entry["lineage"] for entry in entries[6:]} == {version.lineage}
 
 
-def test_resume_at_the_published_version_keeps_the_lineage(
-    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = recipe_for(tmp_path, model_folder, engine)
-
-    save = stepping.save
-
-    def die_at_two(run: Run) -> None:
-        save(run)
-        if run.version.step == 2:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(stepping, "save", die_at_two)
-        loop.run(recipe)
-    # Whatever dies, a step that a checkpoint holds has its line.
-    assert [line["step"] for line in metrics(tmp_path)] == [1, 2]
-    loop.run(recipe)
-    assert [line["step"] for line in metrics(tmp_path)] == [1, 2, 3, 4]
-    assert steps_of(engine) == [0, 1, 2, 3, 4]
-    assert len({version.lineage for version, _ in engine.published}) == 1
-    assert [entry["sequence_number"] for entry in ledger(tmp_path)] == list(range(1, 13))
-
-
-def test_what_a_death_left_half_published_is_swept(
-    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The folder of step 3 is written, and the engine never hears of it."""
-    recipe = recipe_for(tmp_path, model_folder, engine)
-    policies = tmp_path / "run" / "policy"
-    offer = stepping.offer
-
-    def die_at_three(run: Run, *, moved: bool) -> None:
-        if run.version.step == 3:
-            run.policy.save(policies / f"{run.version.lineage}-3")
-            (policies / f".{run.version.lineage}-4.99").mkdir()
-            raise KeyboardInterrupt
-        offer(run, moved=moved)
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(stepping, "offer", die_at_three)
-        loop.run(recipe)
-    lineage = engine.version.lineage  # type: ignore[union-attr]
-    assert (policies / f"{lineage}-3").is_dir()
-    left: list[set[str]] = []
-    start = loop.start
-
-    def look(run: Run, *, resumed: bool) -> None:
-        start(run, resumed=resumed)
-        left.append({path.name for path in policies.iterdir()})
-
-    monkeypatch.setattr(loop, "start", look)
-    loop.run(recipe)
-    assert left == [{f"{lineage}-{step}" for step in (0, 1, 2)}]
-
-
-def test_an_engine_that_is_ahead_of_a_fresh_run_gets_a_new_lineage(
-    tmp_path: Path, model_folder: Path, engine: FakeEngine
-) -> None:
-    engine.version = t.WeightVersion(lineage="elsewhere", step=7)
-    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 1}))
-    version, parent = engine.published[0]
-    assert (version.step, parent) == (0, t.WeightVersion(lineage="elsewhere", step=0))
-
-
-def test_a_broken_lease_goes_on_after_the_last_whole_group(
-    tmp_path: Path, model_folder: Path, engine: FakeEngine
-) -> None:
-    engine.break_after = 1
-    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 1}))
-    assert [entry["sequence_number"] for entry in ledger(tmp_path)] == [1, 2, 3]
-
-
 def test_groups_that_were_trained_on_are_recognised(
     tmp_path: Path, model_folder: Path, engine: FakeEngine
 ) -> None:
     """An engine that came back offers old groups under new numbers."""
 
     def repeat(number: int, version: t.WeightVersion, folder: Path) -> Any:
-        from tests.integration.learner.fake_engine import random_group
-
         frozen = t.WeightVersion(lineage=version.lineage, step=0)
         return random_group(number - 2 if number > 3 else number, frozen, folder)
 
@@ -327,13 +229,6 @@ def test_a_group_with_another_hash_is_refused(
         loop.run(recipe_for(tmp_path, model_folder, engine))
 
 
-def test_an_absent_engine_is_named_after_its_patience(tmp_path: Path, model_folder: Path) -> None:
-    gone = FakeEngine()
-    gone.stop()
-    with pytest.raises(EngineError, match="engine serve"):
-        loop.run(recipe_for(tmp_path, model_folder, gone, **{"learner.engine_patience_s": 0.3}))
-
-
 def test_a_second_learner_is_refused_before_it_touches_anything(
     tmp_path: Path, model_folder: Path, engine: FakeEngine
 ) -> None:
@@ -342,23 +237,6 @@ def test_a_second_learner_is_refused_before_it_touches_anything(
         loop.run(recipe)
     assert [path.name for path in recipe.run_folder.iterdir()] == ["learner.lock"]
     assert engine.learners == []
-
-
-def test_a_run_names_one_learner_and_says_what_was_not_compared(
-    tmp_path: Path, model_folder: Path, engine: FakeEngine, capsys: pytest.CaptureFixture[str]
-) -> None:
-    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 2}))
-    assert len(engine.learners) == 1
-    assert "recipe, tokenizer and policy are not compared" in capsys.readouterr().out
-
-
-def test_another_model_does_not_resume(
-    tmp_path: Path, model_folder: Path, engine: FakeEngine
-) -> None:
-    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 1}))
-    other = write_model(tmp_path / "other", "qwen2-untied")
-    with pytest.raises(CheckpointError, match="model"):
-        loop.run(recipe_for(tmp_path, other, engine))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
@@ -371,10 +249,6 @@ def test_sampler_and_learner_agree(
     folders: list[tuple[t.WeightVersion, Path]] = []
 
     def write(number: int, version: t.WeightVersion, folder: Path) -> Any:
-        from dataclasses import replace
-
-        from tests.integration.learner.fake_engine import random_group
-
         if not folders or folders[-1][0] != version:
             folders.append((version, folder))
         by, where = folders[max(0, len(folders) - 1 - lag)]
@@ -411,30 +285,17 @@ def test_sampler_and_learner_agree(
     assert metrics(tmp_path)[-1].get("gap_probe_age", 0) == lag
 
 
-def test_kill_minus_nine_and_the_same_command_again(
+def test_an_absent_engine_is_named_after_its_patience(tmp_path: Path, model_folder: Path) -> None:
+    gone = FakeEngine()
+    gone.stop()
+    with pytest.raises(EngineError, match="engine serve"):
+        loop.run(recipe_for(tmp_path, model_folder, gone, **{"learner.engine_patience_s": 0.3}))
+
+
+def test_another_model_does_not_resume(
     tmp_path: Path, model_folder: Path, engine: FakeEngine
 ) -> None:
-    recipe = recipe_for(tmp_path, model_folder, engine)
-    command = [sys.executable, "-m", "learner.cli", "run", str(recipe.path)]
-    command += ["--set", f"run.engine={engine.address}", "--set", "run.steps=6"]
-    command += ["--set", "learner.checkpoint_every=2", "--set", "learner.lease_wait_s=0.2"]
-    command += ["--set", "learner.keep_checkpoints=99"]
-    root = Path(__file__).parents[3]
-    path = os.pathsep.join([str(root), str(root / "proto")])
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) as first:
-        deadline = time.monotonic() + 120
-        while len(engine.published) < 4:
-            assert time.monotonic() < deadline
-            assert first.poll() is None
-            time.sleep(0.005)
-        first.send_signal(signal.SIGKILL)
-    done = subprocess.run(
-        command, env=env, capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == str(tmp_path / "run" / "final")
-    entries = ledger(tmp_path)
-    assert len({entry["group"] for entry in entries}) == len(entries) == 18
-    used = [entry["step"] for entry in entries]
-    assert used == [step for step in range(6) for _ in range(3)]
+    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 1}))
+    other = write_model(tmp_path / "other", "qwen2-untied")
+    with pytest.raises(CheckpointError, match="model"):
+        loop.run(recipe_for(tmp_path, other, engine))

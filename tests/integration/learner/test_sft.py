@@ -151,23 +151,6 @@ def test_what_changed_between_two_starts_is_named(
         sft(write_recipe(tmp_path, model_folder, **{"sft.steps": 3, "sft.heldout.data": "traces"}))
 
 
-def test_a_second_imitation_in_the_folder_is_refused(
-    tmp_path: Path, model_folder: Path, traces: Path
-) -> None:
-    recipe = write_recipe(tmp_path, model_folder)
-    with only_learner(tmp_path / "run" / "sft"), pytest.raises(TakenError, match="another learner"):
-        sft(recipe)
-    assert not (tmp_path / "run" / "sft.resolved.json").exists()
-
-
-def test_missing_and_empty_data_are_named(tmp_path: Path, model_folder: Path) -> None:
-    with pytest.raises(DataError, match="engine render"):
-        sft(write_recipe(tmp_path, model_folder))
-    write_trajectories(tmp_path / "traces", [])
-    with pytest.raises(DataError, match="no trajectory"):
-        sft(write_recipe(tmp_path, model_folder))
-
-
 @pytest.mark.parametrize("train_on", ["assistant", "all"])
 def test_the_loss_is_the_mean_over_all_targets_as_transformers_computes_it(
     tmp_path: Path, model_folder: Path, traces: Path, train_on: str
@@ -251,3 +234,20 @@ def test_a_trace_beyond_the_policys_context_is_refused(tmp_path: Path, model_fol
         sft(write_recipe(tmp_path, model_folder))
     with pytest.raises(DataError, match=r"all 4 traces .* the shortest has 3"):
         sft(write_recipe(tmp_path, model_folder, **{"sft.max_length": 256}))
+
+
+def test_a_second_imitation_in_the_folder_is_refused(
+    tmp_path: Path, model_folder: Path, traces: Path
+) -> None:
+    recipe = write_recipe(tmp_path, model_folder)
+    with only_learner(tmp_path / "run" / "sft"), pytest.raises(TakenError, match="another learner"):
+        sft(recipe)
+    assert not (tmp_path / "run" / "sft.resolved.json").exists()
+
+
+def test_missing_and_empty_data_are_named(tmp_path: Path, model_folder: Path) -> None:
+    with pytest.raises(DataError, match="engine render"):
+        sft(write_recipe(tmp_path, model_folder))
+    write_trajectories(tmp_path / "traces", [])
+    with pytest.raises(DataError, match="no trajectory"):
+        sft(write_recipe(tmp_path, model_folder))

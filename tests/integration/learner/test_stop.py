@@ -19,13 +19,13 @@ from learner.sft import sft
 from learner.stop import Stop
 from tests.integration.learner.fake_engine import FakeEngine
 from tests.integration.learner.forked import run_ranks
-from tests.integration.learner.test_run import engine, ledger, metrics, recipe_for, steps_of
+from tests.integration.learner.test_run import ledger, metrics, recipe_for, steps_of
 from tests.integration.learner.test_sft import losses, traces, write_recipe
 from tests.support.waiting import blocks
 
 pytestmark = pytest.mark.slow
 
-__all__ = ["engine", "traces"]  # fixtures
+__all__ = ["traces"]  # a fixture
 
 RARELY = {"learner.checkpoint_every": 99}
 
@@ -83,17 +83,6 @@ def test_a_wait_ends_at_once_and_a_step_is_finished_then_the_same_command_goes_o
     assert [line["step"] for line in metrics(tmp_path)] == [1, 2, 3, 4]
     assert [entry["sequence_number"] for entry in ledger(tmp_path)] == list(range(1, 13))
     assert len({version.lineage for version, _ in engine.published}) == 1
-
-
-def test_before_the_first_step_there_is_nothing_to_save(
-    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine.last = 0
-    asked = signals(signal.SIGINT, stepping.why_none_will_come, 2)
-    monkeypatch.setattr(stepping, "why_none_will_come", asked)
-    recipe = recipe_for(tmp_path, model_folder, engine)
-    assert str(stopped(lambda stop: loop.run(recipe, stop))).endswith("from step 0")
-    assert not list((tmp_path / "run").glob("checkpoints/step-*"))
 
 
 def test_an_engine_that_is_gone_holds_nobody_up(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,13 +22,6 @@ def of_two_tasks(number: int, version: t.WeightVersion, folder: Path) -> list[t.
     return [replace(one, task=replace(one.task, name=name)) for one in group]
 
 
-@pytest.fixture
-def engine() -> Iterator[FakeEngine]:
-    server = FakeEngine(of_two_tasks)
-    yield server
-    server.stop()
-
-
 def test_every_line_tells_of_each_task_and_now_and_then_whether_they_agree(
     tmp_path: Path, model_folder: Path, engine: FakeEngine
 ) -> None:
@@ -39,6 +31,7 @@ def test_every_line_tells_of_each_task_and_now_and_then_whether_they_agree(
         "learner.conflict_every": 2,
         "learner.kl.coefficient": 0.1,
     }
+    engine.write = of_two_tasks
     loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
     lines = metrics(tmp_path)
     assert len(lines) == 4

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ import pytest
 import torch
 
 from learner import run as loop
-from learner.errors import DataError, EngineError
+from learner.errors import EngineError
 from learner.training.batch import rows_of
 from learner.vision.pixels import Pixels
 from tests.integration.learner.fake_engine import FakeEngine
@@ -37,14 +34,6 @@ pytestmark = pytest.mark.slow
 
 PICTURES = [picture(*size, seed=seed) for seed, size in enumerate(SIZES)]
 BLOBS = {hashlib.sha256(data).hexdigest(): data for data in PICTURES}
-
-
-@pytest.fixture
-def engine() -> Iterator[FakeEngine]:
-    server = FakeEngine()
-    server.blobs = dict(BLOBS)
-    yield server
-    server.stop()
 
 
 class Sampler:
@@ -139,7 +128,7 @@ def test_every_step_agrees_with_the_sampler(
 ) -> None:
     """Over publishes of a policy whose tower is trained; each image is fetched once a step, and
     the first one in two pieces, since the connection broke."""
-    engine.write = Sampler(Pixels(folder))
+    engine.write, engine.blobs = Sampler(Pixels(folder)), dict(BLOBS)
     changes = {"run.steps": 2, "learner.vision": '"trained"', "learner.kl.coefficient": 0.1}
     final = loop.run(recipe_for(tmp_path, folder, engine, **changes))
     lines = metrics(tmp_path)
@@ -152,21 +141,6 @@ def test_every_step_agrees_with_the_sampler(
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert any(name.startswith("model.visual.") for name in moved)
     assert any(name.startswith("model.language_model.") for name in moved)
-
-
-def test_a_processor_with_other_pixels_is_named_before_anything_is_trained(
-    tmp_path: Path, folder: Path, engine: FakeEngine
-) -> None:
-    smaller = tmp_path / "smaller"
-    shutil.copytree(folder, smaller)
-    settings = json.loads((smaller / "preprocessor_config.json").read_text(encoding="utf-8"))
-    (smaller / "preprocessor_config.json").write_text(
-        json.dumps({**settings, "max_pixels": 4 * 28 * 28}), encoding="utf-8"
-    )
-    engine.write = Sampler(Pixels(folder))
-    with pytest.raises(DataError, match=r"tokens here and took \d+ in the sampler"):
-        loop.run(recipe_for(tmp_path, smaller, engine))
-    assert [version.step for version, _ in engine.published] == [0]
 
 
 def test_bytes_that_are_not_the_image_are_refused(

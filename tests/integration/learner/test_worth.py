@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,13 +33,6 @@ def silent_from(step: int, until: int = 99) -> Any:
     return write
 
 
-@pytest.fixture
-def engine() -> Iterator[FakeEngine]:
-    server = FakeEngine()
-    yield server
-    server.stop()
-
-
 def test_a_signal_in_between_begins_the_count_again(
     tmp_path: Path, model_folder: Path, engine: FakeEngine, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,17 +52,6 @@ def test_a_signal_in_between_begins_the_count_again(
         "equal (12 of 12 are 1)"
         for step in (2, 3)
     ]
-
-
-def test_a_first_step_without_worth_publishes_a_folder_that_the_engine_can_see(
-    tmp_path: Path, model_folder: Path, engine: FakeEngine
-) -> None:
-    """policy.model may lie under a path of this machine's own: the engine is not told of it."""
-    engine.write = silent_from(0)
-    loop.run(recipe_for(tmp_path, model_folder, engine, **{"run.steps": 2}))
-    policies = tmp_path / "run" / "policy"
-    assert engine.folders[1].parent == policies
-    assert engine.folders[1] == engine.folders[2]
 
 
 def test_patience_ends_with_a_checkpoint_and_status_4(

@@ -92,8 +92,8 @@ def test_names_do_not_steer_a_terminal(tmp_path: Path) -> None:
     [
         b"\xff",
         b"[" * 100_000,
-        b'{"group": "a", "step": 1}',
         b"[]",
+        b'{"group": "a", "step": 1}',
         to_bytes(Change(group="a", step=1, edges=((0, 1, 1),))),
         to_bytes(Change(group="a", step=1, made=(NewNode(tool=tool("a"), vector=b"odd"),))),
     ],
@@ -102,8 +102,8 @@ def test_a_change_of_another_release_is_told(tmp_path: Path, data: bytes) -> Non
     store = tmp_path / "m.sqlite"
     fill(str(store), growing()[0])
     append(store, "z", data, 1)
-    for words in (("list", store), ("report", store), ("export", store, tmp_path / "out")):
-        done = run(*words)
+    for command in ("list", "report"):
+        done = run(command, store)
         assert done.exit_code == 1
         assert done.stderr.startswith("memory: change 2 cannot be read: ")
         assert len(done.stderr.splitlines()) == 1

@@ -116,22 +116,17 @@ def test_a_mistyped_address_is_no_folder(tmp_path: Path) -> None:
         (("list", "{}/nothing.sqlite"), "there is no memory at"),
         (("show", "{}/m.sqlite", "cube"), "no tool 'cube': `memory list` names them"),
         (("show", "{}/m.sqlite", "square", "--version", "9"), "versions 0 to 3, and not 9"),
-        (("report", "{}/text"), "is no memory"),
         (("import", "{}/text", "{}/new.sqlite"), "is not what `memory export` writes"),
         (("import", "{}/deep", "{}/new.sqlite"), "memory:"),
-        (("import", "{}/other", "{}/new.sqlite"), "'else'"),
         (("import", "{}/m.sqlite", "{}/new.sqlite"), "is not what `memory export` writes"),
         (("import", "{}/endless", "{}/new.sqlite"), "is no regular file"),
-        (("import", "/dev/zero", "{}/new.sqlite"), "is no regular file"),
         (("import", "{}/large", "{}/new.sqlite"), "more than the 268435456 bytes"),
         (("import", "{}/infinite", "{}/new.sqlite"), "is not what `memory export` writes"),
         (("import", "{}/twice", "{}/new.sqlite"), "two tools of one name"),
         (("import", "{}/wordy", "{}/new.sqlite"), "'wwww"),
         (("copy", "{}/m.sqlite", "{}/m.sqlite"), "name an empty store"),
         (("copy", "{}/m.sqlite", "{}/new.sqlite", "--version", "4"), "not 4"),
-        (("list", "http://127.0.0.1:1"), "is no store"),
         (("list", "redis://127.0.0.1:1/0"), "memory:"),
-        (("list", "redis://127.0.0.1:abc/0"), "no address that can be read"),
         (("import", "{}/m.json", "redis://:word/s@127.0.0.1/0"), "no address that can be read"),
     ],
 )
@@ -141,7 +136,6 @@ def test_what_cannot_be_done_is_one_sentence(
     fill(str(tmp_path / "m.sqlite"), *growing())
     (tmp_path / "text").write_text("no memory", encoding="utf-8")
     (tmp_path / "deep").write_text("[" * 100_000, encoding="utf-8")
-    (tmp_path / "other").write_text('{"format": "else"}', encoding="utf-8")
     (tmp_path / "wordy").write_text(json.dumps({"format": "w" * 1_000_000}), encoding="utf-8")
     os.mkfifo(tmp_path / "endless")
     with (tmp_path / "large").open("wb") as large:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,20 +156,6 @@ def test_writers_side_by_side_lose_nothing(kind: str, tmp_path: Path, redis: Red
     assert memory.graph.version == WRITERS * EACH
     made = {f"w{number}_{place}" for number in range(WRITERS) for place in range(EACH)}
     assert set(memory.graph.names) == made
-
-
-def test_64_engines_on_one_service_lose_nothing(log: Log) -> None:
-    memory = Memory(log, hashing)
-
-    def engine(number: int) -> list[int]:
-        works = (work(f"e{number}g{group}", f"do {number} and {group}") for group in range(3))
-        return [memory.merge_group(one).version for one in works]
-
-    with ThreadPoolExecutor(64) as pool:
-        versions = sorted(version for found in pool.map(engine, range(64)) for version in found)
-    assert versions == list(range(1, 64 * 3 + 1))
-    assert set(memory.graph.names) == {f"e{e}g{g}_0" for e in range(64) for g in range(3)}
-    assert Memory(log, hashing).graph.nodes == memory.graph.nodes
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])

@@ -11,9 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from console.cli import app
-from console.compare.curves import MOST_POINTS, curves
 from console.compare.page import page
-from console.compare.runs import differences, read_metrics, read_runs
+from console.compare.runs import read_metrics, read_runs
 from console.errors import RecordBroken
 from console.record.run import MOST_RUNS
 
@@ -73,13 +72,6 @@ def evaluation(suite: str, at: int, reward: float, **more: Any) -> str:
     return json.dumps({**line, "temperature": 1.0, "parts": {"correct": reward}, **more}) + "\n"
 
 
-def shown(output: Path) -> tuple[list[list[str | None]], list[str], str]:
-    """(rows of all tables, titles of all charts, the page's text)."""
-    root = ElementTree.parse(output).getroot()
-    rows = [[cell.text for cell in row] for row in root.iter(f"{XHTML}tr")]
-    return rows, [h.text or "" for h in root.iter(f"{XHTML}h3")], "".join(root.itertext())
-
-
 def test_evaluations_are_a_table_and_curves_with_their_intervals(tmp_path: Path) -> None:
     a, b, c = (write_run(tmp_path / name, recipe={}) for name in "abc")
     (a / "evaluations.jsonl").write_text(
@@ -93,56 +85,22 @@ def test_evaluations_are_a_table_and_curves_with_their_intervals(tmp_path: Path)
     (b / "evaluations.jsonl").write_text(evaluation("unseen", 4, 1.0, stderr=0.0), encoding="utf-8")
     code, said = compare(a, b, c, "-o", tmp_path / "page.html")
     assert code == 0
-    assert (
-        said == f"toolwright: {a}/evaluations.jsonl: 1 line is no evaluation, the first is line 5\n"
-    )
-    rows, titles, text = shown(tmp_path / "page.html")
-    assert rows == [
+    assert f"{a}/evaluations.jsonl: 1 line is no evaluation, the first is line 5" in said
+    root = ElementTree.parse(tmp_path / "page.html").getroot()
+    assert [[cell.text for cell in row] for row in root.iter(f"{XHTML}tr")] == [
         ["suite", "sampling", "a", "b", "c"],
         ["unseen", "temperature 1", "0.344 ± 0.098 at 0, 0.594 ± 0.098 at 2, n = 30", ONE, "none"],
         ["greedy", "greedy", "0.5 at 4, n = 32", "none", "none"],
     ]
-    assert titles[:2] == ["unseen", "unseen"] and titles.count("greedy") == 2
-    assert "Without evaluations: c." in text
-    assert "a, step 2: 0.594" in text and "a, hours 0.02: 0.594" in text
-    root = ElementTree.parse(tmp_path / "page.html").getroot()
-    bars = [line for line in root.iter(f"{XHTML}line") if line.get("class") == "error r0"]
-    assert len(bars) == 4  # two points, by step and by hours
-    marks = [dot for dot in root.iter(f"{XHTML}circle") if dot.get("class") == "dot r1"]
-    assert len(marks) == 2  # the only point of a run is seen
-    assert all(float(bar.get("y2", 0)) < float(bar.get("y1", 0)) for bar in bars)
 
 
 ONE = "1 ± 0.059 at 4, n = 32"
 """All rewards are equal: the error is that of the rule of succession."""
 
 
-def test_suites_of_recipes_differ_by_their_keys_and_not_as_json(tmp_path: Path) -> None:
-    def recipe(**suite: Any) -> Any:
-        suites = [{"name": "unseen", "n": 32, **suite}, {"name": "other", "n": 1}]
-        return {"engine": {"evaluation": {"suites": suites}}, "learner": {"x": [{"name": 1}]}}
-
-    runs = [
-        write_run(tmp_path / "a", recipe=recipe()),
-        write_run(tmp_path / "b", recipe=recipe(n=64)),
-    ]
-    assert differences(read_runs(runs)) == [("engine.evaluation.suites.unseen.n", ["32", "64"])]
-    twins = {"learner": {"suites": [{"name": "s", "n": 1}, {"name": "s", "n": 2}]}}
-    (twin, *_) = read_runs([write_run(tmp_path / "c", recipe=twins)])
-    assert list(twin.recipe) == ["learner.suites"]
-
-
 EVALUATIONS_THAT_ARE_NONE = [
-    {"suite": 1},
-    {"suite": "s" * 300},
-    {"step": -1},
-    {"step": None},
-    {"reward": None},
-    {"reward": float("nan")},
-    {"n": 0},
-    {"n": "many"},
-    {"stderr": -1},
-]
+    {"suite": "s" * 300}, {"step": -1}, {"reward": float("nan")}, {"n": 0}, {"stderr": -1},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("more", EVALUATIONS_THAT_ARE_NONE, ids=str)
@@ -183,15 +141,7 @@ def test_a_run_that_goes_on_or_was_killed_is_read(tmp_path: Path) -> None:
 
 
 BROKEN = [
-    b"not json",
-    b"[]",
-    b"7",
-    b'{"reward": 1}',
-    b'{"step": "1"}',
-    b'{"step": true}',
-    b'{"step": -1}',
-    b'{"step": 1.5}',
-    b"\xff\xfe",
+    *(b"not json", b"[]", b'{"reward": 1}', b'{"step": true}', b'{"step": -1}', b"\xff\xfe"),
     b"[" * 100_000,
     b'{"step": 1, "x": "' + b"y" * (3 << 20) + b'"}',
 ]
@@ -205,16 +155,6 @@ def test_a_broken_line_costs_itself(tmp_path: Path, line: bytes) -> None:
     metrics, remarks = read_metrics(run / "learner.jsonl")
     assert [metrics[step]["reward"] for step in metrics] == [0.1, 0.2]
     assert len(remarks) == 1 and "the first is line 1" in remarks[0]
-
-
-def test_values_that_are_no_numbers_are_no_points(tmp_path: Path) -> None:
-    file = tmp_path / "m.jsonl"
-    huge = "1" + "0" * 400
-    file.write_text(
-        f'{{"step": 1, "a": null, "b": NaN, "c": -Infinity, "d": {huge}, "e": true, "f": 2e300}}',
-        encoding="utf-8",
-    )
-    assert read_metrics(file) == ({1: {"e": 1.0}}, [])
 
 
 def test_what_is_missing_is_a_sentence(tmp_path: Path) -> None:
@@ -232,45 +172,3 @@ def test_what_is_missing_is_a_sentence(tmp_path: Path) -> None:
     assert not output.exists()
     with pytest.raises(RecordBroken, match="at most"):
         read_runs([tmp_path / "a"] * (MOST_RUNS + 1))
-
-
-def test_a_recipe_that_cannot_be_read_costs_the_table_alone(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "a")
-    other = write_run(tmp_path / "b")
-    (run / "engine.resolved.json").write_text("{", encoding="utf-8")
-    code, said = compare(run, other, "-o", tmp_path / "page.html")
-    assert code == 0
-    assert "engine.resolved.json cannot be read" in said
-    assert f"{other} has none of engine.resolved.json" in said
-    (run / "engine.resolved.json").write_text('{"a":' * 900 + "1" + "}" * 900, encoding="utf-8")
-    assert compare(run, other, "-o", tmp_path / "page.html")[0] == 0
-
-
-def test_imitation_is_compared_by_its_own_metrics(tmp_path: Path) -> None:
-    (tmp_path / "a" / "sft").mkdir(parents=True)
-    line = {"step": 0, "heldout_loss": 2.0, "heldout_s": 3600.0}
-    (tmp_path / "a" / "sft" / "sft.jsonl").write_text(json.dumps(line), encoding="utf-8")
-    (run,) = read_runs([tmp_path / "a"])
-    assert run.curve("heldout_loss") == [(0, 2.0)]
-    assert run.hours() == {0: 1.0}
-
-
-def test_hours_leave_out_the_time_between_two_lives(tmp_path: Path) -> None:
-    (run,) = read_runs([write_run(tmp_path / "a", 100)])
-    assert run.hours()[100] == pytest.approx(1.0)
-    (curve,) = curves([run], "reward", window=1, hours=True)
-    last = curve.points[-1]
-    assert (last.x, last.y) == (pytest.approx(1.0), 10.0)
-    assert curves([run], "entropy", window=1) == []
-
-
-def test_long_curves_are_thinned_and_keep_their_ends_and_their_spike(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "a", 12345)
-    lines = (run / "learner.jsonl").read_text(encoding="utf-8").splitlines()
-    lines[7776] = json.dumps({"step": 7777, "reward": -99.0, "step_s": 36.0})
-    (run / "learner.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    for window in (1, 5):
-        found = curves(read_runs([run]), "reward", window=window)[0].points
-        assert len(found) <= MOST_POINTS
-        assert (found[0].x, found[-1].x) == (1.0, 12345.0)
-        assert min((point.y, point.x) for point in found) == (-99.0, 7777.0)

@@ -94,22 +94,20 @@ def _record(pid: int, at: float, host: str = HERE) -> CourseRecord:
 
 
 @contextmanager
-def _sleeper(code: str = "import time; time.sleep(100)") -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def test_what_lives_is_found_and_ended() -> None:
-    with _sleeper() as process:
-        record = _record(process.pid, created(process.pid))
-        left = leftovers.left_running(record, HERE, SPACE)
-        assert [one.pid for one in left] == [process.pid]
-        leftovers.end(left, print, told=False, grace_s=5.0)
-        assert process.wait(5) == -signal.SIGTERM
-        assert leftovers.left_running(record, HERE, SPACE) == ()
+def _hearing(on_sigterm: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that evaluates this at SIGTERM; it listens once it is given."""
+    code = (
+        "import signal, sys, time\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: {on_sigterm})\n"
+        "print(flush=True); input()"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [sys.executable, "-c", code], start_new_session=True, stdin=pipe, stdout=pipe
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
 
 
 PARENT = (
@@ -148,6 +146,8 @@ def test_nothing_is_known_of_another_boot_or_another_containers_pids() -> None:
         record = _record(leader.pid, created(leader.pid))
         assert SPACE and leftovers.left_running(record, HERE, SPACE)
         assert leftovers.left_running(record, HERE, "another boot") == ()
+        elsewhere = _record(leader.pid, created(leader.pid), host="elsewhere")
+        assert leftovers.left_running(elsewhere, HERE, SPACE) == ()
         # An earlier kernel gave that number to a process that is gone.
         leader.kill()
         leader.wait()
@@ -169,18 +169,7 @@ def test_a_console_in_the_recorded_session_does_not_end_itself() -> None:
 
 
 def test_who_was_told_by_the_kernel_is_not_told_twice() -> None:
-    code = (
-        "import signal, sys\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
-        "print(flush=True); input()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        start_new_session=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as process:
-        process.stdout.readline()
+    with _hearing("sys.exit(7)") as process:
         record = _record(process.pid, created(process.pid))
         leftovers.end(record.processes, print, told=True, grace_s=0.5)
         assert process.wait(5) == -signal.SIGKILL  # its time was over
@@ -191,29 +180,12 @@ def test_a_learner_has_time_for_its_checkpoint_and_that_is_said(
 ) -> None:
     monkeypatch.setattr(leftovers, "GRACE_S", 0.0)
     monkeypatch.setattr(leftovers, "SAY_S", 0.0)
-    code = (
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.5), sys.exit(7)))\n"
-        "print(flush=True); input()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", code],
-        start_new_session=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as process:
-        process.stdout.readline()
+    with _hearing("(time.sleep(0.5), sys.exit(7))") as process:
         (one,) = _record(process.pid, created(process.pid)).processes
         said: list[str] = []
         leftovers.end([replace(one, name="learner")], said.append, told=False)
         assert process.wait(5) == 7
         assert f"still waiting for learner ({process.pid})" in said[0]
-
-
-def test_nothing_is_known_of_another_machine() -> None:
-    with _sleeper() as process:
-        record = _record(process.pid, created(process.pid), host="elsewhere")
-        assert leftovers.left_running(record, HERE, SPACE) == ()
 
 
 def test_children_of_a_leader_that_is_gone_are_ended() -> None:
@@ -246,16 +218,6 @@ def test_what_was_being_made_is_not_there_and_its_half_is_moved_aside(tmp_path: 
         made.write_text("whole", encoding="utf-8")
     assert half_made.there(tmp_path, [maker])(made)
     assert (tmp_path / "rows.jsonl.unfinished").read_text(encoding="utf-8") == "half"
-
-
-def test_what_the_user_put_there_counts(tmp_path: Path) -> None:
-    made = tmp_path / "rows.jsonl"
-    made.write_text("mine", encoding="utf-8")
-    assert half_made.there(tmp_path, [_maker(made)])(made)
-    # A mark of a maker that makes something else now says nothing of it.
-    with pytest.raises(RuntimeError), half_made.making(tmp_path, _maker(tmp_path / "other")):
-        raise RuntimeError("killed")
-    assert half_made.there(tmp_path, [_maker(made)])(made)
 
 
 @pytest.mark.parametrize("kind", ["prepare", "render"])
@@ -314,9 +276,7 @@ def _web(status: int, text: str) -> Iterator[int]:
         (200, '{"model_path": "/policy", "weight_version": "v0-1"}', "right"),
         (200, "<html>hello</html>", "stranger"),
         (200, "[]", "stranger"),
-        (200, '{"name": "another"}', "stranger"),
         (404, "", "stranger"),
-        (503, "", "stranger"),
     ],
 )
 async def test_a_sampler_is_known_by_what_it_says_of_its_model(
@@ -352,6 +312,11 @@ def test_addresses_of_this_machine() -> None:
 
 
 STARTED = _record(7, 70.0)
+ENDS = {0: "done", 1: "failed", 4: "failed", 130: "stopped"}
+
+
+def _ended(status: int) -> CourseRecord:
+    return replace(STARTED, ended=Ended(at=1.0, status=status, sentence="why"))
 
 
 def _state(
@@ -362,27 +327,20 @@ def _state(
 
 
 @pytest.mark.parametrize(
-    ("ended", "word", "status"),
-    [(0, "done", 0), (1, "failed", 1), (4, "failed", 4), (130, "stopped", 130)],
+    ("course", "known", "word", "status"),
+    [
+        *((_ended(code), {}, word, code) for code, word in ENDS.items()),
+        (STARTED, {"lives": True}, "running", 0),
+        (STARTED, {}, "killed", 1),
+        (STARTED, {"here": False, "answers": True}, "running", 0),
+        (STARTED, {"here": False}, "unknown", 1),
+        (CourseRecord(), {"answers": True}, "running", 0),
+        (CourseRecord(), {}, "unknown", 1),
+    ],
 )
-def test_a_run_that_ended_tells_how(ended: int, word: str, status: int) -> None:
-    course = replace(STARTED, ended=Ended(at=1.0, status=ended, sentence="why"))
-    found = _state(course)
-    assert (found.word, found.status, found.sentence) == (word, status, "why")
-
-
-def test_a_start_without_an_end_runs_or_was_killed() -> None:
-    assert (_state(STARTED, lives=True).word, _state(STARTED, lives=True).status) == ("running", 0)
-    assert (_state(STARTED).word, _state(STARTED).status) == ("killed", 1)
-
-
-def test_another_machines_run_goes_on_while_its_engine_answers() -> None:
-    assert _state(STARTED, here=False, answers=True).word == "running"
-    found = _state(STARTED, here=False)
-    assert found.word == "unknown" and found.status == 1
-    assert found.processes[0].alive is None
-
-
-def test_a_run_of_the_launch_files_is_known_by_its_engine() -> None:
-    assert _state(CourseRecord(), answers=True).word == "running"
-    assert _state(CourseRecord()).word == "unknown"
+def test_the_state_follows_from_course_process_and_engine(
+    course: CourseRecord, known: dict[str, bool], word: str, status: int
+) -> None:
+    found = _state(course, **known)
+    assert (found.word, found.status) == (word, status)
+    assert found.sentence == "why" or course.ended is None

@@ -29,37 +29,26 @@ def read(number: int, **more: Any) -> Step:
 
 
 @pytest.mark.parametrize(
-    ("figures", "sentence"),
+    ("figures", "words"),
     [
         (
             {"stop/max_turns": 70, "stop/max_response_length": 10, "stop/answered": 48},
             "62% of step 7 ended at a limit, most at max_turns: look at task.limits.turns",
         ),
-        (
-            {"stop/max_model_length": 128},
-            "100% of step 7 ended at a limit, most at max_model_length: look at task.limits.model",
-        ),
-        (
-            {"observation_cut_fraction": 0.45},
-            "45% of the trajectories of step 7 read an observation that was cut: look at "
-            "task.limits.observation",
-        ),
+        ({"stop/max_model_length": 128}, "look at task.limits.model"),
+        ({"observation_cut_fraction": 0.45}, "look at task.limits.observation"),
         (
             {"rewards_failed": 3, "reward_error": "returned nan, not a finite number"},
-            "the reward ./reward.py:score failed for 3 of 128 trajectories of step 7, which are in "
-            "no mean: returned nan, not a finite number",
+            f"{REWARD} failed for 3 of 128 trajectories of step 7",
         ),
-        ({"nonfinite_rewards": 2}, "2 rewards of step 7 are no finite number, in no mean"),
-        (
-            {"reward_s": 31.25, "generate_s": 2.0, "tool_s": 1.0},
-            "the reward ./reward.py:score takes 31.2 s a trajectory, the rollout 3.0 s: make it "
-            "faster, or raise task.reward_threads",
-        ),
+        ({"nonfinite_rewards": 2}, "2 rewards of step 7 are no finite number"),
+        ({"reward_s": 31.25, "generate_s": 2.0}, f"{REWARD} takes 31.2 s a trajectory"),
     ],
 )
-def test_a_step_raises_a_doubt(figures: dict[str, Any], sentence: str) -> None:
-    assert doubts.of_rollouts(read(7, **figures), REWARD) == [sentence]
-    assert sentence in doubts.of_steps([read(7, **figures)], REWARD)
+def test_a_step_raises_a_doubt(figures: dict[str, Any], words: str) -> None:
+    (said,) = doubts.of_rollouts(read(7, **figures), REWARD)
+    assert words in said
+    assert said in doubts.of_steps([read(7, **figures)], REWARD)
 
 
 @pytest.mark.parametrize(

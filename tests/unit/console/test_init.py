@@ -90,17 +90,17 @@ def test_an_empty_folder_is_filled_and_another_one_left_alone(
     assert (tmp_path / "empty/README.md").read_text(encoding="utf-8") == "my own words"
 
 
-def test_a_file_is_no_folder(recipes: Path, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine", encoding="utf-8")
-    assert typed("mine", tmp_path / "file")[0] == 2
-    code, said = typed("mine", tmp_path / "file/new")
-    assert code == 1 and f"{tmp_path}/file/new cannot be written" in said
-    assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"
-
-
 @pytest.mark.parametrize("name", ["presets", "../recipes/mine", "", "mine/"])
 def test_a_name_that_is_none_is_refused(recipes: Path, tmp_path: Path, name: str) -> None:
     code, said = typed(name, tmp_path / "new")
     assert code == 2
     assert f"there is no recipe {name!r}" in said and "there are mine" in said
     assert not (tmp_path / "new").exists()
+
+
+def test_a_file_is_no_folder(recipes: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    assert typed("mine", tmp_path / "file")[0] == 2
+    code, said = typed("mine", tmp_path / "file/new")
+    assert code == 1 and f"{tmp_path}/file/new cannot be written" in said
+    assert (tmp_path / "file").read_text(encoding="utf-8") == "mine"

@@ -40,38 +40,16 @@ def planned(makers: Iterable[Maker], *there: Path, goals: Iterable[Need] = (GOAL
     return [maker.makes for maker in plan(goals, tuple(makers), lambda path: path in there)]
 
 
-def test_from_nothing_everything_is_made_in_order() -> None:
-    assert planned(ALL) == [BASE, ROWS, DATA, POLICY]
-
-
-def test_what_is_there_is_not_made_and_neither_is_what_it_was_made_of() -> None:
-    assert planned(ALL, POLICY) == []
-    assert planned(ALL, DATA, BASE) == [POLICY]
-    assert planned(ALL, DATA) == [BASE, POLICY]
-    assert planned(ALL, ROWS, BASE) == [DATA, POLICY]
-
-
 def test_prepared_things_come_first_in_the_recipes_order() -> None:
     late = prepare(Path("/database"))
     goals = (GOAL, *unread((*ALL, late), [GOAL]))
     assert planned((*ALL, late), goals=goals) == [BASE, ROWS, late.makes, DATA, POLICY]
 
 
-def test_what_no_key_reads_is_wanted_by_the_run_itself() -> None:
-    database = prepare(Path("/database"))
-    assert [n.path for n in unread((*ALL, database), [GOAL])] == [database.makes]
-
-
 def test_what_is_made_when_it_is_read_waits_for_a_key() -> None:
     rows = replace(prepare(Path("/rows")), when_read=True)
     assert not unread((*ALL, rows), [GOAL])
     assert planned((*ALL, rows), goals=[need(rows.makes)]) == [rows.makes]
-
-
-def test_what_only_such_a_command_reads_is_wanted_by_the_run_itself() -> None:
-    database = prepare(Path("/database"))
-    rows = replace(prepare(Path("/rows"), database.makes), when_read=True)
-    assert [n.path for n in unread((*ALL, database, rows), [GOAL])] == [database.makes]
 
 
 @pytest.mark.parametrize(

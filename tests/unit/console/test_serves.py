@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -56,13 +57,13 @@ async def _engine(told: Fingerprint | None, *, away: bool = False) -> AsyncItera
         await server.stop(0)
 
 
-def _setup(folder: Path, engine: str = "127.0.0.1:1") -> Setup:
+def _setup(folder: Path, engine: str = "127.0.0.1:1", sampler: str = "127.0.0.1:1") -> Setup:
     file = folder / "recipe.toml"
     tables = {
         "run": {**ONE, "name": "own", "folder": "run", "engine": engine},
         "policy": {"model": "base"},
         "task": {"source": "task.py:questions", "reward": "./task.py:score"},
-        "sampler": {"endpoints": ["http://127.0.0.1:1"]},
+        "sampler": {"endpoints": [f"http://{sampler}"]},
         "console": {"services": [{"name": "sampler", "run": ["x"], "ready": "http://127.0.0.1:1"}]},
     }
     file.write_text(to_toml(tables), encoding="utf-8")
@@ -111,3 +112,12 @@ async def test_a_healthy_server_that_is_no_engine_is_refused(tmp_path: Path) -> 
 async def test_an_engine_that_cannot_tell_yet_is_left_to_the_learner(tmp_path: Path) -> None:
     async with _engine(_own(tmp_path), away=True) as address:
         assert not await _looked(tmp_path, address)
+
+
+async def test_a_stranger_at_a_samplers_address_is_refused_with_its_process(tmp_path: Path) -> None:
+    async with _engine(None) as address:
+        setup = _setup(tmp_path, sampler=address)
+        with pytest.raises(NothingStarted, match=rf"{address} \(process {os.getpid()} ") as refused:
+            await look(setup, setup.table.services)
+    assert str(refused.value).endswith("name an SGLang server, or a free port")
+    assert refused.value.status == 2

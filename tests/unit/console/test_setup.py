@@ -98,32 +98,6 @@ def test_every_task_s_questions_and_conversations_are_needed(tmp_path: Path) -> 
     assert setup.recipe.shared.tasks["shop"].source == str(tmp_path / "other/questions.jsonl")
 
 
-def test_what_is_made_when_it_is_read_waits_for_the_variation_that_reads_it(tmp_path: Path) -> None:
-    prepare = [
-        {"name": name, "run": ["python", "rows.py", "{makes}"], "makes": f"run/{name}.jsonl"}
-        | {"when_read": True}
-        for name in ("rows", "others")
-    ]
-    file = written(tmp_path, console={"prepare": prepare})
-    rows, others = tmp_path / "run/rows.jsonl", tmp_path / "run/others.jsonl"
-    assert {rows, others} & set(makes(asked(file))) == {rows}
-    varied = asked(file, "render.conversations='run/others.jsonl'")
-    assert {rows, others} & set(makes(varied)) == {others}
-
-
-def test_a_folder_stands_for_its_recipe(tmp_path: Path) -> None:
-    file = written(tmp_path)
-    assert asked(tmp_path).recipe.path == asked(file).recipe.path
-    with pytest.raises(NothingStarted, match=r"recipe\.toml"):
-        asked(tmp_path / "base")
-
-
-def test_from_nothing_the_whole_of_a_recipe_is_made_in_order(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    names = ("rows.jsonl", "index", "rows.tr", "warm")
-    assert makes(asked(written(tmp_path))) == [run / name for name in names]
-
-
 def test_steps_and_seed_reach_warm_up_and_run(tmp_path: Path) -> None:
     setup = asked(written(tmp_path), "run.steps=9", seed=7, steps=5)
     assert setup.steps == 5
@@ -146,32 +120,11 @@ def test_another_folder_takes_along_what_is_made_in_the_old_one(tmp_path: Path) 
     assert setup.recipe.raw["sft"]["model"] == "base"
 
 
-def test_another_folder_leaves_what_is_made_elsewhere(tmp_path: Path) -> None:
-    prepare = [{"name": "policy", "run": ["python", "p.py", "{makes}"], "makes": "models/tiny"}]
-    changes = {"policy": {"model": "models/tiny"}, "sft": None, "render": None}
-    file = written(tmp_path, console={"prepare": prepare}, **changes)
-    assert makes(asked(file, folder=tmp_path / "new")) == [tmp_path / "models/tiny"]
-
-
-def test_a_linked_folder_is_the_same_folder(tmp_path: Path) -> None:
-    written(tmp_path / "real")
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    setup = asked(tmp_path / "link/recipe.toml")
-    assert makes(setup) == [tmp_path / "real/run" / n for n in ("rows.jsonl", "index", "rows.tr",
-                                                               "warm")]  # fmt: skip
-
-
 def test_links_in_a_circle_are_one_sentence(tmp_path: Path) -> None:
     setup = asked(written(tmp_path, policy={"model": "loop"}))
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(RecipeError, match="circle"):
         needs.goals(setup.recipe)
-
-
-def test_a_missing_source_is_named_with_its_key(tmp_path: Path) -> None:
-    file = written(tmp_path, task={"source": "questions.jsonl"})
-    with pytest.raises(NothingStarted, match=r"task\.source = .*questions\.jsonl is missing"):
-        makes(asked(file))
 
 
 def test_every_open_port_becomes_one_that_all_are_told(tmp_path: Path) -> None:
@@ -183,13 +136,6 @@ def test_every_open_port_becomes_one_that_all_are_told(tmp_path: Path) -> None:
     for override in setup.overrides:
         assert ("--set", override) in itertools.pairwise(learner.argv)
     assert shlex.split(learner.shown)[:2] == ["learner", "run"]
-
-
-def test_a_service_named_sampler_is_the_sampler(tmp_path: Path) -> None:
-    services = [*TABLES["console"]["services"], {"name": "sampler", "run": ["bench"],
-                                                "ready": "http://127.0.0.1:0/health"}]  # fmt: skip
-    setup = settled(asked(written(tmp_path, console={"services": services})))
-    assert setup.recipe.shared.sampler.endpoints == ("http://127.0.0.1:20002",)
 
 
 def test_a_service_named_as_a_served_tool_is_what_plays_it(tmp_path: Path) -> None:
@@ -231,13 +177,10 @@ def test_an_open_port_that_cannot_be_chosen_is_one_sentence(
     ("table", "says"),
     [
         ({"service": [{"name": "x"}]}, "console.service"),
-        ({"services": [{"name": "x", "run": ["y"], "ready": "there"}]}, "grpc:HOST:PORT"),
         ({"services": [{"name": "x", "run": ["y"], "ready": "grpc:a:99999"}]}, "grpc:HOST:PORT"),
         ({"services": [{"name": "../x", "run": ["y"], "ready": "grpc:a:1"}]}, "name"),
         ({"prepare": [{"name": "engine", "run": ["y"], "makes": "z"}]}, "logs would be one"),
         ({"prepare": [{"name": "x", "run": [], "makes": "z"}]}, "run"),
-        ({"threads": 0}, "console.threads"),
-        ({"sampler": {"way": "tpu"}}, "console.sampler.way"),
         ({"track": ["tensorbord"]}, "console.track"),
     ],
 )
@@ -295,19 +238,14 @@ def test_the_users_modules_are_neither_sglang_nor_a_rank(tmp_path: Path) -> None
 
 
 def test_no_port_is_given_twice_nor_one_that_the_recipe_names(tmp_path: Path) -> None:
-    setup = asked(written(tmp_path, sampler={"endpoints": ["http://127.0.0.1:20003"]}))
-    ports = iter((20_001, 20_001, 20_003, 20_002))
+    """Also in a word of `serve`."""
+    words = ["simulated:", "a.endpoint=http://127.0.0.1:20004/v1", "memory:127.0.0.1:20005"]
+    named = {"endpoints": ["http://127.0.0.1:20003"]}
+    setup = asked(written(tmp_path, sampler=named, tools={"played": {"serve": words}}))
+    ports = iter((20_001, 20_001, 20_003, 20_004, 20_005, 20_002))
     addresses = settle(setup.recipe, setup.table, lambda: next(ports))
     assert addresses.services[0].ready == "grpc:127.0.0.1:20001"
     assert "run.engine=127.0.0.1:20002" in addresses.overrides
-
-
-def test_no_port_is_given_that_a_word_of_serve_names(tmp_path: Path) -> None:
-    words = ["simulated:", "a.endpoint=http://127.0.0.1:20001/v1", "memory:127.0.0.1:20002"]
-    setup = asked(written(tmp_path, tools={"played": {"serve": words}}))
-    ports = itertools.count(20_001)
-    addresses = settle(setup.recipe, setup.table, lambda: next(ports))
-    assert addresses.services[0].ready == "grpc:127.0.0.1:20003"
 
 
 def test_whatever_names_what_is_made_moves_with_the_folder(tmp_path: Path) -> None:
@@ -341,3 +279,17 @@ def test_whatever_names_what_is_made_moves_with_the_folder(tmp_path: Path) -> No
     assert setup.table.services[0].run == ("python", f"{new}/own.py")
     assert setup.recipe.shared.task.reward == "./task.py:score"
     assert not any(str(tmp_path / "run") in text for text in setup.overrides)
+
+
+def test_a_folder_stands_for_its_recipe(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    assert asked(tmp_path).recipe.path == asked(file).recipe.path
+    with pytest.raises(NothingStarted, match=r"recipe\.toml"):
+        asked(tmp_path / "base")
+
+
+def test_a_service_named_sampler_is_the_sampler(tmp_path: Path) -> None:
+    services = [*TABLES["console"]["services"], {"name": "sampler", "run": ["bench"],
+                                                "ready": "http://127.0.0.1:0/health"}]  # fmt: skip
+    setup = settled(asked(written(tmp_path, console={"services": services})))
+    assert setup.recipe.shared.sampler.endpoints == ("http://127.0.0.1:20002",)

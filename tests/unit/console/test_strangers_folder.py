@@ -146,6 +146,7 @@ def spared(run: Path, victim: subprocess.Popen[bytes], sentence: str) -> None:
         ({"host": "elsewhere"}, "is a run of elsewhere"),
         ({"host": ""}, "is a run of an unknown machine"),
         ({"space": ""}, "or of a container there"),
+        ({"space": f"{pids.pid_space().partition(' ')[0]} pid:[1]"}, "or of a container there"),
         ({"space": "another-boot pid:[4026531836]"}, "was killed and nothing of it"),
     ],
 )
@@ -155,14 +156,6 @@ def test_no_process_ends_because_a_folder_names_it(
     claims(run, victim, **other)
     (run / lock.FILE).touch()
     spared(run, victim, sentence)
-
-
-def test_the_same_boot_in_another_container_is_elsewhere(
-    run: Path, victim: subprocess.Popen[bytes]
-) -> None:
-    claims(run, victim, space=f"{pids.pid_space().partition(' ')[0]} pid:[1]")
-    spared(run, victim, "or of a container there")
-    assert state(run).word == "unknown"
 
 
 @pytest.mark.parametrize("trick", ["symlink", "hard link", "folder"])
@@ -196,12 +189,8 @@ def test_the_console_of_the_folder_is_stopped(run: Path) -> None:
         try:
             assert console.stdout is not None and console.stdout.readline()
             claims(run, console)
-            assert state_word(run) == "running"
+            assert state(run).word == "running"
             assert stop(run, print, now=False) == f"{run} is stopped"
             assert console.wait(10) == -15
         finally:
             console.kill()
-
-
-def state_word(run: Path) -> str:
-    return str(state(run).word)

@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from console.cli import app
 from console.record.course import Began, CourseLog, ProcessRecord
 from console.record.run import read_runs
 from console.redact import GONE
@@ -53,13 +51,6 @@ def test_means_are_over_the_seeds_and_not_the_control(seeds: list[Path]) -> None
     assert found["suites"]["heldout"]["n"] == 1024
 
 
-def test_the_error_of_a_mean_shrinks_with_the_seeds(seeds: list[Path]) -> None:
-    found = summary(*seeds)
-    assert found["runs"][0]["suites"]["heldout"]["sampled"]["after"]["stderr"] == 0.01
-    error = found["suites"]["heldout"]["sampled"]["after"]["stderr"]
-    assert error == pytest.approx(0.01 / 2**0.5, abs=1e-5)
-
-
 def test_a_run_that_was_not_evaluated_again_has_no_after(seeds: list[Path]) -> None:
     lines(seeds[0] / "evaluations.jsonl", [evaluation("heldout-sampled", 0, 0.2)])
     found = summary(*seeds[:2])
@@ -100,63 +91,28 @@ def test_what_is_handed_on_holds_no_secret_and_its_commands_still_work(tmp_path:
     assert shlex.split(found["processes"][-1]["command"])[-3:] == [GONE, "--pad_token", "<pad>"]
 
 
-def test_paths_come_last_and_exist(seeds: list[Path]) -> None:
-    asked = ["report", *map(str, seeds), "-o", str(seeds[0] / "x/r.html")]
-    result = CliRunner().invoke(app, asked)
-    assert result.exit_code == 1 and f"{seeds[0] / 'x'} is no folder" in result.stderr
-    assert not (seeds[0] / "x").exists()
-    (seeds[0] / "x").mkdir()
-    result = CliRunner().invoke(app, asked)
-    assert result.exit_code == 0
-    printed = result.stdout.splitlines()
-    assert printed[0] == "Held-out success rose from 20% to 95%"
-    assert printed[-1] == str(seeds[0] / "x/summary.json")
-    assert json.loads(Path(printed[-1]).read_text(encoding="utf-8"))["verdict"] == "rose"
-    assert (seeds[0] / "x/r.html").is_file()
-
-
-@pytest.mark.parametrize(
-    ("extremes", "shares"),
-    [
-        ({}, True),
-        ({"lowest": 0.0, "highest": 1.0}, True),
-        ({"lowest": 0.0, "highest": 1.1}, False),
-        ({"lowest": -0.2, "highest": 1.0}, False),
-        ({"lowest": 0.0, "highest": 1.0 + 1e-9}, False),
-    ],
-)
+@pytest.mark.parametrize(("highest", "shares"), [(1.0, True), (1.0 + 1e-9, False)])
 def test_a_mean_is_a_share_only_where_each_reward_is(
-    tmp_path: Path, extremes: dict[str, float], shares: bool
+    tmp_path: Path, highest: float, shares: bool
 ) -> None:
     run = run_folders.whole(tmp_path / "a", after=0.9)
     file = run / "evaluations.jsonl"
     found = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     file.write_text("", encoding="utf-8")
-    lines(file, [{**one, **extremes} for one in found])
+    lines(file, [{**one, "lowest": 0.0, "highest": highest} for one in found])
     said = "Held-out success rose from 20% to 90%"
     shaped = "Held-out success: mean reward rose from 0.2 to 0.9"
     assert summary(run)["headline"] == (said if shares else shaped)
 
 
-@pytest.mark.parametrize(("n", "shown"), [(4, "4 questions"), (1, "1 question")])
-def test_few_questions_show_no_difference(tmp_path: Path, n: int, shown: str) -> None:
+def test_few_questions_show_no_difference(tmp_path: Path) -> None:
     run = run_folders.whole(tmp_path / "a", after=0.9)
     few = [
-        evaluation("heldout-sampled", at, mean, n=n, stderr=error)
+        evaluation("heldout-sampled", at, mean, n=4, stderr=error)
         for at, mean, error in ((0, 0.75, 0.22), (40, 1.0, 0.0))
     ]
     (run / "evaluations.jsonl").write_text("", encoding="utf-8")
     lines(run / "evaluations.jsonl", few)
     assert summary(run)["headline"] == (
-        f"Held-out success: no difference that {shown} can show, 75% before, 100% after"
+        "Held-out success: no difference that 4 questions can show, 75% before, 100% after"
     )
-
-
-def test_rewards_with_penalties_are_no_shares(tmp_path: Path) -> None:
-    run = run_folders.whole(tmp_path / "a", after=0.9)
-    assert summary(run)["headline"] == "Held-out success rose from 20% to 90%"
-    lines(run / "learner.jsonl", [run_folders.step(1, **{"reward/calls": -0.1})])
-    assert summary(run)["headline"] == "Held-out success: mean reward rose from 0.2 to 0.9"
-    (run / "engine.resolved.json").unlink()
-    (run / "console.resolved.json").unlink(missing_ok=True)
-    assert summary(run)["headline"] == "Mean reward on heldout rose from 0.2 to 0.9"

@@ -23,14 +23,6 @@ def read(at: int, index: int, *, right: bool = True, **more: object) -> Sample:
     return found
 
 
-def test_a_trajectory_is_question_tokens_verdict() -> None:
-    assert as_text(read(0, 0)).plain == (
-        "What is 6 < 7 times?\n"
-        "    <python> print(6*7)</python><result> 42</result><answer> 42</answer><|im_end|>\n"
-        "    right"
-    )
-
-
 def test_what_a_policy_wrote_steers_no_terminal() -> None:
     wild = [{"author": "model", "text": "\x1b[2J\x07 \u202e[red]"}]
     text = as_text(read(0, 0, segments=wild)).plain
@@ -56,3 +48,11 @@ def test_the_same_questions_before_and_after() -> None:
     before, after = before_and_after(Record(samples=tuple(other[:1])), main)
     assert [s.suite for s in before] == ["other"] and after == ()
     assert before_and_after(Record(), None) == ((), ())
+
+
+def test_a_trajectory_is_question_tokens_verdict() -> None:
+    assert as_text(read(0, 0)).plain == (
+        "What is 6 < 7 times?\n"
+        "    <python> print(6*7)</python><result> 42</result><answer> 42</answer><|im_end|>\n"
+        "    right"
+    )

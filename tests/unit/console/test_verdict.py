@@ -31,10 +31,6 @@ def verdict(*args: Any, **more: Any) -> Verdict:
     return judge(*args, **more).verdict
 
 
-def test_nothing_was_done() -> None:
-    assert judge([]).verdict is Verdict.TOO_EARLY
-
-
 def test_one_step_says_nothing() -> None:
     assert verdict([step(1)]) is Verdict.TOO_EARLY
     assert verdict([step(1, 0.0, taught=False)], planned=50) is Verdict.TOO_EARLY
@@ -83,10 +79,6 @@ def test_one_evaluation_is_none_and_the_reward_decides() -> None:
     assert verdict(steps([0.5] * 40)) is Verdict.UNCHANGED
     assert verdict(steps(rising[:9])) is Verdict.TOO_EARLY
     assert verdict(steps([*rising[:5], *[None] * 30])) is Verdict.TOO_EARLY
-
-
-def test_rewards_may_be_huge() -> None:
-    assert verdict(steps([-1e300] * 10 + [1e300] * 10)) is Verdict.ROSE
 
 
 @pytest.mark.parametrize(
@@ -138,12 +130,12 @@ def test_a_run_that_ended_without_a_signal_is_not_praised() -> None:
     assert verdict([*rows, step(12)], ends, ended=4) is Verdict.ROSE
 
 
-def test_solved_tasks_are_a_success_although_they_teach_nothing_more() -> None:
-    rows = [*steps([0.2] * 9), *(step(n, 1.0, taught=False) for n in range(10, 20))]
-    assert verdict(rows, [measured(0, 0.1), measured(19, 0.9)], ended=4) is Verdict.ROSE
-
-
 def test_a_run_that_was_to_make_no_step_is_not_said_to_be_early_for_lack_of_one() -> None:
     alone = judge([], [measured(0, 0.4)], planned=0, ended=0)
     assert alone.verdict is Verdict.TOO_EARLY and "run.steps is 0" in alone.why
     assert judge([], planned=5).why == "No step has been made."
+
+
+def test_solved_tasks_are_a_success_although_they_teach_nothing_more() -> None:
+    rows = [*steps([0.2] * 9), *(step(n, 1.0, taught=False) for n in range(10, 20))]
+    assert verdict(rows, [measured(0, 0.1), measured(19, 0.9)], ended=4) is Verdict.ROSE

@@ -128,36 +128,8 @@ async def test_a_run_that_is_stopping_goes_on_at_no_pace(tmp_path: Path) -> None
     assert "left" not in dict(fields(status)) and "tokens/s" not in dict(fields(status))
 
 
-async def test_who_looks_in_later_knows_the_pace_at_once(tmp_path: Path) -> None:
-    run_folders.resolved(tmp_path, engine="127.0.0.1:1")
-    lines(tmp_path / "learner.jsonl", (step(n) for n in range(1, 41)))
-    status = Status()
-    await Follower(tmp_path, status).look()
-    assert status.left_s == pytest.approx(20, abs=2.5)
-    assert len(status.rewards) == 40
-
-
-async def test_somebody_else_at_the_engines_address_is_no_engine(tmp_path: Path) -> None:
-    port = free_port()
-    server = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", port)
-    async with server:
-        for address in (f"127.0.0.1:{port}", "no address", "127.0.0.1:0", "bad host:x"):
-            run_folders.resolved(tmp_path, engine=address)
-            follower = Follower(tmp_path, Status())
-            await follower.look()
-            assert follower.says is None
-
-
 def quiet() -> Screen:
     return Screen(Console(file=io.StringIO()))
-
-
-async def test_the_view_ends_as_the_run_did(tmp_path: Path) -> None:
-    for status in (0, 1, 4):
-        run = run_folders.whole(tmp_path / str(status))
-        run_folders.course(run, ended=status)
-        ended = await watch(run, quiet())
-        assert ended.status == status
 
 
 def test_the_command_ends_with_the_runs_status(tmp_path: Path) -> None:
@@ -251,19 +223,6 @@ def test_an_engine_in_a_container_names_its_own_path(tmp_path: Path) -> None:
     assert not EngineSays(state="", run_folder=str(tmp_path)).serves(tmp_path / "copy", copied)
 
 
-async def test_the_view_tells_the_runs_age_and_what_a_warm_up_begins_with(tmp_path: Path) -> None:
-    killed(tmp_path, os.getpid(), psutil.Process().create_time())
-    with CourseLog(tmp_path) as log:
-        log.stage("sft", "warm-up")
-    await (follower := Follower(tmp_path, status := Status())).look()
-    learn, warm_up = follower.course.stages
-    assert status.ages(warm_up.at + 3) == pytest.approx((3, 3 + warm_up.at - learn.at))
-    assert status.doing["warm-up"] == "loading the model"
-    lines(tmp_path / "sft/sft.jsonl", [{"step": 1, "step_s": 2.0}])
-    await follower.look()
-    assert "warm-up" not in status.doing
-
-
 @pytest.mark.parametrize("stage", ["learn", "evaluate"])
 async def test_a_new_stage_does_not_show_the_warm_ups_counter(tmp_path: Path, stage: str) -> None:
     run_folders.resolved(tmp_path)
@@ -279,3 +238,24 @@ async def test_a_new_stage_does_not_show_the_warm_ups_counter(tmp_path: Path, st
     lines(tmp_path / "learner.jsonl", [step(1)])
     await follower.look()
     assert status.step == 1
+
+
+async def test_the_view_ends_as_the_run_did(tmp_path: Path) -> None:
+    for status in (0, 1, 4):
+        run = run_folders.whole(tmp_path / str(status))
+        run_folders.course(run, ended=status)
+        ended = await watch(run, quiet())
+        assert ended.status == status
+
+
+async def test_the_view_tells_the_runs_age_and_what_a_warm_up_begins_with(tmp_path: Path) -> None:
+    killed(tmp_path, os.getpid(), psutil.Process().create_time())
+    with CourseLog(tmp_path) as log:
+        log.stage("sft", "warm-up")
+    await (follower := Follower(tmp_path, status := Status())).look()
+    learn, warm_up = follower.course.stages
+    assert status.ages(warm_up.at + 3) == pytest.approx((3, 3 + warm_up.at - learn.at))
+    assert status.doing["warm-up"] == "loading the model"
+    lines(tmp_path / "sft/sft.jsonl", [{"step": 1, "step_s": 2.0}])
+    await follower.look()
+    assert "warm-up" not in status.doing

@@ -94,7 +94,7 @@ def test_another_engine_that_comes_in_between_is_noticed(
         joined(engines[0], recipe, policy_folder)
 
 
-@pytest.mark.parametrize("text", ["{", "[1]", "3", '"x"'])
+@pytest.mark.parametrize("text", ["{", "[1]"])
 def test_a_recipe_that_is_no_object_is_named(
     engines: list[FakeEngine], recipe: Recipe, policy_folder: Path, text: str
 ) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from learner.errors import DataError
-from learner.training.batch import Row, check_vocabulary, collate, micro_batches, rows_of
+from learner.training.batch import Row, check_vocabulary, collate, rows_of
 from learner.vision.placed import Image
 from toolwright.types import (
     Author,
@@ -151,14 +151,6 @@ def test_an_empty_micro_batch_is_legal() -> None:
     assert batch.tokens.shape == (1, 1)
     assert batch.targets.numel() == 0
     assert collate([], [], multiple=2).lengths == (2,)
-
-
-def test_ranks_hold_equal_numbers_of_micro_batches_and_every_row_once() -> None:
-    rows = [row(length) for length in (9, 1, 1, 1)]
-    parts = [micro_batches(rows, rank=rank, ranks=2, budget=2) for rank in (0, 1)]
-    assert [len(part) for part in parts] == [2, 2]
-    seen = [index for part in parts for batch in part for index in batch.row.tolist()]
-    assert sorted(seen) == [0, 1, 2, 3]
 
 
 def test_an_id_outside_of_the_vocabulary_is_named() -> None:

@@ -20,10 +20,8 @@ def names(found: Iterator[list[Named]]) -> list[list[str]]:
 
 
 def test_a_bucket_is_full_to_the_last_byte() -> None:
+    """A tensor beyond the bound travels alone."""
     assert names(buckets(tensors(4, 6, 1, 9), 10)) == [["t0", "t1"], ["t2", "t3"]]
-
-
-def test_a_tensor_beyond_the_bound_travels_alone() -> None:
     assert names(buckets(tensors(3, 50, 3, 3), 10)) == [["t0"], ["t1"], ["t2", "t3"]]
 
 

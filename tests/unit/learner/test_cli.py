@@ -38,7 +38,6 @@ def invoke(*arguments: str) -> tuple[int, str]:
     ("command", "setting", "named"),
     [
         ("run", "learner.optimizer.rate=1", "learner.optimizer.rate"),
-        ("run", "learner.parallel.pipeline=0", "learner.parallel.pipeline"),
         ("run", "run.max_staleness=2", "decoupled"),
         ("run", "run.engine=127.0.0.1:0", "toolwright run"),
         ("sft", "sft.steps=1", "sft.data"),
@@ -82,9 +81,3 @@ def test_a_file_that_cannot_be_written_changes_no_status(
         fail(TakenError("taken"))
     assert caught.value.exit_code == 5
     assert "cannot be written" in capsys.readouterr().err
-
-
-def test_help_teaches() -> None:
-    result = CliRunner().invoke(app, ["run", "--help"])
-    for word in ("engine serve", "checkpoint", "--set", "resumes"):
-        assert word in " ".join(result.stdout.split())

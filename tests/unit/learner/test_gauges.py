@@ -27,19 +27,6 @@ def value(gauges: LoopGauges, name: str, **labels: str) -> float | None:
     return gauges.registry.get_sample_value(f"toolwright_learner_{name}", labels)
 
 
-def test_a_step_is_shown_as_its_line_has_it(gauges: LoopGauges) -> None:
-    gauges.step(7, {**LINE, "reward": 0.25, "grad_norm": 3.0})
-    assert value(gauges, "reward") == 0.25
-    assert value(gauges, "gradient_norm") == 3
-    assert value(gauges, "weight_step") == 7
-    assert value(gauges, "trained_tokens_total") == 100
-    assert value(gauges, "trajectories_total") == 12
-    assert value(gauges, "staleness_bound") == 2
-    assert value(gauges, "step_timestamp_seconds") == pytest.approx(1.75e9, rel=0.2)
-    for phase in PHASES:
-        assert value(gauges, "step_seconds_sum", phase=phase) == 2
-
-
 def test_what_a_step_does_not_have_is_no_value_of_the_one_before(gauges: LoopGauges) -> None:
     gauges.step(1, LINE)
     gauges.step(2, {"groups": 3, "trajectories": 12})

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from learner.config.tables import SftTable
-from learner.config.weights import SftOptimizer
 from learner.errors import DataError
-from learner.imitation.order import batches, order, steps_of
+from learner.imitation.order import batches, steps_of
 from learner.imitation.traces import load_traces, widened
 from learner.intake.tokenizer_check import TokenizerCheck
 from tests.integration.learner.fake_engine import random_group
@@ -36,14 +35,6 @@ def write(folder: Path, groups: int = 5) -> list[t.Trajectory]:
     return found
 
 
-def test_every_epoch_is_a_permutation_and_positions_are_absolute() -> None:
-    picks = order(5, 3, 0)
-    straight = [next(picks) for _ in range(20)]
-    assert sorted(straight[:5]) == sorted(straight[5:10]) == list(range(5))
-    later = order(5, 3, 7)
-    assert [next(later) for _ in range(13)] == straight[7:]
-
-
 @given(
     count=st.integers(1, 30),
     size=st.integers(1, 40),
@@ -63,22 +54,11 @@ def test_epochs_show_each_trace_equally_often_wherever_the_run_is_resumed(
     assert list(batches(settings, count, done)) == whole[done:]
 
 
-def test_steps_are_full_batches_however_few_traces_there_are() -> None:
-    found = list(batches(table(batch_size=4, steps=3), 3, 0))
-    assert [len(batch) for batch in found] == [4, 4, 4]
-
-
 def test_two_epochs_unless_steps_are_given_and_never_both() -> None:
     assert table().shown(10) == 20
     assert table(steps=3, batch_size=4).shown(10) == 12
     with pytest.raises(ValidationError, match="steps = 3 and epochs = 1: give one"):
         table(steps=3, epochs=1)
-
-
-def test_a_table_of_the_optimizer_keeps_the_defaults_of_a_fine_tuning() -> None:
-    found = table(optimizer={"kind": "adam"}).optimizer
-    assert found == SftOptimizer()
-    assert (found.lr, found.decay, found.warmup_ratio) == (1e-5, "cosine", 0.05)
 
 
 def test_held_out_data_comes_from_one_place() -> None:

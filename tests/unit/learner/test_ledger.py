@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from learner.intake.ledger import Ledger, Verdict
 from toolwright.types import (
-    Author,
-    Segment,
-    Sequence,
-    Status,
-    StopReason,
-    Task,
-    Trajectory,
     WeightVersion,
 )
-from toolwright.wire import content_hash, serialize, trajectory_to_proto
 
 V = WeightVersion(lineage="a1b2c3d4", step=7)
 
@@ -33,40 +23,6 @@ def test_a_group_is_consumed_once() -> None:
     assert ledger.judge("h", "x") is Verdict.NEW
     with pytest.raises(ValueError, match="consumed before"):
         ledger.consume(sequence_number=9, group="g", content_hash="x", version=V)
-
-
-def test_a_group_that_comes_back_with_older_segments_masked_is_a_conflict() -> None:
-    """It was consumed; later weights make more of it too old, so its hash is another."""
-    sequence = Sequence(
-        id="s",
-        segments=(
-            Segment(
-                author=Author.MODEL,
-                token_ids=(4, 5),
-                logprobs=(-0.5, -0.5),
-                weight_version=V,
-                trainable=True,
-            ),
-        ),
-    )
-    first = Trajectory(
-        id="g-0",
-        group_id="g",
-        task=Task(id="q"),
-        sequences=(sequence,),
-        status=Status.COMPLETED,
-        stop_reason=StopReason.ANSWERED,
-    )
-    old = replace(sequence.segments[0], trainable=False)
-    again = replace(first, sequences=(replace(sequence, segments=(old,)),))
-
-    def hash_of(trajectory: Trajectory) -> str:
-        return content_hash([serialize(trajectory_to_proto(trajectory))])
-
-    ledger = Ledger()
-    ledger.consume(sequence_number=4, group="g", content_hash=hash_of(first), version=V)
-    assert ledger.judge("g", hash_of(first)) is Verdict.DUPLICATE
-    assert ledger.judge("g", hash_of(again)) is Verdict.CONFLICT
 
 
 def test_a_copy_knows_nothing_of_what_came_after() -> None:

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -52,30 +51,6 @@ def test_another_process_is_named_and_its_death_frees_the_folder(tmp_path: Path)
         assert json.loads((run / FILE_NAME).read_text(encoding="utf-8"))["pid"] == os.getpid()
     with only_learner(run):
         pass
-
-
-def test_of_many_that_start_at_one_instant_one_has_the_folder(tmp_path: Path) -> None:
-    """Threads do: a lock is of the open file, not of the process."""
-    count = 8
-    ready, tried = threading.Barrier(count), threading.Barrier(count)
-    ends: list[str] = []
-
-    def start() -> None:
-        ready.wait()
-        try:
-            with only_learner(tmp_path):
-                ends.append("held")
-                tried.wait()
-        except TakenError:
-            ends.append("taken")
-            tried.wait()
-
-    threads = [threading.Thread(target=start) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    assert sorted(ends) == ["held"] + ["taken"] * (count - 1)
 
 
 @pytest.mark.parametrize("left", ["{", '{"pid": 1}', "\udcff"])

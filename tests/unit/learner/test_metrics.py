@@ -136,12 +136,6 @@ def test_sums_become_means() -> None:
     assert out["effective_sample_fraction"] == pytest.approx(0.5)
 
 
-def test_a_perplexity_beyond_all_numbers_is_still_one() -> None:
-    sums = {"compared": 1.0, "max_gap": 1.0, "max_rho": 1.0, "gap": 1.0}
-    sums |= {"rollout_logp": -1e9, "kl_rollout_k1": 0.0, "kl_rollout_k3": 0.0}
-    assert training_stats(sums)["perplexity_difference"] == 0.0
-
-
 def test_calls_that_failed_are_counted_apart_from_those_that_were_written_wrong() -> None:
     def call(tool: str, error: ToolErrorKind, said: str = "") -> CallRecord:
         outcome = CallOutcome(observation=said, valid=True, error=error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,10 +40,3 @@ def test_micro_batches_are_filled(lengths: list[int], budget: int) -> None:
         sum(lengths[i] for i in part) for part in fill(lengths, range(len(lengths)), budget)
     )
     assert len(sizes) < 2 or sizes[0] + sizes[1] > budget
-
-
-def test_lognormal_lengths_fill_micro_batches_almost_wholly() -> None:
-    draw = np.random.default_rng(0)
-    lengths = np.clip(draw.lognormal(np.log(600), 0.8, 256), 16, 4096).astype(int).tolist()
-    parts = fill(lengths, range(len(lengths)), 4096)
-    assert sum(lengths) / (4096 * len(parts)) > 0.95

@@ -90,13 +90,6 @@ def test_they_arrive_as_well_where_old_segments_lost_their_loss() -> None:
         assert [s.trainable for s in after.sequences[0].segments] == [False, True]
 
 
-def test_the_announced_hash_is_that_of_the_bytes_that_are_sent() -> None:
-    found = without_stale(stored(), frozenset({V2}))
-    assert found is not None
-    with pytest.raises(EngineError, match="hash"):
-        arrived(found.group.members, stored().hash)
-
-
 def test_a_server_may_send_the_fields_of_a_member_in_any_order() -> None:
     group = stored()
     last = trajectory_pb2.Trajectory(tokenizer_hash="t").SerializeToString()

@@ -23,10 +23,6 @@ def test_decay_ends_at_the_fraction(decay: str, middle: float) -> None:
     assert fraction(settings, 100, 100) == pytest.approx(0.25)
 
 
-def test_constant_stays() -> None:
-    assert {fraction(Optimizer(), step, 10) for step in range(10)} == {1.0}
-
-
 def test_a_ratio_warms_up_over_its_share_of_the_steps_rounded_up() -> None:
     settings = Optimizer(warmup_ratio=0.05)
     shares = [fraction(settings, step, 61) for step in range(5)]

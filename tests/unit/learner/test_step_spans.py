@@ -46,11 +46,6 @@ def test_a_steps_phases_follow_each_other_within_it() -> None:
     assert "toolwright.loss" not in step.attributes
 
 
-def test_phases_that_are_longer_than_the_step_end_with_it() -> None:
-    step, *phases = step_spans(RUN, VERSION, [], {"step_s": 1.0, "lease_s": 5.0}, NOW)
-    assert [(phase.start_ns, phase.end_ns) for phase in phases] == [(step.start_ns, NOW)]
-
-
 def test_a_step_is_linked_to_what_it_trained_on_and_the_links_are_bounded() -> None:
     step, *_ = step_spans(RUN, VERSION, groups(MOST_LINKS + 5), LINE, NOW)
     assert len(step.links) == MOST_LINKS
@@ -73,3 +68,8 @@ def test_where_nobody_wants_traces_the_engine_is_not_asked(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "nowhere")
     with pytest.raises(CollectorError, match="OTEL_EXPORTER_OTLP_ENDPOINT is not the address"):
         step_traces(unasked, "")
+
+
+def test_phases_that_are_longer_than_the_step_end_with_it() -> None:
+    step, *phases = step_spans(RUN, VERSION, [], {"step_s": 1.0, "lease_s": 5.0}, NOW)
+    assert [(phase.start_ns, phase.end_ns) for phase in phases] == [(step.start_ns, NOW)]

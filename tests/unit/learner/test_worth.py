@@ -66,18 +66,6 @@ def test_the_reason_has_its_count(change: Change, said: tuple[str, ...]) -> None
     assert reason is not None and all(word in reason for word in said)
 
 
-def test_what_is_masked_beside_what_has_no_loss_is_said_too() -> None:
-    def change(member: Trajectory) -> Trajectory:
-        return failed(member) if member.index == 0 else without_loss(member)
-
-    reason = reason_of(change)
-    assert reason is not None and "12 of 16" in reason and "4 masked: reward_error 4" in reason
-
-
-def test_lone_members_are_the_reason() -> None:
-    assert "4 of 4 groups have one member" in str(reason_of(lambda member: member, size=1))
-
-
 def test_rewards_that_differ_where_nothing_is_learnt_are_not_called_equal() -> None:
     """By default the tasks have no data source, which is a name like any other."""
     said = reason_of(lambda member: member, settings=Advantage(weights={"": 0.0}))
@@ -90,3 +78,7 @@ def test_rewards_that_differ_where_nothing_is_learnt_are_not_called_equal() -> N
     outside = reason_of(lambda m: replace(change(m), outside_baseline=m.index % 2 == 0))
     assert outside is not None
     assert "members outside of the baseline" in outside
+
+
+def test_lone_members_are_the_reason() -> None:
+    assert "4 of 4 groups have one member" in str(reason_of(lambda member: member, size=1))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from hashlib import sha256
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from memory.graph import snapshot
 from memory.graph.changes import from_bytes, to_bytes
 from memory.graph.graph import ToolGraph
 from memory.memory import Memory
-from memory.report.growth import growth
 from memory.search.embedding import hashing
 from memory.store import pages
 from memory.store.volatile import VolatileLog
@@ -51,37 +48,12 @@ def figures(graph: ToolGraph) -> tuple[Any, ...]:
     )
 
 
-def after(works: Sequence[GroupWork], step: int) -> tuple[ToolGraph, dict[str, Any]]:
-    """The graph that an iteration sees after these groups came in this order, and their names."""
-    memory = Memory(VolatileLog(), hashing)
-    told = {one.group: memory.merge_group(one) for one in works}
-    version, _ = memory.begin(of(step))
-    return memory.at(version), {
-        name: (merged.canonical, merged.refused) for name, merged in told.items()
-    }
-
-
 CHAIN = (
     work("g1", tool("count", "count all words of a text")),
     work("g2", tool("counter", "count all words of a long text"), edges=(("counter", "area", 2),)),
     work("g3", tool("area", "area of a circle"), tool("words", "count words of a long text")),
     work("g4", tool("count", "something else entirely"), used={"count": calls(3, 2)}),
 )
-
-
-def test_two_completion_orders_make_one_graph() -> None:
-    seen = [after(order, 1) for order in permutations(CHAIN)]
-    first, names = seen[0]
-    assert len(first.by_id) >= 3 and first.names
-    for graph, told in seen[1:]:
-        assert figures(graph) == figures(first)
-        assert told == names
-
-
-def test_merged_at_once_the_same_groups_depend_on_their_order() -> None:
-    at_once = [replace(one, iteration=None) for one in CHAIN]
-    graphs = [after(order, 1)[0] for order in (at_once, at_once[::-1])]
-    assert figures(graphs[0]) != figures(graphs[1])
 
 
 WORDS = ["count", "words", "letters", "text", "circle", "area", "draw", "solve", "roots"]
@@ -208,24 +180,6 @@ def test_a_group_that_comes_again_waits_once() -> None:
     assert not memory.graph.waiting and [n.support for n in memory.graph.nodes] == [1]
 
 
-def test_calls_of_a_tool_that_nobody_registers_are_no_nodes_calls() -> None:
-    memory = Memory(VolatileLog(), hashing)
-    memory.merge_group(work("g0", tool("f", "a tool that is there already")))
-    memory.begin(of(1))
-    used = {"f": calls(5)}
-    rollouts = (
-        rollout("t0", tool("best", "a tool of the best")),
-        rollout("t1", tool("f", "a namesake that does another thing"), used=used),
-        rollout("t2", used={"f": calls(2, 1)}),
-    )
-    memory.merge_group(
-        GroupWork(group="run/g1", step=1, rollouts=rollouts, registers="t0", iteration=of(1))
-    )
-    memory.begin(of(2))
-    node = memory.graph.node("f")
-    assert node is not None and (node.stats.calls, node.stats.successes) == (2, 1)
-
-
 def test_two_processes_begin_an_iteration_once() -> None:
     log = VolatileLog()
     one, other = Memory(log, hashing), Memory(log, hashing)
@@ -282,17 +236,6 @@ def older(data: bytes) -> bytes:
     return magic + sha256(body).digest() + body
 
 
-def test_growth_counts_groups_and_tools_once() -> None:
-    memory = Memory(VolatileLog(), hashing)
-    for one in CHAIN:
-        memory.merge_group(replace(one, counts={"created": 1}))
-    memory.begin(of(1))
-    rows = growth(memory.changes).rows
-    assert sum(row.groups for row in rows) == len(CHAIN) == sum(row.created for row in rows)
-    assert sum(row.registered for row in rows) == rows[-1].nodes == len(memory.graph.by_id)
-    assert sum(row.registered + row.merged for row in rows) == 5
-
-
 @pytest.mark.parametrize("group", ["run/iteration 3", "x/iteration 0", "run/a/iteration 12"])
 def test_no_group_has_the_name_of_an_iteration(group: str) -> None:
     with pytest.raises(BadWork, match="name of an iteration"):
@@ -305,3 +248,21 @@ def test_no_group_has_the_name_of_an_iteration(group: str) -> None:
 def test_what_names_no_iteration_is_refused(text: str) -> None:
     with pytest.raises(BadWork, match=r"write RUN\.STEP"):
         wire.iteration(text)
+
+
+def test_calls_of_a_tool_that_nobody_registers_are_no_nodes_calls() -> None:
+    memory = Memory(VolatileLog(), hashing)
+    memory.merge_group(work("g0", tool("f", "a tool that is there already")))
+    memory.begin(of(1))
+    used = {"f": calls(5)}
+    rollouts = (
+        rollout("t0", tool("best", "a tool of the best")),
+        rollout("t1", tool("f", "a namesake that does another thing"), used=used),
+        rollout("t2", used={"f": calls(2, 1)}),
+    )
+    memory.merge_group(
+        GroupWork(group="run/g1", step=1, rollouts=rollouts, registers="t0", iteration=of(1))
+    )
+    memory.begin(of(2))
+    node = memory.graph.node("f")
+    assert node is not None and (node.stats.calls, node.stats.successes) == (2, 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from memory.graph.graph import EMPTY
 from memory.memory import Memory
 from memory.report.drawing import part_of
-from memory.report.growth import FRAMES, MOST_ROWS, Growth, frame_places, growth, row_ends
+from memory.report.growth import MOST_ROWS, Growth, growth, row_ends
 from memory.report.page import render
 from memory.search.embedding import hashing
 from memory.store.volatile import VolatileLog
@@ -38,14 +38,6 @@ def test_rows_hold_every_step_once(steps: list[int]) -> None:
     assert (ends[-1] if ends else None) == max(steps, default=None)
 
 
-@given(st.lists(st.integers(0, 50), max_size=300))
-def test_the_last_row_is_drawn(sizes: list[int]) -> None:
-    places = frame_places(sizes)
-    assert len(places) <= FRAMES
-    assert places == sorted(set(places))
-    assert places[-1:] == ([len(sizes) - 1] if sizes else [])
-
-
 def test_a_late_group_counts_where_it_came_in() -> None:
     found = grown([1, 3, 2, 3, 4])
     assert [(row.step, row.groups, row.nodes) for row in found.rows] == [
@@ -68,27 +60,21 @@ def test_a_training_that_begins_with_a_memory_is_counted_on() -> None:
     ]
 
 
+def test_a_tool_that_was_merged_away_is_not_drawn() -> None:
+    memory = Memory(VolatileLog(), hashing)
+    for step, delta in enumerate((1.0, 1.0, 0.3)):
+        made = tool(f"t{step}", f"area of a shape{step}")
+        work = registering(f"g{step}", made, delta=delta, mode="union_find", step=step)
+        memory.merge_group(work)
+    found = growth(memory.changes)
+    assert [row.nodes for row in found.rows] == [1, 2, 1]
+    assert ">t1</text>" not in render(found, store="x")
+    assert part_of(EMPTY) == []
+
+
 @pytest.mark.parametrize("steps", [[], [0], [5, 5]])
 def test_a_small_memory_has_a_page(steps: list[int]) -> None:
     page = render(grown(steps), store="<b>")
     assert "<b> " not in page
     numbers = re.findall(r'(?:cx|cy|x1|y1|points)="([^"]*)"', page)
     assert not any("nan" in one or "inf" in one for one in numbers)
-
-
-def test_a_tool_that_was_merged_away_is_not_drawn() -> None:
-    memory = Memory(VolatileLog(), hashing)
-    for number, delta in enumerate((1.0, 1.0, 0.3)):
-        memory.merge_group(
-            registering(
-                f"g{number}",
-                tool(f"t{number}", f"area of a shape{number}"),
-                delta=delta,
-                mode="union_find",
-                step=number,
-            )
-        )
-    found = growth(memory.changes)
-    assert [row.nodes for row in found.rows] == [1, 2, 1]
-    assert ">t1</text>" not in render(found, store="x")
-    assert part_of(EMPTY) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.errors import BadWork, Unusable
+from memory.graph.graph import EMPTY
 from memory.memory import MOST_SUBTASKS, Memory
 from memory.search import communities
 from memory.search.communities import average_linkage
@@ -49,29 +49,11 @@ def test_a_neighbour_is_found_by_the_edge_alone(memory: Memory) -> None:
     assert names(memory) == []
 
 
-def test_words_alone_and_meaning_alone(memory: Memory) -> None:
-    (first, *_) = memory.retrieve(["area of a circle with a radius"], alpha=1)
-    (second, *_) = memory.retrieve(["area of a circle with a radius"], alpha=0)
-    assert first.node.name == second.node.name == "area"
-    assert first.score == pytest.approx(1) and second.score == pytest.approx(1)
-
-
 def test_a_hostile_question_is_a_question(memory: Memory) -> None:
     assert names(memory, "\ud800 \0 words") == ["words", "plot"]
     assert names(memory, "words " * 300_000)[0] == "words"
     with pytest.raises(BadWork, match="at most 64"):
         memory.retrieve(["x"] * (MOST_SUBTASKS + 1))
-
-
-def test_another_width_is_told(memory: Memory) -> None:
-    def narrow(texts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
-        return np.ones((len(texts), 2), np.float32)
-
-    memory._embed = narrow
-    with pytest.raises(Unusable, match="begun with"):
-        memory.retrieve(["words"])
-    with pytest.raises(Unusable, match="begun with"):
-        memory.merge_group(registering("b", tool("x")))
 
 
 def test_graphrag_adds_what_is_near_and_what_has_worked(memory: Memory) -> None:
@@ -140,6 +122,7 @@ def test_more_nodes_than_are_paired_join_the_nearest_cluster(
     monkeypatch.setattr(communities, "CLUSTERED", 3)
     labels = communities.communities(memory.graph)
     assert labels.shape == (4,) and (labels >= 0).all()
+    assert not communities.communities(EMPTY).size
     assert names(memory, "count words", scoring="graphrag")[0] == "words"
 
 
@@ -167,3 +150,13 @@ def test_what_another_process_merged_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     assert other.newest() == 1
     assert names(other, "count words") == ["words"]
     assert names(other, "count words", version=1) == ["words"]
+
+
+OTHER = registering("b", tool("x"))
+
+
+def test_another_width_is_told(memory: Memory) -> None:
+    memory._embed = lambda texts: np.ones((len(texts), 2), np.float32)
+    for work in (lambda: memory.retrieve(["x"]), lambda: memory.merge_group(OTHER)):
+        with pytest.raises(Unusable, match="begun with"):
+            work()

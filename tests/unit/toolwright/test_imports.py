@@ -38,13 +38,6 @@ def test_a_file_is_loaded_once_and_knows_its_neighbours(tmp_path: Path) -> None:
     assert sys.path == before
 
 
-def test_two_files_of_one_name_are_two_modules(tmp_path: Path) -> None:
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "r.py").write_text(f"name = {name!r}\n", encoding="utf-8")
-    assert [load_object("r.py:name", tmp_path / name) for name in "ab"] == ["a", "b"]
-
-
 def test_files_of_two_folders_have_neighbours_of_one_name(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name / "kit_of_a_task").mkdir(parents=True)
@@ -129,15 +122,6 @@ def test_a_neighbour_with_the_name_of_our_package_wins(tmp_path: Path, shape: st
     assert first.tasks is second.tasks
     assert sys.modules["tasks"] is tasks
     assert load_object("tasks.errors:TaskFault", tmp_path) is tasks.errors.TaskFault
-
-
-@pytest.mark.quick
-def test_a_folder_of_data_with_that_name_hides_nothing(tmp_path: Path) -> None:
-    import tasks
-
-    (tmp_path / "tasks").mkdir()
-    (tmp_path / "r.py").write_text("import tasks\n", encoding="utf-8")
-    assert load_file(tmp_path / "r.py").tasks is tasks
 
 
 @pytest.mark.quick

@@ -14,7 +14,6 @@ from console.ablate.climbing import ablate
 from console.ablate.ladder import Asked
 from console.asked.setup import Options
 from console.course.course import Ending
-from console.course.lock import only_console
 from tests.support.ladders import climb, ladder, leave, write_recipe
 
 
@@ -116,15 +115,6 @@ def test_a_variation_does_not_begin_without_the_warm_up_of_its_seed(
     assert ablate(Asked(recipe=tmp_path, seeds=1)) == 1
     assert runs.made == ["base/seed-1"]
     assert "slow, seed 1: failed (status 1): it begins with" in capsys.readouterr().out
-
-
-def test_another_ladder_in_the_folder_is_said(
-    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with only_console(tmp_path / "run-ablate"):
-        assert ablate(Asked(recipe=tmp_path, seeds=1)) == 5
-    assert "another `toolwright ablate` works in" in capsys.readouterr().err
-    assert runs.made == []
 
 
 def test_a_run_of_another_recipe_is_refused_before_anything_is_run(

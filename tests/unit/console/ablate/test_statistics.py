@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from console.ablate.results.statistics import Against, difference
 from toolwright.statistics import mean_of
@@ -63,24 +60,3 @@ def test_nothing_is_concluded_of_the_runs_that_are_left() -> None:
     found = difference(ours, base, complete=False)
     assert found.against is Against.INCOMPLETE
     assert found.mean == pytest.approx(0.8)
-
-
-def test_no_difference_at_all_is_noise() -> None:
-    assert difference(by_seed(0.5, 0.5), by_seed(0.5, 0.5)).against is Against.NOISE
-
-
-def test_of_comparisons_without_an_effect_one_in_twenty_is_called_one() -> None:
-    draw = random.Random(1)
-    for n in (2, 3, 5):
-        called = 0
-        for _ in range(2000):
-            ours = by_seed(*(draw.gauss(0, 1) for _ in range(n)))
-            base = by_seed(*(draw.gauss(0, 1) for _ in range(n)))
-            called += difference(ours, base).against is not Against.NOISE
-        assert 0.035 < called / 2000 < 0.065, n
-
-
-@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=8))
-def test_whatever_the_values_are_what_comes_out_is_finite(values: list[float]) -> None:
-    told = difference(dict(enumerate(values)), dict.fromkeys(range(8), 0.0))
-    assert told.mean is None or math.isfinite(told.mean)

@@ -167,15 +167,6 @@ def test_it_is_bounded(patient: Patient, tmp_path: Path, monkeypatch: pytest.Mon
     assert max(map(len, texts.values())) < 200_000
 
 
-def test_a_full_bundle_says_what_it_lacks(
-    patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bundle, "MOST_TOGETHER", 1)
-    inside = write_bundle(tmp_path / "b.zip", patient, [], with_texts=False)
-    assert inside[1:] == [("...", "the rest is left out, the bundle is full")]
-    assert list(read(tmp_path / "b.zip")) == ["doctor.json"]
-
-
 def test_a_line_that_the_bound_cuts_in_two_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,3 +214,12 @@ def test_a_disk_without_hard_links_takes_it_and_keeps_what_is_there(
 def read(file: Path) -> dict[str, str]:
     with zipfile.ZipFile(file) as archive:
         return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+def test_a_full_bundle_says_what_it_lacks(
+    patient: Patient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "MOST_TOGETHER", 1)
+    inside = write_bundle(tmp_path / "b.zip", patient, [], with_texts=False)
+    assert inside[1:] == [("...", "the rest is left out, the bundle is full")]
+    assert list(read(tmp_path / "b.zip")) == ["doctor.json"]

@@ -10,7 +10,6 @@ from console.cli import app
 from console.doctor.visit import _patient
 from console.record.course import Began, CourseLog
 from tests.support.recipes import to_toml
-from toolwright.recipe import load_recipe
 
 TABLES = {
     "run": {"name": "r", "folder": "run", "steps": 1, "groups_per_step": 1, "group_size": 2},
@@ -45,13 +44,6 @@ def test_a_run_folder_tells_its_recipe_and_what_its_last_start_was_told(tmp_path
     patient, found = _patient(run, [])
     assert patient.recipe.shared.run.steps == 9
     assert (patient.folder, found) == (run, [])
-
-
-def test_a_run_folder_of_the_launch_files_tells_by_what_the_engine_ran_with(tmp_path: Path) -> None:
-    recipe = load_recipe(write(tmp_path))
-    recipe.write_resolved("engine", recipe.shared)
-    patient, found = _patient(tmp_path / "run", [])
-    assert (patient.recipe.path, found) == (tmp_path / "recipe.toml", [])
 
 
 def test_what_cannot_be_read_is_a_problem_and_the_machine_is_looked_at_all_the_same(

@@ -38,10 +38,6 @@ def test_a_row_without_a_step_or_a_finite_number_is_no_point(row: dict[str, obje
     assert point("learner", row) is None
 
 
-def test_an_evaluation_without_a_suite_is_no_point() -> None:
-    assert point("evaluations", {"step": 1, "reward": 1.0, "suite": 7}) is None
-
-
 def test_rows_are_read_once_whole_and_go_on_from_a_place(tmp_path: Path) -> None:
     file = tmp_path / "learner.jsonl"
     reader = Tail(file)
@@ -52,13 +48,6 @@ def test_rows_are_read_once_whole_and_go_on_from_a_place(tmp_path: Path) -> None
     with file.open("a", encoding="utf-8") as more:
         more.write('ep": 3}\n')
     assert Tail(file, reader.place).read() == [{"step": 3}]
-
-
-def test_broken_lines_are_passed_over(tmp_path: Path) -> None:
-    file = tmp_path / "learner.jsonl"
-    deep = "[" * 200_000
-    file.write_bytes(b'{"step": 1}\n{"st\n\xff\xfe\n[1]\n' + deep.encode() + b'\n{"step": 2}\n')
-    assert Tail(file).read() == [{"step": 1}, {"step": 2}]
 
 
 def test_a_file_that_shrank_is_read_from_its_beginning(tmp_path: Path) -> None:
@@ -84,3 +73,7 @@ def test_a_read_is_bounded_and_a_line_without_an_end_does_not_stop_it(
     # Of the long line's own end nothing is taken for a row.
     assert found == [{"step": n} for n in range(20)]
     assert reader.place == file.stat().st_size
+
+
+def test_an_evaluation_without_a_suite_is_no_point() -> None:
+    assert point("evaluations", {"step": 1, "reward": 1.0, "suite": 7}) is None

@@ -124,19 +124,6 @@ def test_what_is_not_known_is_said_and_turn_rewards_are_shown_all_the_same(
     assert all(one["advantage"] is None for one in told["turns"])
 
 
-def test_turns_that_are_compared_over_the_batch_are_said_to_be() -> None:
-    members = [
-        member_of(trajectory_to_proto(one))
-        for one in group_of(np.random.default_rng(0)).trajectories
-    ]
-    formula = Formula.of(learner({}, {"turns": "group", "scope": "batch"}))
-    earned = next(n for n, one in enumerate(members) if any(one.turn_rewards) and not one.masked)
-    told = credit_of(members, earned, formula)
-    assert told["advantage"] is not None
-    assert "compared with those of the whole batch" in told["why"]
-    assert {one["advantage"] for one in told["turns"]} == {None}
-
-
 def test_a_group_in_the_journal_is_compared_without_what_the_learner_leaves_out(
     run: Recorded,
 ) -> None:
@@ -156,3 +143,16 @@ def test_a_group_in_the_journal_is_compared_without_what_the_learner_leaves_out(
 @pytest.fixture
 def run(tmp_path: Any) -> Recorded:
     return Recorded(tmp_path / "run")
+
+
+def test_turns_that_are_compared_over_the_batch_are_said_to_be() -> None:
+    members = [
+        member_of(trajectory_to_proto(one))
+        for one in group_of(np.random.default_rng(0)).trajectories
+    ]
+    formula = Formula.of(learner({}, {"turns": "group", "scope": "batch"}))
+    earned = next(n for n, one in enumerate(members) if any(one.turn_rewards) and not one.masked)
+    told = credit_of(members, earned, formula)
+    assert told["advantage"] is not None
+    assert "compared with those of the whole batch" in told["why"]
+    assert {one["advantage"] for one in told["turns"]} == {None}

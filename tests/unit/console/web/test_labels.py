@@ -174,14 +174,3 @@ def test_a_question_that_was_asked_again_is_drawn_with_its_newer_reward(run: Rec
     lines = plots(indexed(run))["label:reward:held"]["lines"]
     assert {one["name"]: one["y"] for one in lines} == {"0": [1.0], "1": [0.25]}
     assert words(run.folder.parent / "i.sqlite")["data_source"] == {"0": 1, "1": 1}
-
-
-def test_a_suite_is_drawn_by_its_lines_data_sources(run: Recorded) -> None:
-    sources = ("easy", "hard")
-    run.rows(
-        "held", 3, ({"index": n, "data_source": sources[n % 2], "reward": n % 2} for n in range(6))
-    )
-    file = indexed(run, labelled(run, 0, data_source="easy"))
-    lines = plots(file, "data_source")["label:reward:held"]["lines"]
-    assert {one["name"]: one["y"] for one in lines} == {"easy": [0.0], "hard": [1.0]}
-    assert "label:success:held" not in plots(file), "of 0 and 1 the mean says it"

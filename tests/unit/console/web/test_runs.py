@@ -94,10 +94,8 @@ async def test_an_index_that_cannot_be_written_is_a_remark_until_it_can(
     ("listen", "words"),
     [
         ("0.0.0.0:0", "set a bearer token"),
-        ("[::]:0", "set a bearer token"),
         ("127.0.0.1", "write HOST:PORT"),
         ("127.0.0.1:99999", "write HOST:PORT"),
-        ("192.0.2.1:0", "set a bearer token"),
     ],
 )
 async def test_an_address_that_cannot_be_served_is_said(

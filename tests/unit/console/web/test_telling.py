@@ -93,18 +93,6 @@ def test_without_its_tokenizer_tokens_are_numbers(run: Recorded) -> None:
     assert record["sequences"][0]["segments"][1]["ids"] == run.ids(CALL.action)
 
 
-def test_a_tokenizer_that_comes_later_is_found(run: Recorded) -> None:
-    file = run.folder / "final" / "tokenizer.json"
-    away = file.rename(run.folder / "away")
-    spellings = Spellings(run.folder)
-    assert spellings.of(run.hash) is None
-    file.parent.joinpath("tokenizer.json").write_text("{", encoding="utf-8")
-    assert spellings.of(run.hash) is None
-    away.rename(file)
-    spelling = spellings.of(run.hash)
-    assert spelling.text(run.ids("so")) == "so"
-
-
 def test_a_forgotten_record_says_what_keeps_it(run: Recorded) -> None:
     run.journal([run.trajectory("g0-0")])
     told(run, "g0-0")
@@ -192,54 +180,34 @@ def test_a_journaled_trajectory_names_its_trace(run: Recorded) -> None:
     assert told(run, "g0-0")["trace"] == trace_id("this run", "g0-0")
 
 
-@pytest.mark.parametrize(
-    ("data", "kind"),
-    [
-        (PNG, "image/png"),
-        (b"\xff\xd8\xff\xe0", "image/jpeg"),
-        (b"GIF89a", "image/gif"),
-        (b"RIFF\n\0\0\0WEBPVP8 ", "image/webp"),
-    ],
-)
-def test_a_blob_is_the_image_that_its_bytes_are(run: Recorded, data: bytes, kind: str) -> None:
-    name = stored(run, data)
-    assert image_of(run.folder, name) == Image(kind=kind, data=data)
+RASTER = {
+    "image/png": PNG,
+    "image/jpeg": b"\xff\xd8\xff\xe0",
+    "image/gif": b"GIF89a",
+    "image/webp": b"RIFF\n\0\0\0WEBPVP8 ",
+}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"<svg xmlns='http://www.w3.org/2000/svg'><script>1</script></svg>",
-        b"<html>",
-        b"%PDF-1.7",
-    ],
-)
-def test_what_is_no_raster_image_is_not_given(run: Recorded, data: bytes) -> None:
-    name = stored(run, data)
-    with pytest.raises(NoImage, match="no PNG"):
-        image_of(run.folder, name)
-
-
-def test_an_image_above_the_limit_is_not_read(
+def test_a_blob_is_the_raster_image_that_its_bytes_are_or_is_not_given(
     run: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = stored(run, PNG)
+    for kind, data in RASTER.items():
+        assert image_of(run.folder, stored(run, data)) == Image(kind=kind, data=data)
+    svg = b"<svg xmlns='http://www.w3.org/2000/svg'><script>1</script></svg>"
+    for data in (b"", svg, b"<html>", b"%PDF-1.7"):
+        with pytest.raises(NoImage, match="no PNG"):
+            image_of(run.folder, stored(run, data))
+    with pytest.raises(NoImage, match="forgotten"):
+        image_of(run.folder, "ab" * 32)
     monkeypatch.setattr(images, "MOST_BYTES", len(PNG) - 1)
     with pytest.raises(NoImage, match="the most that is shown"):
-        image_of(run.folder, name)
+        image_of(run.folder, stored(run, PNG))
 
 
 @pytest.mark.parametrize("name", ["", "../journal.sqlite", "AB" * 32, "ab" * 31])
 def test_only_a_hash_names_an_image(run: Recorded, name: str) -> None:
     with pytest.raises(NoImage, match="hexadecimal"):
         image_of(run.folder, name)
-
-
-def test_an_image_that_is_forgotten_is_said_to_be(run: Recorded) -> None:
-    run.journal([run.trajectory()])
-    with pytest.raises(NoImage, match="forgotten"):
-        image_of(run.folder, "ab" * 32)
 
 
 def stored(run: Recorded, data: bytes) -> str:
@@ -249,3 +217,15 @@ def stored(run: Recorded, data: bytes) -> str:
     with closing(open_database(run.folder / "journal.sqlite")) as db:
         blobs.add(db, 1, [blob])
     return blob.blob.sha256
+
+
+def test_a_tokenizer_that_comes_later_is_found(run: Recorded) -> None:
+    file = run.folder / "final" / "tokenizer.json"
+    away = file.rename(run.folder / "away")
+    spellings = Spellings(run.folder)
+    assert spellings.of(run.hash) is None
+    file.parent.joinpath("tokenizer.json").write_text("{", encoding="utf-8")
+    assert spellings.of(run.hash) is None
+    away.rename(file)
+    spelling = spellings.of(run.hash)
+    assert spelling.text(run.ids("so")) == "so"

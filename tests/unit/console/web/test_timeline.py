@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from console.web.index.index import Index
 from console.web.index.marks import of_engine
-from console.web.index.schema import open_index
-from console.web.index.spans import packed, times_of
+from console.web.index.spans import times_of
 from console.web.index.types import KINDS, Span, Times
 from console.web.telling.tokens import Spellings
 from console.web.timeline.fold import idle, lanes, load, painted, shares
-from console.web.timeline.timeline import MOST_BARS, timeline
+from console.web.timeline.timeline import timeline
 from console.web.timeline.types import Bar, Window
 from tests.support.recorded_runs import Recorded
 from toolwright import types as t
@@ -155,11 +154,6 @@ def test_shares_add_up_and_no_time_is_told_twice(
     assert -1e-9 <= idle(made, window) <= 1
 
 
-def test_idle_is_the_time_in_which_nothing_was_in_flight() -> None:
-    one, other = bar(began=1, length=3.0), bar(began=2, length=1.0)
-    assert idle([one, other], Window(start=0, end=10)) == pytest.approx(0.7)
-
-
 def test_load_counts_requests_calls_and_tokens_of_each_part() -> None:
     writes = Span(kind="generate", start=5, end=15, tokens=100)
     made = [
@@ -170,12 +164,6 @@ def test_load_counts_requests_calls_and_tokens_of_each_part() -> None:
     assert found.requests == pytest.approx((2, 0.5))
     assert found.calls == pytest.approx((0, 0.5))
     assert found.tokens == pytest.approx((7, 5))
-
-
-def test_an_action_that_branches_share_is_one_request() -> None:
-    shared = Span(kind="generate", start=0, end=10, tokens=50)
-    found = load([bar(shared), bar(shared, name="g0-1")], Window(start=0, end=10), parts=1)
-    assert (found.requests, found.tokens) == ((1.0,), (5.0,))
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 50)), max_size=20))
@@ -192,9 +180,7 @@ def test_bars_of_one_lane_do_not_cover_each_other(made: list[tuple[float, float]
     [
         {},
         {"event": "published", "version": "ab.3"},
-        {"event": "published", "version": "ab", "timestamp": "2026-01-01T00:00:00Z"},
         {"event": "published", "version": [3], "timestamp": "2026-01-01T00:00:00Z"},
-        {"event": "evaluated", "suite": 5, "step": 3, "timestamp": "2026-01-01T00:00:00Z"},
         {"event": "evaluated", "suite": "s", "step": -3, "timestamp": "2026-01-01T00:00:00Z"},
         {"event": "serving", "timestamp": "2026-01-01T00:00:00Z"},
         {"event": "published", "version": "ab.3", "timestamp": "soon"},
@@ -226,6 +212,11 @@ def test_a_step_lasts_from_its_publish_to_the_next(run: Recorded, tmp_path: Path
     assert found["idle"] == pytest.approx(8 / 20)
 
 
+def test_a_run_without_stamps_has_no_timeline(run: Recorded, tmp_path: Path) -> None:
+    run.journal([run.trajectory()])
+    assert timeline(told(run, tmp_path), None) == {"step": None, "steps": None, "rows": 1}
+
+
 def test_without_publishes_a_step_lasts_as_long_as_its_trajectories(
     run: Recorded, tmp_path: Path
 ) -> None:
@@ -233,33 +224,3 @@ def test_without_publishes_a_step_lasts_as_long_as_its_trajectories(
     found = timeline(told(run, tmp_path), 99)
     assert (found["step"], found["ended"]) == (3, False)
     assert found["window"] == {"start": BEGAN, "ms": 12_000}
-
-
-def test_weights_that_were_published_again_begin_their_step_again(
-    run: Recorded, tmp_path: Path
-) -> None:
-    run.journal([stamped(run)])
-    published(run, (3, BEGAN - 90), (4, BEGAN - 80), (3, BEGAN - 1))
-    found = timeline(told(run, tmp_path), 3)
-    assert found["window"] == {"start": BEGAN - 1, "ms": 13_000}
-
-
-def test_a_run_without_stamps_has_no_timeline(run: Recorded, tmp_path: Path) -> None:
-    run.journal([run.trajectory()])
-    assert timeline(told(run, tmp_path), None) == {"step": None, "steps": None, "rows": 1}
-
-
-def test_more_bars_than_can_be_drawn_are_counted_out(run: Recorded, tmp_path: Path) -> None:
-    file = told(run, tmp_path)
-    db = open_index(file)
-    spans = packed([Span(kind="generate", start=0, end=1)])
-    for number in range(MOST_BARS + 1):
-        db.execute(
-            "INSERT INTO rows VALUES (?, ?, 'g', 'training', 'training', 0, 0, '', '', 0, 0, 0, 0,"
-            " 0, 0, '', '', '', '', '', 0, 0, NULL)",
-            (number, str(number)),
-        )
-        db.execute("INSERT INTO times VALUES (?, 0, ?, ?, ?)", (number, BEGAN, BEGAN + 1, spans))
-    db.close()
-    found = timeline(file, 0)
-    assert (len(found["bars"]), found["left_out"]) == (MOST_BARS, True)

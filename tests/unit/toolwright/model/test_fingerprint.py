@@ -39,18 +39,11 @@ def made(folder: Path, *overrides: str, **changes: Any) -> Fingerprint:
     ("override", "sentence"),
     [
         ("run.group_size=16", "run.group_size is 2 in the engine and 16 here"),
-        ("run.steps=5", "run.steps is 4 in the engine and 5 here"),
-        ("run.seed=1", "run.seed is 0 in the engine and 1 here"),
         ("run.correction=token_truncate", 'run.correction is "bypass" in the engine'),
-        ("policy.foreign_text=as_is", 'policy.foreign_text is "plain" in the engine'),
         ("policy.template.enable_thinking=false", 'and {"enable_thinking": false} here'),
-        ("task.limits.turns=7", "task.limits.turns is "),
         ('task.stops.answered="mask"', 'and {"answered": "mask"} here'),
         ("sampler.temperature=0.5", "sampler.temperature is 1.0 in the engine and 0.5 here"),
-        (
-            "tools.python.run_limit_s=3",
-            "tools.python.run_limit_s is null in the engine and 3.0 here",
-        ),
+        ("tools.python.run_limit_s=3", "run_limit_s is null in the engine and 3.0 here"),
     ],
 )
 def test_an_override_given_to_one_alone_is_named(

@@ -71,20 +71,12 @@ def test_an_endless_line_is_refused_in_linear_time(piece: bytes) -> None:
     assert time.process_time() - began < 2.0  # searched from its beginning each time: minutes
 
 
-@pytest.mark.parametrize("field", [b"data", b"error"])
-def test_an_event_of_endless_lines_is_refused(field: bytes) -> None:
-    reader = EventReader(limit=1000)
-    with pytest.raises(WireError, match="more than"):
-        for _ in range(1000):
-            reader.feed(field + b": 0123456789\n")
-
-
-@pytest.mark.parametrize("field", [b"data", b"error"])
-def test_an_event_of_endless_empty_lines_is_refused(field: bytes) -> None:
+@pytest.mark.parametrize("line", [b"data: 0123456789\n", b"error: 0123456789\n", b"data:\n"])
+def test_an_event_of_endless_lines_is_refused(line: bytes) -> None:
     reader = EventReader(limit=1000)
     with pytest.raises(WireError, match="more than"):
         for _ in range(2000):
-            reader.feed(field + b":\n")
+            reader.feed(line)
 
 
 def test_an_event_may_have_as_many_bytes_as_the_limit() -> None:

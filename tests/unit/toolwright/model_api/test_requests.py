@@ -17,7 +17,6 @@ CHAT = "/chat/completions"
     ("given", "urls"),
     [
         ("http://h:1", ["http://h:1/v1", "http://h:1"]),
-        ("http://h:1/", ["http://h:1/v1", "http://h:1"]),
         ("http://h/v1/", ["http://h/v1"]),
         ("https://h/api", ["https://h/api/v1", "https://h/api"]),
         ("https://h/v1beta/openai/", ["https://h/v1beta/openai"]),
@@ -53,16 +52,11 @@ TOO_LONG = (
     ("said", "key"),
     [
         (TOO_LONG, None),
-        ("max_tokens is too large: 512", None),
-        ("model my-seed-7b is overloaded", None),
         ("the model bytedance/seed-oss takes no images", None),
-        ("my_stream_options is unknown", None),
         ("temperature must be between 0 and 2", None),
-        ("top_p must be in (0, 1]", None),
         ("the model low-temperature-7b does not support images", None),
         ("Unknown parameter: 'seed'.", "seed"),
         ('json: unknown field "seed"', "seed"),
-        ("unknown field stream_options", "stream_options"),
         ("'max_tokens' is not supported; use 'max_completion_tokens'", "max_tokens"),
         ("Unsupported parameter: 'max_tokens' is not supported with this model.", "max_tokens"),
         ("`temperature` and `top_p` cannot both be specified for this model.", "top_p"),
@@ -70,8 +64,6 @@ TOO_LONG = (
         ("Unsupported value: 'temperature' does not support 0 with this model.", "temperature"),
         ("openai does not support parameters: ['temperature'], for model=o1.", "temperature"),
         ("temperature is deprecated for this model", "temperature"),
-        ("Unsupported parameter: temperature", "temperature"),
-        ("bad (unsupported parameter: 'top_p')", "top_p"),
     ],
 )
 def test_only_a_key_that_is_not_taken_is_given_up(said: str, key: str | None) -> None:

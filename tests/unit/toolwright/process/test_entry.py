@@ -85,8 +85,7 @@ def test_loopback_is_added_to_no_proxy(given: dict[str, str], spared: str | None
 @pytest.mark.parametrize(
     ("command", "name"),
     [
-        ("engine", "engine"), ("tasks", "tasks"), ("memory", "memory"), ("bench", "bench"),
-        ("toolwright", "engine"),
+        ("engine", "engine"), ("toolwright", "engine"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("shape", ["{}.py", "{}/__init__.py", "{}/readme.txt"])

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.waiting import until
 from toolwright.process import metrics_page as page
-from toolwright.process.metrics_page import HOST, MOST_READERS, port_fault, threaded_page
+from toolwright.process.metrics_page import HOST, MOST_READERS, threaded_page
 
 
 def asked(port: int, path: str = "/metrics") -> tuple[int, str]:
@@ -49,16 +49,6 @@ def test_it_listens_on_loopback_alone(port: int) -> None:
     """127.0.0.2 is this machine too: a server on all addresses would answer there."""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.2", port), timeout=5)
-
-
-def test_a_port_that_is_taken_is_told_with_its_holder(
-    registry: CollectorRegistry, port: int
-) -> None:
-    with pytest.raises(OSError), threaded_page(registry, port):
-        pass
-    said = port_fault("learner.metrics_port", port)
-    assert said.startswith(f"learner.metrics_port: port {port} is in use by process ")
-    assert said.endswith("; choose another or 0 for none")
 
 
 async def test_who_says_nothing_costs_a_few_threads_and_is_sent_away(

@@ -14,10 +14,7 @@ EVAL = "`engine eval RECIPE` evaluates a policy"
 
 
 @pytest.mark.parametrize("program", ["console", "engine", "learner"])
-@pytest.mark.parametrize(
-    ("word", "hint"),
-    [("train", RUN), ("resume", RUN), ("continue", RUN), ("start", RUN), ("evaluate", EVAL)],
-)
+@pytest.mark.parametrize(("word", "hint"), [("train", RUN), ("evaluate", EVAL)])
 def test_a_word_of_other_programs_has_a_hint(program: str, word: str, hint: str) -> None:
     done = CliRunner().invoke(importlib.import_module(f"{program}.cli").app, [word, "recipe.toml"])
     assert done.exit_code == 2

@@ -16,7 +16,6 @@ from tests.support.recipes import to_toml
 from toolwright.recipe import Recipe, check_all, layers, load_recipe
 from toolwright.recipe.layers import PACKAGED, packaged_fragments, read_layers
 
-ROOT = Path(__file__).parents[4]
 TABLES: dict[str, Any] = {
     "run": {"name": "r", "folder": "out"},
     "policy": {"model": "weights"},
@@ -252,12 +251,6 @@ def test_a_preset_makes_a_whole_recipe_with_its_papers_values(tmp_path: Path, na
     recipe = load(tmp_path, name)
     assert check_all(recipe) == []
     assert {key: value(recipe, key) for key in WANTED[name]} == dict(WANTED[name])
-
-
-def test_half_of_arpos_group_begins_at_the_prompt(tmp_path: Path) -> None:
-    shared = load(tmp_path, "arpo").shared
-    assert shared.task.branching is not None
-    assert shared.task.branching.starters(shared.run.group_size) == 8
 
 
 @pytest.mark.parametrize("name", [name for name in WANTED if name != "smoke"])

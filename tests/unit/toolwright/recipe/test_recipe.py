@@ -58,51 +58,31 @@ def test_paths_are_relative_to_the_recipe(
     ("changes", "words"),
     [
         ({"run": {"grup_size": 4}}, "run.grup_size: unknown key (did you mean 'group_size'?)"),
-        (
-            {"task": {"limits": {"tunrs": 4}}},
-            "task.limits.tunrs: unknown key (did you mean 'turns'?)",
-        ),
-        (
-            {"tools": {"python": {"run_limit": 4}}},
-            "tools.python.run_limit: unknown key (did you mean 'run_limit_s'?)",
-        ),
+        ({"tools": {"python": {"run_limit": 4}}}, "(did you mean 'run_limit_s'?)"),
         ({"run": {"zzz": 4}}, "run.zzz: unknown key;"),
         ({"sampelr": {}}, "unknown table [sampelr]; known are"),
-        ({"sampelr": {}}, "(did you mean 'sampler'?)"),
-        ({"run": {"steps": -1}}, "run.steps: Input should be greater than or equal to 0"),
         ({"run": {"steps": None}}, "run.steps: missing"),
         ({"policy": None}, "policy: missing"),
         ({"sampler": {"endpoints": []}}, "sampler.endpoints: "),
-        ({"sampler": {"temperature": "hot"}}, "sampler.temperature: "),
         (
             {"task": {"tools": ["sql"]}},
-            "toml: task.tools names ['sql'], which have no [tools.NAME] table: there are python",
+            "task.tools names ['sql'], which have no",
         ),
         (
-            {"sampler": {"endpoints": "http://127.0.0.1:1"}},
-            'sampler.endpoints: write a list, ["http://127.0.0.1:1"]',
-        ),
-        (
-            {"sampler": {"endpoints": ["127.0.0.1:1"]}},
-            "sampler.endpoints: '127.0.0.1:1' is not a URL: write \"http://127.0.0.1:1\"",
+            {"sampler": {"endpoints": "http://a:1"}},
+            'sampler.endpoints: write a list, ["http://a:1"]',
         ),
         ({"task": {"tools": {"a": 1}}}, "task.tools: write a list, [...]"),
         ({"task": {"stops": {"timeout": "mask"}}}, "task.stops: 'timeout' takes no rule; these"),
         ({"task": {"stops": {"max_turns": "drop"}}}, "task.stops: max_turns = 'drop': write"),
         ({"tools": {"python": {"service": None}}}, "tools.python: set either `service`, "),
         ({"tools": {"python": {"serve": ["python"]}}}, "one of the two"),
+        ({"tools": {"sql": {"serve": ["sql"], "tls_ca": "a"}}}, "tls_ca is for a `service`"),
         (
-            {"tools": {"sql": {"serve": ["sql"], "tls_ca": "ca.pem"}}},
-            "tools.sql: tls_ca is for a `service`",
-        ),
-        (
-            {"tools": {"sql": {"service": "x:1", "tls_ca": "ca.pem", "tls_cert": "own.pem"}}},
+            {"tools": {"sql": {"service": "x:1", "tls_ca": "a", "tls_cert": "b"}}},
             "tls_cert and tls_key belong together",
         ),
-        (
-            {"tools": {"sql": {"serve": ["sql", "--listen=127.0.0.1:3"]}}},
-            "tools.sql: leave --listen out",
-        ),
+        ({"tools": {"sql": {"serve": ["sql", "--listen=a:3"]}}}, "tools.sql: leave --listen out"),
     ],
 )
 def test_what_does_not_fit_is_named(write: Any, changes: dict[str, Any], words: str) -> None:
@@ -121,11 +101,6 @@ def test_a_tool_is_at_an_address_or_is_started(write: Any) -> None:
     assert tools["a"].where == tools["b"].where == "`toolsvc serve 'my tool.py'`"
 
 
-def test_every_fault_is_named_at_once(write: Any) -> None:
-    with pytest.raises(RecipeError, match=r"run\.a: unknown.*run\.b: unknown"):
-        load_recipe(write(run={"a": 1, "b": 2}))
-
-
 def test_a_process_refuses_unknown_keys_in_its_own_table(write: Any) -> None:
     read = load_recipe(write(engine={"max_concurent": 3}))
     with pytest.raises(RecipeError, match=r"engine\.max_concurent.*'max_concurrent'"):
@@ -142,15 +117,11 @@ def test_a_process_refuses_unknown_keys_in_its_own_table(write: Any) -> None:
     ("staleness", "correction", "fits"),
     [
         (0, "bypass", True),
-        (0, "token_truncate", True),
-        (0, "token_mask", True),
-        (0, "seq_truncate", True),
         (0, "geo_mask", True),
         (0, "decoupled", False),
         (1, "decoupled", True),
         (1, "bypass", False),
         (3, "token_truncate", False),
-        (1, "geo_mask", False),
     ],
 )
 def test_exactly_one_correction(write: Any, staleness: int, correction: str, fits: bool) -> None:
@@ -207,12 +178,6 @@ def test_files_that_are_no_recipes(tmp_path: Path) -> None:
     broken.write_bytes(b"\xff\xfe")
     with pytest.raises(RecipeError, match="cannot be read"):
         load_recipe(broken)
-
-
-def test_tables_are_registered_by_the_processes() -> None:
-    tables = recipe.registered_tables()
-    assert {"engine", "render", "learner", "sft"} <= set(tables)
-    assert tables["engine"].load() is EngineTable
 
 
 def test_a_table_whose_package_is_absent_is_told(

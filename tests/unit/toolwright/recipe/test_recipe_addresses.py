@@ -28,15 +28,11 @@ def read(folder: Path, **changes: Any) -> Recipe:
     [
         ("127.0.0.1:30000", 'write "http://127.0.0.1:30000"'),
         ("localhost:30000/", 'write "http://localhost:30000"'),
-        ("sampler", 'write "http://HOST:PORT"'),
         ("ws://sampler:1", 'write "http://HOST:PORT"'),
-        ("http://", 'write "http://HOST:PORT"'),
         ("http://[::1", 'write "http://HOST:PORT"'),
         ("http://one:99999", 'write "http://HOST:PORT"'),
-        ("http://one:port", 'write "http://HOST:PORT"'),
         ("http://one two:1", 'write "http://HOST:PORT"'),
         ("http://one:1?key=2", 'write "http://one:1"'),
-        ("http://one:1/v1", 'write "http://one:1"'),
         ("http://one:1/prefix/generate/", 'write "http://one:1/prefix"'),
     ],
 )
@@ -51,11 +47,8 @@ def test_no_url_of_a_sampler(tmp_path: Path, url: str, mend: str) -> None:
     [
         ("http://127.0.0.1:50051", 'write "127.0.0.1:50051"'),
         ("https://engine.example:443/", 'write "engine.example:443"'),
-        ("127.0.0.1", 'write "HOST:PORT"'),
         ("50051", 'write "HOST:PORT"'),
-        (":50051", 'write "HOST:PORT"'),
         ("127.0.0.1:70000", 'write "HOST:PORT"'),
-        ("127.0.0.1:5o051", 'write "HOST:PORT"'),
     ],
 )
 def test_no_address_of_grpc(tmp_path: Path, address: str, mend: str) -> None:
@@ -73,11 +66,6 @@ def test_no_address_of_grpc(tmp_path: Path, address: str, mend: str) -> None:
 )
 def test_addresses_that_are(tmp_path: Path, address: str) -> None:
     assert read(tmp_path, run={"engine": address}).shared.run.engine == address
-
-
-@pytest.mark.parametrize("url", ["https://one.example", "http://[::1]:30000/behind/a/proxy/"])
-def test_urls_that_are(tmp_path: Path, url: str) -> None:
-    assert read(tmp_path, sampler={"endpoints": [url]}).shared.sampler.endpoints == (url,)
 
 
 def test_any_free_port_is_for_toolwright_run_alone(tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ from tests.support.net import free_port
 from tests.support.rpc_service import Service, list_tools, served, stub
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc import errors
-from toolwright.rpc.channel import backoff, call, may_retry, open_channel
+from toolwright.rpc.channel import backoff, call, may_retry
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.tool.v1 import tool_pb2_grpc
 
 
 async def test_an_error_arrives_as_it_was_raised() -> None:
@@ -84,8 +83,10 @@ async def test_a_fault_is_internal_and_keeps_the_server_alive() -> None:
 
 
 async def test_nobody_there_is_a_transport_error() -> None:
-    with pytest.raises(TransportError, match="UNAVAILABLE") as caught:
-        await list_tools(f"127.0.0.1:{free_port()}")
+    port = free_port()
+    said = f"UNAVAILABLE: no connection to 127.0.0.1:{port}: connection refused"
+    with pytest.raises(TransportError, match=said) as caught:
+        await list_tools(f"127.0.0.1:{port}")
     assert may_retry(caught.value)
 
 
@@ -130,13 +131,8 @@ async def test_a_refusal_arrives_typed_however_much_it_has_to_say(letter: str, s
     ("details", "said"),
     [
         (
-            "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:9: Failed to "
-            "connect to remote host: connect: Connection refused (111)",
-            "no connection to 127.0.0.1:9: connection refused",
-        ),
-        (
             "failed to connect to all addresses; last error: UNKNOWN: ipv6:%5B::1%5D:9: Failed to "
-            "connect to remote host: Connection refused",
+            "connect to remote host: connect: Connection refused (111)",
             "no connection to [::1]:9: connection refused",
         ),
         (
@@ -144,7 +140,6 @@ async def test_a_refusal_arrives_typed_however_much_it_has_to_say(letter: str, s
             "no.such:9: Domain name not found]",
             "no address for no.such:9: domain name not found",
         ),
-        ("Deadline Exceeded", "Deadline Exceeded"),
         ("failed to connect to all addresses; last error: ", None),
         ("errors resolving " + "a: A" * 100_000 + " [", None),
     ],
@@ -155,33 +150,9 @@ def test_what_grpc_says_of_connections_is_said_in_a_sentence(
     assert errors.readable(details) == (details if said is None else said)
 
 
-async def test_a_refused_connection_names_the_address_and_the_reason(tmp_path: Path) -> None:
-    port = free_port()
-    for address, said in (
-        (f"127.0.0.1:{port}", f"no connection to 127.0.0.1:{port}: connection refused"),
-        (f"unix:{tmp_path}/none", f"no connection to unix:{tmp_path}/none: no such file"),
-    ):
-        async with open_channel(address) as channel:
-            with pytest.raises(TransportError) as caught:
-                await call(
-                    tool_pb2_grpc.ToolServiceStub(channel).ListTools,
-                    pb.ListToolsRequest(),
-                    timeout=10,
-                )
-        assert str(caught.value).startswith(f"UNAVAILABLE: {said}")
-        assert may_retry(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("code", "again"),
-    [
-        (grpc.StatusCode.UNAVAILABLE, True),
-        (grpc.StatusCode.DEADLINE_EXCEEDED, True),
-        (grpc.StatusCode.CANCELLED, True),  # a server that stops cancels what it streams
-        (grpc.StatusCode.UNAUTHENTICATED, False),
-        (grpc.StatusCode.UNIMPLEMENTED, False),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, False),
-    ],
-)
-def test_a_request_without_an_answer_may_be_sent_again(code: grpc.StatusCode, again: bool) -> None:
-    assert may_retry(TransportError(code, "why")) is again
+def test_a_request_without_an_answer_may_be_sent_again() -> None:
+    code = grpc.StatusCode
+    for passes in (code.UNAVAILABLE, code.DEADLINE_EXCEEDED, code.CANCELLED):
+        assert may_retry(TransportError(passes, "why"))
+    for stays in (code.UNAUTHENTICATED, code.UNIMPLEMENTED, code.RESOURCE_EXHAUSTED):
+        assert not may_retry(TransportError(stays, "why"))

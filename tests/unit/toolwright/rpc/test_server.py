@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,27 +19,14 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.support.net import free_port
 from tests.support.rpc_service import NAME, Service, list_tools, served, stub
 from tests.support.tls import make_pem
-from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc import options
 from toolwright.rpc.auth import Tokens
 from toolwright.rpc.channel import call, open_channel
-from toolwright.rpc.errors import ListenError, ServiceError, TransportError
+from toolwright.rpc.errors import ListenError, TransportError
 from toolwright.rpc.server import Server
 from toolwright.rpc.tls import Certificate, read_authority, read_certificate
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
-
-
-async def test_messages_of_the_promised_size_pass() -> None:
-    """gRPC's own limit is 4 MiB; the contract says 64."""
-    big = ServiceError(reasons.ERROR_REASON_INTERNAL, "x")
-    service = Service(big)
-    service.error = None
-    async with served(service) as address, stub(address) as there:
-        request = pb.PutBlobRequest(data=b"x" * (8 << 20))
-        answer = await there.PutBlob(iter([request]), timeout=20)
-    assert answer.blob.size == 8 << 20
-    assert options.MESSAGE_LIMIT == 64 << 20
 
 
 async def test_a_message_just_below_the_limit_passes_and_one_above_it_is_refused() -> None:
@@ -75,12 +61,6 @@ async def test_a_port_in_use_is_an_error_that_names_it() -> None:
     async with served(Service()) as address:
         with pytest.raises(ListenError, match=rf"{address}.*in use.*choose another"):
             async with served(Service(), address):
-                pass
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(ListenError, match="in use"):
-            async with served(Service(), f"127.0.0.1:{taken.getsockname()[1]}"):
                 pass
 
 
@@ -205,20 +185,10 @@ async def test_said_aloud_they_are() -> None:
         assert (await list_tools(address, "t")).service == "here"
 
 
-@pytest.mark.parametrize(
-    ("address", "local"),
-    [
-        ("127.0.0.1:1", True), ("localhost:1", True), ("[::1]:1", True), ("unix:/tmp/x", True),
-        ("127.8.8.8:1", True), ("10.0.0.1:1", False), ("host:1", False), ("[::]:1", False),
-    ],
-)  # fmt: skip
-def test_what_is_local(address: str, local: bool) -> None:
-    assert options.is_local(address) is local
-
-
-async def test_a_unix_socket(tmp_path: Path) -> None:
-    async with served(Service(), f"unix:{tmp_path / 's'}") as address:
-        assert (await list_tools(address)).service == "here"
+def test_what_is_local() -> None:
+    ours = ("127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/tmp/x", "127.8.8.8:1")
+    assert all(map(options.is_local, ours))
+    assert not any(map(options.is_local, ("10.0.0.1:1", "host:1", "[::]:1")))
 
 
 Ask = Callable[[Any], Any]
@@ -264,17 +234,6 @@ async def test_health_and_reflection_answer() -> None:
         async for answer in reflection.ServerReflectionInfo(iter([request]), timeout=10):
             names = {service.name for service in answer.list_services_response.service}
             assert {NAME, "grpc.health.v1.Health"} <= names
-
-
-async def test_a_server_that_leaves_says_so_first() -> None:
-    server = Server("127.0.0.1:0")
-    await server.start()
-    async with open_channel(f"127.0.0.1:{server.port}") as channel:
-        health = health_pb2_grpc.HealthStub(channel)
-        await server.set_serving(False)
-        answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=10)
-        assert answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
-    await server.stop(0)
 
 
 def test_a_port_in_use_is_one_sentence_without_lines_of_grpc() -> None:

@@ -43,11 +43,6 @@ def test_an_author_s_order_comes_back() -> None:
     assert json.dumps(in_order(SCHEMA)) == ORDERED
 
 
-def test_odd_schemas_are_kept_as_they_are() -> None:
-    for odd in ({}, {"required": 3}, {"properties": []}, {"anyOf": [{"b": 1, "a": [{}]}]}):
-        assert in_order(odd) == odd
-
-
 def test_odd_names_in_required_are_passed_over() -> None:
     odd = {"required": [["b"], "b", 3, "b", "a"], "properties": {"c": {}, "a": {}, "b": {}}}
     assert list(in_order(odd)["properties"]) == ["b", "a", "c"]
@@ -70,7 +65,7 @@ def test_a_long_schema_is_ordered_in_linear_time() -> None:
 def test_every_process_reads_the_same() -> None:
     """Protobuf's own order is another one in each."""
     sent = ToolDescriptor(name="t", arguments_schema=wire.struct(SCHEMA)).SerializeToString().hex()
-    for _ in range(4):
+    for _ in range(2):
         done = subprocess.run(
             [sys.executable, "-c", READS, sent],
             capture_output=True,
