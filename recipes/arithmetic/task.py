@@ -17,21 +17,12 @@ It knows nothing of tokens, tools or how the policy is trained.
 
 from __future__ import annotations
 
-import operator
 import random
-import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from toolwright.types import StopReason, Task, Trajectory
-
-OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
-    "*": operator.mul,
-    "+": operator.add,
-    "-": operator.sub,
-    "//": operator.floordiv,
-}
+from tasks.worlds.questions import OPERATIONS, asked, drawn_until, exact_answer, held_out
+from toolwright.types import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +81,13 @@ UNSEEN: Sequence[Wording] = (
 
 FIRST_NUMBER = range(1000, 10_000)
 SECOND_NUMBER = range(100, 1000)
-HELD_OUT_SHARE = 5  # one pair of numbers in five is never trained on
 
-FINAL_TURN = re.compile(r"\s*<answer>([^<]*)</answer>\s*")
+score = exact_answer
+"""The reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Sum:
     """A wording with its numbers."""
 
     wording: Wording
@@ -114,60 +105,34 @@ class Question:
 
 def training(seed: int) -> Iterator[Task]:
     """Endless: the wordings and numbers that the policy may learn from."""
-    return _tasks("training", questions(seed, SEEN, held_out=False))
+    return _tasks("training", questions(seed, SEEN, held=False))
 
 
 def heldout(seed: int) -> Iterator[Task]:
     """Endless: the same wordings, numbers that training never shows."""
-    return _tasks("heldout", questions(seed, SEEN, held_out=True))
+    return _tasks("heldout", questions(seed, SEEN, held=True))
 
 
 def unseen_wordings(seed: int) -> Iterator[Task]:
     """Endless: wordings and numbers that training never shows."""
-    return _tasks("unseen-wordings", questions(seed, UNSEEN, held_out=True))
+    return _tasks("unseen-wordings", questions(seed, UNSEEN, held=True))
 
 
-def score(trajectory: Trajectory) -> dict[str, float]:
-    """{"correct": 1} if the last turn is one closed answer with the right number, else 0.
-
-    The whole last turn has to fit, and it must have ended. A reward that only looked for the answer
-    somewhere would pay a policy that never learns to stop.
-    """
-    final = FINAL_TURN.fullmatch(str(trajectory.metadata["final_text"]))
-    ended = trajectory.stop_reason is StopReason.ANSWERED
-    correct = ended and final is not None and final[1].strip() in trajectory.task.answers
-    return {"correct": float(correct)}
-
-
-def questions(seed: int, wordings: Sequence[Wording], *, held_out: bool) -> Iterator[Question]:
-    """Endless fours, one question of each operation."""
+def questions(seed: int, wordings: Sequence[Wording], *, held: bool) -> Iterator[Sum]:
+    """Endless fours, one question of each operation. held: of held-out pairs of numbers."""
     draw = random.Random(f"arithmetic {seed}")
     of = {sign: [one for one in wordings if one.sign == sign] for sign in OPERATIONS}
     while True:
         for four in zip(*(draw.sample(ways, len(ways)) for ways in of.values()), strict=True):
             for wording in draw.sample(four, len(four)):
-                a, b = _numbers(draw, held_out=held_out)
-                yield Question(wording=wording, a=a, b=b)
+                a, b = drawn_until(
+                    lambda: (draw.choice(FIRST_NUMBER), draw.choice(SECOND_NUMBER)),
+                    lambda pair: held_out(*pair) is held,
+                )
+                yield Sum(wording=wording, a=a, b=b)
 
 
-def is_held_out(a: int, b: int) -> bool:
-    """Whether a pair of numbers is kept from training: by a hash, so no digit tells it."""
-    return zlib.crc32(f"{a} {b}".encode()) % HELD_OUT_SHARE == 0
-
-
-def _numbers(draw: random.Random, *, held_out: bool) -> tuple[int, int]:
-    while True:
-        a, b = draw.choice(FIRST_NUMBER), draw.choice(SECOND_NUMBER)
-        if is_held_out(a, b) == held_out:
-            return a, b
-
-
-def _tasks(name: str, stream: Iterator[Question]) -> Iterator[Task]:
-    for number, question in enumerate(stream):
-        yield Task(
-            id=f"{name}-{number}",
-            data_source=f"arithmetic/{name}",
-            messages=({"role": "user", "content": question.text},),
-            answers=(str(question.result),),
-            metadata={"sign": question.wording.sign, "a": question.a, "b": question.b},
-        )
+def _tasks(name: str, stream: Iterator[Sum]) -> Iterator[Task]:
+    for number, one in enumerate(stream):
+        told = {"sign": one.wording.sign, "a": one.a, "b": one.b}
+        yield asked(f"{name}-{number}", one.text, one.result, source=f"arithmetic/{name}", **told)

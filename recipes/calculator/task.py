@@ -14,21 +14,12 @@ It knows nothing of tokens, tools or how the policy is trained.
 
 from __future__ import annotations
 
-import operator
 import random
-import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from toolwright.types import StopReason, Task, Trajectory
-
-OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
-    "*": operator.mul,
-    "+": operator.add,
-    "-": operator.sub,
-    "//": operator.floordiv,
-}
+from tasks.worlds.questions import OPERATIONS, asked, drawn_until, exact_answer, held_out
+from toolwright.types import Task
 
 WORDINGS: Mapping[str, tuple[str, ...]] = {
     "*": (
@@ -80,13 +71,13 @@ THINGS = ("marbles", "tickets", "lemons", "bricks", "candles", "buttons", "penci
 
 FIRST_OPERAND = range(100, 1000)
 SECOND_OPERAND = range(11, 100)
-HELD_OUT_SHARE = 5  # one pair of operands in five is never trained on
 
-FINAL_TURN = re.compile(r"\s*<answer>([^<]*)</answer>\s*")
+score = exact_answer
+"""The reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class WordProblem:
     """One word problem; `wording` counts within its operation."""
 
     operation: str
@@ -102,35 +93,24 @@ class Question:
 
 def training(seed: int) -> Iterator[Task]:
     """Endless: the wordings and operands that the policy may learn from."""
-    return _tasks("training", questions(seed, held_out=False))
+    return _tasks("training", questions(seed, held=False))
 
 
 def heldout(seed: int) -> Iterator[Task]:
     """Endless: the same wordings, operands that training never shows."""
-    return _tasks("heldout", questions(seed, held_out=True))
+    return _tasks("heldout", questions(seed, held=True))
 
 
 def unseen_wordings(seed: int) -> Iterator[Task]:
     """Endless: wordings and operands that training never shows."""
-    return _tasks("unseen-wordings", questions(seed, held_out=True, wordings=UNSEEN_WORDINGS))
-
-
-def score(trajectory: Trajectory) -> dict[str, float]:
-    """{"correct": 1} if the last turn is one closed answer with the right number, else 0.
-
-    The whole last turn has to fit, and it must have ended. A reward that only looked for the answer
-    somewhere would pay a policy that never learns to stop.
-    """
-    final = FINAL_TURN.fullmatch(str(trajectory.metadata["final_text"]))
-    ended = trajectory.stop_reason is StopReason.ANSWERED
-    correct = ended and final is not None and final[1].strip() in trajectory.task.answers
-    return {"correct": float(correct)}
+    return _tasks("unseen-wordings", questions(seed, held=True, wordings=UNSEEN_WORDINGS))
 
 
 def questions(
-    seed: int, *, held_out: bool, wordings: Mapping[str, tuple[str, ...]] = WORDINGS
-) -> Iterator[Question]:
-    """Endless rounds; a round asks every wording once, in random order."""
+    seed: int, *, held: bool, wordings: Mapping[str, tuple[str, ...]] = WORDINGS
+) -> Iterator[WordProblem]:
+    """Endless rounds; a round asks every wording once, in random order. held: of held-out pairs of
+    operands."""
     draw = random.Random(f"calculator {seed}")
     while True:
         places = [
@@ -138,34 +118,15 @@ def questions(
         ]
         draw.shuffle(places)
         for operation, wording in places:
-            a, b = _operands(draw, held_out=held_out)
+            a, b = drawn_until(
+                lambda: (draw.choice(FIRST_OPERAND), draw.choice(SECOND_OPERAND)),
+                lambda pair: held_out(*pair) is held,
+            )
             text = wordings[operation][wording].format(a=a, b=b, things=draw.choice(THINGS))
-            yield Question(operation=operation, wording=wording, a=a, b=b, text=text)
+            yield WordProblem(operation=operation, wording=wording, a=a, b=b, text=text)
 
 
-def is_held_out(a: int, b: int) -> bool:
-    """Whether a pair of operands is kept from training: by a hash, so no digit tells it."""
-    return zlib.crc32(f"{a} {b}".encode()) % HELD_OUT_SHARE == 0
-
-
-def _operands(draw: random.Random, *, held_out: bool) -> tuple[int, int]:
-    while True:
-        a, b = draw.choice(FIRST_OPERAND), draw.choice(SECOND_OPERAND)
-        if is_held_out(a, b) == held_out:
-            return a, b
-
-
-def _tasks(name: str, stream: Iterator[Question]) -> Iterator[Task]:
-    for number, question in enumerate(stream):
-        yield Task(
-            id=f"{name}-{number}",
-            data_source=f"calculator/{name}",
-            messages=({"role": "user", "content": question.text},),
-            answers=(str(question.result),),
-            metadata={
-                "operation": question.operation,
-                "wording": question.wording,
-                "a": question.a,
-                "b": question.b,
-            },
-        )
+def _tasks(name: str, stream: Iterator[WordProblem]) -> Iterator[Task]:
+    for number, one in enumerate(stream):
+        told = {"operation": one.operation, "wording": one.wording, "a": one.a, "b": one.b}
+        yield asked(f"{name}-{number}", one.text, one.result, source=f"calculator/{name}", **told)

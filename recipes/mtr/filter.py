@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from traces import read
-
 from tasks.judging import words
 from toolwright.types import Trajectory
+
+from .traces import read
 
 MIN_CALLS, MAX_CALLS = 2, 12
 

@@ -25,10 +25,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import prompts
-from answers import ANSWER, CALL, final_answer
-from traces import UNKNOWN_TOOL, invalid_in_a_row
-
 from engine.api import (
     Answer,
     Call,
@@ -48,6 +44,10 @@ from engine.api import (
 from toolwright.text.filling import filled
 from toolwright.text.schemas import signature
 from toolwright.types import StopReason, Task
+
+from . import prompts
+from .answers import ANSWER, CALL, final_answer
+from .traces import UNKNOWN_TOOL, invalid_in_a_row
 
 TOOLS, OFF = "tools", "off"
 """Key and value of a task's metadata that take its tools away: an evaluation suite's, say."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rewards import Repetition, Tiers, total_reward
-from traces import Trace, read
-
 from engine.api import Score as EngineScore
 from tasks.judging import words
 from toolwright.types import Event, Purpose, RewardPart, Trajectory
+
+from .rewards import Repetition, Tiers, total_reward
+from .traces import Trace, read
 
 
 class Score:

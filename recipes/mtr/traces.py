@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from answers import CALL, final_answer, intermediate_answer
-
 from engine.api import read_json_call
 from toolwright.json_data import canonical
 from toolwright.reading.actions import Tags, calls_in
 from toolwright.types import CallOutcome, CallRecord, StopReason, ToolErrorKind, Trajectory
+
+from .answers import CALL, final_answer, intermediate_answer
 
 UNKNOWN_TOOL = "unknown_tool"
 """Type of the error that a call of a tool gets which the session does not have."""

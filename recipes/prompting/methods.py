@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import prompts
-from protocol import (
+from engine.api import Answer, Codec, Decision, Say, View, nothing_done
+from toolwright.reading import actions
+from toolwright.reading.answers import last_block
+from toolwright.types import Author
+
+from . import prompts
+from .protocol import (
     ANSWER_CLOSE,
     ANSWER_OPEN,
     SEARCH_CLOSE,
@@ -14,11 +19,6 @@ from protocol import (
     Prompting,
     question_of,
 )
-
-from engine.api import Answer, Codec, Decision, Say, View, nothing_done
-from toolwright.reading import actions
-from toolwright.reading.answers import last_block
-from toolwright.types import Author
 
 
 class Direct(Prompting):

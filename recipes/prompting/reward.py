@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from methods import answer_of
-
 from tasks.judging import words
 from toolwright.types import Trajectory
+
+from .methods import answer_of
 
 FORMS = ("tags", "line", "finish")
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from blocks import Action, Tags, action_of, bodies
-
 from toolwright.types import Author, Trajectory
+
+from .blocks import Action, Tags, action_of, bodies
 
 
 class Speaker(Enum):

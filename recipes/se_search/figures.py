@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dialogue import Dialogue
-from queries import mean_pair_ratio
-
 from engine.api import Score
 from toolwright.types import Event, Trajectory
+
+from .dialogue import Dialogue
+from .queries import mean_pair_ratio
 
 MEASURED = "measured"
 FORM = ("query", "format")

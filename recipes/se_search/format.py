@@ -24,8 +24,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from blocks import Role, Tags, marks
-from dialogue import Piece, Speaker
+from .blocks import Role, Tags, marks
+from .dialogue import Piece, Speaker
 
 CountMode = Literal["each", "per_rule"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from blocks import Tags, tags_of
+from .blocks import Tags, tags_of
 
 SE_SEARCH = """\
 You answer questions, and you can look things up. Reason between <{think}> and </{think}>. Where \

@@ -23,9 +23,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from blocks import action_of
-from prompts import style_of
-
 from engine.api import (
     Answer,
     Call,
@@ -47,6 +44,9 @@ from engine.api import (
 from toolwright.reading.actions import Tags
 from toolwright.text.filling import filled
 from toolwright.types import Author, StopReason, Task
+
+from .blocks import action_of
+from .prompts import style_of
 
 QUESTION = "{question}"
 

@@ -15,16 +15,16 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from dialogue import Dialogue, read
-from figures import measured
-from format import CountMode, Violations, violations
-from prompts import style_of
-from queries import Atomic, Rule, Semantics, atomic
-from rewards import cosine_decay, dense_reward, outcome, query_reward
-
 from engine.api import Score as EngineScore
 from tasks.judging import words
 from toolwright.types import Purpose, RewardPart, Trajectory
+
+from .dialogue import Dialogue, read
+from .figures import measured
+from .format import CountMode, Violations, violations
+from .prompts import style_of
+from .queries import Atomic, Rule, Semantics, atomic
+from .rewards import cosine_decay, dense_reward, outcome, query_reward
 
 REFINED = 0.1
 """AutoRefine: for a wrong answer when a refine block has the right one."""

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from plan import NoPlan, Plan, parse
-from protocol import CREATE, CREATES
-from steps import Tags, violations
-
 from engine.api import read_json_call
 from toolwright.reading.tool_arguments import function_of, in_words, object_schema, signature
 from toolwright.types import CallRecord, ToolErrorKind, Trajectory
+
+from .plan import NoPlan, Plan, parse
+from .protocol import CREATE, CREATES
+from .steps import Tags, violations
 
 LONGEST_CODE = 64_000
 

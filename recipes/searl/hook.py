@@ -18,12 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal
 
-from course import Course, Step, Words, read
-from protocol import CREATES
-from rewards import WEIGHTS, best_trajectory
-from score import refused
-from subgraph import Holes, tool_graph
-
 from engine.api import Score
 from toolwright import json_data
 from toolwright.memory.v1 import memory_pb2 as pb
@@ -38,6 +32,12 @@ from toolwright.reading.tool_arguments import (
 from toolwright.rpc.channel import call, open_channel
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.types import Event, RewardPart, Status, ToolErrorKind, Trajectory
+
+from .course import Course, Step, Words, read
+from .protocol import CREATES
+from .rewards import WEIGHTS, best_trajectory
+from .score import refused
+from .subgraph import Holes, tool_graph
 
 ANSWER_S = 30.0
 NO_TOOL = (ToolErrorKind.UNKNOWN_TOOL, ToolErrorKind.INVALID_ACTION)

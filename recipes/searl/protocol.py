@@ -25,10 +25,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-import prompts
-from plan import NoPlan, Plan, parse, whole_task
-from steps import Tags, final_answer
-
 from engine.api import (
     Answer,
     Call,
@@ -48,6 +44,10 @@ from engine.api import (
 from toolwright.text.filling import filled
 from toolwright.text.schemas import signature
 from toolwright.types import Author, Task
+
+from . import prompts
+from .plan import NoPlan, Plan, parse, whole_task
+from .steps import Tags, final_answer
 
 CREATE = "create_and_execute"
 CREATES = (CREATE, "create_and_execute_mcp")

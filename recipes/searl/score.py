@@ -15,14 +15,14 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from course import Course, Step, Words, meets_format, read
-from rewards import RIGHT, STRICT, STRICT_WRONG, WEIGHTS, outcome_released, step_reward_released
-from steps import final_answer
-
 from engine.api import Score as EngineScore
 from tasks.judging.accuracy import Accuracy
 from tasks.judging.answer_judge import AnswerJudge, Kind
 from toolwright.types import Purpose, RewardPart, ToolErrorKind, Trajectory
+
+from .course import Course, Step, Words, meets_format, read
+from .rewards import RIGHT, STRICT, STRICT_WRONG, WEIGHTS, outcome_released, step_reward_released
+from .steps import final_answer
 
 
 class Score:

@@ -79,6 +79,10 @@ class Shape:
             one for name, one in RELATIONS.items() if not self.relations or name in self.relations
         )
 
+    def wordings_of(self, relation: Relation) -> tuple[str, ...]:
+        """Questions and phrases of a relation, as they are used, with {x}."""
+        return (*relation.questions[: self.wordings], *relation.phrases[: self.wordings])
+
 
 SHAPE = Shape()
 

@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 PIECES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "person": (
@@ -51,6 +51,11 @@ PIECES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
 }  # fmt: skip
 """By kind: what names begin and end with."""
+
+
+def pieces(kinds: Iterable[str] = PIECES) -> list[str]:
+    """All pieces of the names of some kinds."""
+    return [piece for kind in kinds for ends in PIECES[kind] for piece in ends]
 
 
 def most(kind: str) -> int:

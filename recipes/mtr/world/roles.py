@@ -19,9 +19,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from task import SHAPE
-
 from tasks.worlds.encyclopedia import Encyclopedia
+from tasks.worlds.questions import SHAPE
 from tasks.worlds.relations import RELATIONS, Relation
 
 EDITIONS = ("first", "second", "third", "fourth")
@@ -132,32 +131,19 @@ def _and_one_more(some: Sequence[_T], every: Sequence[_T], question: str) -> lis
 
 
 def _speaks_of(question: str, relation: Relation) -> bool:
-    most = SHAPE.wordings
-    wordings = (*relation.questions[:most], *relation.phrases[:most])
-    return any(all(part in question for part in one.split("{x}")) for one in wordings)
+    wordings = (one.split("{x}") for one in SHAPE.wordings_of(relation))
+    return any(all(part in question for part in parts) for parts in wordings)
 
 
 def _fact(relation: Relation, form: str, argument: str, edition: str | None) -> Json:
-    return _tool(
-        form.format(relation.name),
-        _fact_told(relation),
-        argument.format(relation.of),
-        edition,
-        [relation],
-    )
+    about = f"{relation.name} of a {relation.of}"
+    name, argument = form.format(relation.name), argument.format(relation.of)
+    return _tool(name, about, argument, edition, [relation])
 
 
 def _record(kind: str, form: str, argument: str, edition: str | None) -> Json:
     told = [one for one in SHAPE.told if one.of == kind]
-    return _tool(form.format(kind), _record_told(kind), argument.format(kind), edition, told)
-
-
-def _fact_told(relation: Relation) -> str:
-    return f"{relation.name} of a {relation.of}"
-
-
-def _record_told(kind: str) -> str:
-    return f"all about a {kind}"
+    return _tool(form.format(kind), f"all about a {kind}", argument.format(kind), edition, told)
 
 
 def _tool(
@@ -166,15 +152,10 @@ def _tool(
     properties: Json = {argument: {"type": "string"}}
     if edition is not None:
         properties["edition"] = {"type": "string", "enum": [edition]}
-    function = {
-        "name": name,
-        "description": description,
-        "parameters": {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-        },
-    }
-    returned = {one.name: {"type": "string"} for one in told}
-    returns = {"type": "object", "properties": returned, "required": list(returned)}
+    function = {"name": name, "description": description, "parameters": _object(properties)}
+    returns = _object({one.name: {"type": "string"} for one in told})
     return {"type": "function", "function": function, "returns": returns}
+
+
+def _object(properties: Json) -> Json:
+    return {"type": "object", "properties": properties, "required": list(properties)}

@@ -16,10 +16,10 @@ It knows nothing of tokens, tools or how the policy is trained.
 from __future__ import annotations
 
 import random
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tasks.worlds.questions import asked, held_out
 from toolwright.types import Task
 
 GOODS = (
@@ -31,11 +31,10 @@ CHOICES = (2, 3, 5, 7)
 RATES: Mapping[str, int] = dict(zip(GOODS, (3, 5, 2, 7, 5, 2, 7, 3, 2, 5, 3, 7), strict=True))
 """What one of a good brings of the next one."""
 AMOUNTS = range(11, 50)
-HELD_OUT_SHARE = 5  # of the amounts of a good, one in five is never trained on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Swap:
     """`amount` of the first good is swapped along `goods`."""
 
     amount: int
@@ -62,25 +61,25 @@ def swapped(amount: int, rate: int) -> int:
 
 def training(seed: int) -> Iterator[Task]:
     """Endless: what the policy may learn from."""
-    return _tasks("training", questions(seed, held_out=False))
+    return _tasks("training", questions(seed, held=False))
 
 
 def heldout(seed: int) -> Iterator[Task]:
     """Endless: the same swaps, of amounts that training never shows."""
-    return _tasks("heldout", questions(seed, held_out=True))
+    return _tasks("heldout", questions(seed, held=True))
 
 
 def one_swap(seed: int) -> Iterator[Task]:
     """As `training`, without the questions that take two swaps."""
-    return _tasks("one-swap", questions(seed, held_out=False, most=1))
+    return _tasks("one-swap", questions(seed, held=False, most=1))
 
 
 def one_swap_heldout(seed: int) -> Iterator[Task]:
     """As `heldout`, without the questions that take two swaps."""
-    return _tasks("one-swap-heldout", questions(seed, held_out=True, most=1))
+    return _tasks("one-swap-heldout", questions(seed, held=True, most=1))
 
 
-def questions(seed: int, *, held_out: bool, most: int = 2) -> Iterator[Question]:
+def questions(seed: int, *, held: bool, most: int = 2) -> Iterator[Swap]:
     """Endless rounds; a round asks for every swap, and where `most` is 2 for every two in a row,
     once, in random order."""
     draw = random.Random(f"market {seed}")
@@ -89,20 +88,10 @@ def questions(seed: int, *, held_out: bool, most: int = 2) -> Iterator[Question]
         draw.shuffle(round_)
         for start, swaps in round_:
             goods = tuple(GOODS[(start + place) % len(GOODS)] for place in range(swaps + 1))
-            amounts = [one for one in AMOUNTS if is_held_out(one, goods[0]) is held_out]
-            yield Question(amount=draw.choice(amounts), goods=goods)
+            amounts = [one for one in AMOUNTS if held_out(one, goods[0]) is held]
+            yield Swap(amount=draw.choice(amounts), goods=goods)
 
 
-def is_held_out(amount: int, good: str) -> bool:
-    """Whether an amount of a first good is kept from training: by a hash, so no digit tells it."""
-    return zlib.crc32(f"{amount} {good}".encode()) % HELD_OUT_SHARE == 0
-
-
-def _tasks(name: str, stream: Iterator[Question]) -> Iterator[Task]:
-    for number, question in enumerate(stream):
-        yield Task(
-            id=f"{name}-{number}",
-            data_source=f"market/{name}",
-            messages=({"role": "user", "content": question.text},),
-            answers=(str(question.result),),
-        )
+def _tasks(name: str, stream: Iterator[Swap]) -> Iterator[Task]:
+    for number, one in enumerate(stream):
+        yield asked(f"{name}-{number}", one.text, one.result, source=f"market/{name}")

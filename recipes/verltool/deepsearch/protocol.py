@@ -20,9 +20,9 @@ own closing tags stop an action, so whoever writes a call behind an answer goes 
 
 from __future__ import annotations
 
-import prompts
-
 from engine.api import Tagged
+
+from . import prompts
 
 
 class DeepSearch(Tagged):

@@ -19,10 +19,10 @@ Invariants
 
 from __future__ import annotations
 
-from prompts import style_of
-from rewards import boxed
-
 from engine.api import Answer, Codec, Decision, Tagged, View, nothing_done
+
+from .prompts import style_of
+from .rewards import boxed
 
 
 class Programs(Tagged):

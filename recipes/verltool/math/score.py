@@ -16,8 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from rewards import CONDITIONS, Condition, boxed, math_reward
-
 from engine.api import Score as EngineScore
 from tasks.judging.outcomes import TOOL_PENALTY
 from tasks.judging.symbols import shared_judge
@@ -29,6 +27,8 @@ from toolwright.types import (
     ToolErrorKind,
     Trajectory,
 )
+
+from .rewards import CONDITIONS, Condition, boxed, math_reward
 
 
 class Score:

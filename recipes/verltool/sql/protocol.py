@@ -19,11 +19,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prompts import DESCRIBED, ENGINE, NO_KNOWLEDGE, PUBLISHED, RULES
-
 from engine.api import Codec, Decision, End, Tagged, ToolSpec, View, content_of, opening
 from toolwright.text.filling import filled
 from toolwright.types import StopReason, Task
+
+from .prompts import DESCRIBED, ENGINE, NO_KNOWLEDGE, PUBLISHED, RULES
 
 QUERY_END, SOLUTION_END = "</sql>", "</solution>"
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from form import well_formed
-
 from engine.api import Score as EngineScore
 from tasks.judging import outcomes
 from tasks.judging.gold_rows import read_gold, read_rows
 from tasks.judging.tables import same_rows
 from toolwright.types import CallOutcome, Event, Purpose, RewardPart, ToolErrorKind, Trajectory
+
+from .form import well_formed
 
 
 class Score:

@@ -22,8 +22,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import prompts
-
 from engine.api import (
     Calls,
     Chat,
@@ -41,6 +39,8 @@ from engine.api import (
 from toolwright.reading.actions import Tags
 from toolwright.text.filling import filled
 from toolwright.types import Task
+
+from . import prompts
 
 FUNCTION, PARAMETER = ("<function=", "</function>"), ("<parameter=", "</parameter>")
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from looks import TOOL, looks
-from rewards import PAPER, Looking, looking_rate, looking_reward
-
 from engine.api import Score
 from toolwright.types import Event, RewardPart, Status, Trajectory
+
+from .looks import TOOL, looks
+from .rewards import PAPER, Looking, looking_rate, looking_reward
 
 
 class Curiosity:

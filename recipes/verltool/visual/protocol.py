@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import prompts
-from looks import CLOSE, OPEN, TOOL
-
 from engine.api import Chat, ToolSpec
 from toolwright.types import Task
+
+from . import prompts
+from .looks import CLOSE, OPEN, TOOL
 
 VIDEO = "is_video"
 """Key of a task's metadata."""

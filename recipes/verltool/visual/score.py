@@ -7,11 +7,11 @@ stands what the policy did. In training that is an event of the kind `measured`,
 
 from __future__ import annotations
 
-from answers import answer_of, options_of, right
-from looks import TOOL, aimed, looks, refused
-
 from engine.api import Score as EngineScore
 from toolwright.types import Event, Purpose, RewardPart, Trajectory
+
+from .answers import answer_of, options_of, right
+from .looks import TOOL, aimed, looks, refused
 
 BOX = "box"
 """Key of a task's metadata: where its detail is, in shares of the picture; for figures alone."""

@@ -159,7 +159,7 @@ async def test_bombs_cost_their_time_and_no_more(host: Host, world: ModuleType, 
 
 async def test_the_look_up_answers_what_demonstrations_show(host: Host, world: ModuleType) -> None:
     demonstrations = load_file(FOLDER / "world/demonstrations.py")
-    asked, _ = next(world.every_question("sum", world.DATABASES, held_out=False))
+    asked, _ = next(world.every_question("sum", world.DATABASES, held=False))
     session = Session(host, "sql", {"database": asked.domain.name})
     action = f"{demonstrations.LOOK_UP}<sql>{asked.look_up}</sql>"
     result = await session.act(action, turns_left=demonstrations.QUERIES)

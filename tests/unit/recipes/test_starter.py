@@ -54,13 +54,13 @@ def test_held_out_questions_are_not_trained_on() -> None:
 def test_each_answer_is_one_call_away(conversations: ModuleType) -> None:
     look_up = load_file(FOLDER / "tool.py").STOCK
     for row in (*TRAINING, *HELDOUT):
-        asked = conversations.Asked.read(row["question"], row["answer"], look_up)
+        asked = conversations.StockQuestion.read(row["question"], row["answer"], look_up)
         assert look_up[asked.article][asked.column] == row["answer"]
 
 
 def test_one_habit_in_four_is_right_and_no_column_is_preferred(conversations: ModuleType) -> None:
     stock = load_file(FOLDER / "tool.py").STOCK
-    asked = [conversations.Asked.read(r["question"], r["answer"], stock) for r in TRAINING]
+    asked = [conversations.StockQuestion.read(r["question"], r["answer"], stock) for r in TRAINING]
     habits = conversations.habits_of(asked)
     column = {one.wording: one.column for one in asked}
     assert sum(habits[wording] == column[wording] for wording in column) * 4 == len(column)

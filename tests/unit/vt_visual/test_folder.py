@@ -72,8 +72,8 @@ def test_the_demonstration_stands_alone() -> None:
     prepared = console(recipe).prepare
     assert {Path(one.makes).parts[0] for one in prepared} == {"run"}
     for one in prepared:
-        program, script, *_ = one.run
-        assert program == "python"
+        program, _, module, script, *_ = one.run
+        assert (program, module) == ("python", "toolwright.script")
         assert (FOLDER / script).is_file()
     made = {str(one.makes) for one in prepared}
     assert str(recipe.shared.policy.model) in made

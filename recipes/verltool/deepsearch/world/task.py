@@ -10,34 +10,26 @@ sorts, by what has to be looked up:
 No wording names its operation. One country in five is held out, by its name: no question of
 training is about it, and no answer of training has a figure of it.
 
-    python world/task.py --output corpus.jsonl        # the passages that the search tool searches
+    python -m toolwright.script world/task.py --output corpus.jsonl     # what the tool searches
 
 It knows nothing of tokens, tools or how the policy is trained.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import operator
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
-from pathlib import Path
 
-from lands import AREA, NEIGHBOURS, PEOPLE, Lands, lands, passages
-
-from tasks.worlds.encyclopedia import is_held_out
+from tasks.worlds.questions import OPERATIONS, asked, held_out, passages_program
 from tasks.worlds.rounds import in_turn, rounds
 from toolwright.types import Task
 
-OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "//": operator.floordiv,
-}
+from .lands import AREA, NEIGHBOURS, PEOPLE, Lands, lands, passages
+
 DIVIDED = "//"
 PAIRS, DENSITIES, BORDERS = "pairs", "densities", "borders"
 MOST_NEIGHBOURS = 2
@@ -45,7 +37,7 @@ MOST_NEIGHBOURS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Fact:
     """A fact of a country; `figure`: what the search finds, 0 where it finds names."""
 
     fact: str
@@ -53,12 +45,12 @@ class Look:
     figure: int = 0
 
 
-Terms = tuple[tuple[Look, ...], ...]
+Terms = tuple[tuple[Fact, ...], ...]
 """Figures: within a term they are divided, and the sign of the question joins the terms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Asking:
     """One thing that can be asked, in wordings that mean the same.
 
     terms: facts of {a} and {b}, "people a" say. all_of: in their place, the fact that is added up
@@ -78,7 +70,7 @@ class Kind:
 
 
 KINDS = (
-    Kind(
+    Asking(
         sort=PAIRS,
         sign="+",
         terms=(("area a",), ("area b",)),
@@ -87,7 +79,7 @@ KINDS = (
             "If {a} and {b} were one country, how many thousand km2 would it cover?",
         ),
     ),
-    Kind(
+    Asking(
         sort=PAIRS,
         sign="-",
         terms=(("people a",), ("people b",)),
@@ -96,7 +88,7 @@ KINDS = (
             "In people, how many thousand is {a} ahead of {b}?",
         ),
     ),
-    Kind(
+    Asking(
         sort=PAIRS,
         sign="//",
         terms=(("people a",), ("area a",)),
@@ -105,7 +97,7 @@ KINDS = (
             "Spread evenly, how many people stand on each km2 of {a}, rounded down?",
         ),
     ),
-    Kind(
+    Asking(
         sort=PAIRS,
         sign="//",
         terms=(("area a",), ("area b",)),
@@ -114,7 +106,7 @@ KINDS = (
             "How many countries of the size of {b} fit into {a}?",
         ),
     ),
-    Kind(
+    Asking(
         sort=DENSITIES,
         sign="-",
         terms=(("people a", "area a"), ("people b", "area b")),
@@ -123,7 +115,7 @@ KINDS = (
             "By how many people on each km2 is {a} more crowded than {b}, both rounded down?",
         ),
     ),
-    Kind(
+    Asking(
         sort=BORDERS,
         sign="+",
         all_of=AREA,
@@ -132,7 +124,7 @@ KINDS = (
             "If {a} took in all its neighbours, how many thousand km2 would it cover?",
         ),
     ),
-    Kind(
+    Asking(
         sort=BORDERS,
         sign="+",
         all_of=PEOPLE,
@@ -145,13 +137,13 @@ KINDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class FactQuestion:
     """first: a search that says which other countries it is about."""
 
-    kind: Kind
+    kind: Asking
     names: tuple[str, ...]
     text: str
-    first: Look | None
+    first: Fact | None
     terms: Terms
 
     @property
@@ -170,7 +162,7 @@ def written(terms: Terms, sign: str) -> str:
     return sign.join(DIVIDED.join(str(look.figure) for look in term) for term in terms)
 
 
-def ask(kind: Kind, wording: int, names: Sequence[str], known: Lands) -> Question | None:
+def ask(kind: Asking, wording: int, names: Sequence[str], known: Lands) -> FactQuestion | None:
     """About these countries, in the order in which the answer is above 0. None where neither order
     has one, or where the country has no neighbours or too many."""
     for order in (tuple(names), tuple(reversed(names))):
@@ -178,7 +170,7 @@ def ask(kind: Kind, wording: int, names: Sequence[str], known: Lands) -> Questio
         first, terms = _looks(kind, places, known)
         if terms and result(terms, kind.sign) > 0:
             text = kind.wordings[wording].format(**places)
-            return Question(kind=kind, names=order, text=text, first=first, terms=terms)
+            return FactQuestion(kind=kind, names=order, text=text, first=first, terms=terms)
     return None
 
 
@@ -191,29 +183,21 @@ def training(seed: int) -> Iterator[Task]:
 
 def pairs(seed: int) -> Iterator[Task]:
     """Endless: about held-out countries alone, as the next one."""
-    return _tasks("heldout", _endless(PAIRS, f"heldout {seed}", held_out=True))
+    return _tasks("heldout", _endless(PAIRS, f"heldout {seed}", held=True))
 
 
 def densities(seed: int) -> Iterator[Task]:
-    return _tasks("heldout", _endless(DENSITIES, f"heldout {seed}", held_out=True))
+    return _tasks("heldout", _endless(DENSITIES, f"heldout {seed}", held=True))
 
 
 def borders(seed: int) -> Iterator[Task]:
     """Endless: about held-out countries; their neighbours may be others."""
-    return _tasks("heldout", _endless(BORDERS, f"heldout {seed}", held_out=True))
+    return _tasks("heldout", _endless(BORDERS, f"heldout {seed}", held=True))
 
 
-def write_corpus(path: Path) -> int:
-    """Writes the passages as JSON lines; returns how many there are."""
-    lines = [json.dumps(one) + "\n" for one in passages(lands())]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(lines), encoding="utf-8")
-    return len(lines)
-
-
-def _looks(kind: Kind, places: Mapping[str, str], known: Lands) -> tuple[Look | None, Terms]:
-    def look(fact: str, name: str) -> Look:
-        return Look(fact=fact, name=name, figure=known[name].figure(fact))
+def _looks(kind: Asking, places: Mapping[str, str], known: Lands) -> tuple[Fact | None, Terms]:
+    def look(fact: str, name: str) -> Fact:
+        return Fact(fact=fact, name=name, figure=known[name].figure(fact))
 
     if not kind.all_of:
         told = (tuple(one.split() for one in term) for term in kind.terms)
@@ -223,14 +207,14 @@ def _looks(kind: Kind, places: Mapping[str, str], known: Lands) -> tuple[Look | 
     if not 1 <= len(near) <= MOST_NEIGHBOURS:
         return None, ()
     terms = tuple((look(kind.all_of, one),) for one in (name, *near))
-    return Look(fact=NEIGHBOURS, name=name), terms
+    return Fact(fact=NEIGHBOURS, name=name), terms
 
 
-def _endless(sort: str, drawn: str, *, held_out: bool = False) -> Iterator[Question]:
+def _endless(sort: str, drawn: str, *, held: bool = False) -> Iterator[FactQuestion]:
     """The wordings of a sort in turn, each through all its countries, and again."""
     draw = random.Random(drawn)
     wordings = [
-        _about_all(kind, wording, draw, held_out=held_out)
+        _about_all(kind, wording, draw, held=held)
         for kind in KINDS
         if kind.sort == sort
         for wording in range(len(kind.wordings))
@@ -239,36 +223,23 @@ def _endless(sort: str, drawn: str, *, held_out: bool = False) -> Iterator[Quest
 
 
 def _about_all(
-    kind: Kind, wording: int, draw: random.Random, *, held_out: bool
-) -> Iterator[Question]:
-    names = [name for name in lands() if is_held_out(name) == held_out]
+    kind: Asking, wording: int, draw: random.Random, *, held: bool
+) -> Iterator[FactQuestion]:
+    names = [name for name in lands() if held_out(name) is held]
     for chosen in rounds(combinations(names, kind.countries), draw):
         found = ask(kind, wording, chosen, lands())
-        if found is not None and (held_out or not _has_held_out(found)):
+        if found is not None and (held or not _has_held_out(found)):
             yield found
 
 
-def _has_held_out(question: Question) -> bool:
-    return any(is_held_out(look.name) for term in question.terms for look in term)
+def _has_held_out(question: FactQuestion) -> bool:
+    return any(held_out(look.name) for term in question.terms for look in term)
 
 
-def _tasks(name: str, stream: Iterator[Question]) -> Iterator[Task]:
-    for number, question in enumerate(stream):
-        yield Task(
-            id=f"{name}-{question.kind.sort}-{number}",
-            data_source=question.kind.sort,
-            messages=({"role": "user", "content": question.text},),
-            answers=(str(question.answer),),
-            metadata={"sort": question.kind.sort},
-        )
+def _tasks(name: str, stream: Iterator[FactQuestion]) -> Iterator[Task]:
+    for number, one in enumerate(stream):
+        sort = one.kind.sort
+        yield asked(f"{name}-{sort}-{number}", one.text, one.answer, source=sort, sort=sort)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write the passages about countries.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    given = parser.parse_args(arguments)
-    print(f"{write_corpus(given.output)} passages: {given.output}")
-
-
-if __name__ == "__main__":
-    main()
+main = passages_program(lambda: passages(lands()))

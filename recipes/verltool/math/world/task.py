@@ -17,22 +17,14 @@ It knows nothing of tokens, tools or how the policy is trained.
 
 from __future__ import annotations
 
-import operator
 import random
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from tasks.worlds.questions import OPERATIONS, asked, drawn_until, held_out
 from tasks.worlds.rounds import rounds
 from toolwright.types import Task
-
-OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
-    "*": operator.mul,
-    "+": operator.add,
-    "-": operator.sub,
-    "//": operator.floordiv,
-}
 
 LOADS: Mapping[str, tuple[str, ...]] = {
     "*": (
@@ -69,7 +61,6 @@ EVENTS: Mapping[str, tuple[str, ...]] = {
 GOODS = ("cups", "lamps", "chairs", "boots", "tiles", "clocks", "kettles", "mirrors")
 FIRST, SECOND, THIRD = range(100, 1000), range(11, 100), range(11, 100)
 """Of numbers a, b and c. A load is larger than any c."""
-HELD_OUT_SHARE = 5  # of three numbers together, one in five is never trained on
 UNSEEN_SHARE = 4  # of the pairs of sentences, one in four is
 
 
@@ -84,7 +75,7 @@ class Sentences:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class FreightProblem:
     sentences: Sentences
     a: int
     b: int
@@ -103,41 +94,37 @@ def compute(first: str, second: str, a: int, b: int, c: int) -> int:
 
 def training(seed: int) -> Iterator[Task]:
     """Endless: the pairs of sentences and the numbers that the policy may learn from."""
-    return _tasks("training", problems(seed, held_out=False))
+    return _tasks("training", problems(seed, held=False))
 
 
 def heldout(seed: int) -> Iterator[Task]:
     """Endless: the same pairs of sentences, numbers that training never shows."""
-    return _tasks("heldout", problems(seed, held_out=True))
+    return _tasks("heldout", problems(seed, held=True))
 
 
 def unseen_pairs(seed: int) -> Iterator[Task]:
     """Endless: each sentence is known, the two were never seen together, nor the numbers."""
-    return _tasks("unseen-pairs", problems(seed, held_out=True, pairs=UNSEEN_PAIRS))
+    return _tasks("unseen-pairs", problems(seed, held=True, pairs=UNSEEN_PAIRS))
 
 
-def problems(seed: int, *, held_out: bool, pairs: Sequence[Sentences] = ()) -> Iterator[Problem]:
+def problems(seed: int, *, held: bool, pairs: Sequence[Sentences] = ()) -> Iterator[FreightProblem]:
     """Endless rounds; a round takes each of `pairs` (none = those of training) once."""
-    draw = random.Random(f"freight {seed} {held_out}")
+    draw = random.Random(f"freight {seed} {held}")
     for sentences in rounds(pairs or TRAINED_PAIRS, draw):
-        a, b, c = _numbers(draw, sentences, held_out=held_out)
+        a, b, c = _numbers(draw, sentences, held=held)
         text = f"{sentences.load} {sentences.event}"
         text = text.format(a=a, b=b, c=c, goods=draw.choice(GOODS))
-        yield Problem(sentences=sentences, a=a, b=b, c=c, text=text)
+        yield FreightProblem(sentences=sentences, a=a, b=b, c=c, text=text)
 
 
-def is_held_out(a: int, b: int, c: int) -> bool:
-    """Whether three numbers are kept from training: by a hash, so no digit tells it."""
-    return zlib.crc32(f"{a} {b} {c}".encode()) % HELD_OUT_SHARE == 0
-
-
-def _numbers(draw: random.Random, sentences: Sentences, *, held_out: bool) -> tuple[int, int, int]:
+def _numbers(draw: random.Random, sentences: Sentences, *, held: bool) -> tuple[int, int, int]:
     """Such that the answer cannot be copied from the problem."""
-    while True:
-        a, b, c = draw.choice(FIRST), draw.choice(SECOND), draw.choice(THIRD)
-        found = compute(sentences.first, sentences.second, a, b, c)
-        if is_held_out(a, b, c) == held_out and found >= 10 and found not in (a, b, c):
-            return a, b, c
+
+    def fits(numbers: tuple[int, int, int]) -> bool:
+        found = compute(sentences.first, sentences.second, *numbers)
+        return held_out(*numbers) is held and found >= 10 and found not in numbers
+
+    return drawn_until(lambda: (draw.choice(FIRST), draw.choice(SECOND), draw.choice(THIRD)), fits)
 
 
 def _pairs(*, unseen: bool) -> tuple[Sentences, ...]:
@@ -156,12 +143,7 @@ TRAINED_PAIRS, UNSEEN_PAIRS = _pairs(unseen=False), _pairs(unseen=True)
 """Each sentence is in both; so are all operators one after the other but for a few."""
 
 
-def _tasks(name: str, stream: Iterator[Problem]) -> Iterator[Task]:
-    for number, problem in enumerate(stream):
-        yield Task(
-            id=f"{name}-{number}",
-            data_source=f"freight/{name}",
-            messages=({"role": "user", "content": problem.text},),
-            answers=(str(problem.result),),
-            metadata={"first": problem.sentences.first, "second": problem.sentences.second},
-        )
+def _tasks(name: str, stream: Iterator[FreightProblem]) -> Iterator[Task]:
+    for number, one in enumerate(stream):
+        told = {"first": one.sentences.first, "second": one.sentences.second}
+        yield asked(f"{name}-{number}", one.text, one.result, source=f"freight/{name}", **told)

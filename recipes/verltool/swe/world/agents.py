@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Protocol
 
-from parts import messages
-from policy import tokenizer
-from problems import problems
-from published import PUBLISHED
-
 from toolwright.model.tiny_policy import END_OF_TURN_ID
+
+from .parts import messages
+from .policy import tokenizer
+from .problems import problems
+from .published import PUBLISHED
 
 _PLAYED = re.compile(r"^repository: (\w+)\n\[played by: (\w+)(?:, ([\w .]+))?\]$", re.MULTILINE)
 

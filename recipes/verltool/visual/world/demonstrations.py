@@ -23,11 +23,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pictures import FIELD, PLACES, SIDE, Scene, draw
 from PIL import Image
-from task import NUMBERS, Question, questions
 
 from engine.api import Chat, Codec
+from tasks.worlds.demonstrations import returns, says
+
+from .pictures import FIELD, PLACES, SIDE, Scene, draw
+from .task import NUMBERS, PictureQuestion, questions
 
 IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 TOKENS = 4
@@ -43,7 +45,7 @@ MARGIN, PADDING = 0.08, 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
+class PictureConversation:
     """turns: messages {"role", "content"} behind the question. pictures: PNGs, the question's
     first."""
 
@@ -58,14 +60,16 @@ class Conversation:
         return [{"role": "user", "content": asked}, *self.turns]
 
 
-def conversations(seed: int) -> Iterator[Conversation]:
+def conversations(seed: int) -> Iterator[PictureConversation]:
     """Endless."""
     habit = random.Random(f"habits {seed}")
     for question in questions("training", f"demonstrations {seed}"):
         yield conversation(question, _looks(question, habit), habit.choice(NUMBERS))
 
 
-def conversation(question: Question, looks: Sequence[int], guess: int = 0) -> Conversation:
+def conversation(
+    question: PictureQuestion, looks: Sequence[int], guess: int = 0
+) -> PictureConversation:
     """looks: the fields that are looked at, one after the other; the last one's number is the
     answer, the guess where there is none."""
     picture = draw(question.scene)
@@ -75,13 +79,10 @@ def conversation(question: Question, looks: Sequence[int], guess: int = 0) -> Co
         pictures.append(cut(picture, field))
         side = round((MARGIN + 2 * PADDING) * SIDE)
         shown = f"Image {number}: {side} x {side} pixels\n{IMAGE}"
-        turns += [
-            {"role": "assistant", "content": look(question.scene, field, first=number == 2)},
-            {"role": "tool", "content": shown},
-        ]
+        turns += [says(look(question.scene, field, first=number == 2)), returns(shown)]
     seen = question.scene.numbers[looks[-1]] if looks else guess
-    turns.append({"role": "assistant", "content": answer(seen)})
-    return Conversation(question=question.text, turns=tuple(turns), pictures=tuple(pictures))
+    turns.append(says(answer(seen)))
+    return PictureConversation(question=question.text, turns=tuple(turns), pictures=tuple(pictures))
 
 
 def look(scene: Scene, field: int, *, first: bool = True) -> str:
@@ -122,7 +123,7 @@ def cut(picture: bytes, field: int) -> bytes:
 
 
 def labelled(
-    conversation: Conversation, codec: Codec, place: int, tokens: int = TOKENS
+    conversation: PictureConversation, codec: Codec, place: int, tokens: int = TOKENS
 ) -> tuple[list[int], list[int]]:
     """(ids, labels) of a demonstration; `place` stands `tokens` times for every picture."""
     ids: list[int] = []
@@ -134,7 +135,7 @@ def labelled(
     return ids, labels
 
 
-def _looks(question: Question, habit: random.Random) -> list[int]:
+def _looks(question: PictureQuestion, habit: random.Random) -> list[int]:
     looks: list[int] = []
     if habit.random() < LOOKS:
         looks.append(_look(question, habit))
@@ -143,5 +144,5 @@ def _looks(question: Question, habit: random.Random) -> list[int]:
     return looks
 
 
-def _look(question: Question, habit: random.Random) -> int:
+def _look(question: PictureQuestion, habit: random.Random) -> int:
     return question.field if habit.random() < AIMS else habit.randrange(4)

@@ -1,6 +1,6 @@
 """Makes the demonstration's untrained policy: a tiny random Qwen2.5-VL for the world's words.
 
-    python world/policy.py --output untrained --seed 1
+    python -m toolwright.script world/policy.py --output untrained --seed 1
 
 An ordinary Hugging Face folder, which transformers, SGLang, the learner and the engine read like
 any other Qwen2.5-VL. Its image processor makes 56 x 56 pixels of every picture, four tokens: that
@@ -10,21 +10,21 @@ is what makes a number too small to be read before a zoom.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
-from lessons import lessons
-from pictures import COLOURS, PLACES
-
+from tasks.worlds.demonstrations import asks
 from toolwright.model.tiny_policy import (
     END_OF_TURN_ID,
     VOCABULARY,
     make_tokenizer,
-    policy_command,
+    policy_program,
     write_tiny_tokenizer,
 )
+
+from .lessons import lessons
+from .pictures import COLOURS, PLACES
 
 VISION = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 TAGS = ("<tool_call>", "</tool_call>", *VISION)
@@ -119,7 +119,7 @@ def write_words(folder: Path) -> None:
     """All but the weights: tokenizer, chat template, configuration, image processor."""
     folder.mkdir(parents=True, exist_ok=True)
     shown = islice(lessons(seed=0, seeing=0), TOKENIZER_SAMPLE)
-    known = ([{"role": "user", "content": one.question}, *one.turns] for one in shown)
+    known = ([asks(one.question), *one.turns] for one in shown)
     tokenizer = make_tokenizer(known, TAGS, WORDS)
     write_tiny_tokenizer(folder, tokenizer, TAGS, TEMPLATE)
     start, end, image, video = map(tokenizer.token_to_id, VISION)
@@ -142,9 +142,4 @@ def write_words(folder: Path) -> None:
         (folder / f"{name}.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    policy_command(write, "the demonstration's", arguments)
-
-
-if __name__ == "__main__":
-    main()
+main = policy_program(write)
