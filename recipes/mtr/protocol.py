@@ -25,6 +25,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pydantic import Field
+
 from engine.api import (
     Answer,
     Call,
@@ -33,6 +35,7 @@ from engine.api import (
     Codec,
     Decision,
     End,
+    Options,
     OwnText,
     ToolSpec,
     View,
@@ -57,29 +60,27 @@ LONGEST_NAME = 64
 _ANSWER_END = f"</{ANSWER}>"
 
 
-class AutoAgent(Chat):
-    """Options: `tools` = false takes them away in every task; `prompt` with {tools} and its `item`,
-    or without {tools}, and the chat template shows them; `closed_prompt`, said in its place where
-    the tools are off ("" = nothing is said); `invalid_in_a_row`."""
+class AutoAgentOptions(Options):
+    """Options of the protocol."""
 
-    def __init__(
-        self,
-        *,
-        tools: bool = True,
-        prompt: str = prompts.AGENT,
-        closed_prompt: str = prompts.CLOSED,
-        item: str = prompts.ITEM,
-        invalid_in_a_row: int = 3,
-    ) -> None:
+    tools: bool = True
+    """False takes the tools away in every task."""
+    prompt: str = prompts.AGENT
+    """With {tools}, or without: then the chat template shows them."""
+    closed_prompt: str = prompts.CLOSED
+    """The prompt if the tools are off; "" = no prompt."""
+    item: str = prompts.ITEM
+    """A line for each tool."""
+    invalid_in_a_row: int = Field(3, ge=1)
+    """Number of refused calls in a row that ends a trace."""
+
+
+class AutoAgent(Chat):
+    """MTR's agent."""
+
+    def __init__(self, **options: Any) -> None:
         super().__init__(call_open=f"<{CALL}>", call_close=f"</{CALL}>")
-        if invalid_in_a_row < 1:
-            raise ValueError(
-                f"protocol_options.invalid_in_a_row = {invalid_in_a_row}: write how many refused "
-                "calls end a trace, from 1 on"
-            )
-        self._tools = tools
-        self._prompt, self._closed, self._item = prompt, closed_prompt, item
-        self._most_invalid = invalid_in_a_row
+        self._options = AutoAgentOptions(**options)
 
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
         messages = self._messages(task, tools, codec.guarded)
@@ -93,7 +94,7 @@ class AutoAgent(Chat):
         return tools if self._has_tools(task) else ()
 
     def shown(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
-        return [] if PLACE in self._prompt else super().shown(task, tools)
+        return [] if PLACE in self._options.prompt else super().shown(task, tools)
 
     def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
         return (self.call_tags[1], _ANSWER_END, codec.end_of_turn)
@@ -102,7 +103,7 @@ class AutoAgent(Chat):
         return _ANSWER_END if text.endswith(_ANSWER_END) else super().ending(text, codec)
 
     def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
-        if invalid_in_a_row(view.calls) >= self._most_invalid:
+        if invalid_in_a_row(view.calls) >= self._options.invalid_in_a_row:
             return End(reason=StopReason.TOOL_EXCEPTION)
         if stop == self.call_tags[1]:
             return Calls(calls=(self._call(text, view),))
@@ -120,32 +121,32 @@ class AutoAgent(Chat):
         if first.get("role") != "system":
             return super().demonstration(messages, codec, tools)
         text = content_of(first)
-        off = not self._tools or text == self._closed
+        off = not self._options.tools or text == self._options.closed_prompt
         # Without a prompt of its own it adds none to the recorded one; tools are the template's.
         bare = AutoAgent(prompt="", closed_prompt="")
-        shown = () if off or PLACE in self._prompt else tools
+        shown = () if off or PLACE in self._options.prompt else tools
         begun = [{"role": "system", "content": self._recorded(text, codec)}, *rest]
         return Chat.demonstration(bare, begun, codec, shown)
 
     def _recorded(self, said: str, codec: Codec) -> OwnText:
         """A recorded prompt as rollouts have it: what stands in the place of the tools is foreign,
         and so is all of it where it is another prompt than this one's."""
-        if said == self._closed:
+        if said == self._options.closed_prompt:
             return OwnText(said)
-        head, _, tail = self._prompt.partition(PLACE)
+        head, _, tail = self._options.prompt.partition(PLACE)
         end = len(said) - len(tail)
         if end < len(head) or not (said.startswith(head) and said.endswith(tail)):
             return OwnText(codec.guarded(said))
         return OwnText(head + codec.guarded(said[len(head) : end]) + tail)
 
     def _has_tools(self, task: Task) -> bool:
-        return self._tools and task.metadata.get(TOOLS) != OFF
+        return self._options.tools and task.metadata.get(TOOLS) != OFF
 
     def _messages(
         self, task: Task, tools: Sequence[ToolSpec], guarded: Callable[[str], str]
     ) -> list[Mapping[str, Any]]:
         messages = opening(task)
-        said = self._prompt if self._has_tools(task) else self._closed
+        said = self._options.prompt if self._has_tools(task) else self._options.closed_prompt
         if not said:
             return messages
         listed = "".join(self._listed(tool) for tool in tools)
@@ -158,7 +159,7 @@ class AutoAgent(Chat):
             "arguments": signature(tool.arguments_schema),
             "description": tool.description,
         }
-        return filled(self._item, told)
+        return filled(self._options.item, told)
 
     def _call(self, text: str, view: View) -> Call:
         call = read_json_call(text, *self.call_tags)

@@ -20,6 +20,8 @@ from .protocol import (
     question_of,
 )
 
+Form = Literal["tags", "line", "finish"]
+
 
 class Direct(Prompting):
     """The answer at once."""
@@ -167,7 +169,7 @@ def action_in(text: str) -> tuple[Literal["search", "finish"], str] | None:
     return None
 
 
-def answer_of(text: str, form: Literal["tags", "line", "finish"]) -> str | None:
+def answer_of(text: str, form: Form) -> str | None:
     """The answer of a policy's last action, as its method writes one; None without.
 
     tags: between the tags. line: also where the line's end came before the closing tag. finish:

@@ -9,7 +9,11 @@ none of them is the wording of a paper. Words in braces are replaced: {question}
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+from engine.api import Options
 
 from .blocks import Tags, tags_of
 
@@ -70,9 +74,18 @@ STYLES: Mapping[str, Style] = {
 }
 
 
-def style_of(name: str, tags: Mapping[str, str] | None = None) -> Style:
-    """The style of a name, with the words of a recipe for its tags. ValueError for another name."""
-    if name not in STYLES:
-        raise ValueError(f"style = {name!r}: there are {', '.join(STYLES)}")
-    found = STYLES[name]
-    return Style(tags=tags_of(tags, found.tags), prompt=found.prompt, correction=found.correction)
+class Styled(Options):
+    """Options that protocol and reward share."""
+
+    style: Literal["se_search", "search_r1", "auto_refine", "verltool"] = "se_search"
+    tags: Mapping[str, str] = {}
+    """Words by role, in place of the style's."""
+
+    @cached_property
+    def chosen(self) -> Style:
+        """The style with the recipe's words for its tags."""
+        found = STYLES[self.style]
+        return replace(found, tags=tags_of(self.tags, found.tags))
+
+    def model_post_init(self, context: object) -> None:
+        _ = self.chosen  # refuses tags that do not fit

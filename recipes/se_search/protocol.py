@@ -23,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic import Field
+
 from engine.api import (
     Answer,
     Call,
@@ -36,6 +38,7 @@ from engine.api import (
     View,
     calls_of,
     content_of,
+    needs,
     nothing_done,
     opening,
     split_opening,
@@ -46,46 +49,40 @@ from toolwright.text.filling import filled
 from toolwright.types import Author, StopReason, Task
 
 from .blocks import action_of
-from .prompts import style_of
+from .prompts import Styled
 
 QUESTION = "{question}"
 
 
-class SeSearch:
-    """Options: `style` and `tags` (see prompts.py), `t_max`, the `prompt` with {question} ("" = the
-    task's messages as they are), the `correction` ("" = an invalid action ends the trajectory),
-    the `observation` with {text}, and the `search_tool` with its `argument`."""
+class SearchOptions(Styled):
+    """Options of the protocol."""
 
-    def __init__(
-        self,
-        *,
-        style: str = "se_search",
-        tags: Mapping[str, str] | None = None,
-        t_max: int = 5,
-        prompt: str | None = None,
-        correction: str | None = None,
-        observation: str = "\n<{documents}>{text}</{documents}>\n",
-        search_tool: str = "search",
-        argument: str = "query",
-    ) -> None:
-        chosen = style_of(style, tags)
+    t_max: int = Field(5, ge=0)
+    """Number of turns with a search."""
+    prompt: str | None = None
+    """With {question}; "" = the task's messages as they are, None = that of the style."""
+    correction: str | None = None
+    """Answer to an invalid action; "" = it ends the trajectory, None = that of the style."""
+    observation: str = "\n<{documents}>{text}</{documents}>\n"
+    search_tool: str = "search"
+    argument: str = "query"
+
+
+class SeSearch:
+    """A search agent."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = given = SearchOptions(**options)
+        chosen = given.chosen
         self.tags = chosen.tags
         words = self.tags.named()
-        if t_max < 0:
-            raise ValueError(
-                f"protocol_options.t_max = {t_max}: write a number of turns, from 0 on"
-            )
-        self._t_max = t_max
-        self._prompt = filled(chosen.prompt if prompt is None else prompt, words)
-        if self._prompt and QUESTION not in self._prompt:
-            raise ValueError("protocol_options.prompt needs {question}")
-        said = chosen.correction if correction is None else correction
+        self._prompt = filled(chosen.prompt if given.prompt is None else given.prompt, words)
+        if self._prompt:
+            needs(QUESTION, self._prompt, "prompt")
+        said = chosen.correction if given.correction is None else given.correction
         self._correction = filled(said, words)
-        before, place, after = observation.partition("{text}")
-        if not place:
-            raise ValueError("protocol_options.observation needs {text}")
+        before, _, after = needs("{text}", given.observation, "observation").partition("{text}")
         self._around = filled(before, words), filled(after, words)
-        self._tool, self._argument = search_tool, argument
         self._stops = (f"</{self.tags.search}>", f"</{self.tags.answer}>")
         self._frames: dict[Codec, tuple[list[int], list[int]]] = {}
         self._chat = Chat(role="user")
@@ -118,11 +115,12 @@ class SeSearch:
         if action is not None and action.kind == "answer":
             return Answer(text=action.body)
         if action is not None and not action.empty:
-            if view.turn >= self._t_max:
+            if view.turn >= self._options.t_max:
                 return End(reason=StopReason.MAX_TURNS)
-            asked = Call(action=text, tool=self._tool, arguments={self._argument: action.body})
-            return Calls(calls=(asked,))
-        if view.turn >= self._t_max or not self._correction:
+            asked = {self._options.argument: action.body}
+            call = Call(action=text, tool=self._options.search_tool, arguments=asked)
+            return Calls(calls=(call,))
+        if view.turn >= self._options.t_max or not self._correction:
             return nothing_done(body)
         return Say(text=self._correction, author=Author.SYSTEM)
 
@@ -175,9 +173,9 @@ class SeSearch:
     def _written(self, call: tuple[str, Mapping[str, Any]]) -> str:
         """A structured call as the policy would write it."""
         name, arguments = call
-        if name != self._tool or set(arguments) != {self._argument}:
+        tool, argument = self._options.search_tool, self._options.argument
+        if name != tool or set(arguments) != {argument}:
             raise ValueError(
-                f"tool call {name!r}: the policy can call {self._tool!r} alone, with "
-                f"{self._argument!r}"
+                f"tool call {name!r}: the policy can call {tool!r} alone, with {argument!r}"
             )
-        return f"<{self.tags.search}>{arguments[self._argument]}</{self.tags.search}>"
+        return f"<{self.tags.search}>{arguments[argument]}</{self.tags.search}>"

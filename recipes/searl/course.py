@@ -10,7 +10,7 @@ import json
 import keyword
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.api import read_json_call
@@ -19,28 +19,12 @@ from toolwright.types import CallRecord, ToolErrorKind, Trajectory
 
 from .plan import NoPlan, Plan, parse
 from .protocol import CREATE, CREATES
-from .steps import Tags, violations
+from .steps import violations
+from .words import Words
 
 LONGEST_CODE = 64_000
 
 _SUBTASK = re.compile(r"\s*ST_?(\d{1,6})", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """The words that the recipe's protocol has: as its options say them."""
-
-    tags: Tags = field(default_factory=Tags)
-    max_subtasks: int = 5
-    strict_sections: bool = False
-    plan_tool: str = "plan"
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Words:
-        """Of options of the protocol's names. TypeError for another name."""
-        given = dict(options)
-        tags = Tags(**given.pop("tags", {}))
-        return cls(tags=tags, **given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

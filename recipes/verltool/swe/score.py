@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from engine.api import Score
 from tasks.judging.outcomes import solved
-from toolwright.types import Event, Purpose, RewardPart, StopReason, Trajectory
+from toolwright.types import Purpose, StopReason, Trajectory
 
 METRICS = ("tests_passed", "tests_wanted", "tests_seconds", "tampered_files")
 """What the tool tells of a verification."""
@@ -35,8 +35,6 @@ def score(trajectory: Trajectory) -> Score:
         figures["submitted"] = 1.0
         figures |= {name: verdict.metrics.get(name, 0.0) for name in METRICS}
     worth = solved(passed, ended_normally=ended_normally)
-    part = RewardPart(name="solved", value=worth)
     if trajectory.task.purpose is Purpose.TRAIN:
-        return Score(parts=[part], events=[Event(kind="measured", turn=0, data=figures)])
-    beside = [RewardPart(name=name, value=value) for name, value in figures.items()]
-    return Score(reward=worth, parts=[part, *beside])
+        return Score.of({"solved": worth}, measured=figures)
+    return Score.of({"solved": worth, **figures}, reward=worth)

@@ -104,7 +104,7 @@ async def rolled_out(
         "source": "rows.jsonl",
         "protocol": str(RECIPE / "protocol.py:AutoAgent"),
         "protocol_options": {"prompt": "{tools}"},
-        "reward": str(RECIPE / "score.py:Score"),
+        "reward": str(RECIPE / "score.py:MtrReward"),
         "limits": LIMITS,
         "tools": ["played"],
     }

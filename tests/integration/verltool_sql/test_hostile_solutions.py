@@ -79,7 +79,7 @@ async def worth(host: Host, task: Task, sql: str, *, seconds: float = 5.0) -> fl
         calls=(call,),
         metadata={"texts": [text]},
     )
-    score = load_file(FOLDER / "score.py").Score()(trajectory)
+    score = load_file(FOLDER / "score.py").SqlReward()(trajectory)
     return float(score.total)
 
 
