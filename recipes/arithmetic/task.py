@@ -20,8 +20,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from tasks.worlds.questions import OPERATIONS, asked, drawn_until, exact_answer, held_out
+from tasks.worlds.questions import OPERATIONS, asked, drawn_until, exact_answer, held_out, wordings
 from toolwright.types import Task
 
 
@@ -33,52 +34,12 @@ class Wording:
     text: str
 
 
-SEEN: Sequence[Wording] = (
-    Wording("*", "A train carries {a} people a day. How many people does it carry in {b} days?"),
-    Wording("*", "One ticket costs {b} dollars. How much do {a} tickets cost in all?"),
-    Wording("*", "There are {b} boxes with {a} screws in each box. How many screws are there?"),
-    Wording("*", "A printer makes {b} pages an hour. How many pages does it make in {a} hours?"),
-    Wording("*", "Each of {a} students reads {b} pages. How many pages do they read altogether?"),
-    Wording("*", "What is the product of {a} and {b}?"),
-    Wording("+", "A library has {a} books and buys {b} more. How many books does it have now?"),
-    Wording("+", "Sara saved {a} dollars and Tom saved {b}. How much did they save together?"),
-    Wording("+", "{a} people live in a town and {b} people move in. How many live there now?"),
-    Wording("+", "A farmer picks {a} apples and then {b} pears. How many fruits does he pick?"),
-    Wording("+", "We drove {a} miles in May and {b} in June. How many miles was that in all?"),
-    Wording("+", "What is the sum of {a} and {b}?"),
-    Wording("-", "A shop had {a} eggs and sold {b} of them. How many eggs are left?"),
-    Wording("-", "Of {a} seats in a theater {b} are taken. How many seats are still free?"),
-    Wording("-", "A tank holds {a} liters and loses {b} liters. How many liters remain?"),
-    Wording("-", "Ben has {a} coins and gives {b} away. How many coins does he keep?"),
-    Wording("-", "A bike costs {a} dollars and Eva has {b}. How much more money does she need?"),
-    Wording("-", "What is the difference between {a} and {b}?"),
-    Wording("//", "{a} cards are shared equally among {b} players. How many does each one get?"),
-    Wording("//", "A bus holds {b} people. How many buses can {a} people fill?"),
-    Wording("//", "{a} eggs are packed into crates of {b}. How many full crates are there?"),
-    Wording("//", "A rope of {a} feet is cut into pieces of {b} feet. How many pieces are there?"),
-    Wording("//", "{b} workers split {a} dollars evenly. How much is paid to each worker?"),
-    Wording("//", "How many times does {b} go into {a}?"),
-)  # fmt: skip
+def _wordings(name: str) -> tuple[Wording, ...]:
+    by_sign = wordings(Path(__file__).with_name("wordings.txt"), name)
+    return tuple(Wording(sign, text) for sign, texts in by_sign.items() for text in texts)
 
-UNSEEN: Sequence[Wording] = (
-    Wording("*", "A factory builds {a} cars every month. How many does it build in {b} months?"),
-    Wording("*", "A field has {b} rows of {a} plants. How many plants grow in the field?"),
-    Wording("*", "A hotel room is {b} dollars per night. What does a group pay for {a} nights?"),
-    Wording("*", "Multiply {a} by {b}. What do you get?"),
-    Wording("+", "A museum had {a} visitors on Monday and {b} on Tuesday. How many came in total?"),
-    Wording("+", "Mia has {a} stamps. Her uncle sends her another {b}. How many has she got now?"),
-    Wording("+", "A truck carries {a} bricks and {b} tiles. How many items are on the truck?"),
-    Wording("+", "Add {b} to {a}. What do you get?"),
-    Wording("-", "A baker made {a} rolls, and {b} were eaten. How many rolls has he left?"),
-    Wording("-", "The trip is {a} miles long and {b} are done. How many miles are left to go?"),
-    Wording("-", "A lake had {a} fish, but {b} of them died. How many fish are still alive?"),
-    Wording("-", "Take {b} away from {a}. What do you get?"),
-    Wording("//", "{a} marbles are divided equally into {b} bags. How many are in each bag?"),
-    Wording("//", "A table seats {b} guests. How many tables do {a} guests fill?"),
-    Wording("//", "{b} friends win {a} dollars and share them fairly. How much does each get?"),
-    Wording("//", "Divide {a} by {b} and round down. What do you get?"),
-)  # fmt: skip
 
+SEEN, UNSEEN = _wordings("seen"), _wordings("unseen")
 FIRST_NUMBER = range(1000, 10_000)
 SECOND_NUMBER = range(100, 1000)
 
@@ -118,10 +79,10 @@ def unseen_wordings(seed: int) -> Iterator[Task]:
     return _tasks("unseen-wordings", questions(seed, UNSEEN, held=True))
 
 
-def questions(seed: int, wordings: Sequence[Wording], *, held: bool) -> Iterator[Sum]:
+def questions(seed: int, known: Sequence[Wording], *, held: bool) -> Iterator[Sum]:
     """Endless fours, one question of each operation. held: of held-out pairs of numbers."""
     draw = random.Random(f"arithmetic {seed}")
-    of = {sign: [one for one in wordings if one.sign == sign] for sign in OPERATIONS}
+    of = {sign: [one for one in known if one.sign == sign] for sign in OPERATIONS}
     while True:
         for four in zip(*(draw.sample(ways, len(ways)) for ways in of.values()), strict=True):
             for wording in draw.sample(four, len(four)):

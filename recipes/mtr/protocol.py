@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field
@@ -46,12 +47,18 @@ from engine.api import (
 )
 from toolwright.text.filling import filled
 from toolwright.text.schemas import signature
+from toolwright.text.sections import sections
 from toolwright.types import StopReason, Task
 
-from . import prompts
 from .answers import ANSWER, CALL, final_answer
 from .traces import UNKNOWN_TOOL, invalid_in_a_row
 
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
+"""What the agent is told before the question; ours, for the paper's prompts were never published.
+
+`agent` has {tools} for a line of each tool, an `item` with {name}, {arguments} and {description}.
+`closed` is for tasks whose tools are off.
+"""
 TOOLS, OFF = "tools", "off"
 """Key and value of a task's metadata that take its tools away: an evaluation suite's, say."""
 PLACE = "{tools}"
@@ -65,11 +72,11 @@ class AutoAgentOptions(Options):
 
     tools: bool = True
     """False takes the tools away in every task."""
-    prompt: str = prompts.AGENT
+    prompt: str = PROMPTS["agent"]
     """With {tools}, or without: then the chat template shows them."""
-    closed_prompt: str = prompts.CLOSED
+    closed_prompt: str = PROMPTS["closed"]
     """The prompt if the tools are off; "" = no prompt."""
-    item: str = prompts.ITEM
+    item: str = PROMPTS["item"]
     """A line for each tool."""
     invalid_in_a_row: int = Field(3, ge=1)
     """Number of refused calls in a row that ends a trace."""

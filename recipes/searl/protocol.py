@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from engine.api import (
@@ -43,13 +44,19 @@ from engine.api import (
 )
 from toolwright.text.filling import filled
 from toolwright.text.schemas import signature
+from toolwright.text.sections import sections
 from toolwright.types import Author, Task
 
-from . import prompts
 from .plan import NoPlan, Plan, parse, whole_task
 from .steps import final_answer
 from .words import Words
 
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
+"""What the policy is told before its plan, and before its steps.
+
+Words in braces are replaced: {question}, {plan}, {most} (subtasks), {base_tools}, {tools} (those
+that the memory recommends), {create} (the tool that makes tools). The texts are our own words.
+"""
 CREATE = "create_and_execute"
 CREATES = (CREATE, "create_and_execute_mcp")
 """Names of the tool that makes tools: ours, and that of the paper's listing 1. A call under either
@@ -57,7 +64,7 @@ name goes to the tool that the session has."""
 
 
 class SearlOptions(Words):
-    """Options of the protocol; prompts.py says which words in braces its texts have."""
+    """Options of the protocol; PROMPTS says which words in braces its texts have."""
 
     query: Literal["steps", "title"] = "steps"
     """What the memory is asked for a subtask: its steps, or its title and steps."""
@@ -65,10 +72,10 @@ class SearlOptions(Words):
     """False never asks the memory."""
     role: str = "tool"
     system_role: str = "system"
-    plan_prompt: str = prompts.PLAN
-    execution_prompt: str = prompts.EXECUTION
-    item: str = prompts.ITEM
-    empty: str = prompts.NONE
+    plan_prompt: str = PROMPTS["plan"]
+    execution_prompt: str = PROMPTS["execution"]
+    item: str = PROMPTS["item"]
+    empty: str = PROMPTS["none"]
     execution_tokens: int = 4096
     """Budget of the execution prompt without a memory; the tool has an option of its own."""
 

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 from tasks.worlds.encyclopedia import HELD_OUT_SHARE, Encyclopedia, Question, Shape
 from tasks.worlds.rounds import in_turn, rounds
 from toolwright.script import Output
+from toolwright.text.sections import sections
 from toolwright.types import StopReason, Task, Trajectory
 
 OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
@@ -57,6 +58,15 @@ def asked(id: str, text: str, *answers: object, source: str, **metadata: Any) ->
         answers=tuple(map(str, answers)),
         metadata=metadata,
     )
+
+
+def wordings(file: Path, name: str) -> dict[str, tuple[str, ...]]:
+    """Lines of the sections `NAME KEY` of a file beside the world's code, by KEY."""
+    return {
+        heading.removeprefix(f"{name} "): tuple(text.splitlines())
+        for heading, text in sections(file).items()
+        if heading.startswith(f"{name} ")
+    }
 
 
 def held_out(*parts: object) -> bool:

@@ -20,15 +20,20 @@ own closing tags stop an action, so whoever writes a call behind an answer goes 
 
 from __future__ import annotations
 
-from engine.api import Tagged
+from pathlib import Path
 
-from . import prompts
+from engine.api import Tagged
+from toolwright.text.sections import sections
+
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
+"""Both tools with examples, and the answer's form, in our own words. The tags are those of the
+tools `search` or `web_search`, and `python`."""
 
 
 class DeepSearch(Tagged):
-    """Options: the `prompt` before the question ("" = none) and the `observation` with {text}."""
+    """prompt: before the question, "" = no prompt. observation: with {text}."""
 
     def __init__(
-        self, *, prompt: str = prompts.AGENT, observation: str = "<result>{text}</result>"
+        self, *, prompt: str = PROMPTS["agent"], observation: str = "<result>{text}</result>"
     ) -> None:
         super().__init__(system=prompt, observation=observation)

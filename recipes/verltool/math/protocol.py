@@ -19,24 +19,33 @@ Invariants
 
 from __future__ import annotations
 
-from engine.api import Answer, Codec, Decision, Tagged, View, nothing_done
+from typing import Any, Literal
 
-from .prompts import style_of
+from engine.api import Answer, Codec, Decision, Options, Tagged, View, nothing_done
+
+from .prompts import OBSERVATIONS, PROMPTS
 from .rewards import boxed
 
 
-class Programs(Tagged):
-    """Options: `style` = "fenced" or "tags", as the tool's `python.format`; `prompt`, in place of
-    the style's ("" = the task's messages alone); `observation` with {text}, likewise."""
+class ProgramOptions(Options):
+    """Options of the protocol."""
 
-    def __init__(
-        self, *, style: str = "fenced", prompt: str | None = None, observation: str = ""
-    ) -> None:
-        """ValueError for a style that is none."""
-        own = style_of(style)
+    style: Literal["fenced", "tags"] = "fenced"
+    """As the tool's `python.format`."""
+    prompt: str | None = None
+    """In place of the style's; "" = the task's messages alone."""
+    observation: str = ""
+    """With {text}, in place of the style's."""
+
+
+class Programs(Tagged):
+    """An agent that writes programs."""
+
+    def __init__(self, **options: Any) -> None:
+        given = ProgramOptions(**options)
         super().__init__(
-            observation=observation or own.observation,
-            system=own.prompt if prompt is None else prompt,
+            observation=given.observation or OBSERVATIONS[given.style],
+            system=PROMPTS[given.style] if given.prompt is None else given.prompt,
         )
 
     def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:

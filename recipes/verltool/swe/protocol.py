@@ -20,6 +20,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from engine.api import (
@@ -32,16 +33,19 @@ from engine.api import (
     View,
     calls_of,
     content_of,
+    needs,
     nothing_done,
     opening,
     read_call,
 )
 from toolwright.reading.actions import Tags
 from toolwright.text.filling import filled
+from toolwright.text.sections import sections
 from toolwright.types import Task
 
-from . import prompts
-
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
+"""What the agent is told; ours, for the paper prints no prompt of this task. `system` has
+{functions}, what the tools say of themselves, `task` the repository's {path} and the {issue}."""
 FUNCTION, PARAMETER = ("<function=", "</function>"), ("<parameter=", "</parameter>")
 
 
@@ -66,15 +70,14 @@ class Swe(Chat):
     def __init__(
         self,
         *,
-        system: str = prompts.SYSTEM,
-        task: str = prompts.TASK,
+        system: str = PROMPTS["system"],
+        task: str = PROMPTS["task"],
         path: str = "/testbed",
         role: str = "user",
     ) -> None:
         super().__init__(call_open=FUNCTION[0], call_close=FUNCTION[1], role=role)
-        for name, text, place in (("system", system, "{functions}"), ("task", task, "{issue}")):
-            if place not in text:
-                raise ValueError(f"protocol_options.{name} has no {place}: say where it stands")
+        needs("{functions}", system, "protocol_options.system")
+        needs("{issue}", task, "protocol_options.task")
         self._system, self._task, self._path = system, task, path
 
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:

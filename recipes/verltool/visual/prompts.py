@@ -7,19 +7,12 @@ which took them from Pixel-Reasoner and VerlTool.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-IMAGE = """\
-Answer the question about the image. Some details are too small to be made out at first: reason \
-about where they are, then call a function that shows that part larger, and look at what it \
-returns. One call a turn. Call none where you can see enough already. Put the final answer into \
-\\boxed{}: the letter of an option where the question has options, else a few words."""
+from toolwright.text.sections import sections
 
-VIDEO = """\
-Answer the question about the video, of which you are shown some frames. Reason about which \
-moments matter, then call a function that shows those frames, or a part of one, larger. One call a \
-turn. Call none where you can see enough already. Put the final answer into \\boxed{}: the letter \
-of an option where the question has options, else a few words."""
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
 
 _IMAGE_NUMBER = {
     "type": "integer",

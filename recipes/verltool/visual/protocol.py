@@ -36,8 +36,8 @@ class Visual(Chat):
     def __init__(
         self,
         *,
-        image_prompt: str = prompts.IMAGE,
-        video_prompt: str = prompts.VIDEO,
+        image_prompt: str = prompts.PROMPTS["image"],
+        video_prompt: str = prompts.PROMPTS["video"],
         functions: bool = True,
         tool: str = TOOL,
     ) -> None:

@@ -109,5 +109,7 @@ def test_each_example_can_be_answered_from_its_passages(part: Part) -> None:
 def test_the_prompts_are_within_what_a_method_reads(part: Part) -> None:
     """Tags that the words name are those at which the method stops."""
     for name, words in (("NaiveRag", "RAG"), ("Ircot", "IRCOT"), ("SearchO1", "SEARCH_O1")):
-        named = set(re.findall(r"</\w+>", part(f"prompts.{words}"))) - {"</information>"}
+        named = set(re.findall(r"</\w+>", part("methods.PROMPTS")[words.lower()])) - {
+            "</information>"
+        }
         assert named <= set(part(f"methods.{name}")().ends())

@@ -23,12 +23,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
+from pathlib import Path
 
 from tasks.worlds.questions import OPERATIONS, asked, held_out, passages_program
 from tasks.worlds.rounds import in_turn, rounds
+from toolwright.text.sections import sections
 from toolwright.types import Task
 
-from .lands import AREA, NEIGHBOURS, PEOPLE, Lands, lands, passages
+from .lands import NEIGHBOURS, Lands, lands, passages
 
 DIVIDED = "//"
 PAIRS, DENSITIES, BORDERS = "pairs", "densities", "borders"
@@ -69,71 +71,18 @@ class Asking:
         return 2 if "{b}" in self.wordings[0] else 1
 
 
-KINDS = (
-    Asking(
-        sort=PAIRS,
-        sign="+",
-        terms=(("area a",), ("area b",)),
-        wordings=(
-            "How many thousand km2 do {a} and {b} cover together?",
-            "If {a} and {b} were one country, how many thousand km2 would it cover?",
-        ),
-    ),
-    Asking(
-        sort=PAIRS,
-        sign="-",
-        terms=(("people a",), ("people b",)),
-        wordings=(
-            "How many thousand more people live in {a} than in {b}?",
-            "In people, how many thousand is {a} ahead of {b}?",
-        ),
-    ),
-    Asking(
-        sort=PAIRS,
-        sign="//",
-        terms=(("people a",), ("area a",)),
-        wordings=(
-            "How many people share one km2 of {a}, rounded down?",
-            "Spread evenly, how many people stand on each km2 of {a}, rounded down?",
-        ),
-    ),
-    Asking(
-        sort=PAIRS,
-        sign="//",
-        terms=(("area a",), ("area b",)),
-        wordings=(
-            "How many whole times does the area of {a} hold that of {b}?",
-            "How many countries of the size of {b} fit into {a}?",
-        ),
-    ),
-    Asking(
-        sort=DENSITIES,
-        sign="-",
-        terms=(("people a", "area a"), ("people b", "area b")),
-        wordings=(
-            "How many more people share one km2 of {a} than of {b}, both rounded down?",
-            "By how many people on each km2 is {a} more crowded than {b}, both rounded down?",
-        ),
-    ),
-    Asking(
-        sort=BORDERS,
-        sign="+",
-        all_of=AREA,
-        wordings=(
-            "How many thousand km2 do {a} and all its neighbours cover?",
-            "If {a} took in all its neighbours, how many thousand km2 would it cover?",
-        ),
-    ),
-    Asking(
-        sort=BORDERS,
-        sign="+",
-        all_of=PEOPLE,
-        wordings=(
-            "How many thousand people live in {a} and all its neighbours?",
-            "If {a} took in all its neighbours, how many thousand people would it have?",
-        ),
-    ),
-)
+def _kinds() -> Iterator[Asking]:
+    """What wordings.txt says: headings are `SORT SIGN FACTS`, with figures to divide joined by
+    `per`, or with `all FACT`."""
+    for heading, text in sections(Path(__file__).with_name("wordings.txt")).items():
+        sort, sign, facts = heading.split(" ", 2)
+        all_of = facts.removeprefix("all ") if facts.startswith("all ") else ""
+        terms = () if all_of else tuple(tuple(one.split(" per ")) for one in facts.split(", "))
+        lines = tuple(text.splitlines())
+        yield Asking(sort=sort, sign=sign, terms=terms, all_of=all_of, wordings=lines)
+
+
+KINDS = tuple(_kinds())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,46 +18,18 @@ It knows nothing of tokens, tools or how the policy is trained.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 
-from tasks.worlds.questions import OPERATIONS, asked, drawn_until, held_out
+from tasks.worlds.questions import OPERATIONS, asked, drawn_until, held_out, wordings
 from tasks.worlds.rounds import rounds
 from toolwright.types import Task
 
-LOADS: Mapping[str, tuple[str, ...]] = {
-    "*": (
-        "{a} crates hold {b} {goods} each.",
-        "A train has {a} wagons with {b} {goods} in every one.",
-    ),
-    "+": (
-        "On the quay lie {a} {goods} and in the hall {b}.",
-        "A ship unloads {a} {goods} and a lorry {b}.",
-    ),
-}
-"""By the operator that gives the number of goods."""
-
-EVENTS: Mapping[str, tuple[str, ...]] = {
-    "*": (
-        "They are sold for {c} cents apiece. How many cents do they bring?",
-        "The next year brings {c} times as many. How many is that?",
-    ),
-    "+": (
-        "At noon come {c} more. How many are there then?",
-        "Behind the gate wait {c} others. How many are there with them?",
-    ),
-    "-": (
-        "The customs keep {c}. How many go on?",
-        "Rain spoils {c}. How many are still good?",
-    ),
-    "//": (
-        "A pallet takes {c}. How many pallets are filled?",
-        "It takes {c} to make a set. How many whole sets are there?",
-    ),
-}
-"""By the operator that answers the question."""
-
+_FILE = Path(__file__).with_name("sentences.txt")
+LOADS, EVENTS = wordings(_FILE, "load"), wordings(_FILE, "event")
+"""Sentences by the operator that gives the number of goods, and by the one that answers."""
 GOODS = ("cups", "lamps", "chairs", "boots", "tiles", "clocks", "kettles", "mirrors")
 FIRST, SECOND, THIRD = range(100, 1000), range(11, 100), range(11, 100)
 """Of numbers a, b and c. A load is larger than any c."""

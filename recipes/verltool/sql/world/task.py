@@ -18,14 +18,15 @@ from __future__ import annotations
 import contextlib
 import random
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
 from tasks.judging.gold_rows import Gold, gold_of
 from tasks.judging.tables import same_rows
-from tasks.worlds.questions import asked, held_out
+from tasks.worlds.questions import asked, held_out, wordings
 from tasks.worlds.rounds import in_turn, rounds
 from toolwright.types import Task
 
@@ -35,39 +36,8 @@ Kind = Literal["sum", "column", "order"]
 KINDS: tuple[Kind, ...] = ("sum", "column", "order")
 LOOKED_UP: tuple[Kind, ...] = ("sum", "column")
 
-WORDINGS: Mapping[str, Mapping[Kind, tuple[str, ...]]] = {
-    "library": {
-        "sum": (
-            "How many books are by {x}?",
-            "How much is there to read by {x}?",
-            "How thick is the thickest book by {x}?",
-            "How thin is the thinnest book by {x}?",
-        ),
-        "column": ("Where is {x} from?", "When was {x} born?"),
-        "order": ("Which book of {x} is the thickest?", "Which book of {x} is the thinnest?"),
-    },
-    "shop": {
-        "sum": (
-            "How many products are by {x}?",
-            "What do all products by {x} cost together?",
-            "What does the dearest product by {x} cost?",
-            "What does the cheapest product by {x} cost?",
-        ),
-        "column": ("Where is {x} at home?", "Since when is there {x}?"),
-        "order": ("Which product of {x} is the dearest?", "Which product of {x} is the cheapest?"),
-    },
-    "airline": {
-        "sum": (
-            "How many flights leave {x}?",
-            "How many people can leave {x}?",
-            "How many fit into the largest plane from {x}?",
-            "How many fit into the smallest plane from {x}?",
-        ),
-        "column": ("Where does {x} lie?", "Since when do planes land at {x}?"),
-        "order": ("Which flight of {x} is the largest?", "Which flight of {x} is the smallest?"),
-    },
-}
-"""By database and kind, the wordings in the order of `choices`; {x} is an owner or a year."""
+WORDINGS = {name: wordings(Path(__file__).with_name("wordings.txt"), name) for name in DOMAINS}
+"""By database and kind, in the order of `choices`; {x} is an owner or a year."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
