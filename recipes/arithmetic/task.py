@@ -22,7 +22,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.worlds.questions import OPERATIONS, asked, drawn_until, exact_answer, held_out, wordings
+from tasks.worlds.questions import (
+    OPERATIONS,
+    asked,
+    drawn_until,
+    exact_answer,
+    held_out,
+    tasks_from,
+    wordings,
+)
 from toolwright.types import Task
 
 
@@ -64,21 +72,6 @@ class Sum:
         return OPERATIONS[self.wording.sign](self.a, self.b)
 
 
-def training(seed: int) -> Iterator[Task]:
-    """Endless: the wordings and numbers that the policy may learn from."""
-    return _tasks("training", questions(seed, SEEN, held=False))
-
-
-def heldout(seed: int) -> Iterator[Task]:
-    """Endless: the same wordings, numbers that training never shows."""
-    return _tasks("heldout", questions(seed, SEEN, held=True))
-
-
-def unseen_wordings(seed: int) -> Iterator[Task]:
-    """Endless: wordings and numbers that training never shows."""
-    return _tasks("unseen-wordings", questions(seed, UNSEEN, held=True))
-
-
 def questions(seed: int, known: Sequence[Wording], *, held: bool) -> Iterator[Sum]:
     """Endless fours, one question of each operation. held: of held-out pairs of numbers."""
     draw = random.Random(f"arithmetic {seed}")
@@ -93,7 +86,16 @@ def questions(seed: int, known: Sequence[Wording], *, held: bool) -> Iterator[Su
                 yield Sum(wording=wording, a=a, b=b)
 
 
-def _tasks(name: str, stream: Iterator[Sum]) -> Iterator[Task]:
-    for number, one in enumerate(stream):
-        told = {"sign": one.wording.sign, "a": one.a, "b": one.b}
-        yield asked(f"{name}-{number}", one.text, one.result, source=f"arithmetic/{name}", **told)
+def _task(one: Sum, id: str, name: str) -> Task:
+    told = {"sign": one.wording.sign, "a": one.a, "b": one.b}
+    return asked(id, one.text, one.result, source=f"arithmetic/{name}", **told)
+
+
+training = tasks_from("training", lambda seed: questions(seed, SEEN, held=False), _task)
+"""Endless: the wordings and numbers that the policy may learn from."""
+heldout = tasks_from("heldout", lambda seed: questions(seed, SEEN, held=True), _task)
+"""Endless: the same wordings, numbers that training never shows."""
+unseen_wordings = tasks_from(
+    "unseen-wordings", lambda seed: questions(seed, UNSEEN, held=True), _task
+)
+"""Endless: wordings and numbers that training never shows."""

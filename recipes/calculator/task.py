@@ -19,7 +19,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.worlds.questions import OPERATIONS, asked, drawn_until, exact_answer, held_out, wordings
+from tasks.worlds.questions import (
+    OPERATIONS,
+    asked,
+    drawn_until,
+    exact_answer,
+    held_out,
+    tasks_from,
+    wordings,
+)
 from toolwright.types import Task
 
 WORDINGS = wordings(Path(__file__).with_name("wordings.txt"), "seen")
@@ -48,21 +56,6 @@ class WordProblem:
         return OPERATIONS[self.operation](self.a, self.b)
 
 
-def training(seed: int) -> Iterator[Task]:
-    """Endless: the wordings and operands that the policy may learn from."""
-    return _tasks("training", questions(seed, held=False))
-
-
-def heldout(seed: int) -> Iterator[Task]:
-    """Endless: the same wordings, operands that training never shows."""
-    return _tasks("heldout", questions(seed, held=True))
-
-
-def unseen_wordings(seed: int) -> Iterator[Task]:
-    """Endless: wordings and operands that training never shows."""
-    return _tasks("unseen-wordings", questions(seed, held=True, known=UNSEEN_WORDINGS))
-
-
 def questions(
     seed: int, *, held: bool, known: Mapping[str, tuple[str, ...]] = WORDINGS
 ) -> Iterator[WordProblem]:
@@ -81,7 +74,16 @@ def questions(
             yield WordProblem(operation=operation, wording=wording, a=a, b=b, text=text)
 
 
-def _tasks(name: str, stream: Iterator[WordProblem]) -> Iterator[Task]:
-    for number, one in enumerate(stream):
-        told = {"operation": one.operation, "wording": one.wording, "a": one.a, "b": one.b}
-        yield asked(f"{name}-{number}", one.text, one.result, source=f"calculator/{name}", **told)
+def _task(one: WordProblem, id: str, name: str) -> Task:
+    told = {"operation": one.operation, "wording": one.wording, "a": one.a, "b": one.b}
+    return asked(id, one.text, one.result, source=f"calculator/{name}", **told)
+
+
+training = tasks_from("training", lambda seed: questions(seed, held=False), _task)
+"""Endless: the wordings and operands that the policy may learn from."""
+heldout = tasks_from("heldout", lambda seed: questions(seed, held=True), _task)
+"""Endless: the same wordings, operands that training never shows."""
+unseen_wordings = tasks_from(
+    "unseen-wordings", lambda seed: questions(seed, held=True, known=UNSEEN_WORDINGS), _task
+)
+"""Endless: wordings and operands that training never shows."""

@@ -28,23 +28,7 @@ from typing import Any
 
 from pydantic import Field
 
-from engine.api import (
-    Answer,
-    Call,
-    Calls,
-    Chat,
-    Codec,
-    Decision,
-    End,
-    Options,
-    OwnText,
-    ToolSpec,
-    View,
-    content_of,
-    nothing_done,
-    opening,
-    read_json_call,
-)
+from engine import api
 from toolwright.text.filling import filled
 from toolwright.text.schemas import signature
 from toolwright.text.sections import sections
@@ -67,7 +51,7 @@ LONGEST_NAME = 64
 _ANSWER_END = f"</{ANSWER}>"
 
 
-class AutoAgentOptions(Options):
+class AutoAgentOptions(api.Options):
     """Options of the protocol."""
 
     tools: bool = True
@@ -82,44 +66,47 @@ class AutoAgentOptions(Options):
     """Number of refused calls in a row that ends a trace."""
 
 
-class AutoAgent(Chat):
+class AutoAgent(api.Chat):
     """MTR's agent."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(call_open=f"<{CALL}>", call_close=f"</{CALL}>")
         self._options = AutoAgentOptions(**options)
 
-    def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
+    def prompt(self, task: Task, tools: Sequence[api.ToolSpec], codec: api.Codec) -> list[int]:
         messages = self._messages(task, tools, codec.guarded)
         return codec.chat_ids(messages, tools=self.shown(task, tools))
 
-    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+    def opening(self, task: Task, tools: Sequence[api.ToolSpec]) -> list[Mapping[str, Any]]:
         return self._messages(task, tools, str)
 
-    def offered(self, task: Task, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+    def offered(self, task: Task, tools: Sequence[api.ToolSpec]) -> Sequence[api.ToolSpec]:
         """None where they are off."""
         return tools if self._has_tools(task) else ()
 
-    def shown(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+    def shown(self, task: Task, tools: Sequence[api.ToolSpec]) -> list[Mapping[str, Any]]:
         return [] if PLACE in self._options.prompt else super().shown(task, tools)
 
-    def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+    def stops(self, tools: Sequence[api.ToolSpec], codec: api.Codec) -> tuple[str, ...]:
         return (self.call_tags[1], _ANSWER_END, codec.end_of_turn)
 
-    def ending(self, text: str, codec: Codec) -> str:
+    def ending(self, text: str, codec: api.Codec) -> str:
         return _ANSWER_END if text.endswith(_ANSWER_END) else super().ending(text, codec)
 
-    def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
+    def decide(self, text: str, stop: str, view: api.View, codec: api.Codec) -> api.Decision:
         if invalid_in_a_row(view.calls) >= self._options.invalid_in_a_row:
-            return End(reason=StopReason.TOOL_EXCEPTION)
+            return api.End(reason=StopReason.TOOL_EXCEPTION)
         if stop == self.call_tags[1]:
-            return Calls(calls=(self._call(text, view),))
+            return api.Calls(calls=(self._call(text, view),))
         body = text.removesuffix(codec.end_of_turn)
         answer = final_answer(body)
-        return nothing_done(body) if answer is None else Answer(text=answer)
+        return api.nothing_done(body) if answer is None else api.Answer(text=answer)
 
     def demonstration(
-        self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        codec: api.Codec,
+        tools: Sequence[api.ToolSpec] = (),
     ) -> list[tuple[str, list[int]]]:
         """As Chat's. A conversation that begins with a message of the system was recorded with its
         prompt: that message stands in place of this one's, and its question's tools in it, or
@@ -127,40 +114,40 @@ class AutoAgent(Chat):
         first, *rest = messages or [{}]
         if first.get("role") != "system":
             return super().demonstration(messages, codec, tools)
-        text = content_of(first)
+        text = api.content_of(first)
         off = not self._options.tools or text == self._options.closed_prompt
         # Without a prompt of its own it adds none to the recorded one; tools are the template's.
         bare = AutoAgent(prompt="", closed_prompt="")
         shown = () if off or PLACE in self._options.prompt else tools
         begun = [{"role": "system", "content": self._recorded(text, codec)}, *rest]
-        return Chat.demonstration(bare, begun, codec, shown)
+        return api.Chat.demonstration(bare, begun, codec, shown)
 
-    def _recorded(self, said: str, codec: Codec) -> OwnText:
+    def _recorded(self, said: str, codec: api.Codec) -> api.OwnText:
         """A recorded prompt as rollouts have it: what stands in the place of the tools is foreign,
         and so is all of it where it is another prompt than this one's."""
         if said == self._options.closed_prompt:
-            return OwnText(said)
+            return api.OwnText(said)
         head, _, tail = self._options.prompt.partition(PLACE)
         end = len(said) - len(tail)
         if end < len(head) or not (said.startswith(head) and said.endswith(tail)):
-            return OwnText(codec.guarded(said))
-        return OwnText(head + codec.guarded(said[len(head) : end]) + tail)
+            return api.OwnText(codec.guarded(said))
+        return api.OwnText(head + codec.guarded(said[len(head) : end]) + tail)
 
     def _has_tools(self, task: Task) -> bool:
         return self._options.tools and task.metadata.get(TOOLS) != OFF
 
     def _messages(
-        self, task: Task, tools: Sequence[ToolSpec], guarded: Callable[[str], str]
+        self, task: Task, tools: Sequence[api.ToolSpec], guarded: Callable[[str], str]
     ) -> list[Mapping[str, Any]]:
-        messages = opening(task)
+        messages = api.opening(task)
         said = self._options.prompt if self._has_tools(task) else self._options.closed_prompt
         if not said:
             return messages
         listed = "".join(self._listed(tool) for tool in tools)
         said = said.replace(PLACE, guarded(listed))
-        return [{"role": "system", "content": OwnText(said)}, *messages]
+        return [{"role": "system", "content": api.OwnText(said)}, *messages]
 
-    def _listed(self, tool: ToolSpec) -> str:
+    def _listed(self, tool: api.ToolSpec) -> str:
         told = {
             "name": tool.name,
             "arguments": signature(tool.arguments_schema),
@@ -168,15 +155,15 @@ class AutoAgent(Chat):
         }
         return filled(self._options.item, told)
 
-    def _call(self, text: str, view: View) -> Call:
-        call = read_json_call(text, *self.call_tags)
+    def _call(self, text: str, view: api.View) -> api.Call:
+        call = api.read_json_call(text, *self.call_tags)
         if call.invalid_reason:
             told: dict[str, Any] = {"type": "parse_error", "message": call.invalid_reason}
-            return Call(action=text, tool=call.tool, invalid_reason=_error(told))
+            return api.Call(action=text, tool=call.tool, invalid_reason=_error(told))
         names = [tool.name for tool in view.tools] if self._has_tools(view.task) else []
         if call.tool not in names:
             told = {"type": UNKNOWN_TOOL, "tool": call.tool[:LONGEST_NAME], "tools": names}
-            return Call(action=text, tool=call.tool, invalid_reason=_error(told))
+            return api.Call(action=text, tool=call.tool, invalid_reason=_error(told))
         return call
 
 

@@ -17,7 +17,7 @@ from typing import Literal
 from engine.api import Options
 from toolwright.text.sections import sections
 
-from .blocks import Tags, tags_of
+from .blocks import Tags
 
 PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
 
@@ -52,7 +52,7 @@ class Styled(Options):
     def chosen(self) -> Style:
         """The style with the recipe's words for its tags."""
         found = STYLES[self.style]
-        return replace(found, tags=tags_of(self.tags, found.tags))
+        return replace(found, tags=Tags(**{**found.tags.named(), **self.tags}))
 
     def model_post_init(self, context: object) -> None:
         _ = self.chosen  # refuses tags that do not fit

@@ -25,25 +25,7 @@ from typing import Any
 
 from pydantic import Field
 
-from engine.api import (
-    Answer,
-    Call,
-    Calls,
-    Chat,
-    Codec,
-    Decision,
-    End,
-    Say,
-    ToolSpec,
-    View,
-    calls_of,
-    content_of,
-    needs,
-    nothing_done,
-    opening,
-    split_opening,
-    stop_cut,
-)
+from engine import api
 from toolwright.reading.actions import Tags
 from toolwright.text.filling import filled
 from toolwright.types import Author, StopReason, Task
@@ -78,54 +60,54 @@ class SeSearch:
         words = self.tags.named()
         self._prompt = filled(chosen.prompt if given.prompt is None else given.prompt, words)
         if self._prompt:
-            needs(QUESTION, self._prompt, "prompt")
+            api.needs(QUESTION, self._prompt, "prompt")
         said = chosen.correction if given.correction is None else given.correction
         self._correction = filled(said, words)
-        before, _, after = needs("{text}", given.observation, "observation").partition("{text}")
+        before, _, after = api.needs("{text}", given.observation, "observation").partition("{text}")
         self._around = filled(before, words), filled(after, words)
         self._stops = (f"</{self.tags.search}>", f"</{self.tags.answer}>")
-        self._frames: dict[Codec, tuple[list[int], list[int]]] = {}
-        self._chat = Chat(role="user")
+        self._frames: dict[api.Codec, tuple[list[int], list[int]]] = {}
+        self._chat = api.Chat(role="user")
 
-    def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
+    def prompt(self, task: Task, tools: Sequence[api.ToolSpec], codec: api.Codec) -> list[int]:
         return codec.chat_ids(self.opening(task, tools))
 
-    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+    def opening(self, task: Task, tools: Sequence[api.ToolSpec]) -> list[Mapping[str, Any]]:
         """Messages of the prompt: the last one of a user is the question."""
-        messages = opening(task)
+        messages = api.opening(task)
         asked = [place for place, one in enumerate(messages) if one.get("role") == "user"]
         if self._prompt and asked:
-            question = content_of(messages[asked[-1]])
+            question = api.content_of(messages[asked[-1]])
             content = filled(self._prompt, {"question": question})
             messages[asked[-1]] = {"role": "user", "content": content}
         return messages
 
-    def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+    def stops(self, tools: Sequence[api.ToolSpec], codec: api.Codec) -> tuple[str, ...]:
         return (*self._stops, codec.end_of_turn)
 
-    def marks(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+    def marks(self, tools: Sequence[api.ToolSpec], codec: api.Codec) -> tuple[str, ...]:
         return ()
 
-    def json_calls(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[Tags, ...]:
+    def json_calls(self, tools: Sequence[api.ToolSpec], codec: api.Codec) -> tuple[Tags, ...]:
         return ()
 
-    def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
+    def decide(self, text: str, stop: str, view: api.View, codec: api.Codec) -> api.Decision:
         body = text.removesuffix(codec.end_of_turn)
         action = action_of(body, self.tags)
         if action is not None and action.kind == "answer":
-            return Answer(text=action.body)
+            return api.Answer(text=action.body)
         if action is not None and not action.empty:
             if view.turn >= self._options.t_max:
-                return End(reason=StopReason.MAX_TURNS)
+                return api.End(reason=StopReason.MAX_TURNS)
             asked = {self._options.argument: action.body}
-            call = Call(action=text, tool=self._options.search_tool, arguments=asked)
-            return Calls(calls=(call,))
+            call = api.Call(action=text, tool=self._options.search_tool, arguments=asked)
+            return api.Calls(calls=(call,))
         if view.turn >= self._options.t_max or not self._correction:
-            return nothing_done(body)
-        return Say(text=self._correction, author=Author.SYSTEM)
+            return api.nothing_done(body)
+        return api.Say(text=self._correction, author=Author.SYSTEM)
 
     def frame(
-        self, stop: str | None, codec: Codec, author: Author = Author.TOOL
+        self, stop: str | None, codec: api.Codec, author: Author = Author.TOOL
     ) -> tuple[list[int], list[int]]:
         """Around documents, the tags; around a correction, nothing but a line, and a new turn of
         the assistant where it had ended its turn."""
@@ -139,24 +121,27 @@ class SeSearch:
         return self._frames[codec]
 
     def observation(
-        self, texts: Sequence[str], codec: Codec, author: Author = Author.TOOL
+        self, texts: Sequence[str], codec: api.Codec, author: Author = Author.TOOL
     ) -> list[int]:
         return codec.encode_plain("\n".join(texts))
 
     def demonstration(
-        self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        codec: api.Codec,
+        tools: Sequence[api.ToolSpec] = (),
     ) -> list[tuple[str, list[int]]]:
         """A message of the assistant is an action: it ends with its first search or answer, or with
         its turn; ValueError where it goes on. Role `tool` are documents, `system` a correction."""
-        before, rest = split_opening(messages)
+        before, rest = api.split_opening(messages)
         task = Task(id="demonstration", messages=tuple(before))
         runs = [("prompt", self.prompt(task, tools, codec))]
         stop = codec.end_of_turn
         for message in rest:
             role = message.get("role")
             if role == "assistant":
-                text = content_of(message) + "".join(map(self._written, calls_of(message)))
-                text, found, beyond = stop_cut(text, self._stops)
+                text = api.content_of(message) + "".join(map(self._written, api.calls_of(message)))
+                text, found, beyond = api.stop_cut(text, self._stops)
                 if beyond.strip():
                     raise ValueError(f"a message of the assistant goes on after {found}")
                 stop = found or codec.end_of_turn
@@ -164,7 +149,7 @@ class SeSearch:
             elif role in ("tool", "system"):
                 author = Author.TOOL if role == "tool" else Author.SYSTEM
                 head, tail = self.frame(stop, codec, author)
-                said = self.observation([content_of(message)], codec, author)
+                said = self.observation([api.content_of(message)], codec, author)
                 runs.append(("tool", [*head, *said, *tail]))
             else:
                 raise ValueError(f"message of {role!r} after the first assistant message")

@@ -26,9 +26,6 @@ from .prompts import Styled
 from .queries import Atomic, atomic
 from .rewards import cosine_decay, dense_reward, outcome, query_reward
 
-REFINED = 0.1
-"""AutoRefine: for a wrong answer when a refine block has the right one."""
-
 
 class SearchReward(Atomic, Styled):
     """The reward function, with its options."""

@@ -50,12 +50,6 @@ ITERATION = "memory_iteration"
 PLAN = "plan"
 """The anchor of plans, where they have one."""
 
-_MODES = {
-    "": pb.MERGE_MODE_UNSPECIFIED,
-    "greedy": pb.MERGE_MODE_GREEDY,
-    "union_find": pb.MERGE_MODE_UNION_FIND,
-}
-
 
 class MemoryHook(Words):
     """The group hook, with its options."""
@@ -118,7 +112,7 @@ class MemoryHook(Words):
             rollouts=[self._rollout(one.id, courses[one.id]) for one in living],
             registers=self._best(living),
             delta=self.delta,
-            mode=_MODES[self.mode],
+            mode=f"MERGE_MODE_{self.mode or 'unspecified'}".upper(),
             merge_check=self.merge_check,
             reserved=sorted({*CREATES, self.plan_tool, *self.reserved, *_base(courses)}),
             counts=_counts(courses.values()),
@@ -138,9 +132,8 @@ class MemoryHook(Words):
             [part.value for part in one.reward_parts if part.turn is not None] for one in living
         ]
         best = best_trajectory(outcomes, steps)
-        enough = (
-            self.min_reward_to_register is None or outcomes[best] >= self.min_reward_to_register
-        )
+        least = self.min_reward_to_register
+        enough = least is None or outcomes[best] >= least
         return living[best].id if self.registers and enough else ""
 
     def _rollout(self, trajectory: str, course: Course) -> pb.RolloutTools:

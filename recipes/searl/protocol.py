@@ -26,22 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.api import (
-    Answer,
-    Call,
-    Calls,
-    Chat,
-    Codec,
-    Decision,
-    OwnText,
-    Say,
-    ToolSpec,
-    View,
-    content_of,
-    nothing_done,
-    opening,
-    read_json_call,
-)
+from engine import api
 from toolwright.text.filling import filled
 from toolwright.text.schemas import signature
 from toolwright.text.sections import sections
@@ -80,7 +65,7 @@ class SearlOptions(Words):
     """Budget of the execution prompt without a memory; the tool has an option of its own."""
 
 
-class Searl(Chat):
+class Searl(api.Chat):
     """SEARL's agent."""
 
     def __init__(self, **options: Any) -> None:
@@ -98,34 +83,34 @@ class Searl(Chat):
         self._head, place, self._tail = given.execution_prompt.partition("{tools}")
         self._shows_tools = bool(place)
 
-    def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
+    def prompt(self, task: Task, tools: Sequence[api.ToolSpec], codec: api.Codec) -> list[int]:
         return codec.chat_ids(self.opening(task, tools))
 
-    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
-        messages = opening(task)
+    def opening(self, task: Task, tools: Sequence[api.ToolSpec]) -> list[Mapping[str, Any]]:
+        messages = api.opening(task)
         if not self._plan_prompt:
             return messages
-        return [{"role": "system", "content": OwnText(self._plan_prompt)}, *messages]
+        return [{"role": "system", "content": api.OwnText(self._plan_prompt)}, *messages]
 
-    def functions(self, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+    def functions(self, tools: Sequence[api.ToolSpec]) -> list[Mapping[str, Any]]:
         """None: tools stand in the execution prompt."""
         return []
 
-    def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+    def stops(self, tools: Sequence[api.ToolSpec], codec: api.Codec) -> tuple[str, ...]:
         return (self.call_tags[1], self._answer_end, codec.end_of_turn)
 
-    def ending(self, text: str, codec: Codec) -> str:
+    def ending(self, text: str, codec: api.Codec) -> str:
         return self._answer_end if text.endswith(self._answer_end) else super().ending(text, codec)
 
-    def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
+    def decide(self, text: str, stop: str, view: api.View, codec: api.Codec) -> api.Decision:
         body = text.removesuffix(codec.end_of_turn)
         if stop != self.call_tags[1] and self._answer_end in body:
-            return Answer(text=final_answer(body, self.tags) or "")
+            return api.Answer(text=final_answer(body, self.tags) or "")
         if view.turn == 0:
             return self._execution(text, body, view)
         if stop == self.call_tags[1]:
-            return Calls(calls=(self._call(text, view),))
-        return nothing_done(body)
+            return api.Calls(calls=(self._call(text, view),))
+        return api.nothing_done(body)
 
     def plan_of(self, text: str, question: str) -> tuple[Plan, bool]:
         """The plan of an action, and whether it is the policy's own: one that cannot be read is
@@ -137,7 +122,7 @@ class Searl(Chat):
         except NoPlan:
             return whole_task(question), False
 
-    def _execution(self, text: str, body: str, view: View) -> Decision:
+    def _execution(self, text: str, body: str, view: api.View) -> api.Decision:
         question = _question(view.task)
         plan, own = self.plan_of(body, question)
         given = self._options
@@ -153,7 +138,7 @@ class Searl(Chat):
             tool.name != self._options.plan_tool for tool in view.tools
         ):
             words = f"{head}{self._options.empty if self._shows_tools else ''}{tail}"
-            return Say(text=words, author=Author.SYSTEM, budget=self._options.execution_tokens)
+            return api.Say(text=words, author=Author.SYSTEM, budget=self._options.execution_tokens)
         queries = [self._query(plan, node) for node in plan.order] if own else [body or question]
         asked = {
             "queries": queries,
@@ -163,13 +148,13 @@ class Searl(Chat):
             "item": given.item if self._shows_tools else "",
             "empty": given.empty if self._shows_tools else "",
         }
-        return Calls(calls=(Call(action=text, tool=given.plan_tool, arguments=asked),))
+        return api.Calls(calls=(api.Call(action=text, tool=given.plan_tool, arguments=asked),))
 
     def _query(self, plan: Plan, node: int) -> str:
         words = plan.query(node)
         return f"{plan.titles[node]}\n{words}" if self._options.query == "title" else words
 
-    def _described(self, tool: ToolSpec) -> str:
+    def _described(self, tool: api.ToolSpec) -> str:
         return filled(
             self._options.item,
             {
@@ -179,14 +164,16 @@ class Searl(Chat):
             },
         )
 
-    def _call(self, text: str, view: View) -> Call:
-        call = read_json_call(text, *self.call_tags)
+    def _call(self, text: str, view: api.View) -> api.Call:
+        call = api.read_json_call(text, *self.call_tags)
         if call.tool == self._options.plan_tool:
-            return Call(action=text, invalid_reason=f"there is no tool {self._options.plan_tool!r}")
+            return api.Call(
+                action=text, invalid_reason=f"there is no tool {self._options.plan_tool!r}"
+            )
         return replace(call, tool=_creating(view)) if call.tool in CREATES else call
 
 
-def _creating(view: View) -> str:
+def _creating(view: api.View) -> str:
     """Name of the session's tool that makes tools; ours where it has none."""
     names = {tool.name for tool in view.tools}
     return next((name for name in CREATES if name in names), CREATE)
@@ -194,5 +181,5 @@ def _creating(view: View) -> str:
 
 def _question(task: Task) -> str:
     """What was asked: the last message of a user, or the raw prompt."""
-    asked = [content_of(one) for one in task.messages if one.get("role") == "user"]
+    asked = [api.content_of(one) for one in task.messages if one.get("role") == "user"]
     return asked[-1] if asked else task.prompt

@@ -74,38 +74,19 @@ class SearlReward(Words):
         return Score(parts=parts)
 
     def _steps(self, course: Course) -> Iterator[RewardPart]:
-        yield from self._plan(course)
+        yield self._part("plan", "plan_fail" if course.plan is None else "plan_ok", 0)
         for step in course.steps:
-            yield from self._step(step)
-        yield from self._redundant(course)
-
-    def _plan(self, course: Course) -> Iterator[RewardPart]:
-        event = "plan_fail" if course.plan is None else "plan_ok"
-        yield RewardPart(name="plan", value=self._weights[event], turn=0)
-
-    def _step(self, step: Step) -> Iterator[RewardPart]:
-        form = self._weights["format_fail" if step.wrong else "format_ok"]
-        yield RewardPart(name="format", value=form, turn=step.turn)
-        if step.call is None:
-            return
-        if step.creates and refused(step):
-            yield RewardPart(name="create", value=self._weights["create_fail"], turn=step.turn)
-            return
-        if step.registers:
-            yield RewardPart(name="create", value=self._weights["create_ok"], turn=step.turn)
-        event = "exec_ok" if step.worked else "exec_fail"
-        yield RewardPart(name="execute", value=self._weights[event], turn=step.turn)
-
-    def _redundant(self, course: Course) -> Iterator[RewardPart]:
-        """Calls that were made before, arguments and all."""
+            for name, event in events_of(step):
+                yield self._part(name, event, step.turn)
         seen: set[str] = set()
         for step in course.steps:
-            if step.call is None or not step.tool:
-                continue
-            if step.pair in seen:
-                value = self._weights["redundant"]
-                yield RewardPart(name="redundant", value=value, turn=step.turn)
-            seen.add(step.pair)
+            if step.call is not None and step.tool:
+                if step.pair in seen:
+                    yield self._part("redundant", "redundant", step.turn)
+                seen.add(step.pair)
+
+    def _part(self, name: str, event: str, turn: int) -> RewardPart:
+        return RewardPart(name=name, value=self._weights[event], turn=turn)
 
     def _released_parts(
         self, trajectory: Trajectory, course: Course, f1: float
@@ -122,6 +103,19 @@ class SearlReward(Words):
             tools = "answer" if step.call is None else [step.tool or "<empty>"]
             value = step_reward_released(tools, int(step.creates))
             yield RewardPart(name="step", value=value, turn=step.turn)
+
+
+def events_of(step: Step) -> Iterator[tuple[str, str]]:
+    """Names of the parts of a step, and the events that say their weight."""
+    yield "format", "format_fail" if step.wrong else "format_ok"
+    if step.call is None:
+        return
+    if step.creates and refused(step):
+        yield "create", "create_fail"
+        return
+    if step.registers:
+        yield "create", "create_ok"
+    yield "execute", "exec_ok" if step.worked else "exec_fail"
 
 
 def refused(step: Step) -> bool:

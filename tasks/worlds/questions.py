@@ -60,6 +60,28 @@ def asked(id: str, text: str, *answers: object, source: str, **metadata: Any) ->
     )
 
 
+def tasks_from(
+    name: str,
+    questions: Callable[[int], Iterable[Item]],
+    task: Callable[[Item, str, str], Task],
+) -> Callable[[int], Iterator[Task]]:
+    """A source of tasks: the questions of a seed, each by its task's id and the stream's name."""
+
+    def stream(seed: int) -> Iterator[Task]:
+        return (task(one, f"{name}-{place}", name) for place, one in enumerate(questions(seed)))
+
+    return stream
+
+
+def documents(found: Iterable[str]) -> str:
+    """What a search tool returns for passages in Search-R1's layout, or for titles and texts."""
+    lines = (passage.partition("\n") for passage in found)
+    return "\n".join(
+        f"Doc {place}(Title: {title.strip(chr(34))}) {text}"
+        for place, (title, _, text) in enumerate(lines, 1)
+    )
+
+
 def wordings(file: Path, name: str) -> dict[str, tuple[str, ...]]:
     """Lines of the sections `NAME KEY` of a file beside the world's code, by KEY."""
     return {

@@ -8,9 +8,9 @@ observation says is what is learnt, and not how JSON is spelt.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from pathlib import Path
 
-from tasks.worlds.demonstrations import Messages
 from tasks.worlds.names import pieces
 from tasks.worlds.questions import SHAPE
 from toolwright.model.tiny_policy import tags_of, tiny_policy
@@ -18,28 +18,7 @@ from toolwright.model.tiny_policy import tags_of, tiny_policy
 from .demonstrations import traces
 from .roles import pieces_told
 
-FIXED = (
-    "the answer is ",
-    " of ",
-    "(",
-    "name",
-    ": string",
-    ", edition",
-    "): ",
-    '{"name": "',
-    '", "arguments": {"',
-    '": "',
-    '", "edition": "',
-    '"}}',
-    '{"',
-    '", "',
-    '"}',
-    '{"status": "error", "error": {"type": "',
-    'validation_error", "stage": "pre", "tool": "',
-    '", "violations": [{"path": "$.',
-    'edition", "rule": "enum", "expected": "[\'',
-    "']\"}]}}",
-)
+FIXED = json.loads(Path(__file__).with_name("tokens.json").read_text("utf-8"))
 """Of prompts, calls, observations and the pre-check's errors."""
 
 
@@ -52,9 +31,7 @@ def words() -> list[str]:
     return list(dict.fromkeys(one for one in every if len(one) > 1 or one == "("))
 
 
-def conversations(seed: int) -> Iterator[Messages]:
-    return (one.messages for one in traces(seed))
-
-
 TAGS = tags_of("think", "tool_call", "answer")
-write, main = tiny_policy(conversations, tags=TAGS, words=words, sample=1000)
+write, main = tiny_policy(
+    lambda seed: (one.messages for one in traces(seed)), tags=TAGS, words=words, sample=1000
+)

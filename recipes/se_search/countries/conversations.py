@@ -17,12 +17,13 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from tasks.record import Record
 from tasks.worlds import atlas
 from tasks.worlds.atlas import Country
 from tasks.worlds.demonstrations import Messages, Transcript, demonstrations_program
+from tasks.worlds.questions import documents
 from tasks.worlds.rounds import rounds
 
 from .questions import SPLIT
@@ -42,29 +43,26 @@ class NotedSearch:
     note: str
 
 
-def capital(country: Country) -> NotedSearch:
-    return NotedSearch(
-        query=f"capital of {country.name}",
-        note=f"{country.capital} is the capital of {country.name}",
-    )
+SEARCHES = {
+    "capital": ("capital of {name}", "{capital} is the capital of {name}"),
+    "currency": ("currency of {name}", "the currency of {name} is the {currency}"),
+    "code": ("code {iso3}", "{iso3} is {name}"),
+    "country": ("{capital} capital", "{capital} is the capital of {name}"),
+}
+"""Query and note of each search, with facts of a country."""
+WAYS = {
+    "capital-currency": ("country", "currency"),
+    "code-capital": ("code", "capital"),
+    "border-capital": ("capital",),
+    "border-currency": ("currency",),
+}
+"""Searches of a question by its relation; the others take the search of their name."""
 
 
-def currency(country: Country) -> NotedSearch:
-    return NotedSearch(
-        query=f"currency of {country.name}",
-        note=f"the currency of {country.name} is the {country.currency}",
-    )
-
-
-def code(country: Country) -> NotedSearch:
-    return NotedSearch(query=f"code {country.iso3}", note=f"{country.iso3} is {country.name}")
-
-
-def whose_capital(country: Country) -> NotedSearch:
-    return NotedSearch(
-        query=f"{country.capital} capital",
-        note=f"{country.capital} is the capital of {country.name}",
-    )
+def search(what: str, country: Country) -> NotedSearch:
+    """One search about a country."""
+    query, note = (text.format(**asdict(country)) for text in SEARCHES[what])
+    return NotedSearch(query=query, note=note)
 
 
 def about(record: Record) -> str:
@@ -77,17 +75,8 @@ def looks(record: Record) -> list[NotedSearch]:
     known = atlas.countries()
     asked, *near = _codes(record)
     country = known[asked]
-    ways = {
-        "capital": [capital],
-        "country": [whose_capital],
-        "currency": [currency],
-        "code": [code],
-        "capital-currency": [whose_capital, currency],
-        "code-capital": [code, capital],
-        "border-capital": [capital],
-        "border-currency": [currency],
-    }
-    found = [way(country) for way in ways[record.extra["relation"]]]
+    relation = record.extra["relation"]
+    found = [search(what, country) for what in WAYS.get(relation, (relation,))]
     if near:
         one, other = (known[neighbour].name for neighbour in near)
         note = f"{country.name} borders {one} and {other}"
@@ -100,17 +89,16 @@ class Shelf:
     So does BM25."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        self._passages: list[str] = []
         self._words: list[set[str]] = []
         self._lengths: list[int] = []
         for passage in atlas.passages(SPLIT):
-            title, _, text = passage["contents"].partition("\n")
-            self._lines.append(f"(Title: {title.strip(chr(34))}) {text}")
+            self._passages.append(passage["contents"])
             words = _words(passage["contents"])
             self._words.append(set(words))
             self._lengths.append(len(words))
         counts = Counter(word for words in self._words for word in words)
-        self._rare = {word: math.log(len(self._lines) / n) for word, n in counts.items()}
+        self._rare = {word: math.log(len(self._passages) / n) for word, n in counts.items()}
 
     def search(self, query: str) -> str:
         """The observation."""
@@ -119,7 +107,7 @@ class Shelf:
         scores = [math.fsum(self._rare[one] for one in wanted & words) for words in self._words]
         order = sorted(range(len(scores)), key=lambda one: (-scores[one], self._lengths[one], one))
         best = order[:TOP]
-        return "\n".join(f"Doc {place}{self._lines[one]}" for place, one in enumerate(best, 1))
+        return documents(self._passages[one] for one in best)
 
 
 def conversations(seed: int) -> Iterator[Messages]:
@@ -139,7 +127,7 @@ def demonstrate(
     way = looks(record)
     another = draw.choice([one for one in others if one.code != about(record)])
     if draw.random() < GOES_ON:
-        way.append(draw.choice([currency, capital])(another))
+        way.append(search(draw.choice(["currency", "capital"]), another))
     told, begun = Transcript(record.question), ""
     for look in way:
         told.says(f"{begun}<search>{look.query}</search>")

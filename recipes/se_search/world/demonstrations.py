@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from tasks.worlds.demonstrations import Messages, Transcript, demonstrations_program
 from tasks.worlds.encyclopedia import Encyclopedia, Question
-from tasks.worlds.questions import SHAPE, other_encyclopedias
+from tasks.worlds.questions import SHAPE, documents, other_encyclopedias
 from tasks.worlds.relations import RELATIONS
 
 COUNT = 9_600
@@ -62,11 +62,10 @@ class Book:
         self._kinds = {
             name: kind for kind, names in encyclopedia.entities.items() for name in names
         }
-        self._lines: list[str] = []
+        self._passages: list[str] = []
         self._holding: dict[str, list[int]] = {}
         for number, passage in enumerate(self._encyclopedia.passages()):
-            title, _, text = passage["contents"].partition("\n")
-            self._lines.append(f"(Title: {title.strip(chr(34))}) {text}")
+            self._passages.append(passage["contents"])
             for word in passage["contents"].replace('"', " ").split():
                 self._holding.setdefault(word.strip(":;."), []).append(number)
 
@@ -77,8 +76,7 @@ class Book:
             for number in self._holding.get(word, ()):
                 counts[number] = counts.get(number, 0) + 1
         best = sorted(counts, key=lambda number: (-counts[number], number))[:TOP]
-        found = (f"Doc {place}{self._lines[one]}" for place, one in enumerate(best, 1))
-        return "\n".join(found)
+        return documents(self._passages[one] for one in best)
 
     def told(self, name: str) -> list[str]:
         """Relations of an entity; a river has none."""

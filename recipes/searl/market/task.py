@@ -19,7 +19,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tasks.worlds.questions import asked, held_out
+from tasks.worlds.questions import asked, held_out, tasks_from
 from toolwright.types import Task
 
 GOODS = (
@@ -59,26 +59,6 @@ def swapped(amount: int, rate: int) -> int:
     return amount * rate + 1
 
 
-def training(seed: int) -> Iterator[Task]:
-    """Endless: what the policy may learn from."""
-    return _tasks("training", questions(seed, held=False))
-
-
-def heldout(seed: int) -> Iterator[Task]:
-    """Endless: the same swaps, of amounts that training never shows."""
-    return _tasks("heldout", questions(seed, held=True))
-
-
-def one_swap(seed: int) -> Iterator[Task]:
-    """As `training`, without the questions that take two swaps."""
-    return _tasks("one-swap", questions(seed, held=False, most=1))
-
-
-def one_swap_heldout(seed: int) -> Iterator[Task]:
-    """As `heldout`, without the questions that take two swaps."""
-    return _tasks("one-swap-heldout", questions(seed, held=True, most=1))
-
-
 def questions(seed: int, *, held: bool, most: int = 2) -> Iterator[Swap]:
     """Endless rounds; a round asks for every swap, and where `most` is 2 for every two in a row,
     once, in random order."""
@@ -92,6 +72,17 @@ def questions(seed: int, *, held: bool, most: int = 2) -> Iterator[Swap]:
             yield Swap(amount=draw.choice(amounts), goods=goods)
 
 
-def _tasks(name: str, stream: Iterator[Swap]) -> Iterator[Task]:
-    for number, one in enumerate(stream):
-        yield asked(f"{name}-{number}", one.text, one.result, source=f"market/{name}")
+def _task(one: Swap, id: str, name: str) -> Task:
+    return asked(id, one.text, one.result, source=f"market/{name}")
+
+
+training = tasks_from("training", lambda seed: questions(seed, held=False), _task)
+"""Endless: what the policy may learn from."""
+heldout = tasks_from("heldout", lambda seed: questions(seed, held=True), _task)
+"""Endless: the same swaps, of amounts that training never shows."""
+one_swap = tasks_from("one-swap", lambda seed: questions(seed, held=False, most=1), _task)
+"""As `training`, without the questions that take two swaps."""
+one_swap_heldout = tasks_from(
+    "one-swap-heldout", lambda seed: questions(seed, held=True, most=1), _task
+)
+"""As `heldout`, without the questions that take two swaps."""

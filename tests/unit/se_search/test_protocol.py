@@ -154,7 +154,7 @@ def test_a_demonstration_is_cut_as_a_rollout_is(part: Part) -> None:
     ("options", "words"),
     [
         ({"style": "searchr1"}, "style"),
-        ({"tags": {"notes": "memory"}}, "there are think"),
+        ({"tags": {"notes": "memory"}}, "notes"),
         ({"tags": {"search": "answer"}}, "a word of its own"),
         ({"tags": {"search": "<search>"}}, "without < and >"),
         ({"tags": {"search": ""}}, "write a word"),

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tasks.worlds.demonstrations import Messages, Transcript, demonstrations_program
+from tasks.worlds.questions import documents
 
 from .lands import FACTS, Lands, invented
 from .task import BORDERS, DENSITIES, KINDS, PAIRS, Fact, FactQuestion, ask, result, written
@@ -90,9 +91,7 @@ class ResearchDemonstrator(Transcript):
         """The observation: the passage that answers, and another of the same country."""
         others = self._draw.sample([one for one in FACTS if one != look.fact], TOP - 1)
         told = (self._known[look.name].told(fact) for fact in (look.fact, *others))
-        return "\n".join(
-            f"Doc {place}(Title: {title}) {text}" for place, (title, text) in enumerate(told, 1)
-        )
+        return documents("\n".join(passage) for passage in told)
 
 
 def _halved(question: FactQuestion) -> FactQuestion:

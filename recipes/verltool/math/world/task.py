@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from tasks.worlds.questions import OPERATIONS, asked, drawn_until, held_out, wordings
+from tasks.worlds.questions import OPERATIONS, asked, drawn_until, held_out, tasks_from, wordings
 from tasks.worlds.rounds import rounds
 from toolwright.types import Task
 
@@ -64,21 +64,6 @@ def compute(first: str, second: str, a: int, b: int, c: int) -> int:
     return OPERATIONS[second](OPERATIONS[first](a, b), c)
 
 
-def training(seed: int) -> Iterator[Task]:
-    """Endless: the pairs of sentences and the numbers that the policy may learn from."""
-    return _tasks("training", problems(seed, held=False))
-
-
-def heldout(seed: int) -> Iterator[Task]:
-    """Endless: the same pairs of sentences, numbers that training never shows."""
-    return _tasks("heldout", problems(seed, held=True))
-
-
-def unseen_pairs(seed: int) -> Iterator[Task]:
-    """Endless: each sentence is known, the two were never seen together, nor the numbers."""
-    return _tasks("unseen-pairs", problems(seed, held=True, pairs=UNSEEN_PAIRS))
-
-
 def problems(seed: int, *, held: bool, pairs: Sequence[Sentences] = ()) -> Iterator[FreightProblem]:
     """Endless rounds; a round takes each of `pairs` (none = those of training) once."""
     draw = random.Random(f"freight {seed} {held}")
@@ -115,7 +100,16 @@ TRAINED_PAIRS, UNSEEN_PAIRS = _pairs(unseen=False), _pairs(unseen=True)
 """Each sentence is in both; so are all operators one after the other but for a few."""
 
 
-def _tasks(name: str, stream: Iterator[FreightProblem]) -> Iterator[Task]:
-    for number, one in enumerate(stream):
-        told = {"first": one.sentences.first, "second": one.sentences.second}
-        yield asked(f"{name}-{number}", one.text, one.result, source=f"freight/{name}", **told)
+def _task(one: FreightProblem, id: str, name: str) -> Task:
+    told = {"first": one.sentences.first, "second": one.sentences.second}
+    return asked(id, one.text, one.result, source=f"freight/{name}", **told)
+
+
+training = tasks_from("training", lambda seed: problems(seed, held=False), _task)
+"""Endless: the pairs of sentences and the numbers that the policy may learn from."""
+heldout = tasks_from("heldout", lambda seed: problems(seed, held=True), _task)
+"""Endless: the same pairs of sentences, numbers that training never shows."""
+unseen_pairs = tasks_from(
+    "unseen-pairs", lambda seed: problems(seed, held=True, pairs=UNSEEN_PAIRS), _task
+)
+"""Endless: each sentence is known; training shows neither the two together nor the numbers."""

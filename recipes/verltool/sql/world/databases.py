@@ -31,6 +31,7 @@ OWNERS = 80
 MOST_THINGS = 5  # of one owner; each has two at least
 NUMBERS = range(10, 100)  # behind the names of owners
 YEARS = range(1950, 2000)
+MEASURES = range(100, 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +51,6 @@ class Domain:
     thing: str
     label: str
     measure: str
-    measures: range
 
     @property
     def owner_id(self) -> str:
@@ -79,7 +79,6 @@ DOMAINS: Mapping[str, Domain] = {
             thing="book",
             label="title",
             measure="pages",
-            measures=range(100, 1000),
         ),
         Domain(
             name="shop",
@@ -91,7 +90,6 @@ DOMAINS: Mapping[str, Domain] = {
             thing="product",
             label="label",
             measure="price",
-            measures=range(100, 1000),
         ),
         Domain(
             name="airline",
@@ -103,7 +101,6 @@ DOMAINS: Mapping[str, Domain] = {
             thing="flight",
             label="code",
             measure="seats",
-            measures=range(100, 1000),
         ),
     )
 }
@@ -131,7 +128,7 @@ def fill(connection: sqlite3.Connection, domain: Domain, seed: int) -> None:
     draw = random.Random(f"rows {domain.name} {seed}")
     everyone = owners(domain, seed)
     counts = [draw.randint(2, MOST_THINGS) for _ in everyone]
-    measures = iter(draw.sample(domain.measures, sum(counts)))
+    measures = iter(draw.sample(MEASURES, sum(counts)))
     labels = iter(draw.sample(range(1000, 10_000), sum(counts)))
     connection.executescript(domain.schema())
     connection.executemany(

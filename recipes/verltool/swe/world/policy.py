@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ def conversations() -> Iterator[Conversation]:
         yield [{"role": "user", "content": problem.issue}, {"content": "\n".join(texts)}]
 
 
+@cache
 def tokenizer() -> Any:
     """That of the folder, without the folder."""
     return make_tokenizer(conversations(), TAGS)
