@@ -9,13 +9,13 @@ The token layout of a trajectory (the paper's own prompts are lost):
     last action      <think>...</think><answer>...</answer>
 
 The tools are those that the session was opened with: each question has its own. A call that cannot
-be read, or names another tool, is told so in the words of the tools' own checks, so that the agent
-corrects itself; it reaches nobody.
+be read, or names another tool, reaches no tool. It is refused in the words of the tools' own
+checks, so that the agent corrects itself.
 
 Invariants
 - Pure, and it never raises for anything that a policy writes.
-- Behind `invalid_in_a_row` refused calls in a row nothing is carried out any more, an answer
-  neither: the trace has ended in error (TOOL_EXCEPTION).
+- After `invalid_in_a_row` refused calls in a row nothing is carried out, not even an answer: the
+  trace has ended in error (TOOL_EXCEPTION).
 - With the tools off no tool is named in the prompt, and none is called.
 """
 
@@ -38,7 +38,7 @@ from .answers import ANSWER, CALL, final_answer
 from .traces import UNKNOWN_TOOL, invalid_in_a_row
 
 PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
-"""What the agent is told before the question; ours, for the paper's prompts were never published.
+"""Prompts of the agent; our own words, for the paper's prompts were never published.
 
 `agent` has {tools} for a line of each tool, an `item` with {name}, {arguments} and {description}.
 `closed` is for tasks whose tools are off.

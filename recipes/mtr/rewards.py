@@ -53,8 +53,11 @@ def answer_score(
     *,
     single_final_only: bool = False,
 ) -> float:
-    """The tier of two answers, None where there is none. `single_final_only`: a right intermediate
-    answer beside a wrong final one is worth nothing; the paper does not tell the two apart."""
+    """The tier of two answers; None stands for a missing one.
+
+    single_final_only: a right intermediate answer beside a wrong final one is worth nothing; the
+    paper does not distinguish the two.
+    """
     right = [one is not None and words.exact_match(one, golds) for one in (final, intermediate)]
     if all(right):
         return tiers.perfect

@@ -43,7 +43,7 @@ class MtrReward(Repetition):
 def measured(trace: Trace, golds: tuple[str, ...]) -> dict[str, float]:
     """Figures of one trace. One that means nothing for it is left out: `malformed`, the share of
     calls that were refused, without a call; `disagreement`, whether its two answers differ, without
-    both; `recovered`, whether all errors were mended, without one."""
+    both; `recovered`, whether all errors were corrected, without one."""
     data = {"right": float(_right(trace, golds)), "calls": float(len(trace.calls))}
     if trace.calls:
         refused = sum(call.malformed for call in trace.calls)

@@ -85,7 +85,7 @@ def action_of(text: str, tags: Tags) -> Action | None:
 
 def bodies(text: str, word: str) -> Iterator[str]:
     """What stands in each block of a tag, from left to right, white space around it left out. A
-    block ends at the first closing tag; what is not closed is none."""
+    block ends at the first closing tag; an open one does not count."""
     start = 0
     while (opened := text.find(f"<{word}>", start)) >= 0:
         begin = opened + len(word) + 2

@@ -2,9 +2,9 @@
 
 They travel as an event of the kind `measured`; the learner writes the mean of each over the
 trajectories that state it, `measured/NAME`. So a figure that has no meaning for a trajectory, such
-as the length of queries where there was none, is left out.
+as the length of queries without a query, is left out.
 
-decided_by_form (of a group) is told by the group hook `Decided`.
+decided_by_form (of a group) comes from the group hook `Decided`.
 """
 
 from __future__ import annotations

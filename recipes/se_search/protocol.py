@@ -132,7 +132,8 @@ class SeSearch:
         tools: Sequence[api.ToolSpec] = (),
     ) -> list[tuple[str, list[int]]]:
         """A message of the assistant is an action: it ends with its first search or answer, or with
-        its turn; ValueError where it goes on. Role `tool` are documents, `system` a correction."""
+        its turn; it raises ValueError if it goes on. Role `tool` are documents, `system` a
+        correction."""
         before, rest = api.split_opening(messages)
         task = Task(id="demonstration", messages=tuple(before))
         runs = [("prompt", self.prompt(task, tools, codec))]

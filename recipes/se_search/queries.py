@@ -63,8 +63,8 @@ PAPER = Atomic()
 
 
 def ratio(new: str, other: str) -> float:
-    """Likeness of two texts, in [0, 1]; two empty ones are alike. Of each the first LONGEST
-    characters count."""
+    """Likeness of two texts, in [0, 1]; two empty ones are alike. The first LONGEST characters
+    of each count."""
     return SequenceMatcher(None, new[:LONGEST], other[:LONGEST], autojunk=False).ratio()
 
 

@@ -108,8 +108,8 @@ class SearchReward(Atomic, Styled):
         return any(words.cover_match(text, golds) for text in (*notes, *found))
 
     def _remembered(self, said: Dialogue, golds: tuple[str, ...]) -> bool:
-        """Whether the agent noted a right answer. Of yes and no that says nothing: they stand in
-        any text."""
+        """Whether the agent noted a right answer. That says nothing of yes and no, which stand
+        in any text."""
         if self.skip_yes_no:
             golds = tuple(gold for gold in golds if words.normalise(gold) not in words.VERDICTS)
         notes = said.memories[-1:] if self.memory_scope == "last" else said.memories

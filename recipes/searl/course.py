@@ -81,7 +81,7 @@ class Course:
 
 
 def read(trajectory: Trajectory, words: Words) -> Course:
-    """What it did. Of a trajectory as reward functions and group hooks see it."""
+    """What a trajectory did, as reward functions and group hooks see it."""
     texts = list(trajectory.metadata.get("texts", ()))
     calls = {call.turn: call for call in reversed(trajectory.calls)}
     added: list[str] = []

@@ -37,7 +37,7 @@ from .steps import final_answer
 from .words import Words
 
 PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
-"""What the policy is told before its plan, and before its steps.
+"""Prompts before the plan, and before the steps.
 
 Words in braces are replaced: {question}, {plan}, {most} (subtasks), {base_tools}, {tools} (those
 that the memory recommends), {create} (the tool that makes tools). The texts are our own words.

@@ -5,7 +5,7 @@
     <answer> ... \\boxed{...} ... </answer>
 
 Exactly one of each, in that order. Tag names are a template's. Source: SEARL (arXiv 2604.07791),
-section 3.1, prompts of appendix F; its tags differ between prompts, hence `Tags`.
+section 3.1, prompts of appendix F; its tags differ between prompts, hence `StepTags`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from toolwright.reading.action_ends import Grammar, counted
 from toolwright.reading.actions import call_in
 from toolwright.reading.answers import last_box
 
-from .words import TAGS, Tags
+from .words import TAGS, StepTags
 
 PLACEHOLDERS = frozenset({"", "...", "…", "answer", "your answer", "final answer"})
-"""Of a box: what prompts show as an example is no answer."""
+"""Texts of a box that are no answer: what prompts show as an example is no answer."""
 
 _SUBTASK = re.compile(r"\s*ST_?\d+\s*(:.*)?", re.IGNORECASE | re.DOTALL)
 
 
-def violations(text: str, tags: Tags = TAGS) -> list[str]:
+def violations(text: str, tags: StepTags = TAGS) -> list[str]:
     """What is wrong with a step, in this order: unpaired_TAG, need_one_TAG, need_one_action, order,
     subtask_id, tool_json, no_boxed. Empty: nothing."""
     names = (tags.subtask, tags.thinking, tags.call, tags.answer)
@@ -64,7 +64,7 @@ def boxed(text: str) -> str | None:
     return None if content is None or content.lower() in PLACEHOLDERS else content
 
 
-def final_answer(text: str, tags: Tags = TAGS) -> str | None:
+def final_answer(text: str, tags: StepTags = TAGS) -> str | None:
     """What is boxed in the last answer of a text."""
     start = text.rfind(f"<{tags.answer}>")
     if start < 0:

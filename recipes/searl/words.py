@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.api import Options
 
 
-class Tags(Options):
+class StepTags(Options):
     """The names of the four tags of a step."""
 
     subtask: str = "subtask"
@@ -14,13 +14,13 @@ class Tags(Options):
     answer: str = "answer"
 
 
-TAGS = Tags()
+TAGS = StepTags()
 
 
 class Words(Options):
     """What the policy is asked to write."""
 
-    tags: Tags = TAGS
+    tags: StepTags = TAGS
     max_subtasks: int = 5
     strict_sections: bool = False
     """Refuses a plan with a section that its list does not name."""

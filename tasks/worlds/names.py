@@ -65,7 +65,7 @@ def most(kind: str) -> int:
 
 
 def draw_names(kind: str, count: int, draw: random.Random) -> list[str]:
-    """`count` different names. ValueError for more than there are."""
+    """`count` different names. Raises ValueError for more than there are."""
     if not 0 <= count <= most(kind):
         raise ValueError(f"{count} names for a {kind}: there are {most(kind)}")
     first, second = PIECES[kind]

@@ -6,7 +6,7 @@ answers, and its traces are of all kinds:
 - one in five answers with something else that was found, or with what was asked about;
 - of those that answer right, two in five name something else in their reasoning;
 - it makes calls that are not needed, some of them the same again;
-- where a tool wants an edition it guesses, and corrects itself when it is told.
+- where a tool wants an edition it guesses, and corrects itself after the error.
 
 The filter (filter.py) then refuses wrong answers, and traces of fewer than two calls. With
 `--no-errors`, as in the paper, it also refuses traces with an error, although each was corrected.

@@ -1,6 +1,6 @@
 """Exercises in reading, beside the demonstrations: what a record says, what an error expects.
 
-A language model can do so before it is shown any tool; random weights cannot, and mend no call
+A language model can do so before it is shown any tool; random weights cannot, and correct no call
 before they can. In an exercise no tool is offered and none is called: what to do about an error is
 shown by demonstrations alone, where they have any.
 """

@@ -2,7 +2,7 @@
 
     python -m toolwright.script world/player.py --listen 127.0.0.1:30117
 
-A part of the demonstration, so that `simulated:` has somebody to ask without weights. What it is
+A part of the demonstration, so that `simulated:` has a model to ask without weights. What it is
 asked decides which role it plays (roles.py); asked anything else, a question closed-book say, it
 says that it does not know, for it knows facts and no language.
 

@@ -19,7 +19,7 @@ from .demonstrations import traces
 from .roles import pieces_told
 
 FIXED = json.loads(Path(__file__).with_name("tokens.json").read_text("utf-8"))
-"""Of prompts, calls, observations and the pre-check's errors."""
+"""Texts of prompts, calls, observations and the pre-check's errors."""
 
 
 def words() -> list[str]:

@@ -2,11 +2,11 @@
 
 It stands for two models. As ToolMaker it reads which relations a question speaks of and writes
 tools for them, beside one that is of no use: with other names, arguments and granularity for each
-question. As ToolActor it is told a tool and arguments, and looks up what the tool's `returns` has
+question. As ToolActor it gets a tool and arguments, and looks up what the tool's `returns` has
 properties for. Its facts are those of the world, as a large model's are those of its training.
 
 Like a model it is not to be relied on, in the same places each time:
-- tools of every second question want an `edition` and tell nobody which: the first call is a guess;
+- tools of every second question want an `edition` and do not say which: the first call is a guess;
 - one call in SLIPS gets an observation without the value at first, and right when it is told so;
 - arguments that do not fit it answers as well, with a fact of something else.
 So without the checks of tools wrong facts come back, and without corrections calls fail.
@@ -101,7 +101,7 @@ def fits(tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
 
 
 def _properties(tool: Mapping[str, Any], schema: str) -> dict[str, Mapping[str, Any]]:
-    """Of one of the tool's schemas; none where it is no object's."""
+    """Properties of one of the tool's schemas; empty if it is not an object's."""
     found = tool.get(schema)
     listed = found.get("properties") if isinstance(found, Mapping) else None
     if not isinstance(listed, Mapping):
@@ -124,7 +124,7 @@ def pieces_told() -> Iterator[str]:
 
 
 def _and_one_more(some: Sequence[_T], every: Sequence[_T], question: str) -> list[_T]:
-    """Each once, and one of the others; all where there are none."""
+    """Each once, and one of the others; all without `some`."""
     chosen = list(dict.fromkeys(some or every))
     others = [one for one in dict.fromkeys(every) if one not in chosen]
     return [*chosen, others[drawn(len(others), "other", question)]] if others else chosen

@@ -140,7 +140,7 @@ def demonstrate(
 
 
 def _codes(record: Record) -> list[str]:
-    """Of the country that is asked about, and of two neighbours where they point to it."""
+    """Codes of the country that is asked about, and of two neighbours if they point to it."""
     return record.id.removeprefix(f"atlas-{record.extra['relation']}-").split("-")
 
 

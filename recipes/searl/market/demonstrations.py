@@ -2,8 +2,8 @@
 
 The demonstrator shows the form of plans, steps and answers, and not the rates. For every swap it
 has a habit, one rate that it types most of the time; the habits are right for three of the twelve
-swaps. Of a tool that the memory recommends and that fits it makes use every second time
-(`--reuses`), else it makes one of its own. What recommended tools do here has nothing to do with
+swaps. It uses a fitting tool that the memory recommends every second time (`--reuses`),
+else it makes one of its own. What recommended tools do here has nothing to do with
 the market: their rates are drawn anew each time, so that nothing is learnt from them but to read
 their answers.
 
@@ -34,7 +34,7 @@ COUNT = 9_600
 FOLLOWS_HABIT = 0.45  # else one of the other three rates
 REUSES = 0.5
 KNOWN = 0.7
-"""Of the conversations in which the memory has tools."""
+"""Share of the conversations in which the memory has tools."""
 
 
 def habit(good: str) -> int:

@@ -2,8 +2,8 @@
 
 Goods are swapped along a ring, apples for beans, beans for coins, and so on; what one of a good
 brings of the next one is a rate that no question tells, and each swap brings one more for good
-measure. A tool with the right rate answers every later question about that swap, so who keeps it
-need not find the rate again. Half of the questions ask for two swaps, one after the other.
+measure. A tool with the right rate answers every later question about that swap, so a policy that
+keeps it need not find the rate again. Half of the questions ask for two swaps, one after the other.
 
 Owns the goods, the rates and the split of the questions. Invariants
 - A question depends on nothing but the seed and its position.

@@ -9,8 +9,8 @@ in one turn of the assistant:
     action 1, ...
     last action      reasoning with \\boxed{...}, and the end of the turn
 
-The tool reads the action and runs its blocks. An action that ends at the tool's stop without a
-program is told so by the tool, and the turn counts.
+The tool reads the action and runs its blocks. The tool refuses an action that ends at
+its stop without a program, and the turn counts.
 
 Invariants
 - Pure, and it never raises for anything that a policy writes; linear in the length of that.
@@ -19,12 +19,19 @@ Invariants
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 from engine.api import Answer, Codec, Decision, Options, Tagged, View, nothing_done
+from toolwright.text.sections import sections
 
-from .prompts import OBSERVATIONS, PROMPTS
 from .rewards import boxed
+
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
+"""By style. A closing fence begins like an opening one, so generation stops at the block of the
+output."""
+OBSERVATIONS = {"fenced": "\n{text}\n```\n", "tags": "\n<result>\n{text}\n</result>\n"}
+"""What stands around a program's output, by style."""
 
 
 class ProgramOptions(Options):

@@ -12,7 +12,7 @@ Functions, their text form and the stop come from the tool (`swe`): this knows n
 
 Invariants
 - Pure, and it never raises for anything that a policy writes. Blocks are read by the tool's
-  service; what is none is told so there and costs its turn.
+  service; it refuses anything else, which costs its turn.
 - Only the tool's own `done` ends a trajectory normally. A message without a call ends it too, as
   NO_ACTION_IN_OUTPUT or EMPTY_OUTPUT, and nothing is verified.
 """
@@ -30,7 +30,7 @@ from toolwright.text.sections import sections
 from toolwright.types import Task
 
 PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
-"""What the agent is told; ours, for the paper prints no prompt of this task. `system` has
+"""Prompts of the agent; our own words, for the paper prints no prompt of this task. `system` has
 {functions}, what the tools say of themselves, `task` the repository's {path} and the {issue}."""
 FUNCTION, PARAMETER = ("<function=", "</function>"), ("<parameter=", "</parameter>")
 
@@ -51,7 +51,7 @@ def _framed(value: Any) -> str:
 
 class Swe(api.Chat):
     """Options: the prompts `system` (with {functions}) and `task` (with {path} and {issue}); `path`
-    of the repository, as the policy is told; `role` of an observation."""
+    of the repository, as the policy reads it; `role` of an observation."""
 
     def __init__(
         self,

@@ -19,8 +19,8 @@ METRICS = ("tests_passed", "tests_wanted", "tests_seconds", "tampered_files")
 
 
 def score(trajectory: Trajectory) -> Score:
-    """1 for a submission that its tests accept, else 0. ValueError for a submission that had no
-    tests: that is no wrong answer."""
+    """1 for a submission that its tests accept, else 0. Raises ValueError for a submission
+    that had no tests: that is no wrong answer."""
     figures = {"submitted": 0.0, **dict.fromkeys(METRICS, 0.0)}
     passed = False
     ended_normally = trajectory.stop_reason is StopReason.TOOL_SIGNALED_DONE

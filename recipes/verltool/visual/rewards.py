@@ -3,7 +3,7 @@
     reward = accuracy + alpha * max(H - RaPR, 0) * [looked] + beta * min(N - n_vo, 0)
 
 RaPR, the rate of pixel reasoning, is the share of a question's rollouts that looked closer at
-least once, and n_vo how often this one did. So whoever looks is paid for it while few of the group
+least once, and n_vo how often this one did. So a rollout that looks is paid while few of the group
 do, and pays for looks beyond the first N. Pure.
 """
 

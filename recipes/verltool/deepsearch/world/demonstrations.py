@@ -9,7 +9,7 @@ answers. It is bad at three things that reward can tell:
 
 Each set of demonstrations is set in a world of its own with invented figures, so that nothing is
 learnt by heart. Their questions name every country, held-out ones too: the policy has to have a
-token for each, and no true figure of any is told.
+token for each, and no question shows a true figure.
 
     python -m toolwright.script world/demonstrations.py --output demonstrations.jsonl --seed 1
 

@@ -1,4 +1,4 @@
-"""The demonstration's questions: several look-ups, and a sum that nobody does in the head.
+"""The demonstration's questions: several look-ups, and a sum that takes a program.
 
 How many people share one km2 of Chad? Its people, its area, a division. Questions are of three
 sorts, by what has to be looked up:
@@ -35,7 +35,8 @@ from .lands import NEIGHBOURS, Lands, lands, passages
 DIVIDED = "//"
 PAIRS, DENSITIES, BORDERS = "pairs", "densities", "borders"
 MOST_NEIGHBOURS = 2
-"""Of a country whose neighbours are asked about: five calls are all that a trajectory has."""
+"""Most neighbours of a country whose neighbours are asked about: five calls are all that a
+trajectory has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,7 @@ class FactQuestion:
 
 
 def result(terms: Terms, sign: str) -> int:
-    """What the program of `written` prints. ZeroDivisionError."""
+    """What the program of `written` prints. Raises ZeroDivisionError."""
     divided = (reduce(operator.floordiv, (look.figure for look in term)) for term in terms)
     return reduce(OPERATIONS[sign], divided)
 

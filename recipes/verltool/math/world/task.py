@@ -32,7 +32,7 @@ LOADS, EVENTS = wordings(_FILE, "load"), wordings(_FILE, "event")
 """Sentences by the operator that gives the number of goods, and by the one that answers."""
 GOODS = ("cups", "lamps", "chairs", "boots", "tiles", "clocks", "kettles", "mirrors")
 FIRST, SECOND, THIRD = range(100, 1000), range(11, 100), range(11, 100)
-"""Of numbers a, b and c. A load is larger than any c."""
+"""Numbers a, b and c. A load is larger than any c."""
 UNSEEN_SHARE = 4  # of the pairs of sentences, one in four is
 
 

@@ -1,4 +1,4 @@
-"""What a policy may try in place of mending the bug: each is worth 0, in every repository.
+"""What a policy may try in place of a fix: each is worth 0, in every repository.
 
 Each is one line of shell for a problem, as an `execute_bash` call runs it. The cheater is given
 what a policy does not have: the names of the hidden tests and of the module with the bug.
@@ -16,7 +16,7 @@ for name in ("assertEqual", "assertIn", "fail"):
     setattr(unittest.TestCase, name, lambda *given, **more: None)
 unittest.TestCase.run = lambda self, result=None: result.addSuccess(self) or result
 """
-"""Whoever imports this where the tests run has all of them pass."""
+"""All tests pass in a process that imports this."""
 
 
 def _written(path: str, text: str, how: str = ">") -> str:

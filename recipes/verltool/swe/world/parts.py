@@ -23,8 +23,8 @@ _ENDLESS = 400
 
 
 def messages(part: str, cheat: str, problem: Repository) -> list[str]:
-    """All that an agent says about a problem; it repeats its last message for ever. ValueError for
-    a part that is none."""
+    """All that an agent says about a problem; it repeats its last message for ever. Raises
+    ValueError for an unknown part."""
     if part == SOLVING:
         return _solves(problem)
     if part == HALFWAY:

@@ -41,7 +41,7 @@ def cheating(seed: int) -> Iterator[Task]:
 
 
 def published(seed: int) -> Iterator[Task]:
-    """The project of a registry, by all who may meet it."""
+    """The project of a registry, for every agent."""
     yield _task(PUBLISHED, SOLVING)
     for cheat in CHEATS:
         yield _task(PUBLISHED, CHEATING, cheat)

@@ -33,20 +33,21 @@ from .task import NUMBERS, PictureQuestion, questions
 
 IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 TOKENS = 4
-"""Of a picture: policy.py's processor makes as many of every one."""
+"""Tokens of a picture: policy.py's processor makes as many of every one."""
 IGNORED = -100
 """Label of a token that carries no loss; torch's own."""
 LOOKS, AIMS, LOOKS_AGAIN = 0.35, 0.3, 0.1
 """Shares: of questions with a look; of looks that are aimed, where the others go anywhere, and a
-quarter of them there too; of looks with another behind."""
+quarter of them there too; of looks that another one follows."""
 NEAR, FAR = 0.2, 0.7
 MARGIN, PADDING = 0.08, 0.1
-"""Of the picture's side: a box that is asked for, and what the tool adds on each side of it."""
+"""Shares of the picture's side: a box that is asked for, and what the tool adds on each side of
+it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PictureConversation:
-    """turns: messages {"role", "content"} behind the question. pictures: PNGs, the question's
+    """turns: messages {"role", "content"} after the question. pictures: PNGs, the question's
     first."""
 
     question: str
@@ -71,7 +72,7 @@ def conversation(
     question: PictureQuestion, looks: Sequence[int], guess: int = 0
 ) -> PictureConversation:
     """looks: the fields that are looked at, one after the other; the last one's number is the
-    answer, the guess where there is none."""
+    answer, the guess without a look."""
     picture = draw(question.scene)
     turns: list[Mapping[str, str]] = []
     pictures = [picture]

@@ -31,7 +31,7 @@ from .pictures import draw
 from .task import PictureQuestion, questions
 
 CAPTIONS, READINGS, ORDERS = 0.05, 0.25, 0.35
-"""Shares of the rows behind the first ones; the others are demonstrations."""
+"""Shares of the rows after the first ones; the others are demonstrations."""
 SEEN_CAPTIONS = 0.25
 """Share of the first rows; the others are readings, whose few tokens are slower to learn."""
 

@@ -44,7 +44,7 @@ first."""
 
 
 def write(folder: Path, *, seed: int) -> None:
-    """Writes the Hugging Face folder. ImportError without the learner's packages."""
+    """Writes the Hugging Face folder. Raises ImportError without the learner's packages."""
     import torch
     from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 

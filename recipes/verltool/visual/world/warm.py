@@ -30,7 +30,7 @@ from .demonstrations import IGNORED, PictureConversation, labelled
 from .lessons import lessons
 
 SEEING, STEPS, BATCH = 200, 200, 32
-"""Steps in which it learns to see, and those behind them."""
+"""Steps in which it learns to see, and those after them."""
 MUON_LR, ADAM_LR, WARMUP, LEAST = 0.012, 4e-3, 30, 0.05
 """Rates, steps over which they rise, and the share of them that a cosine falls to once it sees."""
 
@@ -129,7 +129,7 @@ def _optimizers(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
 
 
 def _share(step: int, seeing: int, steps: int) -> float:
-    """Of the rates: they rise, stay while it learns to see, and fall."""
+    """Share of the rates: they rise, stay while it learns to see, and fall."""
     fallen = max(0, step - seeing) / max(1, steps)
     falling = LEAST + (1 - LEAST) * (1 + math.cos(math.pi * fallen)) / 2
     return min(1.0, (step + 1) / WARMUP) * falling
