@@ -28,7 +28,7 @@ from typing import Any
 
 from pydantic import Field
 
-from engine import api
+import engine.api as api
 from toolwright.text.filling import filled
 from toolwright.text.schemas import signature
 from toolwright.text.sections import sections

@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import Field
 
-from engine import api
+import engine.api as api
 from toolwright.reading.actions import Tags
 from toolwright.text.filling import filled
 from toolwright.types import Author, StopReason, Task

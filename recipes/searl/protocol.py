@@ -26,7 +26,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from engine import api
+import engine.api as api
 from toolwright.text.filling import filled
 from toolwright.text.schemas import signature
 from toolwright.text.sections import sections

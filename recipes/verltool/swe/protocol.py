@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine import api
+import engine.api as api
 from toolwright.reading.actions import Tags
 from toolwright.text.filling import filled
 from toolwright.text.sections import sections
