@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 from types import ModuleType
 
 import pytest
