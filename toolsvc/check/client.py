@@ -306,7 +306,3 @@ async def refused(asking: Awaitable[object], *reasons: str, doing: str) -> Refus
         )
         return refusal
     raise CheckFailed(f"{doing}: answered {str(answer)[:80]!r}, not {' or '.join(reasons)}")
-
-
-GONE = ("SESSION_CLOSED", "SESSION_NOT_FOUND")
-"""What a session that has ended says: a service need not remember for ever what it once held."""

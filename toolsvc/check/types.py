@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+GONE = ("SESSION_CLOSED", "SESSION_NOT_FOUND")
+"""Reasons for a request in a session that has ended. A service may forget old sessions."""
+
 
 class Rule(StrEnum):
     """What a check shows: a rule on the wire (ARCHITECTURE.md) by its number, or a subject."""
@@ -84,6 +87,11 @@ class Report:
     """All findings about a service, in the order of the checks."""
 
     findings: Sequence[Finding]
+
+    @property
+    def failures(self) -> Sequence[Finding]:
+        """The findings of checks that failed."""
+        return [one for one in self.findings if one.outcome is CheckOutcome.FAILED]
 
     def count(self, outcome: CheckOutcome) -> int:
         return sum(finding.outcome is outcome for finding in self.findings)

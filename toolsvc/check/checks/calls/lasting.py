@@ -7,11 +7,11 @@ longer than work that was stopped would have taken. They wait side by side.
 from __future__ import annotations
 
 from toolsvc.check.check import check
-from toolsvc.check.client import GONE, CheckClient, CheckSession, error_kind, refused
+from toolsvc.check.client import CheckClient, CheckSession, error_kind, refused
 from toolsvc.check.connection import Refusal
 from toolsvc.check.probe import Kind
 from toolsvc.check.subject import Subject
-from toolsvc.check.types import Rule, Skipped, expect
+from toolsvc.check.types import GONE, Rule, Skipped, expect
 from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 

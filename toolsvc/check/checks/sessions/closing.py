@@ -6,10 +6,10 @@ import asyncio
 
 from toolsvc.check.check import check
 from toolsvc.check.checks.calls.effects import ARRIVAL
-from toolsvc.check.client import GONE, CheckClient, refused
+from toolsvc.check.client import CheckClient, refused
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind
-from toolsvc.check.types import CheckFailed, Rule, expect
+from toolsvc.check.types import GONE, CheckFailed, Rule, expect
 from toolwright.tool.v1 import tool_pb2 as pb
 
 LATER = 2.5

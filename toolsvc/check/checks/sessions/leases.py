@@ -7,11 +7,11 @@ import time
 from collections.abc import Awaitable, Callable
 
 from toolsvc.check.check import check
-from toolsvc.check.client import GONE, CheckClient, CheckSession, refused
+from toolsvc.check.client import CheckClient, CheckSession, refused
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.names import near_misses
 from toolsvc.check.probe import Kind
-from toolsvc.check.types import CheckFailed, Rule, expect
+from toolsvc.check.types import GONE, CheckFailed, Rule, expect
 from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 
