@@ -16,9 +16,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from toolsvc.check.model.types import FORKED, Call, Change, Intent, Refused, Result, Running, Traits
-from toolsvc.check.types import GONE, CheckFailed, expect
+from toolsvc.check.types import GONE, TAKEN, CheckFailed, expect
 
-TAKEN = ("CALL_ID_REUSED", "RESULT_FORGOTTEN")
 SIDE_BY_SIDE = (Intent.EFFECT, Intent.ECHO, Intent.ANY)
 """Intents whose results do not depend on the order of the calls."""
 
