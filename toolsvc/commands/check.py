@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -65,6 +66,8 @@ def check(
     """
     console = Console()
     try:
+        from hypothesis.configuration import set_hypothesis_home_dir
+
         from toolsvc.check import ALL, CheckOutcome, NoService, ProbeError, check_service
         from toolsvc.check.report import show_checks, show_report, show_subjects
     except ModuleNotFoundError as error:
@@ -74,7 +77,8 @@ def check(
         return
     try:
         authority, identity = trust(tls_ca, tls_cert, tls_key)
-        with console.status("") as status:
+        with console.status("") as status, TemporaryDirectory() as folder:
+            set_hypothesis_home_dir(folder)  # not the user's folder
             left = total = 0
 
             def found(subjects: Sequence[Subject], jobs: Sequence[Job]) -> None:
