@@ -74,9 +74,9 @@ class CheckClient:
     ) -> Subject:
         """The first tool with a probe for all `kinds`, the capability `can` and without the
         capability `cannot`. Raises Skipped if the service has no such tool."""
-        wanted = [f"with a probe for {', '.join(kinds)}"] if kinds else []
-        wanted += [f"with the capability `{can}`"] if can else []
-        wanted += [f"without the capability `{cannot}`"] if cannot else []
+        wanted = [*(f"with a probe for {kind}" for kind in kinds)]
+        wanted += [f"with the capability `{can}`"] * bool(can)
+        wanted += [f"without the capability `{cannot}`"] * bool(cannot)
         if parallel is not None:
             wanted += [f"{'with' if parallel else 'without'} parallel calls"]
 

@@ -11,9 +11,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from toolsvc.check.client import CheckClient, CheckSession, error_kind, find_number, text_of
+from toolsvc.check.client import (
+    CheckClient,
+    CheckSession,
+    changed,
+    error_kind,
+    find_number,
+    text_of,
+)
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.model.types import (
     OWNERS,
@@ -121,23 +128,18 @@ class Player:
         return list(await asyncio.gather(*asking))
 
     async def repeat(self, slot: int, label: int, change: Change) -> Running | Result:
-        request = pb.CallToolRequest()
-        request.CopyFrom(self._requests[slot, label])
-        match change:
-            case Change.LIMITS:
-                request.queue_limit.CopyFrom(wire.duration(7))
-                request.run_limit.CopyFrom(wire.duration(8))
-            case Change.ACTION:
-                request.action += " "
-            case Change.TOOL:
-                request.tool += "-of-another-name"
-            case Change.TURN:
-                request.turn += 1
-            case Change.LAST:
-                request.last_step = not request.last_step
-            case Change.METADATA:
-                request.metadata.MergeFrom(wire.struct({"another": "request"}))
-        request.wait.CopyFrom(wire.duration(self._client.seconds(BRIEF)))
+        request = self._requests[slot, label]
+        changes: dict[Change, dict[str, Any]] = {
+            Change.NONE: {},
+            Change.LIMITS: {"queue_limit": wire.duration(7), "run_limit": wire.duration(8)},
+            Change.ACTION: {"action": request.action + " "},
+            Change.TOOL: {"tool": request.tool + "-of-another-name"},
+            Change.TURN: {"turn": request.turn + 1},
+            Change.LAST: {"last_step": not request.last_step},
+            Change.METADATA: {"metadata": wire.struct({"another": "request"})},
+        }
+        wait = wire.duration(self._client.seconds(BRIEF))
+        request = changed(request, wait=wait, **changes[change])
         answer = await self._session(slot).send(request)
         return Running() if answer.HasField("running") else _value(answer.result)
 

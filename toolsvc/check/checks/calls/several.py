@@ -64,8 +64,7 @@ async def answers_of_many_sessions_are_matched_by_id(client: CheckClient) -> Non
                 raise
             break
     if Kind.SLEEP in subject.probe:  # the calls after it run together
-        for session in sessions:
-            await session.asleep(0.5)
+        await asyncio.gather(*(session.asleep(0.5) for session in sessions))
     texts = _words(len(sessions))
     calls = [one.call(Kind.ECHO, text=text) for one, text in zip(sessions, texts, strict=True)]
     _expect_words(texts, await asyncio.gather(*calls))
