@@ -28,13 +28,6 @@ async def test_a_retry_gets_the_answer_and_nothing_runs_again(host: Host, counte
     assert counter.calls == 1
 
 
-async def test_a_retry_joins_the_call_in_flight(host: Host, counter: Counter) -> None:
-    await host.open(opening())
-    answers = await asyncio.gather(*(host.call(calling("a", 0.1)) for _ in range(5)))
-    assert {said(answer) for answer in answers} == {"1"}
-    assert counter.calls == 1
-
-
 async def test_the_same_id_with_another_request_is_refused(host: Host, counter: Counter) -> None:
     await host.open(opening())
     await host.call(calling("a"))
@@ -56,14 +49,6 @@ async def test_an_acknowledged_result_is_forgotten_but_not_run_again(
     assert counter.calls == 2
 
 
-async def test_a_long_call_answers_running_until_it_is_done(host: Host) -> None:
-    await host.open(opening())
-    answer = await host.call(calling("a", 0.3, wait=0.05))
-    assert isinstance(answer, Running)
-    assert answer.run > 0.03
-    assert said(await host.call(calling("a", 0.3))) == "1"
-
-
 async def test_an_answer_comes_within_the_longest_wait_however_long_one_would_wait(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,25 +56,6 @@ async def test_an_answer_comes_within_the_longest_wait_however_long_one_would_wa
     await host.open(opening())
     async with asyncio.timeout(5):
         assert isinstance(await host.call(calling("a", 30, wait=3600.0)), Running)
-
-
-async def test_a_caller_that_goes_away_does_not_stop_the_call(host: Host, counter: Counter) -> None:
-    await host.open(opening())
-    caller = asyncio.create_task(host.call(calling("a", 0.2)))
-    await counter.runs.wait()
-    caller.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await caller
-    assert said(await host.call(calling("a", 0.2))) == "1"
-    assert counter.calls == 1
-
-
-async def test_the_run_limit_is_a_result(host: Host) -> None:
-    await host.open(opening())
-    answer = await host.call(calling("a", 5, run_limit=0.05))
-    assert answer.result.error.kind is ToolErrorKind.TIMEOUT
-    assert 0.04 < answer.run < 2
-    assert await host.call(calling("a", 5, run_limit=0.05)) == answer
 
 
 async def test_a_call_that_names_no_run_limit_has_its_tools() -> None:
@@ -120,16 +86,6 @@ async def test_the_queue_limit_is_a_refusal_and_leaves_the_id_free(
     assert answer.queued > 0.1
     assert answer.run < 0.2
     await first
-
-
-async def test_calls_run_in_order_unless_the_tool_says_otherwise(host: Host) -> None:
-    await host.open(opening())
-    answers = await asyncio.gather(*(host.call(calling(str(i), 0.05)) for i in range(4)))
-    assert [said(answer) for answer in answers] == ["1", "2", "3", "4"]
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    await asyncio.gather(*(host.call(calling(f"p{i}", 0.3, tool="parallel")) for i in range(8)))
-    assert loop.time() - began < 1.5
 
 
 async def test_a_tool_with_a_queue_of_its_own_needs_no_leave_to_start(
@@ -232,14 +188,6 @@ async def test_cancelling_a_call_that_has_not_begun_yet(host: Host, counter: Cou
     assert host.cancel("s", "a")
     answer = await task
     assert answer.result.error.kind is ToolErrorKind.CANCELLED
-    assert counter.calls == 0
-
-
-async def test_an_action_that_makes_no_sense_is_a_result(host: Host, counter: Counter) -> None:
-    await host.open(opening())
-    answer = await host.call(calling("a", arguments=None, action="no block here"))
-    assert not answer.result.valid
-    assert "<counter>" in answer.result.invalid_reason
     assert counter.calls == 0
 
 

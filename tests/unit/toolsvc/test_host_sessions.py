@@ -15,14 +15,6 @@ from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 
 
-async def test_a_session_has_a_state_of_its_own(host: Host) -> None:
-    await host.open(opening("s"))
-    await host.open(opening("t"))
-    assert said(await host.call(calling("a"))) == "1"
-    assert said(await host.call(calling("b"))) == "2"
-    assert said(await host.call(calling("a", session="t"))) == "1"
-
-
 async def test_closing_ends_calls_and_states_and_is_idempotent(
     host: Host, counter: Counter
 ) -> None:
