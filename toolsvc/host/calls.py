@@ -148,7 +148,7 @@ class Calls:
         try:
             running.started_at = time.perf_counter()
             session.ledger.begin(call.call_id)
-            result = await tool.run(entry.state, call, running.cancellation)
+            result = await entry.executor.run(entry.state, call, running.cancellation)
             session.ledger.ran(call.call_id)
             new_tools = await session.add_tools_of(entry) if entry.gives_tools else ()
         finally:
@@ -200,7 +200,7 @@ def _enter(entry: OpenTool, running: RunningCall, gate: Gate) -> Permit | None:
     """Leave to start where nothing has to be waited for, the tool's turnstile entered with it."""
     if running.cancellation.requested:
         raise asyncio.CancelledError
-    if not entry.tool.ready(entry.state) or not entry.turnstile.try_enter():
+    if not entry.live.ready or not entry.turnstile.try_enter():
         return None
     if entry.tool.queues:
         return gate.pass_by()
@@ -220,8 +220,8 @@ async def _queue(
         async with asyncio.timeout(queue_limit):
             await entry.turnstile.enter()
             inside = True
-            if not entry.tool.ready(entry.state):
-                await entry.tool.prepare(entry.state)
+            if not entry.live.ready:
+                await entry.live.prepare()
             return gate.pass_by() if entry.tool.queues else await gate.enter()
     except TimeoutError:
         if inside:

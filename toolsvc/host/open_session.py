@@ -21,7 +21,7 @@ from toolsvc.host.ledger import Ledger
 from toolsvc.host.turnstile import Turnstile
 from toolsvc.plugin.alarm import Alarm
 from toolsvc.plugin.cancellation import Cancellation
-from toolsvc.plugin.running import run_method
+from toolsvc.plugin.executors import Executor, LiveState, run_method
 from toolsvc.plugin.tool import State, Tool
 from toolsvc.types import Descriptor, Media, Opened, OpenRequest, Recorded, Running, SessionInfo
 from toolwright.rpc.auth import caller
@@ -39,15 +39,20 @@ class ToolNameTaken(Exception):
     """A fault of the tool that gives it: it can see which names the session has."""
 
 
+_ALWAYS_LIVE = LiveState()
+
+
 class OpenTool:
     """A tool as one session has it."""
 
-    __slots__ = ("descriptor", "gives_tools", "state", "tool", "turnstile")
+    __slots__ = ("descriptor", "executor", "gives_tools", "live", "state", "tool", "turnstile")
 
     def __init__(self, tool: Tool, descriptor: Descriptor, state: State) -> None:
         self.tool = tool
         self.descriptor = descriptor
         self.state = state
+        self.live = state if isinstance(state, LiveState) else _ALWAYS_LIVE
+        self.executor: Executor = tool.executor(tool)
         self.turnstile = Turnstile(tool.parallel_calls)
         self.gives_tools = type(tool).session_tools is not Tool.session_tools
 
@@ -164,9 +169,8 @@ class OpenSession:
     def lost(self) -> str | None:
         """Why a tool's state is gone, or None."""
         for entry in self._entries:
-            reason = entry.tool.lost(entry.state)
-            if reason is not None:
-                return reason
+            if entry.live.lost is not None:
+                return entry.live.lost
         return None
 
     def gives_way(self, now: float) -> bool:

@@ -17,6 +17,8 @@ from toolwright.reading import actions as reading
 from toolwright.reading.action_ends import Grammar, counted
 from toolwright.reading.actions import JsonCall, Tags
 
+RAW = "action"
+"""The one argument of a raw format: the action's text."""
 UNREAD = "$action"
 """The one argument of an action that its format could not read: its text."""
 
@@ -88,7 +90,7 @@ def parse_arguments(action: str, tool: Descriptor) -> dict[str, Any]:
         if name != tool.name:
             raise InvalidAction(f"the call names {name!r}, not {tool.name!r}")
         return arguments
-    return {"action": action}
+    return {RAW: action}
 
 
 def read_or_keep(action: str, tool: Descriptor) -> dict[str, Any]:

@@ -1,34 +1,33 @@
 """What a tool is, for those who write one: a subclass of `Tool` (or `decorator.tool` for short).
 
-Owns the plugin interface and what the engine is told of a tool; how a plugin is run is `running`.
-Plugins run inside the service's own process and are trusted by whoever starts it; foreign code
-belongs into a sandboxed tool (`toolsvc.tools`).
+Owns the plugin interface and the description that the engine gets. `executors` run its calls.
+The tools of a file run inside the service and are trusted by its operator. Foreign code runs in a
+sandboxed tool (`toolsvc.tools`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from toolsvc.plugin.actions import InvalidAction, parse_arguments
 from toolsvc.plugin.cancellation import Cancellation
-from toolsvc.plugin.running import is_coroutine, run_call
+from toolsvc.plugin.executors import InProcess, InService, LiveState
 from toolsvc.types import (
     ActionFormat,
     Call,
     Descriptor,
     JsonCallFormat,
     RawFormat,
-    Result,
     SessionInfo,
     TagFormat,
 )
 from toolwright.text.truncation import Keep
 
-__all__ = ["STRICT", "Cancellation", "State", "Tool"]
+__all__ = ["STRICT", "Cancellation", "InProcess", "InService", "LiveState", "State", "Tool"]
 
 STRICT = ConfigDict(extra="forbid")
 
@@ -40,12 +39,40 @@ MOST_RUN_LIMIT = 31_536_000
 State = Any
 """Whatever `open` returns; None for a tool without state."""
 
+_RENAMED = {
+    "check": "`make_arguments`, which returns what `call` gets, and `check_arguments`, which "
+    "returns nothing",
+    "ready": "`ready` of a state that is a `LiveState`",
+    "prepare": "`prepare` of a state that is a `LiveState`",
+    "lost": "`lost` of a state that is a `LiveState`",
+}
+"""Names of earlier versions, and what to write now."""
+
+
+class NoConfig(BaseModel):
+    """Options of a tool that has none."""
+
+    model_config = STRICT
+
 
 class Tool:
-    """Subclass it and write `call`; add `open` and `close` where a session has a state.
+    """Subclass it and write `call`; add `open` and `close` where a session has a state. All three
+    may be plain functions or coroutines.
 
-    All three may be plain functions or coroutines.
+    A tool with options sets `Config`. The service makes the tool once, with a checked `Config`, and
+    sets it by `--set NAME.OPTION=VALUE`. A constructor gets the arguments that it names: `config`,
+    and `sandbox`, the `SandboxConfig` for foreign code. It raises `StartError` if the tool cannot
+    work so.
     """
+
+    Config: ClassVar[type[BaseModel]] = NoConfig
+    """Options of an operator; descriptions of the fields are their help."""
+    config: Any = None
+    """The `Config` that the operator set."""
+    executor: ClassVar[type[InService] | type[InProcess]] = InService
+    """Executor of calls. `InProcess` calls `run(state, call, cancellation)` in place of `call`."""
+    registered: bool = False
+    """Whether a package registered its name. Such a tool shares no state with other tools."""
 
     name: str = ""
     description: str = ""
@@ -81,8 +108,21 @@ class Tool:
     callable: bool = True
     """False for one that only gives sessions their own tools: nobody sees it or calls it."""
 
+    def __init__(self, config: Any = None) -> None:
+        """config: a `Config`; None = all defaults."""
+        self.config = self.Config() if config is None else config
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Raises TypeError for a method or attribute of an earlier version, with its new name."""
+        super().__init_subclass__(**more)
+        for name, now in _RENAMED.items():
+            if name in vars(cls):
+                raise TypeError(f"tool class {cls.__name__} has `{name}`: write {now}")
+        if "run" in vars(cls) and cls.executor is InService:
+            raise TypeError(f"tool class {cls.__name__} has `run`: add `executor = InProcess`")
+
     def open(self, session: SessionInfo) -> State | Awaitable[State]:
-        """The state of a new session."""
+        """State of a new session."""
         return None
 
     def call(self, state: State, call: Call) -> object | Awaitable[object]:
@@ -118,36 +158,18 @@ class Tool:
             return True
         return not self.stateful and type(self).session_tools is Tool.session_tools
 
-    # What follows is for tools that own processes; a plugin has no need of it.
-
     async def start(self) -> None:
-        """Once, before the service listens. StartError if the tool cannot work here."""
+        """Runs once, before the service listens. Raises StartError if the tool cannot work here."""
 
     async def stop(self) -> None:
-        """Once, after the last session was closed."""
-
-    def ready(self, state: State) -> bool:
-        """False where `prepare` has to be awaited before a call."""
-        return True
-
-    async def prepare(self, state: State) -> None:
-        """Gets what a call needs before its run limit begins. Refused if it cannot be had."""
-
-    def lost(self, state: State) -> str | None:
-        """Why the state is gone, or None."""
-        return None
+        """Runs once, after the last session was closed."""
 
     def figures(self) -> Mapping[str, float]:
-        """How full it is, for the metrics page: numbers by name; one that counts up ends in
-        `_total`."""
+        """Numbers by name for the metrics page; the name of a counter ends in `_total`."""
         return {}
 
-    async def run(self, state: State, call: Call, cancellation: Cancellation) -> Result:
-        """Runs `call` under its limit and turns whatever happens into a result."""
-        return await run_call(self.call, self._on_loop, state, call, cancellation, self.name)
-
     def describe(self) -> Descriptor:
-        """What the engine is told."""
+        """What an engine needs to know of the tool."""
         form = self._format
         closing = (form.close,) if isinstance(form, TagFormat | JsonCallFormat) else ()
         return Descriptor(
@@ -161,18 +183,19 @@ class Tool:
             parallel_calls=self.parallel_calls,
             run_limit=self.run_limit,
             media=self.media,
-            # A plain function runs in a thread, which nothing stops.
-            cancel=self._on_loop or type(self).run is not Tool.run,
+            cancel=self.executor(self).stops,
             fork=self.forks(),
             fork_replays=self.fork_replays and self.forks(),
         )
 
     def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
-        """Arguments as the action has them, where the caller did not know them. InvalidAction."""
+        """Arguments as the action has them, for a caller that did not read them. Raises
+        InvalidAction."""
         return parse_arguments(action, descriptor)
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as `call` gets them. InvalidAction where they do not fit the schema."""
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments as `call` gets them: they fit the schema and have its defaults. Raises
+        InvalidAction."""
         name = self._only_text
         if name is not None and len(arguments) == 1 and isinstance(arguments.get(name), str):
             return {name: arguments[name]}
@@ -186,9 +209,9 @@ class Tool:
             )
             raise InvalidAction(f"{self.name}: {faults}") from error
 
-    @cached_property
-    def _on_loop(self) -> bool:
-        return is_coroutine(self.call)
+    def check_arguments(self, arguments: Mapping[str, Any]) -> None:
+        """Rules beyond the schema, for arguments that `make_arguments` made. Raises InvalidAction,
+        and changes nothing."""
 
     @cached_property
     def _only_text(self) -> str | None:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import structlog
 from pydantic import Field
@@ -22,8 +21,7 @@ from toolsvc.backends.cache import Cache
 from toolsvc.backends.chat_model import ChatModel, ChatModelOptions, PromptTooLong
 from toolsvc.errors import StartError
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.plugin.built_in import BuiltIn
-from toolsvc.tools.final import AnswerOptions
+from toolsvc.tools.finish import AnswerOptions, FinishTool
 from toolsvc.tools.judge.prompt import DEFAULT, PLACES, judge_prompt
 from toolsvc.tools.judge.references import Reference, References
 from toolsvc.types import Call, Result, SessionInfo
@@ -45,24 +43,24 @@ class JudgeOptions(AnswerOptions, ChatModelOptions):
     reply_tokens: int = Field(default=4096, ge=1, description="of the judge's reply, at most")
 
 
-class JudgeTool(BuiltIn):
-    Options = JudgeOptions
+class JudgeTool(FinishTool):
+    Config = JudgeOptions
     name = "judge"
     description = "Ends the task with your final answer, which is then graded."
+    parallel_calls = False
 
-    def __init__(self, options: JudgeOptions) -> None:
-        super().__init__(options)
-        self._references = References(options.references, key=options.key)
-        self._template = DEFAULT if options.prompt is None else _template(options.prompt)
+    def __init__(self, config: JudgeOptions) -> None:
+        super().__init__(config)
+        self._references = References(config.references, key=config.key)
+        self._template = DEFAULT if config.prompt is None else _template(config.prompt)
         self._stack = AsyncExitStack()
         self._cache: Cache | None = None
         self._model: ChatModel | None = None
         self._unparsable = 0
-        self.format = options.format
 
     async def start(self) -> None:
-        self._cache = await self._stack.enter_async_context(self._options.opened_cache())
-        self._model = ChatModel(self._options, self._cache)
+        self._cache = await self._stack.enter_async_context(self.config.opened_cache())
+        self._model = ChatModel(self.config, self._cache)
         await self._stack.enter_async_context(self._model)
 
     async def stop(self) -> None:
@@ -70,9 +68,6 @@ class JudgeTool(BuiltIn):
 
     async def open(self, session: SessionInfo) -> Reference:
         return self._references.find(session.metadata)
-
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return {"answer": self._options.answer(super().check(arguments)["answer"])}
 
     def figures(self) -> Mapping[str, float]:
         found: dict[str, float] = {"judge_unparsable_total": self._unparsable}
@@ -89,7 +84,7 @@ class JudgeTool(BuiltIn):
             reply = await self._model.complete(
                 [{"role": "user", "content": prompt}],
                 temperature=0.0,
-                max_tokens=self._options.reply_tokens,
+                max_tokens=self.config.reply_tokens,
             )
         except PromptTooLong as error:
             log.warning("an answer is too long for the judge", why=error.message)

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, Field, SecretStr, model_validator
 
-from toolsvc.plugin.built_in import BuiltIn
-from toolsvc.plugin.tool import STRICT, Cancellation
+from toolsvc.plugin.actions import RAW
+from toolsvc.plugin.tool import STRICT, Cancellation, InProcess, Tool
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tools.sql.action import QUERY, SOLUTION, find_statement
 from toolsvc.tools.sql.postgres import PostgresBackend
@@ -64,8 +64,9 @@ class SqlOptions(BaseModel):
         return self
 
 
-class SqlTool(BuiltIn):
-    Options = SqlOptions
+class SqlTool(Tool):
+    Config = SqlOptions
+    executor = InProcess
     name = "sql"
     description = "Runs one SQL statement and returns its rows."
     usage = (
@@ -77,20 +78,10 @@ class SqlTool(BuiltIn):
     stateful = True
     run_limit = 5.0
 
-    def __init__(
-        self, backend: SqlBackend, *, run_solution: bool = False, solution_json: bool = False
-    ) -> None:
-        self._backend = backend
-        self._run_solution = run_solution or solution_json
-        self._solution_json = solution_json
-
-    @classmethod
-    def make(cls, options: SqlOptions, sandbox: SandboxConfig) -> Self:
-        return cls(
-            _backend(options, sandbox),
-            run_solution=options.run_solution,
-            solution_json=options.solution_json,
-        )
+    def __init__(self, config: SqlOptions, sandbox: SandboxConfig | None = None) -> None:
+        super().__init__(config)
+        self._backend = _backend(config, sandbox or SandboxConfig())
+        self._run_solution = config.run_solution or config.solution_json
 
     async def start(self) -> None:
         await self._backend.start()
@@ -108,19 +99,10 @@ class SqlTool(BuiltIn):
     async def close(self, state: Any) -> None:
         await self._backend.close(state)
 
-    def ready(self, state: Any) -> bool:
-        return self._backend.ready(state)
-
-    async def prepare(self, state: Any) -> None:
-        await self._backend.prepare(state)
-
-    def lost(self, state: Any) -> str | None:
-        return self._backend.lost(state)
-
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        checked = super().check(arguments)
-        checked["statement"] = find_statement(checked["action"])
-        return checked
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        made = super().make_arguments(arguments)
+        made["statement"] = find_statement(made[RAW])
+        return made
 
     async def run(self, state: Any, call: Call, cancellation: Cancellation) -> Result:
         statement = call.arguments["statement"]
@@ -131,7 +113,7 @@ class SqlTool(BuiltIn):
             statement.sql,
             call.run_limit,
             cancellation,
-            as_json=statement.final and self._solution_json,
+            as_json=statement.final and self.config.solution_json,
         )
         return as_result(answer, call, final=statement.final)
 

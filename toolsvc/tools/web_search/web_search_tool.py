@@ -15,7 +15,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -24,7 +24,8 @@ from toolsvc.backends.cache import Cache, CacheOptions
 from toolsvc.backends.chat_model import EndpointOptions
 from toolsvc.confined.errors import CannotStart
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.plugin.built_in import BuiltIn
+from toolsvc.plugin.actions import RAW
+from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.web_search.action import SEARCH, VISIT, find_request, request
 from toolsvc.tools.web_search.api import SearchApi
@@ -75,44 +76,40 @@ class WebSearchOptions(CacheOptions):
     )
 
 
-class WebSearchTool(BuiltIn):
-    Options = WebSearchOptions
+class WebSearchTool(Tool):
+    Config = WebSearchOptions
     name = "web_search"
     description = "Searches the web and returns the results that match the query best."
     parallel_calls = True
     run_limit = 60.0
 
-    def __init__(self, options: WebSearchOptions, sandbox: SandboxConfig | None = None) -> None:
-        self._options = options
+    def __init__(self, config: WebSearchOptions, sandbox: SandboxConfig | None = None) -> None:
+        super().__init__(config)
         self._sandbox = sandbox or SandboxConfig()
         self._stack = AsyncExitStack()
         self._key = ""
-        if options.key_variable:
-            self._key = os.environ.get(options.key_variable, "")
+        if config.key_variable:
+            self._key = os.environ.get(config.key_variable, "")
             if not self._key:
                 raise StartError(
-                    f"web_search needs the API key of {options.base_url}: set the environment "
-                    f"variable {options.key_variable}"
+                    f"web_search needs the API key of {config.base_url}: set the environment "
+                    f"variable {config.key_variable}"
                 )
-        self._budget = Budget(requests=options.budget_requests, tokens=None)
+        self._budget = Budget(requests=config.budget_requests, tokens=None)
         self._cache: Cache | None = None
         self._api: SearchApi | None = None
         self._pages: Pages | None = None
         self.format: ActionFormat = TagFormat(open=SEARCH[0], close=SEARCH[1], argument="query")
         self.usage = f"<search> query </search>\n{self.description}"
-        if options.visit:
+        if config.visit:
             self.format, self.stop_strings = RawFormat(), (SEARCH[1], VISIT[1])
             self.description += " Also opens a page and returns its text."
             self.usage = (
                 f"<search> query </search> or <visit> https://... </visit>\n{self.description}"
             )
 
-    @classmethod
-    def make(cls, options: WebSearchOptions, sandbox: SandboxConfig) -> Self:
-        return cls(options, sandbox)
-
     async def start(self) -> None:
-        options, enter = self._options, self._stack.enter_async_context
+        options, enter = self.config, self._stack.enter_async_context
         self._cache = await enter(options.opened_cache())
         self._api = SearchApi(
             options.base_url,
@@ -143,8 +140,8 @@ class WebSearchTool(BuiltIn):
         """The pages that are read with each search of the session. Refuses a wrong number."""
         asked = session.metadata.get(SESSION_PAGES)
         if asked is None:
-            return int(self._options.pages)
-        most = self._options.session_pages
+            return int(self.config.pages)
+        most = self.config.session_pages
         whole = isinstance(asked, int | float) and not isinstance(asked, bool) and asked % 1 == 0
         if not whole or not 0 <= asked <= most:
             raise Refused(
@@ -154,12 +151,10 @@ class WebSearchTool(BuiltIn):
             )
         return int(asked)
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        found = super().check(arguments)
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().make_arguments(arguments)
         wanted = (
-            find_request(found["action"])
-            if self._options.visit
-            else request(found["query"], visit=False)
+            find_request(found[RAW]) if self.config.visit else request(found["query"], visit=False)
         )
         return wanted._asdict()
 
@@ -177,7 +172,7 @@ class WebSearchTool(BuiltIn):
         return await self._search(text, caller, pages)
 
     async def _search(self, query: str, caller: str, pages: int) -> Result:
-        api, options = _started(self._api), self._options
+        api, options = _started(self._api), self.config
         # More than are shown: some will be of one page.
         hits = distinct(await api.search(query, 2 * options.topk), options.topk)
         gists = await self._gists(query, hits[:pages], caller)
@@ -189,7 +184,7 @@ class WebSearchTool(BuiltIn):
 
     async def _visit(self, url: str, caller: str) -> Result:
         page = await _started(self._pages).read(url, caller)
-        return Result.of(page_as_text(page, self._options.page_chars), metrics={"pages": 1})
+        return Result.of(page_as_text(page, self.config.page_chars), metrics={"pages": 1})
 
     async def _gists(self, query: str, hits: list[WebHit], caller: str) -> list[str]:
         """What each hit's page says about the query."""
@@ -205,7 +200,7 @@ class WebSearchTool(BuiltIn):
         if not hit.url:
             return ""
         try:
-            chars = self._options.page_chars
+            chars = self.config.page_chars
             return await _started(self._pages).gist(hit.url, query, chars, caller)
         except PageUnreadable:
             return ""
