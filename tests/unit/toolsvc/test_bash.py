@@ -7,8 +7,8 @@ import pytest
 
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.sandbox.session import Ending, Outcome
-from toolsvc.tools.bash.action import find_request
 from toolsvc.tools.bash.bash_tool import BashTool, as_result
+from toolsvc.tools.bash.request import find_request
 from toolsvc.tools.sandboxed import shell_report
 from toolsvc.types import Text
 

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from toolsvc.errors import Reason, Refused
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.tools.image.action import find_request
 from toolsvc.tools.image.album import Album, HeldFile, StoredFile, named_files
 from toolsvc.tools.image.arguments import Function, ImageArguments
 from toolsvc.tools.image.boxes import PADDING_PIXELS, box_in, evenly, fitted, resized
-from toolsvc.tools.image.image_tool import ImageOptions, ImageTool
+from toolsvc.tools.image.image_tool import ImageOptions, ImageTool, find_request
 from toolsvc.tools.image.types import SHORT_SIDE, ImageAnswer, ImageFault, Picture, UnusableFile
 from toolsvc.tools.image.wire import (
     LONGEST,

@@ -14,8 +14,7 @@ from toolsvc.sandbox.config import Driver, SandboxConfig
 from toolsvc.sandbox.jailed.drivers.shell import REPORT_BYTES
 from toolsvc.sandbox.jailed.drivers.terminal import as_shown
 from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
-from toolsvc.tools.bash.action import STOPS, find_request
-from toolsvc.tools.bash.arguments import BashArguments
+from toolsvc.tools.bash.request import STOPS, BashArguments, find_request
 from toolsvc.tools.bash.tree import metadata_files, read_folder
 from toolsvc.tools.files import Entry, pack
 from toolsvc.tools.sandboxed import (

@@ -1,8 +1,8 @@
 """The `image` tool: what the policy reads of a request, and what stays of it in the session.
 
-Nothing is decoded in the service itself: `toolsvc.confined` does that in processes of its own, one
-for each file. Nothing is decoded before a call asks for it either, so a session costs little to
-open, and a broken image is told to the policy that looks at it.
+The service itself decodes nothing: `toolsvc.confined` does, in a process for each file. Nothing is
+decoded before a call needs it, so a session costs little to open, and the policy that
+looks at a broken image reads so.
 """
 
 from __future__ import annotations
@@ -18,17 +18,31 @@ from pydantic import BaseModel, Field
 from toolsvc.confined.errors import CannotStart, InputFailed, InputFault
 from toolsvc.confined.pool import ConfinedPool, Jobs
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.plugin.actions import InvalidAction
+from toolsvc.plugin.actions import InvalidAction, last_call
 from toolsvc.plugin.results import failure
 from toolsvc.plugin.tool import STRICT, Cancellation, InProcess, InService, Tool
 from toolsvc.sandbox.config import MIB, SandboxConfig
-from toolsvc.tools.image.action import CLOSE, find_request
 from toolsvc.tools.image.album import Album, HeldFile, Source, named_files
 from toolsvc.tools.image.arguments import Function, ImageArguments
 from toolsvc.tools.image.types import Encoding, ImageFault, ImageLimits, Picture, UnusableFile
 from toolsvc.tools.image.wire import ImageRequest, NoAnswer, most_answered, read_answer
 from toolsvc.types import Call, Descriptor, Media, Part, RawFormat, Result, SessionInfo, Text
 from toolwright.types import ToolErrorKind
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+
+
+def find_request(action: str, tool: str) -> dict[str, Any]:
+    """Arguments of the action's last block, not yet checked against `ImageArguments`. The call
+    names a function; or the tool, with the function among the arguments, for callers that know only
+    the tool's schema. Raises InvalidAction for any other action."""
+    name, arguments = last_call(action, OPEN, CLOSE)
+    if name == tool:
+        return arguments
+    if name not in list(Function):
+        raise InvalidAction(f"there is no function {name!r}, only {', '.join(Function)}")
+    return {**arguments, "function": name}
+
 
 _KINDS = {
     ImageFault.FILE: ToolErrorKind.EXCEPTION,
@@ -58,7 +72,7 @@ Images are numbered from 1; each that is shown gets the next number and can be n
 
 
 class ImageOptions(BaseModel):
-    """What an operator may set about `image`."""
+    """Options of `image`."""
 
     model_config = STRICT
 

@@ -1,12 +1,13 @@
 """`web_search`: the results of a search API, and, where the operator wants it, what stands on the
 pages behind them.
 
-Owns how a query comes in and how results become an observation. What goes around it (`<result>`)
-is the recipe's.
+Owns how a query is read and how results become an observation. The recipe writes what goes around
+it (`<result>`). Of an action, the block that ends last counts: `<search> query </search>`, or
+`<visit> https://... </visit>`.
 
-A page that cannot be read is the web's doing, and the policy reads why. A search API or a
-summariser that cannot be had is the operator's matter: the call is refused, and the policy reads
-nothing. For all of them a call waits (`plugin.waiting`); of its own it runs next to nothing.
+If a page cannot be read, the policy reads why. If the search API or a summariser does not answer,
+the call is refused and the policy reads nothing. A call waits for all of them (`plugin.waiting`)
+and hardly runs itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -24,15 +25,49 @@ from toolsvc.backends.cache import Cache, CacheOptions
 from toolsvc.backends.chat_model import EndpointOptions
 from toolsvc.confined.errors import CannotStart
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.plugin.actions import RAW
+from toolsvc.plugin.actions import RAW, InvalidAction, last_block, last_ends
 from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.tools.web_search.action import SEARCH, VISIT, find_request, request
 from toolsvc.tools.web_search.api import SearchApi
 from toolsvc.tools.web_search.pages import Pages
 from toolsvc.tools.web_search.results import as_text, distinct, page_as_text
 from toolsvc.tools.web_search.types import PageUnreadable, WebHit
 from toolsvc.types import ActionFormat, Call, RawFormat, Result, SessionInfo, TagFormat
+
+SEARCH = ("<search>", "</search>")
+VISIT = ("<visit>", "</visit>")
+LONGEST = 2000
+"""Characters of a query or an address; servers refuse longer ones."""
+
+
+class WebRequest(NamedTuple):
+    text: str
+    visit: bool
+    """Whether the text is the address of a page, not a query."""
+
+
+def find_request(action: str) -> WebRequest:
+    """Request of the action. Raises InvalidAction if it has none."""
+    ends = last_ends(action, (SEARCH[1], VISIT[1]))
+    if not ends:
+        raise InvalidAction(
+            "the action has neither <search> ... </search> nor <visit> ... </visit>"
+        )
+    closing = max(ends, key=ends.__getitem__)
+    opening, closing = VISIT if closing == VISIT[1] else SEARCH
+    return request(last_block(action, opening, closing), visit=opening == VISIT[0])
+
+
+def request(body: str, *, visit: bool) -> WebRequest:
+    """Request of the text between two marks. Raises InvalidAction for an empty or too long text."""
+    opening, closing = VISIT if visit else SEARCH
+    text = " ".join(body.split())
+    if not text:
+        raise InvalidAction(f"nothing between {opening} and {closing}")
+    if len(text) > LONGEST:
+        raise InvalidAction(f"more than {LONGEST} characters between {opening} and {closing}")
+    return WebRequest(text, visit)
+
 
 MOST_HITS = 20
 SESSION_PAGES = "web_search_pages"
@@ -40,7 +75,7 @@ SESSION_PAGES = "web_search_pages"
 
 
 class WebSearchOptions(CacheOptions):
-    """What an operator may set about `web_search`."""
+    """Options of `web_search`."""
 
     base_url: str = Field(
         default="https://google.serper.dev", description="the API; POST BASE_URL/search is asked"
@@ -137,7 +172,7 @@ class WebSearchTool(Tool):
         await self._stack.aclose()
 
     async def open(self, session: SessionInfo) -> int:
-        """The pages that are read with each search of the session. Refuses a wrong number."""
+        """Number of pages that each search of the session reads. Raises Refused for a wrong one."""
         asked = session.metadata.get(SESSION_PAGES)
         if asked is None:
             return int(self.config.pages)
@@ -187,7 +222,7 @@ class WebSearchTool(Tool):
         return Result.of(page_as_text(page, self.config.page_chars), metrics={"pages": 1})
 
     async def _gists(self, query: str, hits: list[WebHit], caller: str) -> list[str]:
-        """What each hit's page says about the query."""
+        """Text of each hit's page about the query."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._gist(query, hit, caller)) for hit in hits]
@@ -196,7 +231,7 @@ class WebSearchTool(Tool):
         return [task.result() for task in tasks]
 
     async def _gist(self, query: str, hit: WebHit, caller: str) -> str:
-        """ "" where the page cannot be read, which is no fault of the search."""
+        """Text of one hit's page; "" if it cannot be read, which is not the search's fault."""
         if not hit.url:
             return ""
         try:
