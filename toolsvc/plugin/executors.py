@@ -17,6 +17,7 @@ Invariants
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,7 +27,6 @@ from typing import Any, Protocol
 
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.plugin.cancellation import Cancellation, on_loop_when_done
 from toolsvc.plugin.faults import log_fault
 from toolsvc.plugin.results import ToolFailed, as_result, failure, invalid
 from toolsvc.plugin.waiting import RunClock, waited_too_long
@@ -35,6 +35,53 @@ from toolwright.types import ToolErrorKind
 
 _THREADS = ThreadPoolExecutor(max_workers=64, thread_name_prefix="tool")
 _IN_THREADS: set[Future[Any]] = set()
+
+
+class Cancellation:
+    """How one call is stopped from outside, and what it left behind. Not thread-safe: every method
+    is called on the loop."""
+
+    __slots__ = ("_left", "_stop", "clock", "requested")
+
+    def __init__(self) -> None:
+        self.requested = False
+        self._stop: Callable[[], object] | None = None
+        self._left: Future[Any] | None = None
+        self.clock: RunClock | None = None
+        """Clock of a call that `InService` runs; None for any other call."""
+
+    @property
+    def waited(self) -> float:
+        """Time that the call waited for others since it started, in seconds."""
+        return 0.0 if self.clock is None else self.clock.waited
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a thread of the call still runs, though the call has its answer."""
+        return self._left is not None and not self._left.done()
+
+    def on_request(self, stop: Callable[[], object]) -> None:
+        """Calls `stop` when cancelling is requested, or now if it was requested before."""
+        self._stop = stop
+        if self.requested:
+            stop()
+
+    def request(self) -> None:
+        if not self.requested:
+            self.requested = True
+            if self._stop is not None:
+                self._stop()
+
+    def leave_behind(self, work: Future[Any]) -> None:
+        """Keeps the thread of a call that has answered."""
+        self._left = work
+
+    def when_idle(self, then: Callable[[], object]) -> None:
+        """Calls `then` now, or on the loop when the thread that was left behind has ended."""
+        if self._left is None:
+            then()
+            return
+        on_loop_when_done(self._left, lambda _: then())
 
 
 class LiveState:
@@ -157,6 +204,18 @@ async def run_method(
 def _hand_over(unwanted: Callable[[Any], object], work: Future[Any]) -> None:
     if not work.cancelled() and work.exception() is None:
         unwanted(work.result())
+
+
+def on_loop_when_done(work: Future[Any], then: Callable[[Future[Any]], object]) -> None:
+    """Calls `then` on the running loop when the thread has ended, unless the loop has closed by
+    then."""
+    loop = asyncio.get_running_loop()
+
+    def ended(done: Future[Any]) -> None:
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(then, done)
+
+    work.add_done_callback(ended)
 
 
 def plugins_in_threads() -> int:

@@ -13,19 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import structlog
-
 from toolsvc.errors import Refused
 from toolsvc.plugin.actions import RAW, InvalidAction, find_tool
+from toolsvc.plugin.faults import log_fault
 from toolsvc.plugin.tool import Tool
 from toolsvc.types import Descriptor, RawFormat
 from toolwright.reading.json_text.json_bounds import OutOfBounds, check_action, check_values
-
-_MOST_LOGGED = 256
-_LOGGED: set[tuple[str, str]] = set()
-"""Faults that were logged, by tool and kind: a policy may repeat one all day."""
-
-log = structlog.get_logger(__name__)
 
 
 def tool_of_action(action: str, tools: Iterable[Descriptor], accepts: Callable[[str], bool]) -> str:
@@ -60,13 +53,5 @@ def _reading(name: str) -> Iterator[None]:
     except OutOfBounds as error:
         raise InvalidAction(f"{name} cannot read the call: {error}") from error
     except Exception as error:
-        _log(name, error)
+        log_fault(name, error)  # Its author should raise InvalidAction there.
         raise InvalidAction(f"{name} cannot read the call: {type(error).__name__}") from error
-
-
-def _log(name: str, error: Exception) -> None:
-    """Logs it for the tool's author, whose code should raise InvalidAction there."""
-    key = (name, type(error).__name__)
-    if key not in _LOGGED and len(_LOGGED) < _MOST_LOGGED:
-        _LOGGED.add(key)
-        log.warning("tool cannot read an action", tool=name, exc_info=error)

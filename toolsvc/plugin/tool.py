@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from toolsvc.plugin.actions import InvalidAction, parse_arguments
-from toolsvc.plugin.cancellation import Cancellation
-from toolsvc.plugin.executors import InProcess, InService, LiveState
+from toolsvc.plugin.executors import Cancellation, InProcess, InService, LiveState
 from toolsvc.types import (
     ActionFormat,
     Call,
@@ -81,9 +80,9 @@ class Tool:
     arguments: type[BaseModel] | None = None
     """Schema of the arguments; None = what the format says."""
     format: ActionFormat | None = None
-    """How an action looks; None = a tag with the tool's name around one text argument."""
+    """Form of an action; None = a tag with the tool's name around one text argument."""
     stop_strings: tuple[str, ...] = ()
-    """Where generation stops; () = the format's closing mark."""
+    """Texts at which generation stops; () = the format's closing mark."""
     stateful: bool = False
     parallel_calls: bool = False
     run_limit: float = 30.0
@@ -92,21 +91,21 @@ class Tool:
     media: bool = False
     """Observations may hold images, videos or sound."""
     keep: Keep = "middle"
-    """What stays of an observation that is too long; middle = its beginning and its end."""
+    """Part of an observation that stays if it is too long; middle = its beginning and its end."""
     isolation: str = ""
-    """Level of isolation of the foreign code that it runs; "" where it runs none."""
+    """Level of isolation of the foreign code that it runs; "" = it runs no foreign code."""
     fork_replays: bool = False
-    """`fork` runs the session's calls again: what they did outside of it is done again."""
+    """Whether `fork` runs the session's calls again, with their effects outside of the session."""
     queues: bool = False
-    """Its calls wait in a queue of its own, which bounds what runs: they need no leave of the host
-    to start."""
+    """Whether its calls wait in a queue of its own, which bounds what runs. They need no permit of
+    the host to start."""
     cpus: float = 0.0
-    """Cores that a session keeps busy; with `gpus` and `memory_bytes` what a cluster sets aside for
-    it (`toolsvc.fleet.ray`). Nothing holds the tool to it."""
+    """Cores that a cluster reserves for a session, with `gpus` and `memory_bytes`
+    (`toolsvc.fleet.ray`). They do not limit the tool."""
     gpus: float = 0.0
     memory_bytes: int = 0
     callable: bool = True
-    """False for one that only gives sessions their own tools: nobody sees it or calls it."""
+    """False for a tool that only gives sessions their own tools; it is not listed or called."""
 
     def __init__(self, config: Any = None) -> None:
         """config: a `Config`; None = all defaults."""
@@ -126,34 +125,34 @@ class Tool:
         return None
 
     def call(self, state: State, call: Call) -> object | Awaitable[object]:
-        """Does the work: text, a `Result`, or something that JSON can say. Raise `InvalidAction`
-        for an action that makes no sense, `ToolFailed` for a failure to be told as it stands."""
+        """Does the work and returns text, a `Result`, or any value that JSON can hold. Raises
+        InvalidAction for an action that makes no sense, and ToolFailed for a failure whose message
+        the policy reads."""
         raise NotImplementedError(f"tool {self.name!r} has no call method")
 
     def accepts(self, action: str) -> bool:
-        """Whether the action is meant for this tool; asked where its format is raw and the session
-        has other tools. Unless said otherwise: it holds one of the tool's stops."""
+        """Whether the action is meant for this tool, if its format is raw and the session has other
+        tools. By default: whether it holds one of the tool's stops."""
         return not self.stop_strings or any(stop in action for stop in self.stop_strings)
 
     def close(self, state: State) -> Awaitable[None] | None:
-        """Called once for every state that `open` returned."""
+        """Ends a state. Called once for every state that `open` returned."""
         return None
 
     def session_tools(self, state: State) -> Sequence[Tool]:
-        """Tools that this session alone has. Asked when the session is open and after each call of
-        this tool; what was there stays, what is new is callable from the next turn on. Their names
+        """Tools that this session alone has. Called when the session is open and after each call of
+        this tool. Earlier tools stay; new ones can be called from the next turn on. Their names
         must not be in `SessionInfo.names`."""
         return ()
 
     def fork(self, state: State, session: SessionInfo) -> State | Awaitable[State]:
-        """The state of a second session that goes on from where the first one's `state` is, and
-        shares nothing with it. Overridden by tools whose calls change a state; they may say
-        `Refused` where this state cannot be had again. No call of a tool without parallel calls
-        runs meanwhile."""
+        """State of a second session that continues from `state` and shares nothing with it. For
+        tools whose calls change a state. Raises Refused if this state cannot be had again. No call
+        of a tool without parallel calls runs meanwhile."""
         return self.open(session)
 
     def forks(self) -> bool:
-        """A session with this tool can be forked: it keeps nothing between calls, or says how."""
+        """Whether a session with this tool can be forked: it keeps no state, or has `fork`."""
         if type(self).fork is not Tool.fork:
             return True
         return not self.stateful and type(self).session_tools is Tool.session_tools
@@ -215,7 +214,7 @@ class Tool:
 
     @cached_property
     def _only_text(self) -> str | None:
-        """The one argument, where it is any text: no model has to look at it."""
+        """Name of the only argument if it can be any text, which needs no model."""
         form = self._format
         if self.arguments is not None or isinstance(form, JsonCallFormat):
             return None
@@ -262,7 +261,7 @@ def _plain_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def json_call_usage(name: str, description: str, arguments: Iterable[str]) -> str:
-    """What a prompt says of a tool that is called in JSON. `arguments`: their names."""
+    """Usage of a tool that is called in JSON, for a prompt. arguments: their names."""
     form = JsonCallFormat()
     names = ", ".join(f'"{argument}": ...' for argument in arguments)
     example = f'{form.open}{{"name": "{name}", "arguments": {{{names}}}}}{form.close}'

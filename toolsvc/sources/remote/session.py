@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from toolsvc.errors import Reason, Refused, backend_down
-from toolsvc.plugin.cancellation import Cancellation
+from toolsvc.plugin.executors import Cancellation
 from toolsvc.plugin.tool import LiveState, Tool
 from toolsvc.plugin.waiting import WAIT_SECONDS
 from toolsvc.sources.remote.link import ServiceLink
