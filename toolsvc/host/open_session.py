@@ -51,7 +51,7 @@ class OpenTool:
         self.descriptor = descriptor
         self.state = state
         self.live = state if isinstance(state, LiveState) else _ALWAYS_LIVE
-        self.executor: Executor = tool.executor(tool)
+        self.executor: Executor = type(tool).executor(tool)
         self.turnstile = Turnstile(tool.parallel_calls)
         self.gives_tools = type(tool).session_tools is not Tool.session_tools
 

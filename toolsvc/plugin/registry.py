@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from toolsvc.errors import StartError
-from toolsvc.plugin.tool import Tool
+from toolsvc.plugin.tool import NoConfig, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolwright.recipe.assignments import AssignmentError, assign
 
@@ -76,10 +76,12 @@ def make_tool(
     """Tool of a class. given: options of `name`. Raises StartError for a wrong option, and whatever
     the constructor raises."""
     config = validated(kind.Config, name, given)
-    known: dict[str, Any] = {"config": config, "sandbox": sandbox}
+    known: dict[str, Any] = {"sandbox": sandbox}
+    if kind.Config is not NoConfig:
+        known["config"] = config
     wanted = inspect.signature(kind).parameters
     tool = kind(**{word: value for word, value in known.items() if word in wanted})
-    if "config" not in wanted:
+    if "config" in known and "config" not in wanted:
         tool.config = config
     return tool
 

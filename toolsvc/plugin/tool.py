@@ -109,16 +109,25 @@ class Tool:
 
     def __init__(self, config: Any = None) -> None:
         """config: a `Config`; None = all defaults."""
-        self.config = self.Config() if config is None else config
+        if config is not None:
+            self.config = config
+        elif self.Config is not NoConfig:
+            self.config = self.Config()
 
     def __init_subclass__(cls, **more: Any) -> None:
-        """Raises TypeError for a method or attribute of an earlier version, with its new name."""
+        """Raises TypeError for a method or attribute of an earlier version, with its new name, and
+        for a `Config` or an `executor` of another kind."""
         super().__init_subclass__(**more)
+        own, whose = vars(cls), f"tool class {cls.__name__} has"
         for name, now in _RENAMED.items():
-            if name in vars(cls):
-                raise TypeError(f"tool class {cls.__name__} has `{name}`: write {now}")
-        if "run" in vars(cls) and cls.executor is InService:
-            raise TypeError(f"tool class {cls.__name__} has `run`: add `executor = InProcess`")
+            if name in own:
+                raise TypeError(f"{whose} `{name}`: write {now}")
+        if cls.executor not in (InService, InProcess):
+            raise TypeError(f"{whose} `executor`, which is InService or InProcess: rename yours")
+        if "run" in own and cls.executor is InService:
+            raise TypeError(f"{whose} `run`: add `executor = InProcess`")
+        if not (isinstance(cls.Config, type) and issubclass(cls.Config, BaseModel)):
+            raise TypeError(f"{whose} `Config`, which is a pydantic model of its options")
 
     def open(self, session: SessionInfo) -> State | Awaitable[State]:
         """State of a new session."""
@@ -182,7 +191,7 @@ class Tool:
             parallel_calls=self.parallel_calls,
             run_limit=self.run_limit,
             media=self.media,
-            cancel=self.executor(self).stops,
+            cancel=type(self).executor(self).stops,
             fork=self.forks(),
             fork_replays=self.fork_replays and self.forks(),
         )

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.support.hosts import calling, opening, said
 from toolsvc.errors import StartError
+from toolsvc.host.host import Host
 from toolsvc.plugin.registry import parse_settings
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
@@ -151,6 +153,26 @@ async def test_every_tool_of_a_file_has_options(tmp_path: Path) -> None:
     assert (frozen.run_limit, frozen.ready) == (7, 2)
     (unset, *_) = await load_tools([write(tmp_path, WITH_OPTIONS)], {}, sandbox)
     assert unset.config.limit == 3
+
+
+OF_ITS_OWN = """
+from concurrent.futures import ThreadPoolExecutor
+from toolsvc import Tool
+
+class Old(Tool):
+    name = "old"
+    def __init__(self):
+        self.config, self.executor = {"limit": 9}, ThreadPoolExecutor(1)
+    def call(self, state, call):
+        return self.config["limit"]
+"""
+
+
+async def test_a_tool_without_options_keeps_attributes_of_its_own(tmp_path: Path) -> None:
+    (old,) = await load_tools([write(tmp_path, OF_ITS_OWN)], {}, SANDBOX)
+    async with Host([old]) as host:
+        await host.open(opening())
+        assert said(await host.call(calling("1", tool="old", arguments={"text": ""}))) == "9"
 
 
 @pytest.mark.parametrize(

@@ -218,6 +218,12 @@ def test_a_method_of_an_earlier_version_names_the_new_one(name: str, says: str) 
     assert type("Mine", (Tool,), {"run": lambda self: None, "executor": InProcess})
 
 
+@pytest.mark.parametrize("name", ["executor", "Config"])
+def test_an_attribute_of_another_kind_is_named(name: str) -> None:
+    with pytest.raises(TypeError, match=f"tool class Mine has `{name}`"):
+        type("Mine", (Tool,), {"name": "mine", name: object()})
+
+
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(TypeError, match="colour"):
         tool(colour="red")(lambda text: text)
