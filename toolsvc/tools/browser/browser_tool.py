@@ -37,11 +37,11 @@ from toolsvc.types import Call, JsonCallFormat, Media, Result, SessionInfo
 from toolwright.types import ToolErrorKind
 
 _PATIENCE_SECONDS = 5.0
-"""With a context that is being made for a session which does not want it any more."""
+"""Longest wait for a context whose session was cancelled meanwhile."""
 
 _ACCOUNTS = ("toolwright-browser", "news", "nobody")
-"""Of Chromium, where the service is root: not the sandbox's, whose sessions would share with it
-what the kernel counts for an account. The second owns nothing on most machines."""
+"""Accounts for Chromium, where the service is root. The sandbox's account would share with it what
+the kernel counts for an account. The second one owns nothing on most machines."""
 
 _CALLS_PER_CORE = 4
 """Pages wait for their servers for a part of the time."""
@@ -126,7 +126,6 @@ class BrowserTool(BuiltIn):
     media = True
     keep = "head"
     run_limit = 60.0
-    queues = True
 
     def __init__(self, options: BrowserOptions, sandbox: SandboxConfig) -> None:
         self._options = options
@@ -138,7 +137,7 @@ class BrowserTool(BuiltIn):
             width=options.width,
             height=options.height,
         )
-        self._plan: Plan | None = None
+        self._plan: Plan
         self._fleet = BrowserFleet(
             self._start_browser, sessions=options.sessions, per_browser=options.per_browser
         )
@@ -176,19 +175,14 @@ class BrowserTool(BuiltIn):
         return _Session()
 
     async def close(self, state: _Session) -> None:
-        await self._leave(state)
-
-    async def _leave(self, state: _Session) -> None:
         """Gives the session's context and its place in the browser back, if it has one."""
-        berth, state.berth = state.berth, None
-        visit, state.visit = state.visit, None
-        if berth is None:
+        if state.berth is None:
             return
         try:
-            if visit is not None and not await visit.end():
-                berth.retire()
+            if state.visit is not None and not await state.visit.end():
+                state.berth.retire()
         finally:
-            await self._fleet.give_back(berth)
+            await self._fleet.give_back(state.berth)
 
     def lost(self, state: _Session) -> str | None:
         if state.lost is None and state.berth is not None and state.berth.chromium.ended.is_set():
@@ -217,8 +211,7 @@ class BrowserTool(BuiltIn):
 
     async def call(self, state: _Session, call: Call) -> Result:
         visit = state.visit
-        if visit is None:
-            raise RuntimeError("call before prepare")
+        assert visit is not None  # `prepare` made it.
         arguments = BrowserArguments.model_validate(dict(call.arguments))
         try:
             view = await visit.act(arguments)
@@ -226,8 +219,6 @@ class BrowserTool(BuiltIn):
             state.lost = str(error)
             return Result()
         except PageFailed as error:
-            if visit.overgrown:
-                await self._leave(state)
             return failure(
                 ToolErrorKind.CRASHED if error.crashed else ToolErrorKind.EXCEPTION, str(error)
             )
@@ -240,7 +231,7 @@ class BrowserTool(BuiltIn):
         return Result.of(text, *images, truncated=cut)
 
     def _account(self) -> Account:
-        """SandboxUnavailable if there is none."""
+        """The account of Chromium. Raises SandboxUnavailable if it does not exist."""
         if self._options.user is None and os.geteuid() != 0:
             return find_account(self._sandbox)
         return find_account(replace(self._sandbox, user=self._options.user), _ACCOUNTS)
@@ -261,7 +252,7 @@ class BrowserTool(BuiltIn):
         state.berth = berth
 
     async def _begin(self, berth: Berth) -> Visit:
-        """Not cancelled halfway, which would leave a context that nobody closes."""
+        """A new context. A cancellation waits for it and closes it."""
         beginning = asyncio.create_task(Visit.begin(berth.chromium, self._allow, self._bounds))
         try:
             return await asyncio.shield(beginning)
@@ -273,6 +264,4 @@ class BrowserTool(BuiltIn):
             raise
 
     async def _start_browser(self) -> Chromium:
-        if self._plan is None:
-            raise RuntimeError("a browser before start")
         return await Chromium.start(self._plan)
