@@ -17,7 +17,7 @@ _OF_VERSION = re.compile(r"/python(\d+\.\d+)(?:/|$)")
 
 
 class UnusablePackages(Exception):
-    """The operator's settings cannot work; the message is one sentence with the mend."""
+    """The operator's settings cannot work; the message is one sentence with the fix."""
 
 
 def find_packages(folders: Iterable[str]) -> None:

@@ -161,7 +161,7 @@ class SweTool(BuiltIn):
         except EditFailed as error:
             if state.box.broken is not None:
                 return _failed(str(error), lost=True)
-            return Result.of(str(error))  # as a command that fails: the policy's to read and mend
+            return Result.of(str(error))  # the policy reads it, as of a command that failed
         except BoxError as error:
             return _failed(str(error), lost=state.box.broken is not None)
         except BoxGone as error:
@@ -208,7 +208,7 @@ class SweTool(BuiltIn):
 
 
 def make_runner(options: SweOptions, sandbox: SandboxConfig) -> Runner:
-    """StartError where its packages are missing."""
+    """Raises StartError if its packages are missing."""
     if options.runner is RunnerKind.LOCAL:
         return LocalRunner(sandbox)
     limits = options.limits(sandbox)

@@ -121,9 +121,9 @@ class Confinement:
             (resource.RLIMIT_CPU, limits["cpu_seconds"]),
             (resource.RLIMIT_MEMLOCK, 64 * 1024),
             (resource.RLIMIT_CORE, 0),
-            # Whoever may raise a priority would undo what the watch lowers.
+            # A process that may raise a priority would undo what the watch lowers.
             (resource.RLIMIT_NICE, 0),
-            # Of the account in the session's user namespace; timers count too.
+            # Signals of the account in the session's user namespace; timers count too.
             (resource.RLIMIT_SIGPENDING, limits.get("signals")),
         ):
             if value is not None:
