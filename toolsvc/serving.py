@@ -75,8 +75,6 @@ class ServiceConfig:
     """Characters of one observation's texts."""
     blob_room: int = DEFAULT_ROOM
     """Bytes of all blobs of tasks."""
-    permits: int | None = None
-    """Calls that may be starting at once; None = what the machine's cores allow."""
     verltool_http: str = ""
     """host:port of VerlTool's `/get_observation`; "" = none."""
     verltool_frames: bool = False
@@ -159,7 +157,6 @@ def _host(config: ServiceConfig, tools: list[Tool], most: int, watches: list[Wat
     return Host(
         tools,
         max_sessions=most,
-        permits=config.permits,
         observation_limit=config.observation_limit,
         blob_room=config.blob_room,
         watch=watches[0] if len(watches) == 1 else Several(watches),

@@ -59,7 +59,7 @@ NOTHING = Resources()
 
 
 def declared(tool: Tool) -> Resources:
-    """What a session of the tool takes. StartError for what nobody can have."""
+    """What a session of the tool takes. Raises StartError for impossible numbers."""
     needs = Resources(cpus=tool.cpus, gpus=tool.gpus, memory_bytes=tool.memory_bytes)
     if min(astuple(needs)) < 0:
         raise StartError(f"tool {tool.name!r} asks for less than nothing: {needs}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,7 +23,6 @@ from toolsvc.fleet.resources import NOTHING, Resources
 from toolsvc.fleet.sessions import Sessions
 from toolsvc.fleet.shared import SharedHosts
 from toolsvc.fleet.starting import Starter
-from toolsvc.host.admission import PERMITS_PER_CORE
 from toolsvc.host.task_blobs import BLOB_BYTES, TaskBlobs
 from toolsvc.serving import (
     ServiceConfig,
@@ -53,14 +51,14 @@ class Kind:
     """For example "2 workers"."""
     make: Callable[[Wanted], HostProcess]
     token: str
-    """That front and hosts ask each other for."""
+    """Bearer token between front and hosts."""
     link: str = ""
     """Where hosts reach the front; "" = they never ask it."""
     room: Resources = NOTHING
-    """Of each shared host."""
+    """Room of each shared host."""
     needs: Mapping[str, Resources] | None = None
-    """Of a session, by tool; None = sessions need no more than a place, and a host says which tools
-    there are."""
+    """Needs of a session, by tool; None = sessions need a place alone, and a host lists the
+    tools."""
     tools: tuple[str, ...] = ()
     """Names of those whose sessions share hosts; none = all."""
     listed: pb.ListToolsResponse | None = None
@@ -79,17 +77,14 @@ def no_verltool(config: ServiceConfig) -> None:
         )
 
 
-def of_one_host(config: ServiceConfig, hosts: int, cores: float | None = None) -> ServiceConfig:
-    """What one of so many hosts is to be, which has `cores` of its own; None = its part of this
-    machine's. Any may have to take all sessions, once the others have died."""
+def of_one_host(config: ServiceConfig, hosts: int) -> ServiceConfig:
+    """The configuration of one of so many hosts. Each may have to take all sessions, once the
+    others have died."""
     hosts = max(1, hosts)
-    if cores is None:
-        cores = (os.cpu_count() or 1) / hosts
     return replace(
         config,
         health="",
         blob_room=max(BLOB_BYTES, config.blob_room // hosts),
-        permits=max(1, int(PERMITS_PER_CORE * cores)),
         sandbox=replace(
             config.sandbox,
             ready=math.ceil(config.sandbox.ready / hosts),

@@ -19,7 +19,6 @@ import time
 import structlog
 
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
-from toolsvc.host.admission import Gate, Permit
 from toolsvc.host.blobs import Blobs, is_large
 from toolsvc.host.observation import tidy
 from toolsvc.host.open_session import OpenSession, OpenTool, RunningCall
@@ -72,8 +71,9 @@ def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Ca
 class Calls:
     """Begins calls. Each runs in a task of its own, which its session's ledger holds."""
 
-    def __init__(self, *, permits: int | None, observation_limit: int, watch: Watch) -> None:
-        self.gate = Gate(permits)
+    def __init__(self, *, observation_limit: int, watch: Watch) -> None:
+        self.waiting = 0
+        """Calls that wait for their turn, or for what their tool needs first."""
         self.blobs = Blobs()
         self._observation_limit = observation_limit
         self._watch = watch
@@ -142,9 +142,12 @@ class Calls:
     ) -> Recorded:
         """Waits, runs the tool, and makes a record of what it answered."""
         tool = entry.tool
-        permit = _enter(entry, running, self.gate)
-        if permit is None:
-            permit = await _queue(entry, call, queue_limit, running, self.gate)
+        if not _enter(entry, running):
+            self.waiting += 1
+            try:
+                await _queue(entry, call, queue_limit, running)
+            finally:
+                self.waiting -= 1
         try:
             running.started_at = time.perf_counter()
             session.ledger.begin(call.call_id)
@@ -152,7 +155,6 @@ class Calls:
             session.ledger.ran(call.call_id)
             new_tools = await session.add_tools_of(entry) if entry.gives_tools else ()
         finally:
-            permit.release()
             running.cancellation.when_idle(entry.turnstile.leave)
         recorded = record(
             tidy(result, self._observation_limit, tool.keep), tool.name, running, tool.isolation
@@ -196,24 +198,16 @@ def record(result: Result, tool: str, running: RunningCall, isolation: str = "")
     return Recorded(result=result, tool=tool, queued=queued, run=run, isolation=isolation)
 
 
-def _enter(entry: OpenTool, running: RunningCall, gate: Gate) -> Permit | None:
-    """Leave to start where nothing has to be waited for, the tool's turnstile entered with it."""
+def _enter(entry: OpenTool, running: RunningCall) -> bool:
+    """Enters the tool's turnstile, if the call can start at once."""
     if running.cancellation.requested:
         raise asyncio.CancelledError
-    if not entry.tool.ready(entry.state) or not entry.turnstile.try_enter():
-        return None
-    if entry.tool.queues:
-        return gate.pass_by()
-    permit = gate.try_enter()
-    if permit is None:
-        entry.turnstile.leave()
-    return permit
+    return entry.tool.ready(entry.state) and entry.turnstile.try_enter()
 
 
-async def _queue(
-    entry: OpenTool, call: Call, queue_limit: float, running: RunningCall, gate: Gate
-) -> Permit:
-    """Waits for the tool, for what the call needs, and for leave to start."""
+async def _queue(entry: OpenTool, call: Call, queue_limit: float, running: RunningCall) -> None:
+    """Waits for the tool, and for what the call needs first. Raises Refused after `queue_limit`
+    seconds."""
     running.queueing = True
     inside = False
     try:
@@ -222,7 +216,6 @@ async def _queue(
             inside = True
             if not entry.tool.ready(entry.state):
                 await entry.tool.prepare(entry.state)
-            return gate.pass_by() if entry.tool.queues else await gate.enter()
     except TimeoutError:
         if inside:
             entry.turnstile.leave()

@@ -70,9 +70,6 @@ class Tool:
     """Level of isolation of the foreign code that it runs; "" where it runs none."""
     fork_replays: bool = False
     """`fork` runs the session's calls again: what they did outside of it is done again."""
-    queues: bool = False
-    """Its calls wait in a queue of its own, which bounds what runs: they need no leave of the host
-    to start."""
     cpus: float = 0.0
     """Cores that a session keeps busy; with `gpus` and `memory_bytes` what a cluster sets aside for
     it (`toolsvc.fleet.ray`). Nothing holds the tool to it."""

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-import toolsvc.host.admission
 import toolsvc.host.host
 import toolsvc.host.task_blobs
 import toolsvc.host.turnstile
@@ -130,26 +129,6 @@ async def test_calls_run_in_order_unless_the_tool_says_otherwise(host: Host) -> 
     began = loop.time()
     await asyncio.gather(*(host.call(calling(f"p{i}", 0.3, tool="parallel")) for i in range(8)))
     assert loop.time() - began < 1.5
-
-
-async def test_a_tool_with_a_queue_of_its_own_needs_no_leave_to_start(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Queues(Counter):
-        name = "queues"
-        queues = True
-
-    monkeypatch.setattr(toolsvc.host.admission, "HOLD_SECONDS", 60.0)
-    async with Host([counter, Queues()], permits=1) as host:
-        for name in "ab":
-            await host.open(opening(name))
-        holds = asyncio.create_task(host.call(calling("1", 60, session="a")))
-        waits = asyncio.create_task(host.call(calling("1", session="b")))
-        assert said(await host.call(calling("2", session="b", tool="queues"))) == "1"
-        assert host.waiting == 1
-        assert host.cancel("a", "1")
-        await holds
-        assert said(await waits) == "1"
 
 
 async def test_too_many_waiting_calls_are_refused(

@@ -8,7 +8,6 @@ places new ones and forks. A call of a session that is elsewhere it refuses, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 import grpc.aio
@@ -37,12 +36,7 @@ class FrontLink:
     async def __aenter__(self) -> FrontLink:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._channel.close()
 
     async def ask(self, method: str, request: Any, context: Any) -> Any:
@@ -137,7 +131,7 @@ class DoorServicer(ToolServicer):
         asked.end(await self.front.ask("CallTool", request, asked.context))
 
     def is_here(self, session_id: str) -> bool:
-        """Or is none, which needs no front to be told."""
+        """Whether the worker holds it. Without an id the worker refuses the request itself."""
         return not session_id or self._host.knows(session_id)
 
 

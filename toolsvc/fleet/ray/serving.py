@@ -31,9 +31,9 @@ class Shape:
     address: str
     """host:port of the cluster's head; "" = a cluster on this machine alone."""
     hosts: int
-    """That sessions share."""
+    """Number of hosts that sessions share."""
     host: Resources
-    """Of each of them."""
+    """Room of each of them."""
 
 
 def serve_on_ray(config: ServiceConfig, shape: Shape) -> None:
@@ -56,10 +56,8 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
     for tool in tools:
         check_reach(tool, have)
     token = secrets.token_hex(32)
-    of_many = of_one_host(config, shape.hosts, shape.host.cpus)
-    of_one = replace(
-        of_many, max_sessions=1, permits=None, sandbox=replace(config.sandbox, ready=1, shards=1)
-    )
+    of_many = of_one_host(config, shape.hosts)
+    of_one = replace(of_many, max_sessions=1, sandbox=replace(config.sandbox, ready=1, shards=1))
 
     def make(wanted: Wanted) -> Actor:
         assignment = Assignment(
