@@ -3,7 +3,7 @@
 Invariants
 - One batch is computed at a time, in one thread, so the work needs no lock, and the event loop
   goes on (FAISS and numpy let go of the interpreter).
-- Nobody waits for a batch to fill: an idle batcher begins at once.
+- No caller waits for a batch to fill: an idle batcher begins at once.
 - At most `queue` items wait; the next one is refused.
 - What a caller gave up before its batch began is not computed.
 """

@@ -60,7 +60,7 @@ class Searcher:
         return self._batcher.room
 
     def figures(self) -> dict[str, float]:
-        """Of the queue, for the metrics page."""
+        """Figures of the queue, for the metrics page."""
         return {
             "waiting": self._batcher.waiting,
             "batches_total": self._batcher.batches,
