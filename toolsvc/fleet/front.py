@@ -79,7 +79,7 @@ class FrontServicer(Servicer):
     ) -> pb.OpenSessionResponse:
         wish = pb.OpenSessionRequest()
         wish.CopyFrom(request)
-        with _told():
+        with _service_errors():
             placed = self._placer.place(await converted(open_from_proto, wish))
             response: pb.OpenSessionResponse
             response, queued = await self._open(
@@ -98,7 +98,7 @@ class FrontServicer(Servicer):
     ) -> pb.ForkSessionResponse:
         wish = pb.ForkSessionRequest()
         wish.CopyFrom(request)
-        with _told():
+        with _service_errors():
             placed = self._placer.place_fork(await converted(fork_from_proto, wish))
             answer: pb.ForkSessionResponse
             answer, _ = await self._open(
@@ -120,7 +120,7 @@ class FrontServicer(Servicer):
     async def GetSession(
         self, request: pb.GetSessionRequest, context: Any
     ) -> pb.GetSessionResponse:
-        with _told():
+        with _service_errors():
             placed, host = self._find(request)
             answer: pb.GetSessionResponse = await self._ask_for(
                 placed, host, "GetSession", request, context
@@ -287,7 +287,7 @@ class FrontServicer(Servicer):
         self, method: str, request: pb.CallToolRequest | pb.CancelCallRequest, context: Any
     ) -> Any:
         """Passes on what belongs to the host alone, where that has no endpoint of its own."""
-        with _told():
+        with _service_errors():
             placed, host = self._find(request)
             if host.endpoint:
                 raise _held_at(host.endpoint, placed.session_id)
@@ -342,7 +342,7 @@ async def _blob_at(host: HostLink, sha256: str, seconds: float) -> bytes | None:
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _service_errors() -> Iterator[None]:
     try:
         yield
     except Refused as refusal:

@@ -98,9 +98,9 @@ async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) ->
     host cannot start and no other lives."""
     raise_open_files()
     server = make_server(config, config.listen)
-    doors = [server]
+    servers = [server]
     if kind.link:
-        doors.append(Server(kind.link, tokens=TokenOnBehalf(kind.token)))
+        servers.append(Server(kind.link, tokens=TokenOnBehalf(kind.token)))
     sessions: Sessions[HostLink] = Sessions(config.max_sessions, kind.room)
     starter = Starter(kind.make, kind.token)
     shared = SharedHosts(sessions, starter, kind.room, kind.tools, server.set_serving)
@@ -114,8 +114,8 @@ async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) ->
                 blobs = TaskBlobs(config.blob_room)
                 placer = Placer(kind.needs, kind.room, sessions, blobs, own)
                 front = FrontServicer(kind.listed, sessions, blobs, placer, starter)
-                for door in doors:
-                    await _listen(door, front)
+                for one in servers:
+                    await _listen(one, front)
                 where = bound(config.listen, server.port)
                 running = [
                     group.create_task(_run(kind, shared, where)),
@@ -131,7 +131,7 @@ async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) ->
         try:
             await starter.end()
         finally:
-            await asyncio.gather(*(door.stop(1.0) for door in doors))
+            await asyncio.gather(*(one.stop(1.0) for one in servers))
         log.info("stopped", sessions=len(sessions))
 
 
@@ -150,14 +150,14 @@ def _sentence_alone() -> Iterator[None]:
         raise told from None
 
 
-async def _listen(door: Server, front: FrontServicer) -> None:
+async def _listen(server: Server, front: FrontServicer) -> None:
     """Answers from now on, though there is no host yet: a port that is taken is told at once."""
 
     def register(grpc_server: Any) -> None:
         tool_pb2_grpc.add_ToolServiceServicer_to_server(front, grpc_server)
 
-    door.add(SERVICE_NAME, register)
-    await door.start(serving=False)
+    server.add(SERVICE_NAME, register)
+    await server.start(serving=False)
 
 
 async def _run(kind: Kind, shared: SharedHosts, where: str) -> None:

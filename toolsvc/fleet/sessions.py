@@ -146,7 +146,7 @@ class Sessions(Generic[H]):
         self._shared[host][request.session_id] = placed
         return placed
 
-    def place_apart(self, request: OpenRequest, needs: Resources) -> Placed[H]:
+    def place_alone(self, request: OpenRequest, needs: Resources) -> Placed[H]:
         """On a host of its own, which is still to come. Refused where the service is full."""
         self._check_new(request)
         return self._new(request, needs, None)

@@ -37,13 +37,13 @@ def test_an_action_is_answered_as_there(one: Any) -> None:
         (given,) = arguments.values()
         assert given == {"sql": f"<sql>{one['read']}</sql>"}.get(one["tool"], one["read"])
         ours = one["said"] + {"sql": "\n3 turns left."}.get(one["tool"], "")
-        told = form.told(one["action"], one["extra"], Result.of(ours))
+        told = form.framed(one["action"], one["extra"], Result.of(ours))
     assert tuple(told) == (one["observation"], one["done"], one["valid"])
 
 
 def test_nothing_found_is_nothing() -> None:
     assert NOTHING_FOUND == search.NOTHING_FOUND
-    told = FORMS["search"].told("<search>x</search>", {}, Result.of(NOTHING_FOUND))
+    told = FORMS["search"].framed("<search>x</search>", {}, Result.of(NOTHING_FOUND))
     assert told == ("\n\n<information></information>\n\n", False, True)
 
 

@@ -18,7 +18,7 @@ import structlog
 
 from toolsvc.errors import StartError
 from toolsvc.fleet.hosts import Ready
-from toolsvc.fleet.local.door import DoorServicer, FrontLink
+from toolsvc.fleet.local.endpoint import EndpointServicer, FrontLink
 from toolsvc.fleet.local.messages import ASK_SESSIONS, LONGEST_LINE, Assignment, Said
 from toolsvc.fleet.running import RunningHost
 from toolsvc.serving import bound, leave, log_to_stderr, make_server, service_name
@@ -102,7 +102,7 @@ async def _start(
 ) -> Ready:
     host, _ = await running.start(told.config, (), told.link, told.token)
     server = make_server(told.config, told.listen)
-    await running.serve(server, DoorServicer(host, service_name(), back, closed))
+    await running.serve(server, EndpointServicer(host, service_name(), back, closed))
     return Ready(
         link=told.link,
         endpoint=bound(_advertised(told), server.port),

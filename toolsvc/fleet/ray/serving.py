@@ -13,7 +13,7 @@ from toolsvc.fleet.hosts import Wanted
 from toolsvc.fleet.ray.actor import Assignment
 from toolsvc.fleet.ray.cluster import Actor, connected, nodes
 from toolsvc.fleet.ray.nodes import check_reach, check_room
-from toolsvc.fleet.resources import Resources, apart, counted, declared
+from toolsvc.fleet.resources import Resources, counted, declared, needs_own_host
 from toolsvc.fleet.serving import Kind, no_verltool, of_one_host, serve_fleet
 from toolsvc.plugin.tool import Tool
 from toolsvc.serving import ServiceConfig, service_name, stop_event, tools_of
@@ -49,7 +49,7 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
     stop = stop_event(until_eof=config.until_eof)
     tools = await tools_of(config)
     needs = {tool.name: declared(tool) for tool in tools}
-    shared = tuple(name for name, one in needs.items() if not apart(one, shape.host))
+    shared = tuple(name for name, one in needs.items() if not needs_own_host(one, shape.host))
     number = shape.hosts if shared else 0
     have = nodes()
     check_room(number, shape.host, have)

@@ -21,7 +21,7 @@ NOTHING_FOUND = "No passage matches."
 """The answer of our `search` without hits; VerlTool's answer is empty."""
 
 
-class Told(NamedTuple):
+class Framed(NamedTuple):
     """One item of the HTTP answer."""
 
     observation: str | dict[str, Any]
@@ -29,7 +29,7 @@ class Told(NamedTuple):
     valid: bool
 
 
-NO_CALL = Told("", done=False, valid=False)
+NO_CALL = Framed("", done=False, valid=False)
 
 
 class Form:
@@ -50,19 +50,19 @@ class Form:
         blocks = blocks or list(_between(action, self._fences, "```"))
         return {self._argument: "\n".join(map(str.strip, blocks))} if blocks else None
 
-    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Told | None:
+    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Framed | None:
         """The answer to an action that does not call it; None if another tool may be called.
         `alone`: there is no other tool."""
         return NO_CALL if alone else None
 
-    def told(self, action: str, extra: Mapping[str, Any], result: Result) -> Told:
+    def framed(self, action: str, extra: Mapping[str, Any], result: Result) -> Framed:
         """The framed answer."""
         said = _text(result).strip(" \n")
         if self._tag.search(action):
             framed = f"\n<{self._frame}>\n{said}\n</{self._frame}>\n"
         else:
             framed = f"\n```{self._fence}\n{said}\n```\n"
-        return Told(framed, done=False, valid=True)
+        return Framed(framed, done=False, valid=True)
 
 
 class _Sql(Form):
@@ -73,17 +73,17 @@ class _Sql(Form):
         statement = _last(action, "sql")
         return None if statement is None else {"action": f"<sql>{statement}</sql>"}
 
-    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Told | None:
+    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Framed | None:
         if not alone:
             return None
         answer = _last(action, "solution")
         said = _NOT_SQL if answer is None else ""
-        return Told(self._framed(said, answer, extra), done=answer is not None, valid=False)
+        return Framed(self._framed(said, answer, extra), done=answer is not None, valid=False)
 
-    def told(self, action: str, extra: Mapping[str, Any], result: Result) -> Told:
+    def framed(self, action: str, extra: Mapping[str, Any], result: Result) -> Framed:
         # Our last line is the reminder of turns, for which VerlTool has words of its own.
         said = _text(result).rpartition("\n")[0] if result.valid else _NOT_SQL
-        return Told(self._framed(said, _last(action, "sql"), extra), done=False, valid=True)
+        return Framed(self._framed(said, _last(action, "sql"), extra), done=False, valid=True)
 
     def _framed(self, said: str, statement: str | None, extra: Mapping[str, Any]) -> dict[str, Any]:
         left = extra.get("turns_left", 0)
@@ -100,19 +100,19 @@ class _Search(Form):
         query = _last(action, "search")
         return None if query is None else {"query": query}
 
-    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Told | None:
+    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Framed | None:
         if _last(action, "answer") is not None:
-            return Told("", done=True, valid=False)
+            return Framed("", done=True, valid=False)
         return super().without_call(action, extra, alone)
 
-    def told(self, action: str, extra: Mapping[str, Any], result: Result) -> Told:
+    def framed(self, action: str, extra: Mapping[str, Any], result: Result) -> Framed:
         said = _text(result).strip()
         if result.error is not None:
             said = "Search temporarily unavailable"
         elif said == NOTHING_FOUND:
             said = ""
         framed = f"\n\n<information>{said}</information>\n\n"
-        return Told(framed, done=False, valid=result.error is None)
+        return Framed(framed, done=False, valid=result.error is None)
 
 
 FORMS: Mapping[str, Form] = {
@@ -124,7 +124,7 @@ FORMS: Mapping[str, Form] = {
 """Forms by the name of our tool."""
 
 
-def no_tool(descriptions: Mapping[str, str]) -> Told:
+def no_tool(descriptions: Mapping[str, str]) -> Framed:
     """The answer to an action that calls none of several tools. `descriptions`: by tool name."""
     lines = [f"• {name}: {text}" for name, text in descriptions.items()]
     told = {
@@ -132,7 +132,7 @@ def no_tool(descriptions: Mapping[str, str]) -> Told:
         "invalid_reason": "No valid tool found for action",
         "available_tools": "\n".join(["Available tools:", *lines]),
     }
-    return Told(told, done=False, valid=False)
+    return Framed(told, done=False, valid=False)
 
 
 def _between(action: str, opening: re.Pattern[str], closing: str) -> Iterator[str]:

@@ -210,7 +210,7 @@ class ObservationServer(HttpServer):
         lost = result.error is not None and result.error.session_lost
         form = self._forms.get(recorded.tool)
         if form is not None:
-            told = form.told(turn.action.text, turn.action.extra, result)
+            told = form.framed(turn.action.text, turn.action.extra, result)
             return _Answer(
                 told.observation, told.done or lost, told.valid, queued=recorded.queued, turn=turn
             )

@@ -32,7 +32,7 @@ from toolsvc.tools.swe.boxes.box import Box, BoxError
 from toolsvc.tools.swe.verifying.archives import Archives
 from toolsvc.tools.swe.verifying.parser import BadTree
 from toolsvc.tools.swe.verifying.report import PASSED, Report, read_report
-from toolsvc.tools.swe.verifying.settings import pytest_file, told_by
+from toolsvc.tools.swe.verifying.settings import pytest_file, pytest_options
 from toolsvc.tools.swe.verifying.tampering import PROTECTED, tampering
 from toolsvc.tools.swe.verifying.tree import Submission, archive_command, check_places, compare
 from toolwright.types import ToolErrorKind
@@ -199,7 +199,7 @@ async def _lay(fresh: Box, submission: Submission, overlay: Sequence[Entry]) -> 
 async def _run(fresh: Box, file: VerificationFile, config: str | None, wanted: int) -> Verdict:
     command = file.command
     if file.report == "pytest":
-        command = f"{told_by(config)}\n{command}"
+        command = f"{pytest_options(config)}\n{command}"
     started = time.perf_counter()
     try:
         ran = await fresh.exec(command, limit=file.seconds, keep=_OUTPUT_BYTES)
