@@ -27,7 +27,7 @@ import openai
 import structlog
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from toolsvc.backends.budget import Budget, BudgetSpent
+from toolsvc.backends.budget import Budget
 from toolsvc.backends.cache import Cache, CacheOptions, cache_key
 from toolsvc.backends.single_flight import SingleFlight
 from toolsvc.errors import BackendDown, BackendRefuses, StartError
@@ -38,15 +38,6 @@ from toolwright.model_api.deltas import read_answer, said
 from toolwright.model_api.errors import WireError
 from toolwright.model_api.refused_keys import RefusedKeys
 from toolwright.rpc.proxies import proxy_for, shown
-
-__all__ = [
-    "BudgetSpent",
-    "ChatModel",
-    "ChatModelDown",
-    "ChatModelRefused",
-    "Completion",
-    "PromptTooLong",
-]
 
 _METHOD = "/chat/completions"
 _TRY_AGAIN = (408, 409, 429)

@@ -27,17 +27,8 @@ SESSION_SOCKET = 3
 """Number under which the child keeps its socket to the host; 0 is empty, 1 and 2 the output."""
 
 _SYSTEM = (
-    "/bin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/usr/bin",
-    "/usr/include",
-    "/usr/lib",
-    "/usr/lib32",
-    "/usr/lib64",
-    "/usr/libexec",
-    "/usr/share",
+    *("/bin", "/lib", "/lib32", "/lib64", "/usr/bin", "/usr/include"),
+    *("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/share"),
 )
 """Programs, libraries, and what they read of the system's own: headers, templates, tables."""
 _FILES = ("/etc/ld.so.cache", "/etc/localtime")

@@ -50,18 +50,6 @@ _STEPS = 200
 class Member:
     """A session's first process, as its parent knows it."""
 
-    __slots__ = (
-        "_output",
-        "_size",
-        "_tables",
-        "doubted",
-        "folder",
-        "kernel",
-        "number",
-        "pid",
-        "threads",
-    )
-
     def __init__(self, pid: int, number: int, folder: int, output: int) -> None:
         """Takes over `folder`, an O_PATH descriptor, and `output`, the file that it prints to."""
         self.pid = pid

@@ -156,8 +156,7 @@ async def run(program: str, arguments: Sequence[str], given: bytes, take: Take) 
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    if process.stdin is None or process.stdout is None or process.stderr is None:
-        raise RuntimeError("a process without the pipes that it was given")
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(_give(process.stdin, given))
