@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -24,8 +24,9 @@ from toolsvc.fleet.sessions import Sessions
 from toolsvc.fleet.shared import SharedHosts
 from toolsvc.fleet.starting import Starter
 from toolsvc.host.task_blobs import BLOB_BYTES, TaskBlobs
+from toolsvc.sandbox.config import MIB
+from toolsvc.service_config import ServiceConfig
 from toolsvc.serving import (
-    ServiceConfig,
     announce,
     bound,
     make_server,
@@ -81,15 +82,13 @@ def of_one_host(config: ServiceConfig, hosts: int) -> ServiceConfig:
     """The configuration of one of so many hosts. Each may have to take all sessions, once the
     others have died."""
     hosts = max(1, hosts)
-    return replace(
-        config,
-        health="",
-        blob_room=max(BLOB_BYTES, config.blob_room // hosts),
-        sandbox=replace(
-            config.sandbox,
-            ready=math.ceil(config.sandbox.ready / hosts),
-            shards=math.ceil(config.sandbox.shards / hosts),
-        ),
+    return config.model_copy(
+        update={
+            "health": "",
+            "blobs_mib": max(BLOB_BYTES // MIB, config.blobs_mib // hosts),
+            "ready": math.ceil(config.ready / hosts),
+            "shards": math.ceil(config.shards / hosts),
+        }
     )
 
 
@@ -111,7 +110,7 @@ async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) ->
                 asyncio.TaskGroup() as group,
             ):
                 own = OwnHosts(sessions, starter, group)
-                blobs = TaskBlobs(config.blob_room)
+                blobs = TaskBlobs(config.blobs_mib * MIB)
                 placer = Placer(kind.needs, kind.room, sessions, blobs, own)
                 front = FrontServicer(kind.listed, sessions, blobs, placer, starter)
                 for one in servers:

@@ -4,11 +4,9 @@ Invariants
 - Time before the tool starts is queue time, bounded by the queue limit; time after is run time,
   bounded by the run limit. What the tool then waits for others (`plugin.waiting`) is queue time
   too, with a bound of its own. Neither is counted into the other.
-- What was refused ran nothing, and its id is free, unless a thread of the call goes on. Once `run`
-  has returned nothing frees the id: what fails after that is a fault that is told (INTERNAL), and
-  no cancelling reaches the call.
-- A tool without parallel calls keeps its place until it is idle, also where the call has its
-  answer already.
+- A refused call ran nothing and its id is free, unless its thread goes on. Once the executor has
+  returned nothing frees the id: a later fault is INTERNAL, and no cancelling reaches the call.
+- A tool without parallel calls keeps its place until it is idle, even if the call has its answer.
 """
 
 from __future__ import annotations
@@ -37,8 +35,8 @@ log = structlog.get_logger(__name__)
 
 
 def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Call]:
-    """Which tool is called with what. InvalidAction if that cannot be told, Refused if the session
-    does not have the tool."""
+    """Tool and arguments of a request. Raises InvalidAction for an action that makes no sense, and
+    Refused if the session does not have the tool."""
     name = request.tool or tool_of_action(
         request.action,
         session.descriptors,
@@ -69,7 +67,7 @@ def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Ca
 
 
 class Calls:
-    """Begins calls. Each runs in a task of its own, which its session's ledger holds."""
+    """Begins calls. Each runs in its own task, which the ledger of its session holds."""
 
     def __init__(self, *, observation_limit: int, watch: Watch) -> None:
         self.waiting = 0
@@ -79,7 +77,7 @@ class Calls:
         self._watch = watch
 
     def begin(self, session: OpenSession, request: CallRequest) -> RunningCall:
-        """A call that the ledger does not know. Refused where nothing can run."""
+        """Begins a call that the ledger does not know. Raises Refused if nothing can run."""
         running = RunningCall()
         try:
             entry, call = understand(session, request)
@@ -102,7 +100,7 @@ class Calls:
         queue_limit: float,
         running: RunningCall,
     ) -> None:
-        """From the queue to the record; tells everybody who waits what came of it. Only the end of
+        """Runs a call from the queue to its record, and wakes all that wait for it. Only the end of
         the session cancels it."""
         ledger, name = session.ledger, entry.tool.name
         try:
@@ -115,7 +113,7 @@ class Calls:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Nobody cancelled the call: something that its tool waited for was.
+            # The call was not cancelled: something that its tool waited for was.
             self._fail(session, running, call.call_id, name, error)
         except Refused as refusal:
             if ledger.has_run(call.call_id):
@@ -140,7 +138,7 @@ class Calls:
         queue_limit: float,
         running: RunningCall,
     ) -> Recorded:
-        """Waits, runs the tool, and makes a record of what it answered."""
+        """Record of a call, which waits and then runs."""
         tool = entry.tool
         if not _enter(entry, running):
             self.waiting += 1
@@ -151,7 +149,7 @@ class Calls:
         try:
             running.started_at = time.perf_counter()
             session.ledger.begin(call.call_id)
-            result = await tool.run(entry.state, call, running.cancellation)
+            result = await entry.executor.run(entry.state, call, running.cancellation)
             session.ledger.ran(call.call_id)
             new_tools = await session.add_tools_of(entry) if entry.gives_tools else ()
         finally:
@@ -174,7 +172,7 @@ class Calls:
         tool: str,
         error: BaseException,
     ) -> None:
-        """A fault of ours. Where the tool may have run, the id stays taken."""
+        """Ends a call by a fault of the service. The id stays taken if the tool may have run."""
         trace = trace_id(session.info.owner, trajectory_of(call_id))
         log.error("call failed", call=call_id, tool=tool, trace=trace, exc_info=error)
         if running.started_at is None:
@@ -202,7 +200,7 @@ def _enter(entry: OpenTool, running: RunningCall) -> bool:
     """Enters the tool's turnstile, if the call can start at once."""
     if running.cancellation.requested:
         raise asyncio.CancelledError
-    return entry.tool.ready(entry.state) and entry.turnstile.try_enter()
+    return entry.live.ready and entry.turnstile.try_enter()
 
 
 async def _queue(entry: OpenTool, call: Call, queue_limit: float, running: RunningCall) -> None:
@@ -214,8 +212,8 @@ async def _queue(entry: OpenTool, call: Call, queue_limit: float, running: Runni
         async with asyncio.timeout(queue_limit):
             await entry.turnstile.enter()
             inside = True
-            if not entry.tool.ready(entry.state):
-                await entry.tool.prepare(entry.state)
+            if not entry.live.ready:
+                await entry.live.prepare()
     except TimeoutError:
         if inside:
             entry.turnstile.leave()

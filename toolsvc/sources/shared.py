@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from toolsvc.plugin.actions import read_or_keep
-from toolsvc.plugin.tool import Tool
+from toolsvc.plugin.tool import InProcess, Tool
 from toolsvc.types import Descriptor, SessionInfo
 
 T = TypeVar("T")
@@ -17,6 +17,8 @@ T = TypeVar("T")
 class StandIn(Tool):
     """Stands for a tool elsewhere, which alone knows its actions: an action that cannot be read
     here is passed on as it is, and no arguments are checked. It cannot fork."""
+
+    executor = InProcess
 
     def __init__(self, descriptor: Descriptor) -> None:
         """`descriptor`: of the tool elsewhere."""
@@ -30,7 +32,7 @@ class StandIn(Tool):
     def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
         return read_or_keep(action, descriptor)
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return dict(arguments)
 
 

@@ -29,9 +29,8 @@ from toolsvc.backends.search.types import Hit, Query
 from toolsvc.backends.search.vectors import decode_vector
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.results import failure, invalid
-from toolsvc.plugin.tool import STRICT, Cancellation
+from toolsvc.plugin.tool import STRICT, Cancellation, InProcess, Tool
 from toolsvc.types import Call, Result, TagFormat, Text
 from toolwright.types import ToolErrorKind
 
@@ -68,8 +67,9 @@ class SearchOptions(BaseModel):
     http_insecure: bool = Field(default=False, description="serve it off loopback without a token")
 
 
-class SearchTool(BuiltIn):
-    Options = SearchOptions
+class SearchTool(Tool):
+    Config = SearchOptions
+    executor = InProcess
     name = "search"
     description = "Searches a corpus and returns the passages that match the query best."
     usage = "<search> query </search>\n" + description
@@ -78,23 +78,23 @@ class SearchTool(BuiltIn):
     keep = "head"  # the best passages come first
     run_limit = 30.0
 
-    def __init__(self, options: SearchOptions) -> None:
-        super().__init__(options)
+    def __init__(self, config: SearchOptions) -> None:
+        super().__init__(config)
         self._stack = AsyncExitStack()
         self._searcher = Searcher(
             Sources(
-                folder=options.index,
-                corpus=options.corpus,
-                encoder=options.encoder,
-                retriever=options.kind,
-                effort=options.effort,
+                folder=config.index,
+                corpus=config.corpus,
+                encoder=config.encoder,
+                retriever=config.kind,
+                effort=config.effort,
             ),
-            batch=options.batch,
-            queue=options.queue,
+            batch=config.batch,
+            queue=config.queue,
         )
 
     async def start(self) -> None:
-        options = self._options
+        options = self.config
         await self._stack.enter_async_context(self._searcher)
         index = self._searcher.index
         log.info("index loaded", passages=len(index), kind=str(index.retriever))
@@ -114,11 +114,9 @@ class SearchTool(BuiltIn):
     def figures(self) -> Mapping[str, float]:
         return self._searcher.figures()
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        found = super().check(arguments)
-        if len(found["query"]) > LONGEST:
+    def check_arguments(self, arguments: Mapping[str, Any]) -> None:
+        if len(arguments["query"]) > LONGEST:
             raise InvalidAction(f"the query has more than {LONGEST} characters")
-        return found
 
     async def run(self, state: Any, call: Call, cancellation: Cancellation) -> Result:
         text = call.arguments["query"].strip()
@@ -127,7 +125,7 @@ class SearchTool(BuiltIn):
         try:
             vector = call.metadata.get(VECTOR)
             query = Query(text=text, vector=None if vector is None else decode_vector(vector))
-            ticket = self._searcher.submit(query, self._options.topk)
+            ticket = self._searcher.submit(query, self.config.topk)
         except NoVector:
             raise _wrong(call, f"this index has no encoder: send metadata.{VECTOR}") from None
         except WrongVector as error:
@@ -139,7 +137,7 @@ class SearchTool(BuiltIn):
         ticket.on_begin = partial(_begin_anew, limit, call.run_limit)
         try:
             async with limit:
-                return as_result(await ticket.answer, quoted=self._options.titles == "quoted")
+                return as_result(await ticket.answer, quoted=self.config.titles == "quoted")
         except TimeoutError:
             if not ticket.begun:
                 raise _overloaded(call) from None

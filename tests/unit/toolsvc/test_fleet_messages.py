@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from toolsvc.edge.wire import LONGEST_ID
 from toolsvc.fleet.local.messages import LONGEST_LINE, Said, longest_line
-from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.serving import ServiceConfig
+from toolsvc.service_config import ServiceConfig
 
-CONFIG = ServiceConfig(
-    tools=("python",), sandbox=SandboxConfig(), listen="127.0.0.1:50061", max_sessions=3
-)
+CONFIG = ServiceConfig(tools=("python",), listen="127.0.0.1:50061", max_sessions=3)
 
 
 def test_whatever_ids_clients_choose_their_line_is_short_enough() -> None:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from toolsvc.edge.wire import LONGEST_ID
 from toolsvc.fleet.hosts import Ready
-from toolsvc.serving import ServiceConfig
+from toolsvc.service_config import ServiceConfig
 
 ASK_SESSIONS, ASK_METRICS = b"sessions\n", b"metrics\n"
 

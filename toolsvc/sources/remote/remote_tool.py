@@ -38,7 +38,7 @@ class RemoteOptions(BaseModel):
 class RemoteSource(Source):
     where = "ADDRESS"
     description = "The tools of another service."
-    Options = RemoteOptions
+    Config = RemoteOptions
 
     @classmethod
     async def tools(cls, where: str, options: RemoteOptions, sandbox: SandboxConfig) -> list[Tool]:
@@ -83,9 +83,6 @@ class RemoteTool(StandIn):
 
     async def close(self, state: RemoteSession) -> None:
         await self._service.leave(state)
-
-    def lost(self, state: RemoteSession) -> str | None:
-        return state.lost
 
     def session_tools(self, state: RemoteSession) -> Sequence[Tool]:
         for one in state.tools:
