@@ -70,9 +70,7 @@ async def test_a_file_that_does_not_serve_is_one_sentence(
     assert "\n" not in str(failure.value)
 
 
-@pytest.mark.parametrize(
-    "limit", ["'5s'", "float('nan')", "float('inf')", "-1", "0", "0.0005", "None", "True", "1e300"]
-)
+@pytest.mark.parametrize("limit", ["'5s'", "float('nan')", "float('inf')", "0.0005", "True"])
 @pytest.mark.parametrize(
     "form",
     [
