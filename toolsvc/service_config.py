@@ -42,8 +42,6 @@ class ServiceConfig(BaseModel):
 
     tools: tuple[str, ...]
     """Names of registered tools, Python files, and sources."""
-    permits: int | None = None
-    """Calls that may be starting at once; None = what the machine's cores allow."""
 
     settings: tuple[str, ...] = _option(
         (), "an option of a tool or a source: --set python.output_kib=16", name="--set"

@@ -118,7 +118,6 @@ def _host(config: ServiceConfig, tools: list[Tool], most: int, watches: list[Wat
     return Host(
         tools,
         max_sessions=most,
-        permits=config.permits,
         observation_limit=config.observation_chars,
         blob_room=config.blobs_mib * MIB,
         watch=watches[0] if len(watches) == 1 else Several(watches),

@@ -23,7 +23,6 @@ from toolwright.process import loop
 from toolwright.rpc.options import is_unix
 
 _OF_RAY = ("ray_address", "hosts", "host_cpus", "host_gpus", "host_memory_mib")
-_NO_OPTIONS = ("tools", "permits")
 
 
 def serve(
@@ -115,7 +114,7 @@ def _serve_on_ray(config: ServiceConfig) -> None:
 def _parameters() -> Iterator[inspect.Parameter]:
     """A parameter of the command for each field of the table."""
     for name, field in ServiceConfig.model_fields.items():
-        if name in _NO_OPTIONS:
+        if name == "tools":
             continue
         more: Any = dict(field.json_schema_extra or {})  # type: ignore[arg-type]
         lowest: Any = next((one.ge for one in field.metadata if isinstance(one, Ge)), None)

@@ -17,7 +17,6 @@ import time
 import structlog
 
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
-from toolsvc.host.admission import Gate, Permit
 from toolsvc.host.blobs import Blobs, is_large
 from toolsvc.host.observation import tidy
 from toolsvc.host.open_session import OpenSession, OpenTool, RunningCall
@@ -70,8 +69,9 @@ def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Ca
 class Calls:
     """Begins calls. Each runs in its own task, which the ledger of its session holds."""
 
-    def __init__(self, *, permits: int | None, observation_limit: int, watch: Watch) -> None:
-        self.gate = Gate(permits)
+    def __init__(self, *, observation_limit: int, watch: Watch) -> None:
+        self.waiting = 0
+        """Calls that wait for their turn, or for what their tool needs first."""
         self.blobs = Blobs()
         self._observation_limit = observation_limit
         self._watch = watch
@@ -140,9 +140,12 @@ class Calls:
     ) -> Recorded:
         """Record of a call, which waits and then runs."""
         tool = entry.tool
-        permit = _enter(entry, running, self.gate)
-        if permit is None:
-            permit = await _queue(entry, call, queue_limit, running, self.gate)
+        if not _enter(entry, running):
+            self.waiting += 1
+            try:
+                await _queue(entry, call, queue_limit, running)
+            finally:
+                self.waiting -= 1
         try:
             running.started_at = time.perf_counter()
             session.ledger.begin(call.call_id)
@@ -150,7 +153,6 @@ class Calls:
             session.ledger.ran(call.call_id)
             new_tools = await session.add_tools_of(entry) if entry.gives_tools else ()
         finally:
-            permit.release()
             running.cancellation.when_idle(entry.turnstile.leave)
         recorded = record(
             tidy(result, self._observation_limit, tool.keep), tool.name, running, tool.isolation
@@ -194,24 +196,16 @@ def record(result: Result, tool: str, running: RunningCall, isolation: str = "")
     return Recorded(result=result, tool=tool, queued=queued, run=run, isolation=isolation)
 
 
-def _enter(entry: OpenTool, running: RunningCall, gate: Gate) -> Permit | None:
-    """Permit to start, with the tool's turnstile entered, if the call need not wait; else None."""
+def _enter(entry: OpenTool, running: RunningCall) -> bool:
+    """Enters the tool's turnstile, if the call can start at once."""
     if running.cancellation.requested:
         raise asyncio.CancelledError
-    if not entry.live.ready or not entry.turnstile.try_enter():
-        return None
-    if entry.tool.queues:
-        return gate.pass_by()
-    permit = gate.try_enter()
-    if permit is None:
-        entry.turnstile.leave()
-    return permit
+    return entry.live.ready and entry.turnstile.try_enter()
 
 
-async def _queue(
-    entry: OpenTool, call: Call, queue_limit: float, running: RunningCall, gate: Gate
-) -> Permit:
-    """Permit to start, after the tool, the call's state and the gate were waited for."""
+async def _queue(entry: OpenTool, call: Call, queue_limit: float, running: RunningCall) -> None:
+    """Waits for the tool, and for what the call needs first. Raises Refused after `queue_limit`
+    seconds."""
     running.queueing = True
     inside = False
     try:
@@ -220,7 +214,6 @@ async def _queue(
             inside = True
             if not entry.live.ready:
                 await entry.live.prepare()
-            return gate.pass_by() if entry.tool.queues else await gate.enter()
     except TimeoutError:
         if inside:
             entry.turnstile.leave()

@@ -62,18 +62,16 @@ class Host:
         tools: Iterable[Tool],
         *,
         max_sessions: int = 1024,
-        permits: int | None = None,
         observation_limit: int = DEFAULT_LIMIT,
         blob_room: int = DEFAULT_ROOM,
         watch: Watch | None = None,
     ) -> None:
-        """permits: calls that may be starting at once; None = what the machine's cores allow.
-        observation_limit: characters of one observation's texts. blob_room: bytes of all tasks'
-        blobs."""
+        """`observation_limit`: characters of one observation's texts. `blob_room`: bytes of the
+        blobs of all tasks."""
         self._tools = {tool.name: tool for tool in tools}
         self._descriptors = {name: tool.describe() for name, tool in self._tools.items()}
         self._watch = watch or Watch()
-        self._calls = Calls(permits=permits, observation_limit=observation_limit, watch=self._watch)
+        self._calls = Calls(observation_limit=observation_limit, watch=self._watch)
         self._task_blobs = TaskBlobs(blob_room)
         self._sessions = Sessions(
             {name: (tool, self._descriptors[name]) for name, tool in self._tools.items()},
@@ -121,8 +119,8 @@ class Host:
 
     @property
     def waiting(self) -> int:
-        """Number of calls that wait for a permit to start."""
-        return self._calls.gate.waiting
+        """Calls that wait to start: for an earlier call, or for what their tool needs first."""
+        return self._calls.waiting
 
     @property
     def blob_bytes(self) -> int:

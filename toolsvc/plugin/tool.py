@@ -96,9 +96,6 @@ class Tool:
     """Level of isolation of the foreign code that it runs; "" = it runs no foreign code."""
     fork_replays: bool = False
     """Whether `fork` runs the session's calls again, with their effects outside of the session."""
-    queues: bool = False
-    """Whether its calls wait in a queue of its own, which bounds what runs. They need no permit of
-    the host to start."""
     cpus: float = 0.0
     """Cores that a cluster reserves for a session, with `gpus` and `memory_bytes`
     (`toolsvc.fleet.ray`). They do not limit the tool."""

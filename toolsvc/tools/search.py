@@ -106,7 +106,6 @@ class SearchTool(Tool):
     usage = "<search> query </search>\n" + description
     format = TagFormat(open="<search>", close="</search>", argument="query")
     parallel_calls = True
-    queues = True
     keep = "head"  # the best passages come first
     run_limit = 30.0
 

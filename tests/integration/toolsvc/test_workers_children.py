@@ -17,14 +17,14 @@ import toolsvc.fleet.local.child
 from tests.support.net import free_port
 from toolsvc.errors import StartError
 from toolsvc.fleet.hosts import Ready
-from toolsvc.fleet.local.messages import Started
+from toolsvc.fleet.local.messages import Said
 from toolsvc.fleet.local.serving import serve_locally
 from toolsvc.service_config import ServiceConfig
 
 pytestmark = pytest.mark.quick
 
 READY = Ready(link="unix-abstract:nobody", endpoint="127.0.0.1:1", tools=("any",), isolation="")
-STARTED = Started(ready=READY).line().decode()
+STARTED = Said(ready=READY).line().decode()
 BABBLER = f"""
 import os, sys
 sys.stdin.readline()

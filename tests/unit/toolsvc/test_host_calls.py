@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-import toolsvc.host.admission
 import toolsvc.host.host
 import toolsvc.host.task_blobs
 import toolsvc.host.turnstile
@@ -81,26 +80,6 @@ async def test_the_queue_limit_is_a_refusal_and_leaves_the_id_free(
     assert answer.queued > 0.1
     assert answer.run < 0.2
     await first
-
-
-async def test_a_tool_with_a_queue_of_its_own_needs_no_leave_to_start(
-    counter: Counter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Queues(Counter):
-        name = "queues"
-        queues = True
-
-    monkeypatch.setattr(toolsvc.host.admission, "HOLD_SECONDS", 60.0)
-    async with Host([counter, Queues()], permits=1) as host:
-        for name in "ab":
-            await host.open(opening(name))
-        holds = asyncio.create_task(host.call(calling("1", 60, session="a")))
-        waits = asyncio.create_task(host.call(calling("1", session="b")))
-        assert said(await host.call(calling("2", session="b", tool="queues"))) == "1"
-        assert host.waiting == 1
-        assert host.cancel("a", "1")
-        await holds
-        assert said(await waits) == "1"
 
 
 async def test_too_many_waiting_calls_are_refused(

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-import toolsvc.host.admission
 import toolsvc.host.host
 import toolsvc.host.task_blobs
 import toolsvc.host.turnstile

@@ -2,7 +2,7 @@
 
 Invariants
 - At most `at_once` batches are answered at a time.
-- Nobody waits for a batch to fill: an idle batcher begins at once.
+- No caller waits for a batch to fill: an idle batcher begins at once.
 - At most `queue` items wait; the next one is refused.
 - What a caller gave up before its batch began is not computed.
 """

@@ -33,7 +33,7 @@ class Assignment:
     """In which the front was started: paths mean the same on every node."""
     token: str
     version: str
-    """Of the front."""
+    """Version of the front."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

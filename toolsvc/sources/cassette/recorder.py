@@ -1,8 +1,8 @@
 """Real tools, whose answers are written down.
 
 Invariants
-- A line is written once its answer is known, and before anybody has it; none before the first
-  session's.
+- A line is written once its answer is known, and before the caller has it; no line before the first
+session's.
 - Calls of a session are numbered in the order of their coming. One that was refused and comes again
   keeps its number; one that got no answer has a line that says so.
 """
@@ -20,14 +20,14 @@ from typing import IO, Any
 from toolsvc.edge.wire import descriptor_to_proto, fill_result
 from toolsvc.errors import StartError
 from toolsvc.host.open_session import OpenTool
-from toolsvc.plugin.actions import UNREAD, InvalidAction, read_or_keep
+from toolsvc.plugin.actions import UNREAD, InvalidAction
 from toolsvc.plugin.executors import run_method
 from toolsvc.plugin.reading import arguments_of
 from toolsvc.plugin.results import invalid
-from toolsvc.plugin.tool import Cancellation, InProcess, LiveState, Tool
+from toolsvc.plugin.tool import Cancellation, LiveState, Tool
 from toolsvc.sources.cassette.tape import call_line, header_line, session_line
-from toolsvc.sources.shared import Shared
-from toolsvc.types import Call, Descriptor, Recorded, Result, SessionInfo
+from toolsvc.sources.shared import Shared, StandIn
+from toolsvc.types import Call, Recorded, Result, SessionInfo
 from toolwright.tool.v1 import tool_pb2 as pb
 
 
@@ -95,7 +95,7 @@ class RecordedSession:
         """Tools that it alone has, by name."""
 
     def place(self, call_id: str) -> int:
-        """Of the call among those of the session."""
+        """Number of the call among those of the session."""
         self.begin()
         return self._places.setdefault(call_id, len(self._places))
 
@@ -124,24 +124,17 @@ class TakenState(LiveState):
         return self.taken.live.lost
 
 
-class RecordingTool(Tool):
+class RecordingTool(StandIn):
     """Stands before a tool, and hands everything on to it."""
 
-    executor = InProcess
     parallel_calls = True  # So that calls come here in the order of asking; they wait here.
 
     def __init__(self, recorder: Recorder, tool: Tool) -> None:
+        super().__init__(tool.describe())
         self._recorder = recorder
         self._tool = tool
-        # A cassette is a line of calls, with no place for where two sessions part.
-        self._descriptor = tool.describe().without_fork()
-        self.name = tool.name
-        self.run_limit = tool.run_limit
         self.keep = tool.keep
         self.callable = tool.callable
-
-    def describe(self) -> Descriptor:
-        return self._descriptor
 
     async def start(self) -> None:
         await self._tool.start()
@@ -170,12 +163,6 @@ class RecordingTool(Tool):
             if tool.name not in own:
                 own[tool.name] = RecordingTool(self._recorder, tool)
         return tuple(own.values())
-
-    def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
-        return read_or_keep(action, descriptor)
-
-    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(arguments)
 
     async def run(self, state: TakenState, call: Call, cancellation: Cancellation) -> Result:
         place = state.session.place(call.call_id)

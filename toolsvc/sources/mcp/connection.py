@@ -33,7 +33,7 @@ _CONTENT = {
 _KNOWN = ", ".join(sorted(_CONTENT))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 MOST_PAGES = 100
-"""Of a listing."""
+"""Most pages of a listing."""
 
 
 class ConnectFailed(Exception):

@@ -35,7 +35,7 @@ from toolwright.types import Author
 LONGEST_DESCRIPTION = 1000
 """Characters of a recommended tool's description that are shown."""
 NONE = "none"
-"""Of the session's metadata `memory`: nothing is recommended."""
+"""Value of the session's metadata `memory` for which nothing is recommended."""
 
 VERSIONS = ("memory_version", "memory_before", "memory_iteration")
 """Keys of the session's metadata, at most one of which names the version that is asked."""
@@ -44,7 +44,7 @@ _WEIGHTS = re.compile(r"[^\s/]{1,200}\.[0-9]{1,18}")
 
 
 class PlanArguments(BaseModel):
-    """Of `plan`."""
+    """Arguments of `plan`."""
 
     model_config = STRICT
 
@@ -209,7 +209,8 @@ def _iteration(known: Mapping[str, Any]) -> str | None:
 
 
 def _unknown(key: str, value: Any, fix: str) -> Refused:
-    """Who evaluates would otherwise measure something else than what was meant."""
+    """The error for a value that is not known: an evaluation would measure another thing than was
+    meant."""
     return Refused(
         Reason.INVALID_REQUEST, f"the task's metadata has {key} = {value!r:.80}: write {fix}"
     )

@@ -120,8 +120,8 @@ class SimulatedTool(SchemaTool):
 
 
 class MadeTools(Tool):
-    """Gives every session the tools that a model makes from its question; none, and asks nobody,
-    where the task's metadata say that its tools are off."""
+    """Gives every session the tools that a model makes from its question. It gives no tools and
+    asks no model where the task's metadata say that its tools are off."""
 
     name = "simulated"
     callable = False

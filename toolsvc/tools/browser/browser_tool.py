@@ -43,11 +43,11 @@ from toolsvc.types import Call, JsonCallFormat, Media, Result, SessionInfo
 from toolwright.types import ToolErrorKind
 
 _PATIENCE_SECONDS = 5.0
-"""With a context that is being made for a session which does not want it any more."""
+"""Longest wait for a context whose session was cancelled meanwhile."""
 
 _ACCOUNTS = ("toolwright-browser", "news", "nobody")
-"""Of Chromium, where the service is root: not the sandbox's, whose sessions would share with it
-what the kernel counts for an account. The second owns nothing on most machines."""
+"""Accounts for Chromium, where the service is root. The sandbox's account would share with it what
+the kernel counts for an account. The second one owns nothing on most machines."""
 
 _CALLS_PER_CORE = 4
 """Pages wait for their servers for a part of the time."""
@@ -143,7 +143,6 @@ class BrowserTool(Tool):
     media = True
     keep = "head"
     run_limit = 60.0
-    queues = True
 
     def __init__(self, config: BrowserOptions, sandbox: SandboxConfig) -> None:
         super().__init__(config)
@@ -155,7 +154,7 @@ class BrowserTool(Tool):
             width=config.width,
             height=config.height,
         )
-        self._plan: Plan | None = None
+        self._plan: Plan
         self._fleet = BrowserFleet(
             self._start_browser, sessions=config.sessions, per_browser=config.per_browser
         )
@@ -189,19 +188,14 @@ class BrowserTool(Tool):
         return _Session(self)
 
     async def close(self, state: _Session) -> None:
-        await self._leave(state)
-
-    async def _leave(self, state: _Session) -> None:
         """Gives the session's context and its place in the browser back, if it has one."""
-        berth, state.berth = state.berth, None
-        visit, state.visit = state.visit, None
-        if berth is None:
+        if state.berth is None:
             return
         try:
-            if visit is not None and not await visit.end():
-                berth.retire()
+            if state.visit is not None and not await state.visit.end():
+                state.berth.retire()
         finally:
-            await self._fleet.give_back(berth)
+            await self._fleet.give_back(state.berth)
 
     async def take_turn(self, state: _Session) -> None:
         """Gets a context for a session that has none, then a permit that `run` gives back."""
@@ -220,8 +214,7 @@ class BrowserTool(Tool):
 
     async def call(self, state: _Session, call: Call) -> Result:
         visit = state.visit
-        if visit is None:
-            raise RuntimeError("call before prepare")
+        assert visit is not None  # `prepare` made it.
         arguments = BrowserArguments.model_validate(dict(call.arguments))
         try:
             view = await visit.act(arguments)
@@ -229,8 +222,6 @@ class BrowserTool(Tool):
             state.failed = str(error)
             return Result()
         except PageFailed as error:
-            if visit.overgrown:
-                await self._leave(state)
             return failure(
                 ToolErrorKind.CRASHED if error.crashed else ToolErrorKind.EXCEPTION, str(error)
             )
@@ -243,7 +234,7 @@ class BrowserTool(Tool):
         return Result.of(text, *images, truncated=cut)
 
     def _account(self) -> Account:
-        """SandboxUnavailable if there is none."""
+        """The account of Chromium. Raises SandboxUnavailable if it does not exist."""
         if self.config.user is None and os.geteuid() != 0:
             return find_account(self._sandbox)
         return find_account(replace(self._sandbox, user=self.config.user), _ACCOUNTS)
@@ -264,7 +255,7 @@ class BrowserTool(Tool):
         state.berth = berth
 
     async def _begin(self, berth: Berth) -> Visit:
-        """Not cancelled halfway, which would leave a context that nobody closes."""
+        """A new context. A cancellation waits for it and closes it."""
         beginning = asyncio.create_task(Visit.begin(berth.chromium, self._allow, self._bounds))
         try:
             return await asyncio.shield(beginning)
@@ -276,6 +267,4 @@ class BrowserTool(Tool):
             raise
 
     async def _start_browser(self) -> Chromium:
-        if self._plan is None:
-            raise RuntimeError("a browser before start")
         return await Chromium.start(self._plan)

@@ -150,7 +150,7 @@ class SweTool(Tool):
         except EditFailed as error:
             if state.box.broken is not None:
                 return _failed(str(error), lost=True)
-            return Result.of(str(error))  # as a command that fails: the policy's to read and mend
+            return Result.of(str(error))  # the policy reads it, as of a command that failed
         except BoxError as error:
             return _failed(str(error), lost=state.box.broken is not None)
         except BoxGone as error:
@@ -197,7 +197,7 @@ class SweTool(Tool):
 
 
 def make_runner(options: SweOptions, sandbox: SandboxConfig) -> Runner:
-    """Runner of the options. Raises StartError if its packages are missing."""
+    """Raises StartError if its packages are missing."""
     if options.runner is RunnerKind.LOCAL:
         return LocalRunner(sandbox)
     limits = options.limits(sandbox)

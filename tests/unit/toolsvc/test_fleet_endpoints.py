@@ -20,7 +20,7 @@ from toolsvc.edge.client import reference
 from toolsvc.edge.service import ToolServicer
 from toolsvc.fleet.hosts import HostProcess, Ready
 from toolsvc.fleet.link import HostLink
-from toolsvc.fleet.local.door import DoorServicer, FrontLink
+from toolsvc.fleet.local.endpoint import EndpointServicer, FrontLink
 from toolsvc.host.host import Host
 from toolsvc.types import Media, SessionInfo
 from toolwright.common.v1 import media_pb2, reasons_pb2
@@ -179,7 +179,7 @@ async def fleet() -> AsyncIterator[Fleet]:
             tool = Counter()
             host = await stack.enter_async_context(Host([tool]))
             back = await stack.enter_async_context(FrontLink(private, TOKEN))
-            door = DoorServicer(host, "test", back, front.sessions.closed)
+            door = EndpointServicer(host, "test", back, front.sessions.closed)
             await stack.enter_async_context(
                 served(ready.link, TokenOnBehalf(TOKEN), ToolServicer(host, "test"))
             )

@@ -1,14 +1,14 @@
 """ToolService at a worker's own endpoint.
 
-What is asked of a session that is here is answered here, its forks apart. All else the front
-answers, which the worker asks on the client's behalf: it alone knows where every session is, and
-places new ones and forks. A call of a session that is elsewhere it refuses, and names the place.
+A request about a session of the worker is answered here, except for a fork. The worker passes all
+other requests on to the front, on the client's behalf: the front alone knows where every session
+is, and places new ones and forks. It refuses a call of a session that is elsewhere, and names the
+place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 import grpc.aio
@@ -37,12 +37,7 @@ class FrontLink:
     async def __aenter__(self) -> FrontLink:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._channel.close()
 
     async def ask(self, method: str, request: Any, context: Any) -> Any:
@@ -71,7 +66,7 @@ def _asked_of_the_front(method: str) -> Any:
     """A method whose answer is the front's."""
 
     @answers_errors
-    async def answer(self: DoorServicer, request: Any, context: Any) -> Any:
+    async def answer(self: EndpointServicer, request: Any, context: Any) -> Any:
         return await self.front.ask(method, request, context)
 
     return answer
@@ -82,14 +77,14 @@ def _here_or_there(method: str) -> Any:
     others."""
     here, there = getattr(ToolServicer, method), _asked_of_the_front(method)
 
-    async def answer(self: DoorServicer, request: Any, context: Any) -> Any:
+    async def answer(self: EndpointServicer, request: Any, context: Any) -> Any:
         serve = here if self.is_here(request.session_id) else there
         return await serve(self, request, context)
 
     return answer
 
 
-class DoorServicer(ToolServicer):
+class EndpointServicer(ToolServicer):
     """toolwright.tool.v1.ToolService on the `Host` of one worker."""
 
     def __init__(
@@ -137,7 +132,7 @@ class DoorServicer(ToolServicer):
         asked.end(await self.front.ask("CallTool", request, asked.context))
 
     def is_here(self, session_id: str) -> bool:
-        """Or is none, which needs no front to be told."""
+        """Whether the worker holds it. Without an id the worker refuses the request itself."""
         return not session_id or self._host.knows(session_id)
 
 
