@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -39,16 +38,6 @@ def test_bad_input_is_one_sentence(options: list[str], words: str) -> None:
     assert done.exit_code == 2
     assert words in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-
-
-def test_a_port_in_use_is_named() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        done = run("--script", "cycle:1:5", "--port", str(port))
-    assert done.exit_code == 1
-    assert str(port) in done.stderr
 
 
 def test_serves_and_ends_on_sigterm(tmp_path: Path) -> None:

@@ -31,12 +31,6 @@ def test_options_that_do_not_fit_are_refused_in_one_sentence(
     assert len(done.output.strip().splitlines()) == 1
 
 
-def test_an_old_command_names_the_new_one() -> None:
-    done = CliRunner().invoke(app, ["rollouts", "math"])
-    assert done.exit_code == 2
-    assert "`bench engine math sql deepsearch` measures rollouts without barriers" in done.output
-
-
 def test_admission_is_read_from_the_engines_log() -> None:
     log = "warning: x\nadmission began at 12 ns after 34 ns of CPU\n[ 0 s] running\n"
     assert admission(log) == (12, 34)

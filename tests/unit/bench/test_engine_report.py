@@ -12,7 +12,7 @@ from bench.engine.figures import Bar
 from bench.engine.loads import LOADS
 from bench.engine.measure import EngineRow, Timeline
 from bench.engine.plan import TrajectoryPlan, Turn, Work
-from bench.engine.report import page, remarks, timeline
+from bench.engine.report import page, remarks
 from bench.measuring.report import Report
 
 S = 10**9
@@ -103,18 +103,6 @@ def test_a_place_waits_from_an_end_to_the_next_beginning() -> None:
 def test_what_spoils_a_row_is_said(changes: dict[str, Any], words: str) -> None:
     assert not any(words in remark for remark in remarks(row()))
     assert any(words in remark for remark in remarks(row(**changes)))
-
-
-def test_the_timeline_draws_every_span_to_scale() -> None:
-    (two,) = figures.bars([TWO], WORK, 100 * S, STAMPS, TOOLS)
-    drawn = timeline([two], 6.0)
-    widths = {
-        style: [float(width) for width in re.findall(r"h([\d.]+)", path)]
-        for style, path in re.findall(r'<path class="(\w+)" d="([^"]*)"', drawn)
-    }
-    assert len(widths["generate"]) == 2
-    assert widths["generate"][0] / widths["tool"][0] == pytest.approx(3 / 4, rel=0.01)
-    assert widths["wait"][0] / widths["tool"][0] == pytest.approx(12 / 4, rel=0.01)
 
 
 def test_the_page_needs_nothing_else() -> None:

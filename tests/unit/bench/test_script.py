@@ -91,14 +91,6 @@ def test_a_script_imports_the_files_beside_it(tmp_path: Path) -> None:
         assert ids(parse_script(f"{folder / 'agent.py'}:reply")) == [number]
 
 
-def test_function_from_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text(
-        "def reply(request):\n    return [request.turn, len(request.input_ids)]\n", encoding="utf-8"
-    )
-    assert ids(parse_script(f"{file}:reply"), turn=4) == [4, 3]
-
-
 @pytest.mark.parametrize(
     ("source", "spec", "words"),
     [

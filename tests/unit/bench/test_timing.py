@@ -19,11 +19,6 @@ def test_first_token_then_the_rate() -> None:
     assert delays(timing, count=4) == [0.5, 0.04, 0.04, 0.04]
 
 
-def test_as_fast_as_possible_by_default() -> None:
-    assert delays(Timing(), count=3) == [0.0, 0.0, 0.0]
-    assert Timing().tokens_per_second == math.inf
-
-
 def test_jitter_stays_in_its_bounds_and_keeps_the_mean() -> None:
     drawn = delays(Timing(tokens_per_second=50, jitter=0.5))[1:]
     assert all(0.01 <= delay <= 0.03 for delay in drawn)

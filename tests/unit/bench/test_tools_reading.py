@@ -142,27 +142,6 @@ def test_opening_needs_room_beside_what_is_held() -> None:
     assert (of("opens,burst").sessions, of("opens,burst").holds) == (200, True)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"workload": "helo"}, "hello, noop"),
-        ({"mode": "bust"}, "burst, closed"),
-        ({"concurrency": "0"}, "above 0"),
-        ({"concurrency": "many"}, "--concurrency many"),
-        ({"mode": "open"}, "needs --rate"),
-        ({"rate": "5"}, "needs --mode open"),
-        ({"mode": "open", "rate": "nan"}, "--rate nan"),
-    ],
-)
-def test_a_wrong_word_is_named(given: dict[str, str], words: str) -> None:
-    asked: dict[str, Any] = {
-        "workload": "hello", "concurrency": "4", "mode": None, "rate": None, "bursts": 5,
-        "seconds": 5.0, **given,
-    }  # fmt: skip
-    with pytest.raises(UsageError, match=re.escape(words)):
-        parse_plan(**asked)
-
-
 @pytest.mark.parametrize("text", ["", "[]", '{"rows": [{"workload": "hello"}]}'])
 def test_no_report_is_said_to_be_none(tmp_path: Path, text: str) -> None:
     file = tmp_path / "old.json"

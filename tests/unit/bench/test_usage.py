@@ -10,8 +10,6 @@ import threading
 import time
 from pathlib import Path
 
-import pytest
-
 from bench.measuring.usage import (
     cpu_of_ended,
     cpu_seconds,
@@ -124,14 +122,6 @@ async def test_memory_that_a_child_had_only_for_a_while_is_seen() -> None:
     assert result == "done"
     assert cpu_of_ended() > before
     assert 96 << 20 < peak < 4 << 30  # a fork has its parent's pages for a moment
-
-
-async def test_what_fails_fails() -> None:
-    async def work() -> None:
-        raise OSError("no")
-
-    with pytest.raises(OSError, match="no"):
-        await peak_beside(work())
 
 
 def test_a_process_that_is_gone_has_nothing(tmp_path: Path) -> None:

@@ -47,16 +47,6 @@ def test_every_check_can_fail() -> None:
     assert caught == {check.name for check in ALL}
 
 
-def test_a_probe_fills_its_places_in() -> None:
-    probe = Probe(echo="print(@json@)", sleep={"text": "slept", "after": "@seconds@", "times": 1})
-    assert probe.body(Kind.ECHO, text='a "b"') == 'print("a \\"b\\"")'
-    slept = {"text": "slept", "after": 0.5, "times": 1}
-    assert probe.body(Kind.SLEEP, seconds=0.5) == slept
-    assert probe.kinds == [Kind.ECHO, Kind.SLEEP]
-    with pytest.raises(KeyError):
-        probe.body(Kind.FAIL)
-
-
 @pytest.mark.parametrize(
     ("template", "filled"),
     [("@text@", "it's"), ("@shell@", "'it'\"'\"'s'"), ("@sql@", "'it''s'"), ("@json@", '"it\'s"')],

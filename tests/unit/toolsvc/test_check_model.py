@@ -9,7 +9,6 @@ import pytest
 from toolsvc.check.model.history import Plan
 from toolsvc.check.model.model import Model
 from toolsvc.check.model.types import Call, Change, Intent, Refused, Result, Running, Traits
-from toolsvc.check.names import near_misses
 from toolsvc.check.types import CheckFailed
 
 Step = tuple[Callable[..., None], *tuple[Any, ...]]
@@ -167,11 +166,3 @@ def test_a_seed_is_a_plan() -> None:
     steps = [list(map(Plan(Random(seed), 2).step, drawn)) for seed in (3, 3, 4)]
     assert steps[0] == steps[1]
     assert steps[0] != steps[2]
-
-
-def test_near_misses_are_names_of_their_own() -> None:
-    names = near_misses("owner/session")
-    assert len(set(names)) == len(names)
-    assert "owner/session" in names
-    assert len({name.casefold() for name in names}) < len(names)
-    assert len({name[:255] for name in names}) < len(names)

@@ -59,27 +59,6 @@ def test_empty_arguments_are_not_missing_arguments() -> None:
     assert call_from_proto(with_arguments).arguments == {}
 
 
-@pytest.mark.parametrize(
-    "broken",
-    [
-        pb.CallToolRequest(call_id="c"),
-        pb.CallToolRequest(session_id="s"),
-        pb.CallToolRequest(session_id="s", call_id="c", run_limit=Duration(seconds=-1)),
-        pb.CallToolRequest(session_id="s", call_id="c", queue_limit=Duration()),
-    ],
-)
-def test_a_request_that_makes_no_sense_names_the_field(broken: pb.CallToolRequest) -> None:
-    with pytest.raises(ServiceError) as failure:
-        call_from_proto(broken)
-    assert failure.value.reason_name == "INVALID_REQUEST"
-    assert failure.value.subject
-
-
-def test_an_open_request_needs_an_owner() -> None:
-    with pytest.raises(ServiceError, match="owner"):
-        open_from_proto(pb.OpenSessionRequest(session_id="s"))
-
-
 def test_a_result_with_everything() -> None:
     result = Result(
         observation=(Text(text="a"), Media(media_type="image/png", data=b"x")),

@@ -227,13 +227,6 @@ async def test_whichever_door_is_asked_all_say_the_same_of_a_session(fleet: Flee
     assert fleet.opened() == names
 
 
-async def test_a_session_is_opened_once_through_all_doors_at_once(fleet: Fleet) -> None:
-    doors = await fleet.doors()
-    told = await asyncio.gather(*(door.open("s") for door in doors for _ in range(5)))
-    assert len(set(told)) == 1
-    assert fleet.opened() == ["s"]
-
-
 async def test_whatever_door_closes_a_session_its_place_is_free_at_once(fleet: Fleet) -> None:
     doors = await fleet.doors()
     for door in doors:

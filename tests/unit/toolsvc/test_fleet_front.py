@@ -240,30 +240,6 @@ async def test_a_stream_reaches_the_sessions_of_all_hosts_and_tells_of_the_lost(
         stream.cancel()
 
 
-class Telling(ToolDouble):
-    """Tells what ran in a session."""
-
-    async def GetSession(
-        self, request: pb.GetSessionRequest, context: Any
-    ) -> pb.GetSessionResponse:
-        return pb.GetSessionResponse(call_ids=self.ran)
-
-
-async def test_a_session_is_looked_at_where_it_is_placed() -> None:
-    async with serving(Telling()) as double, fronting(double) as front:
-        await opened(front, "a")
-        await observed(front, "a")
-        request = pb.GetSessionRequest(session_id="a")
-        held = await rpc(front.stub.GetSession, request, timeout=SECONDS)
-        assert list(held.call_ids) == ["c"]
-        for name, reason in (("nowhere", "SESSION_NOT_FOUND"), ("", "INVALID_REQUEST")):
-            with pytest.raises(ServiceError) as refused_:
-                await rpc(
-                    front.stub.GetSession, pb.GetSessionRequest(session_id=name), timeout=SECONDS
-                )
-            assert refused_.value.reason_name == reason
-
-
 class Forking(ToolDouble):
     """Opens a session for whatever is asked to be forked."""
 
@@ -275,24 +251,6 @@ class Forking(ToolDouble):
 
 def forking(parent: str, child: str) -> pb.ForkSessionRequest:
     return pb.ForkSessionRequest(session_id=parent, open=wish(child))
-
-
-async def test_a_fork_is_on_the_host_of_its_parent() -> None:
-    async with AsyncExitStack() as stack:
-        doubles = [await stack.enter_async_context(serving(Forking())) for _ in range(2)]
-        front = await stack.enter_async_context(fronting(*doubles))
-        await opened(front, "a")
-        for child in ("b", "b", "c"):
-            answer = await rpc(front.stub.ForkSession, forking("a", child), timeout=SECONDS)
-            assert answer.session.session_id == child
-            assert await observed(front, child) == "3"
-        assert sorted(len(double.live) for double in doubles) == [0, 3]
-        with pytest.raises(ServiceError) as unknown:
-            await rpc(front.stub.ForkSession, forking("nowhere", "d"), timeout=SECONDS)
-        assert unknown.value.reason_name == "SESSION_NOT_FOUND"
-        with pytest.raises(ServiceError) as otherwise:
-            await rpc(front.stub.ForkSession, forking("b", "c"), timeout=SECONDS)
-        assert otherwise.value.reason_name == "INVALID_REQUEST"
 
 
 async def test_a_fork_that_its_host_refuses_takes_no_place() -> None:

@@ -139,22 +139,6 @@ async def test_a_session_runs_only_so_many_calls_of_a_parallel_tool_at_once(
             await one.wait(5.0)
 
 
-async def test_cancelling_a_running_and_a_queued_call(host: Host, counter: Counter) -> None:
-    await host.open(opening())
-    running = asyncio.create_task(host.call(calling("a", 10)))
-    queued = asyncio.create_task(host.call(calling("b", 10)))
-    await counter.runs.wait()
-    assert host.cancel("s", "b")
-    assert host.cancel("s", "a")
-    for task in (running, queued):
-        answer = await task
-        assert answer.result.error.kind is ToolErrorKind.CANCELLED
-    assert counter.calls == 1
-    assert not host.cancel("s", "a")
-    assert not host.cancel("s", "unknown")
-    assert said(await host.call(calling("c"))) == "2"
-
-
 async def test_cancelling_a_call_that_has_not_begun_yet(host: Host, counter: Counter) -> None:
     await host.open(opening())
     task = asyncio.create_task(host.call(calling("a", 10)))

@@ -16,7 +16,6 @@ from toolsvc.plugin.tool import Tool
 from toolsvc.types import (
     Call,
     Media,
-    Recorded,
     Result,
     SessionInfo,
 )
@@ -57,22 +56,6 @@ async def put(host: Host, data: bytes) -> BlobRef:
     with host.take_in(BlobRef(sha256=name, media_type="image/png", size=len(data))) as upload:
         await upload.add(data)
         return await upload.finish()
-
-
-async def test_the_media_of_a_task_are_its_session_s() -> None:
-    async with Host([Album()]) as host:
-        blobs = tuple([await put(host, data) for data in (b"front", b"back")])
-        with refused(Reason.BLOB_NOT_FOUND):
-            missing = BlobRef(sha256="0" * 64, media_type="", size=1)
-            await host.open(opening(blobs=(*blobs, missing)))
-        assert host.session_ids == []
-        await host.open(opening(blobs=blobs))
-        shown = await host.call(calling("a", tool="album"))
-        assert isinstance(shown, Recorded)
-        assert [part.data for part in shown.result.observation if isinstance(part, Media)] == [
-            b"front",
-            b"back",
-        ]
 
 
 async def test_media_of_tasks_go_with_their_session_or_unclaimed(

@@ -16,22 +16,6 @@ from toolsvc.types import (
 )
 
 
-async def test_a_tool_that_cannot_open_leaves_no_session() -> None:
-    counter = Counter()
-
-    class Broken(Counter):
-        name = "broken"
-
-        async def open(self, session: SessionInfo) -> list[Any]:
-            raise OSError("no disk")
-
-    async with Host([counter, Broken()]) as host:
-        with pytest.raises(OSError, match="no disk"):
-            await host.open(opening())
-        assert host.session_ids == []
-        assert counter.closed == ["s"]
-
-
 async def test_opening_has_a_queue_limit_too() -> None:
     class Slow(Counter):
         name = "slow"

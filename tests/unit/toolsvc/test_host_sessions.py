@@ -15,25 +15,6 @@ from toolsvc.plugin.tool import LiveState, Tool
 from toolsvc.types import SessionInfo
 
 
-async def test_closing_ends_calls_and_states_and_is_idempotent(
-    host: Host, counter: Counter
-) -> None:
-    await host.open(opening())
-    caller = asyncio.create_task(host.call(calling("a", 10)))
-    await counter.runs.wait()
-    assert await host.close("s")
-    with refused(Reason.SESSION_CLOSED):
-        await caller
-    assert counter.closed == ["s"]
-    assert not await host.close("s")
-    with refused(Reason.SESSION_CLOSED):
-        await host.call(calling("b"))
-    with refused(Reason.SESSION_CLOSED):
-        await host.open(opening())
-    with refused(Reason.SESSION_NOT_FOUND):
-        await host.call(calling("b", session="never"))
-
-
 async def test_a_lease_that_is_not_renewed_ends_the_session(
     monkeypatch: pytest.MonkeyPatch,
     counter: Counter,

@@ -7,40 +7,6 @@ from hypothesis import strategies as st
 from toolsvc.host.ledger import CallIdReused, Ledger, ResultForgotten
 
 
-def test_a_new_call_may_run_and_a_retry_gets_its_handle() -> None:
-    ledger: Ledger[str] = Ledger()
-    assert ledger.find("a", b"1", 0) is None
-    ledger.open("a", b"1", 0, "handle")
-    assert ledger.find("a", b"1", 0) == "handle"
-    ledger.settle("a")
-    assert ledger.find("a", b"1", 0) == "handle"
-
-
-def test_the_same_id_with_another_digest_is_refused_in_flight_recorded_and_forgotten() -> None:
-    ledger: Ledger[str] = Ledger()
-    ledger.open("a", b"1", 0, "handle")
-    with pytest.raises(CallIdReused):
-        ledger.find("a", b"2", 0)
-    ledger.settle("a")
-    with pytest.raises(CallIdReused):
-        ledger.find("a", b"2", 0)
-    ledger.open("b", b"1", 1, "later")
-    with pytest.raises(CallIdReused):
-        ledger.find("a", b"2", 5)
-
-
-def test_a_later_turn_acknowledges_earlier_results() -> None:
-    ledger: Ledger[str] = Ledger()
-    ledger.open("a", b"1", 0, "handle")
-    ledger.settle("a")
-    ledger.open("b", b"2", 1, "handle")
-    with pytest.raises(ResultForgotten):
-        ledger.find("a", b"1", 0)
-    with pytest.raises(ResultForgotten):
-        ledger.find("never seen", b"3", 0)
-    assert len(ledger) == 1
-
-
 def test_a_call_in_flight_is_not_forgotten_by_a_later_turn() -> None:
     ledger: Ledger[str] = Ledger()
     ledger.open("a", b"1", 0, "handle")
@@ -64,25 +30,6 @@ def test_the_id_of_a_call_that_has_run_is_never_released() -> None:
         ledger.release("a")
     assert ledger.find("a", b"1", 0) == "handle"
     assert ledger.in_flight() == ["handle"]
-
-
-def test_a_released_id_is_free_again() -> None:
-    ledger: Ledger[str] = Ledger()
-    ledger.open("a", b"1", 0, "first")
-    ledger.release("a")
-    assert ledger.find("a", b"1", 0) is None
-    ledger.open("a", b"1", 0, "second")
-    assert ledger.get("a") == "second"
-
-
-def test_calls_of_one_turn_stand_beside_each_other() -> None:
-    ledger: Ledger[str] = Ledger()
-    for name in "abc":
-        assert ledger.find(name, name.encode(), 3) is None
-        ledger.open(name, name.encode(), 3, name)
-    ledger.settle("b")
-    assert ledger.in_flight() == ["a", "c"]
-    assert ledger.find("b", b"b", 3) == "b"
 
 
 _STEPS = st.lists(
@@ -125,16 +72,6 @@ def test_no_id_ever_runs_twice_unless_it_was_released(steps: list[tuple]) -> Non
                 in_flight.add(name)
             else:
                 assert ran[name] == digest
-
-
-def test_what_began_is_told_in_order_also_when_its_result_is_forgotten() -> None:
-    ledger: Ledger[str] = Ledger()
-    for turn, name in enumerate("cab"):
-        ledger.open(name, b"1", turn, "handle")
-        ledger.begin(name)
-        ledger.settle(name)
-    ledger.open("queued", b"1", 3, "handle")
-    assert ledger.began == ("c", "a", "b")
 
 
 def test_what_was_released_did_not_begin() -> None:

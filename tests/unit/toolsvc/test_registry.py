@@ -104,8 +104,3 @@ def test_an_old_installation_says_to_install_again(
     with pytest.raises(StartError, match="install it again"):
         tool_class("python")
     registered.cache_clear()
-
-
-def test_the_base_class_of_an_earlier_version_names_the_new_one() -> None:
-    with pytest.raises(ImportError, match="`Config` in place of `Options`"):
-        from toolsvc.plugin.built_in import BuiltIn  # noqa: F401

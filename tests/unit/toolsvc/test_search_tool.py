@@ -14,11 +14,9 @@ from toolsvc.backends.search.build import Order, build
 from toolsvc.backends.search.index import Found, SearchIndex
 from toolsvc.backends.search.manifest import IndexKind
 from toolsvc.backends.search.types import Query
-from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
-from toolsvc.plugin.registry import make_registered
 from toolsvc.plugin.tool import Cancellation
-from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.search import NOTHING_FOUND, SearchOptions, SearchTool
 from toolsvc.types import Call, Result, SessionInfo
 from toolwright.types import ToolErrorKind
@@ -197,10 +195,3 @@ async def test_a_search_that_fails_is_no_observation(
         await tool.run(None, call("apples"), Cancellation())
     await tool.stop()
     assert refusal.value.reason is Reason.BACKEND_DOWN
-
-
-def test_options_that_are_wrong_are_named(folder: Path) -> None:
-    with pytest.raises(StartError, match=r"set search.index to a folder of"):
-        make_registered("search", {}, SandboxConfig())
-    with pytest.raises(StartError, match=r"search.topk"):
-        make_registered("search", {"index": str(folder), "topk": 0}, SandboxConfig())

@@ -78,16 +78,6 @@ def year(_: Any) -> str:
     return '{"year": 2003}'
 
 
-async def test_an_observation_is_what_the_model_answers(tmp_path: Path) -> None:
-    async with simulated(year, folder=tmp_path) as (host, endpoint):
-        opened = await host.open(opening())
-        assert [tool.name for tool in opened.tools] == ["film"]
-        assert opened.tools[0].output_schema is not None
-        _, said = await told(host, asking("a"))
-        assert said == {"year": 2003}
-        assert "Looks a film up." in str(endpoint.requests[0]["messages"])
-
-
 async def test_arguments_that_do_not_fit_reach_no_model(tmp_path: Path) -> None:
     async with simulated(year, folder=tmp_path) as (host, endpoint):
         await host.open(opening())
@@ -267,16 +257,6 @@ async def test_a_maker_that_makes_nothing_opens_no_session() -> None:
         assert "'question'" in failure.value.message
 
 
-async def test_a_tool_set_that_was_cut_off_is_told_so() -> None:
-    async with simulated(makes, max_tokens=60) as (host, endpoint):
-        endpoint.longest = 100
-        with refused(Reason.BACKEND_DOWN) as failure:
-            await host.open(opening(metadata=TASK))
-    assert "cut off at max_tokens = 60" in failure.value.message
-    assert "simulated.max_tokens" in failure.value.fix
-    assert "cut off" in endpoint.requests[1]["messages"][-1]["content"]
-
-
 async def test_a_slow_maker_is_waited_for_beyond_the_queue_limit() -> None:
     async with simulated(makes) as (host, endpoint):
         endpoint.open.clear()
@@ -290,20 +270,6 @@ async def test_a_slow_maker_is_waited_for_beyond_the_queue_limit() -> None:
         for opened in await asyncio.gather(*asked):
             assert [tool.name for tool in opened.tools] == ["film"]
     assert len(endpoint.requests) == 1
-
-
-@pytest.mark.parametrize(("retries", "words"), [(0, "did not end an"), (1, "gave no")])
-async def test_an_endpoint_that_says_nothing_is_told_in_a_sentence(
-    retries: int, words: str
-) -> None:
-    options = {"timeout": 0.1, "retries": retries}
-    async with simulated(makes, **options) as (host, endpoint):
-        endpoint.open.clear()
-        with refused(Reason.BACKEND_DOWN) as failure:
-            await host.open(opening(metadata=TASK))
-        endpoint.open.set()
-    assert f"{words} answer in 0.1 s: raise its `timeout`" in failure.value.message
-    assert failure.value.retry_after is not None
 
 
 async def test_maker_and_actor_may_be_two_models(tmp_path: Path) -> None:

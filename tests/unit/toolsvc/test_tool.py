@@ -133,25 +133,6 @@ async def test_what_a_plugin_raises_is_told_to_the_policy(
     assert str(error) in text(result)
 
 
-async def test_a_coroutine_is_stopped_at_its_limit() -> None:
-    stopped = asyncio.Event()
-
-    class Slow(Tool):
-        name = "slow"
-
-        async def call(self, state: object, call: Call) -> str:
-            try:
-                await asyncio.sleep(30)
-            except asyncio.CancelledError:
-                stopped.set()
-                raise
-            return ""
-
-    result = await run(Slow(), call(run_limit=0.05))
-    assert result.error.kind is ToolErrorKind.TIMEOUT
-    assert stopped.is_set()
-
-
 async def test_a_thread_outlives_its_limit_and_says_when_it_has_ended() -> None:
     release = threading.Event()
 
@@ -176,25 +157,6 @@ async def test_a_thread_outlives_its_limit_and_says_when_it_has_ended() -> None:
         await idle.wait()
 
 
-async def test_cancelling_gives_a_cancelled_result() -> None:
-    begun = asyncio.Event()
-
-    class Slow(Tool):
-        name = "slow"
-
-        async def call(self, state: object, call: Call) -> str:
-            begun.set()
-            await asyncio.sleep(30)
-            return ""
-
-    cancellation = Cancellation()
-    running = asyncio.create_task(run(Slow(), call(), cancellation))
-    await begun.wait()
-    cancellation.request()
-    result = await running
-    assert result.error.kind is ToolErrorKind.CANCELLED
-
-
 def test_a_parameter_that_cannot_be_filled_is_refused_when_the_tool_is_made() -> None:
     with pytest.raises(TypeError, match="rest"):
 
@@ -216,17 +178,6 @@ def test_a_method_of_an_earlier_version_names_the_new_one(name: str, says: str) 
     with pytest.raises(TypeError, match=f"tool class Mine has `{name}`: {says}"):
         type("Mine", (Tool,), {"name": "mine", name: lambda self: None})
     assert type("Mine", (Tool,), {"run": lambda self: None, "executor": InProcess})
-
-
-@pytest.mark.parametrize("name", ["executor", "Config"])
-def test_an_attribute_of_another_kind_is_named(name: str) -> None:
-    with pytest.raises(TypeError, match=f"tool class Mine has `{name}`"):
-        type("Mine", (Tool,), {"name": "mine", name: object()})
-
-
-def test_an_unknown_setting_is_refused() -> None:
-    with pytest.raises(TypeError, match="colour"):
-        tool(colour="red")(lambda text: text)
 
 
 async def test_waiting_for_something_cancelled_is_the_plugin_s_own_failure() -> None:

@@ -174,13 +174,6 @@ async def test_a_batch_keeps_its_order_and_each_trajectory_its_own(trainer: Trai
     assert body["dones"] == [False, False, False, True]
 
 
-async def test_an_action_that_no_tool_understands_is_not_valid(trainer: Trainer) -> None:
-    status, body = await trainer.send(trajectory_ids=["a"], actions=["<tally>"])
-    assert status == 200
-    assert (body["dones"], body["valids"]) == ([False], [False])
-    assert body["observations"][0]["invalid_reason"]
-
-
 async def test_what_may_run_later_is_asked_for_again_and_nothing_runs_twice(
     trainer: Trainer, tally: Tally
 ) -> None:

@@ -17,16 +17,6 @@ def test_what_is_split_is_joined_again(message: bytes) -> None:
     assert joined[-1] == message
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.binary(max_size=100))
-def test_calls_round_trip(number: int, keep: int, code: bytes) -> None:
-    assert wire.parse_call(wire.pack_call(number, keep, code)) == (number, keep, code)
-
-
-@given(st.integers(0, 2**32 - 1), st.sampled_from(wire.STATUSES), st.integers(0, 2**64 - 1))
-def test_answers_round_trip(number: int, status: int, written: int) -> None:
-    assert wire.parse_done(wire.pack_done(number, status, written)) == (number, status, written)
-
-
 @given(st.binary(max_size=64))
 def test_a_hostile_packet_is_a_wire_error_or_a_message(packet: bytes) -> None:
     try:
