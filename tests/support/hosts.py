@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from toolsvc.errors import Reason, Refused
+from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
 from toolsvc.types import (
     Call,
@@ -77,6 +79,23 @@ def opening(name: str = "s", owner: str = "o", lease: float = 60.0, **more: Any)
         "digest": f"{name} {owner}".encode(),
     }
     return OpenRequest(**{**fields, **more})
+
+
+@contextlib.asynccontextmanager
+async def hosting(*tools: Tool, **options: Any) -> AsyncIterator[Host]:
+    """A host of these tools with one open session, `s`; options: of the host."""
+    async with Host(tools, **options) as host:
+        await host.open(opening())
+        yield host
+
+
+def call_of(*, run_limit: float = 5.0, metadata: Any = None, **arguments: Any) -> Call:
+    """A call as a tool gets it, of a session that no host has; run_limit: in seconds."""
+    session = SessionInfo(session_id="s", owner="o", metadata={})
+    return Call(
+        session=session, call_id="c", action="", arguments=arguments, turn=0, turns_left=0,
+        last_step=False, run_limit=run_limit, metadata=metadata or {},
+    )  # fmt: skip
 
 
 def calling(call_id: str, seconds: float = 0, session: str = "s", **more: Any) -> CallRequest:

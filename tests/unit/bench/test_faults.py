@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import aiohttp
@@ -10,7 +9,6 @@ import pytest
 
 from bench.scripted import Break, BreakHow, Faults, ScriptedSampler, Timing, replies
 from bench.scripted.faults import parse_break, parse_numbers
-from tests.support.waiting import until
 
 
 def body(rid: str = "r") -> dict[str, Any]:
@@ -55,26 +53,6 @@ async def test_only_the_named_request_is_cut() -> None:
         with pytest.raises(aiohttp.ClientPayloadError):
             await events(c, s.url, "b")
         assert len(await events(c, s.url, "d")) == 9
-
-
-@pytest.mark.parametrize(("how", "count"), [(BreakHow.DONE, 4), (BreakHow.ERROR, 5)])
-async def test_well_formed_ends_without_a_finish_reason(how: BreakHow, count: int) -> None:
-    faults = Faults(breaks={0: Break(chunks=3, how=how)})
-    async with faulty(faults) as s, aiohttp.ClientSession() as c:
-        seen = await events(c, s.url)
-    assert len(seen) == count
-    assert seen[-1] == b"data: [DONE]"
-    assert not any(b'"type":"stop"' in event for event in seen)
-
-
-async def test_a_stalled_stream_ends_when_the_client_leaves() -> None:
-    faults = Faults(breaks={0: Break(chunks=1, how=BreakHow.STALL)})
-    async with faulty(faults) as s, aiohttp.ClientSession() as c:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.2):
-                await events(c, s.url)
-        await until(lambda: s.scheduler.running == 0, "the end of the stream")
-        assert s.scheduler.running == 0
 
 
 async def test_refused_connections_and_the_record() -> None:

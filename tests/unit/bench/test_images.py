@@ -8,7 +8,7 @@ import pytest
 
 from bench.scripted import RequestError
 from bench.scripted.body import read_request
-from bench.scripted.images import expanded, image_tokens, read_images
+from bench.scripted.images import image_tokens, read_images
 from bench.scripted.types import GenerateRequest
 
 PNG, JPEG = b"\x89PNG\r\n\x1a\n one", b"\xff\xd8\xff two"
@@ -31,30 +31,9 @@ def request(
     )
 
 
-def test_images_are_read_and_expanded_in_order() -> None:
-    found = request([1, PLACE, 2, PLACE], [uri(PNG), uri(JPEG, "jpeg")])
-    assert found.images == (PNG, JPEG)
-    one, two = image_tokens(PNG), image_tokens(JPEG)
-    assert one != two
-    assert found.prompt == (1, *[PLACE] * one, 2, *[PLACE] * two)
-    assert found.input_ids == (1, PLACE, 2, PLACE)
-
-
 def test_the_context_counts_expanded_tokens() -> None:
     with pytest.raises(RequestError, match="exceeds the model's maximum context length"):
         request([1, PLACE], [uri(PNG)], room=8 + 1 + image_tokens(PNG) - 1)
-
-
-def test_without_vision_or_images_nothing_is_expanded() -> None:
-    blind = request([1, PLACE], ["nonsense"], image_token=None)
-    assert (blind.images, blind.prompt) == ((), (1, PLACE))
-    assert expanded([1, PLACE], (), PLACE) == (1, PLACE)
-
-
-@pytest.mark.parametrize("ids", [[1], [PLACE, PLACE]])
-def test_places_and_images_must_be_as_many(ids: list[int]) -> None:
-    with pytest.raises(RequestError, match=r"placeholder token\(s\) but 1 image"):
-        request(ids, [uri(PNG)])
 
 
 @pytest.mark.parametrize(

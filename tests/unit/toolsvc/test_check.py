@@ -51,12 +51,9 @@ def test_every_check_can_fail() -> None:
     ("template", "filled"),
     [("@text@", "it's"), ("@shell@", "'it'\"'\"'s'"), ("@sql@", "'it''s'"), ("@json@", '"it\'s"')],
 )
-def test_a_text_is_quoted_for_its_language(template: str, filled: str) -> None:
+def test_a_text_is_quoted_for_its_language_and_not_filled_again(template: str, filled: str) -> None:
     assert Probe(echo=template).body(Kind.ECHO, text="it's") == filled
-
-
-def test_a_text_that_holds_a_place_is_not_filled_again() -> None:
-    assert Probe(echo="say @text@").body(Kind.ECHO, text="@text@ @json@") == "say @text@ @json@"
+    assert "@json@" in Probe(echo=template).body(Kind.ECHO, text="@json@")
 
 
 def test_shipped_probes_are_taken_for_tools_that_have_their_arguments() -> None:
@@ -81,19 +78,16 @@ def test_an_action_is_written_in_the_tools_format() -> None:
     assert subject_of(raw, {}).action() == "1"
 
 
-def test_a_tool_without_a_probe_is_sent_something_of_its_schema() -> None:
+def test_a_tool_without_a_probe_is_sent_something_whatever_its_schema() -> None:
     counter = subject_of(REFERENCE["counter"], {})
     call = json.loads(counter.action().removeprefix("<tool_call>").removesuffix("</tool_call>"))
     assert call == {"name": "counter", "arguments": {"add": 0, "after": 0}}
-
-
-def test_a_tool_with_a_broken_schema_is_sent_something() -> None:
-    strange = pb.ToolDescriptor(
+    broken = pb.ToolDescriptor(
         name="strange",
         arguments_schema=wire.struct({"properties": ["no", "object"]}),
         action_format=pb.ActionFormat(json_call=pb.JsonCallFormat(open="<c>", close="</c>")),
     )
-    assert subject_of(strange, {}).action() == '<c>{"name": "strange", "arguments": {}}</c>'
+    assert subject_of(broken, {}).action() == '<c>{"name": "strange", "arguments": {}}</c>'
 
 
 @pytest.mark.parametrize(

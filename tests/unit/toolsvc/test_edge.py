@@ -51,6 +51,15 @@ def test_limits_are_no_part_of_the_digest_and_everything_else_is() -> None:
     ):
         assert call_from_proto(other).digest != plain.digest
 
+    def digest(parent: str = "s", **more: object) -> bytes:
+        fields: dict[str, object] = {"session_id": "c", "owner": "o", **more}
+        wish = pb.OpenSessionRequest(**fields)  # type: ignore[arg-type]
+        return fork_from_proto(pb.ForkSessionRequest(session_id=parent, open=wish)).child.digest
+
+    assert digest() == digest(lease=Duration(seconds=5), queue_limit=Duration(seconds=6))
+    alone = open_from_proto(pb.OpenSessionRequest(session_id="c", owner="o")).digest
+    assert len({digest(), digest("t"), digest(owner="p"), digest(tools=["x"]), alone}) == 5
+
 
 def test_empty_arguments_are_not_missing_arguments() -> None:
     assert call_from_proto(request()).arguments is None
@@ -82,22 +91,6 @@ def test_a_result_with_everything() -> None:
     assert (answer.author, answer.token_budget) == (Author.SYSTEM, 4000)
 
 
-def test_what_a_tool_says_itself_and_without_a_budget_travels_as_nothing() -> None:
-    answer = sent(Recorded(result=Result(), tool="t", queued=0, run=0, isolation=""))
-    assert (answer.author, answer.token_budget) == (0, 0)
-
-
-def test_the_limits_of_a_fork_are_no_part_of_its_digest_and_all_else_is() -> None:
-    def digest(parent: str = "s", **more: object) -> bytes:
-        fields: dict[str, object] = {"session_id": "c", "owner": "o", **more}
-        wish = pb.OpenSessionRequest(**fields)  # type: ignore[arg-type]
-        return fork_from_proto(pb.ForkSessionRequest(session_id=parent, open=wish)).child.digest
-
-    assert digest() == digest(lease=Duration(seconds=5), queue_limit=Duration(seconds=6))
-    alone = open_from_proto(pb.OpenSessionRequest(session_id="c", owner="o")).digest
-    assert len({digest(), digest("t"), digest(owner="p"), digest(tools=["x"]), alone}) == 5
-
-
 @pytest.mark.parametrize(
     ("parent", "child", "field"),
     [
@@ -115,12 +108,6 @@ def test_a_fork_that_makes_no_sense_names_the_field(
     assert (failure.value.reason_name, failure.value.subject) == ("INVALID_REQUEST", field)
 
 
-def test_no_reward_is_not_a_reward_of_zero() -> None:
-    recorded = Recorded(result=Result(), tool="t", queued=0, run=0, isolation="")
-    assert not sent(recorded).HasField("reward")
-    assert not sent(recorded).HasField("error")
-
-
 def test_a_long_text_travels_in_parts_below_the_inline_bound() -> None:
     text = "\N{GRINNING FACE}" * 100_000
     result = Result(observation=(Text(text=text),))
@@ -129,10 +116,13 @@ def test_a_long_text_travels_in_parts_below_the_inline_bound() -> None:
     assert max(len(part.text.encode()) for part in parts) <= 256 << 10
 
 
-def test_an_empty_text_is_a_part() -> None:
+def test_an_empty_text_is_a_part_and_what_is_not_given_travels_as_nothing() -> None:
     result = Result(observation=(Text(text=""),))
     answer = sent(Recorded(result=result, tool="t", queued=0, run=0, isolation=""))
     assert [part.WhichOneof("content") for part in answer.observation] == ["text"]
+    assert (answer.author, answer.token_budget) == (0, 0)
+    assert not answer.HasField("reward")
+    assert not answer.HasField("error")
 
 
 def test_other_blobs_make_another_session() -> None:

@@ -11,7 +11,6 @@ import grpc
 import grpc.aio
 import pytest
 
-import toolsvc.fleet.link
 from tests.support.fleets import Front, fronting
 from tests.support.hosts import refused
 from tests.support.tools import ToolDouble, serving
@@ -194,28 +193,6 @@ async def test_a_host_that_is_not_heard_has_lost_no_leases() -> None:
             slow.free.set()
             answer = await rpc(front.stub.RenewLeases, renewal, timeout=SECONDS)
     assert (set(answer.held), set(answer.lost)) == ({"a", "b"}, {"c"})
-
-
-async def test_a_host_that_is_given_up_loses_its_sessions_and_no_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(toolsvc.fleet.link, "GIVE_UP_SECONDS", 0.05)
-    dying, living = ToolDouble(), ToolDouble()
-    async with AsyncExitStack() as stack:
-        for double in (dying, living):
-            await stack.enter_async_context(serving(double))
-        front = await stack.enter_async_context(fronting(dying, living))
-        for session in "ab":
-            await opened(front, session)
-        (lost,) = dying.live
-        (kept,) = living.live
-        await dying.stop()
-        with pytest.raises(ServiceError, match=r"SESSION_LOST: .* does not answer any more"):
-            await observed(front, lost)
-        assert await observed(front, kept) == "3"
-        renewal = pb.RenewLeasesRequest(owner="o", session_ids=[lost, kept])
-        answer = await rpc(front.stub.RenewLeases, renewal, timeout=SECONDS)
-        assert (list(answer.held), list(answer.lost)) == ([kept], [lost])
 
 
 async def test_a_stream_reaches_the_sessions_of_all_hosts_and_tells_of_the_lost() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from toolsvc import Tool
 from toolsvc.errors import Reason, Refused, StartError
+from toolsvc.fleet.ray.cluster import nodes as nodes_of_ray
 from toolsvc.fleet.ray.nodes import check_reach, check_room
 from toolsvc.fleet.resources import GIB, NOTHING, Resources, declared, needs_own_host
 from toolsvc.fleet.sessions import Placed, Sessions
@@ -160,6 +161,11 @@ def test_hosts_must_fit_on_the_nodes_one_by_one() -> None:
     check_room(1000, NOTHING, nodes)
     with pytest.raises(StartError, match="no room for 4 hosts of 2 CPUs, 4 GiB"):
         check_room(4, ROOM, nodes)
+
+
+def test_a_ray_that_does_not_answer_is_a_start_error() -> None:
+    with pytest.raises(StartError, match="Ray does not say which nodes it has"):
+        nodes_of_ray()  # No cluster was connected to.
 
 
 class Hungry(Tool):

@@ -7,11 +7,11 @@ import pytest
 import toolsvc.host.host
 import toolsvc.host.task_blobs
 import toolsvc.host.turnstile
-from tests.support.hosts import Counter, Parallel, calling, opening, refused, said
+from tests.support.hosts import Counter, Parallel, calling, hosting, opening, refused, said
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
-from toolsvc.plugin.tool import InProcess, LiveState, Tool
-from toolsvc.types import Call, CallRequest, Recorded, Result, Running, SessionInfo
+from toolsvc.plugin.tool import LiveState, Tool
+from toolsvc.types import Call, CallRequest, Recorded, Running, SessionInfo
 from toolwright.types import ToolErrorKind
 
 
@@ -56,8 +56,7 @@ async def test_a_call_that_names_no_run_limit_has_its_tools() -> None:
     class Hurried(Counter):
         run_limit = 0.05
 
-    async with Host([Hurried()]) as host:
-        await host.open(opening())
+    async with hosting(Hurried()) as host:
         answer = await host.call(calling("a", 5, run_limit=0.0))
     assert isinstance(answer, Recorded)
     assert answer.result.error is not None
@@ -118,8 +117,7 @@ async def test_a_session_runs_only_so_many_calls_of_a_parallel_tool_at_once(
     monkeypatch.setattr(toolsvc.host.turnstile, "PARALLEL_CALLS", 2)
     monkeypatch.setattr(toolsvc.host.turnstile, "WAITING_CALLS", 1)
     tool = Parallel()
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         await host.open(opening("t"))
 
         def request(name: str, seconds: float = 0, session: str = "s") -> CallRequest:
@@ -169,29 +167,10 @@ async def test_what_fails_before_a_call_begins_leaves_its_id_free() -> None:
             self.calls += 1
 
     state, tool = Unready(), Unprepared()
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         with refused(Reason.INTERNAL):
             await host.call(calling("a"))
         state.prepared = True
         answer = await host.call(calling("a"))
         assert isinstance(answer, Recorded)
         assert tool.calls == 1
-
-
-async def test_a_fault_of_the_host_is_told_and_the_id_stays_taken() -> None:
-    class Faulty(Counter):
-        name = "faulty"
-        executor = InProcess
-
-        async def run(self, *_: object) -> Result:
-            self.calls += 1
-            raise ZeroDivisionError("ours")
-
-    faulty = Faulty()
-    async with Host([faulty]) as host:
-        await host.open(opening())
-        for _ in range(2):
-            with refused(Reason.INTERNAL):
-                await host.call(calling("a", tool="faulty"))
-        assert faulty.calls == 1

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.hosts import Counter, Parallel, calling, opening, refused, said
+from tests.support.hosts import Counter, Parallel, calling, hosting, opening, refused, said
 from toolsvc import Call, SessionInfo, Tool
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
@@ -105,8 +105,7 @@ async def test_a_tool_that_cannot_be_forked_says_so_and_its_session_is_not_forke
 
 async def test_a_session_whose_thread_goes_on_is_busy() -> None:
     tool = Threaded()
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         late = await host.call(calling("a", run_limit=0.05))
         assert late.result.error is not None
         with refused(Reason.SESSION_BUSY):
@@ -117,8 +116,7 @@ async def test_a_session_whose_thread_goes_on_is_busy() -> None:
 async def test_a_call_of_the_parent_waits_for_the_fork() -> None:
     tool = Forking()
     tool.may_fork.clear()
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         fork = asyncio.create_task(host.fork(forking()))
         await tool.forked.wait()
         call = asyncio.create_task(host.call(calling("a")))
@@ -130,51 +128,22 @@ async def test_a_call_of_the_parent_waits_for_the_fork() -> None:
         assert host.look("child").call_ids == ()
 
 
-async def test_a_fork_asked_for_twice_is_one_and_its_id_belongs_to_it() -> None:
-    async with Host([Forking()]) as host:
-        await host.open(opening())
-        first, second = await asyncio.gather(host.fork(forking()), host.fork(forking()))
-        assert first == second
-        assert sorted(host.session_ids) == ["child", "s"]
-        await host.close("s")
-        assert await host.fork(forking()) == first
-        with refused(Reason.INVALID_REQUEST):
-            await host.open(opening("child"))
-        with refused(Reason.INVALID_REQUEST):
-            await host.fork(forking("child", "another"))
-        await host.close("child")
-        with refused(Reason.SESSION_CLOSED):
-            await host.fork(forking())
-
-
-async def test_a_fork_takes_a_place_and_has_the_lease_of_its_own_request() -> None:
-    async with Host([Forking()], max_sessions=2) as host:
-        await host.open(opening())
-        await host.fork(forking(owner="another", lease=30.0))
+async def test_a_fork_takes_a_place_and_has_the_lease_and_the_tools_of_its_own_request() -> None:
+    async with Host([Forking(), Parallel()], max_sessions=2) as host:
+        await host.open(opening(tools=("counter",)))
+        for tools in (("parallel",), ("counter", "parallel"), ("unknown",)):
+            with refused(Reason.INVALID_REQUEST):
+                await host.fork(forking(tools=tools))
+        await host.fork(forking(owner="another", lease=30.0, tools=("counter",)))
         assert host.renew("another", 30.0, ()).held == ("child",)
         with refused(Reason.TOO_MANY_SESSIONS):
             await host.fork(forking("third"))
 
 
-async def test_what_cannot_be_forked_is_refused_as_a_call_of_it_would_be() -> None:
-    async with Host([Forking(), Parallel()]) as host:
-        with refused(Reason.SESSION_NOT_FOUND):
-            await host.fork(forking())
-        await host.open(opening(tools=("counter",)))
-        for tools in (("parallel",), ("counter", "parallel"), ("unknown",)):
-            with refused(Reason.INVALID_REQUEST):
-                await host.fork(forking(tools=tools))
-        await host.fork(forking(tools=("counter",)))
-        await host.close("s")
-        with refused(Reason.SESSION_CLOSED):
-            await host.fork(forking("late"))
-
-
 async def test_a_fork_that_takes_too_long_leaves_nothing_and_frees_its_parent() -> None:
     tool = Forking()
     tool.may_fork.clear()
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         with refused(Reason.QUEUE_LIMIT):
             await host.fork(forking(queue_limit=0.05))
         assert host.session_ids == ["s"]

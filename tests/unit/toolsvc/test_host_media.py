@@ -9,7 +9,7 @@ import pytest
 import toolsvc.host.host
 import toolsvc.host.task_blobs
 import toolsvc.host.turnstile
-from tests.support.hosts import Counter, calling, opening, refused, said
+from tests.support.hosts import Counter, calling, hosting, opening, refused, said
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
@@ -30,8 +30,7 @@ async def test_observations_are_bounded_for_every_tool() -> None:
         async def call(self, state: list[Any], call: Call) -> str:
             return "a" * 1000 + "\x00end"
 
-    async with Host([Long()], observation_limit=100) as host:
-        await host.open(opening())
+    async with hosting(Long(), observation_limit=100) as host:
         answer = await host.call(calling("a", tool="long"))
         assert answer.result.truncated
         assert said(answer).endswith("aend")

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.hosts import Counter, calling, opening, refused, said
+from tests.support.hosts import Counter, calling, hosting, refused, said
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.host.blobs import INLINE_BYTES, Blobs
-from toolsvc.host.host import Host
 from toolsvc.plugin.tool import InProcess, Tool
 from toolsvc.types import Call, Media, Recorded, Result, SessionInfo, Text
 
@@ -53,8 +52,7 @@ async def test_a_call_whose_new_tools_cannot_be_opened_does_not_run_again(
     fault: Exception,
 ) -> None:
     maker = Maker(fault)
-    async with Host([maker]) as host:
-        await host.open(opening())
+    async with hosting(maker) as host:
         for _ in range(3):
             with refused(Reason.INTERNAL) as failure:
                 await host.call(calling("a"))
@@ -65,8 +63,7 @@ async def test_a_call_whose_new_tools_cannot_be_opened_does_not_run_again(
 
 async def test_a_call_that_has_run_cannot_be_cancelled_any_more() -> None:
     maker = Maker()
-    async with Host([maker]) as host:
-        await host.open(opening())
+    async with hosting(maker) as host:
         asked = asyncio.create_task(host.call(calling("a")))
         await maker.given.opens.wait()
         assert not host.cancel("s", "a")
@@ -79,8 +76,7 @@ async def test_a_call_that_has_run_cannot_be_cancelled_any_more() -> None:
 
 async def test_a_session_that_ends_while_its_call_is_recorded_runs_nothing_again() -> None:
     maker = Maker()
-    async with Host([maker]) as host:
-        await host.open(opening())
+    async with hosting(maker) as host:
         asked = asyncio.create_task(host.call(calling("a")))
         await maker.given.opens.wait()
         assert await host.close("s")
@@ -116,8 +112,9 @@ LARGE = Result.of(Media(media_type="image/png", data=bytes(INLINE_BYTES + 1)))
         Result(observation=(Text(text=None),)),  # type: ignore[arg-type]
         LARGE,
         asyncio.CancelledError("theirs"),
+        ZeroDivisionError("ours"),
     ],
-    ids=["nothing", "no text", "no room for media", "something that it waited for"],
+    ids=["nothing", "no text", "no room for media", "a wait that was cancelled", "a fault"],
 )
 async def test_a_call_that_cannot_be_recorded_is_told_and_does_not_run_again(
     answer: Any, monkeypatch: pytest.MonkeyPatch
@@ -127,8 +124,7 @@ async def test_a_call_that_cannot_be_recorded_is_told_and_does_not_run_again(
 
     monkeypatch.setattr(Blobs, "take_out", full)
     tool = Answers(answer)
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         for _ in range(2):
             async with asyncio.timeout(5):
                 with refused(Reason.INTERNAL):
@@ -144,8 +140,7 @@ async def test_a_refusal_of_the_tool_itself_leaves_the_id_free() -> None:
                 raise Refused(Reason.BACKEND_DOWN, "not now", retry_after=0.1)
             return await super().call(state, call)
 
-    async with Host([Unwilling()]) as host:
-        await host.open(opening())
+    async with hosting(Unwilling()) as host:
         with refused(Reason.BACKEND_DOWN):
             await host.call(calling("a"))
         assert host.look("s").call_ids == ()

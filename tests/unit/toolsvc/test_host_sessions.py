@@ -8,7 +8,7 @@ import pytest
 import toolsvc.host.host
 import toolsvc.host.task_blobs
 import toolsvc.host.turnstile
-from tests.support.hosts import Counter, SlowToClose, calling, opening, refused, said
+from tests.support.hosts import Counter, SlowToClose, calling, hosting, opening, refused, said
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import LiveState, Tool
@@ -103,8 +103,7 @@ async def test_leaving_the_host_closes_every_state(counter: Counter) -> None:
 
 async def test_a_close_goes_on_without_its_caller() -> None:
     tool = SlowToClose()
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         closing = asyncio.create_task(host.close("s"))
         await tool.closes.wait()
         closing.cancel()

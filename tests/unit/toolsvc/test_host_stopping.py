@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 import toolsvc.host.host
 import toolsvc.host.sessions
-from tests.support.hosts import Counter, calling, opening
+from tests.support.hosts import Counter, calling, hosting, opening
 from toolsvc.errors import StartError
 from toolsvc.host.host import Host
 from toolsvc.host.open_session import OpenSession
@@ -72,8 +72,7 @@ async def test_a_session_that_cannot_be_ended_leaves_no_tool_running(
         raise OSError("no thread")
 
     tool = Stopped("a")
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         await host.open(opening("t"))
         monkeypatch.setattr(OpenSession, "close_tools", fails)
     assert tool.stopped == 1
@@ -96,8 +95,7 @@ async def test_a_call_that_does_not_heed_its_cancelling_keeps_no_tool_running(
     monkeypatch.setattr(toolsvc.host.sessions, "CALLS_SECONDS", 0.05)
     tool = Heedless("counter")
     async with asyncio.timeout(10):
-        async with Host([tool]) as host:
-            await host.open(opening())
+        async with hosting(tool) as host:
             running = host.begin(calling("a"))
             await tool.runs.wait()
         assert (tool.closed, tool.stopped) == (["s"], 1)

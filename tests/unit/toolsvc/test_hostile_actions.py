@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp_types import CallToolRequestParams
 from pydantic import BaseModel
 
-from tests.support.hosts import Counter, calling, opening
+from tests.support.hosts import Counter, calling, hosting
 from toolsvc.edge.wire import call_from_proto
 from toolsvc.errors import Refused
 from toolsvc.host.host import Host
@@ -145,8 +145,7 @@ async def test_whatever_a_tool_raises_while_it_reads_is_an_invalid_action(
 
     tool = First()
     monkeypatch.setattr(tool, method, _raise(error))
-    async with Host([tool, Second()]) as host:
-        await host.open(opening())
+    async with hosting(tool, Second()) as host:
         name = "" if method == "accepts" else "first"
         answer = await host.call(calling("a", tool=name, action="x</bash>", arguments=None))
         assert answer.result.error.kind is ToolErrorKind.INVALID_ACTION
@@ -232,8 +231,7 @@ async def test_arguments_over_grpc_have_the_same_bounds(value: str) -> None:
         session_id="s", call_id="a", tool="adder", arguments_json=f'{{"a": [{value}]}}'
     )
     request.arguments.SetInParent()
-    async with Host([Adder()]) as host:
-        await host.open(opening())
+    async with hosting(Adder()) as host:
         answer = await host.call(call_from_proto(request))
         assert answer.result.error.kind is ToolErrorKind.INVALID_ACTION
 

@@ -9,53 +9,16 @@ from toolsvc.sandbox.jailed.drivers.interpreter import _compiled
 
 NAME = "<call 1>"
 HEADS = (
-    "x = 1",
-    "x = 1;",
-    "def f():\n    return 2",
-    "if x:\n    y = 2",
-    "try:\n    y = 2\nexcept E:\n    y = 3",
-    '"a docstring"',
-    's = """\n',
-    "x = (1,",
-    "x = 1 + \\",
-    "@f",
-    "while True:",
-    "# said \\",
-    "x = 1\r",
-    "x = 1\x0c",
-    "x = [\n1]",
-    "class A:\n    b: int = 1",
-    "import math\n\n",
-    "x = = 1",
-    "",
-)
+    "x = 1", "x = 1;", "def f():\n    return 2", "if x:\n    y = 2",
+    "try:\n    y = 2\nexcept E:\n    y = 3", '"a docstring"', 's = """\n', "x = (1,", "x = 1 + \\",
+    "@f", "while True:", "# said \\", "x = 1\r", "x = 1\x0c", "x = [\n1]",
+    "class A:\n    b: int = 1", "import math\n\n", "x = = 1", "",
+)  # fmt: skip
 TAILS = (
-    "x",
-    "print(x)  # and more",
-    "x\n\n",
-    "y = x",
-    "x; y",
-    "else: x",
-    "else:\n    x",
-    "  x",
-    ")",
-    '"""',
-    '""" + s',
-    "(x,\n y)",
-    "x if y else z",
-    "def g(): pass",
-    "*x, y",
-    "yield x",
-    "x := 1",
-    "not x",
-    "-x",
-    "\u00e9",
-    "\u00b2",
-    "x \\",
-    "x\ry",
-    "lambda: x",
-    "# only said",
-)
+    "x", "print(x)  # and more", "x\n\n", "y = x", "x; y", "else: x", "else:\n    x", "  x", ")",
+    '"""', '""" + s', "(x,\n y)", "x if y else z", "def g(): pass", "*x, y", "yield x", "x := 1",
+    "not x", "-x", "\u00e9", "\u00b2", "x \\", "x\ry", "lambda: x", "# only said",
+)  # fmt: skip
 
 
 def by_tree(code: str) -> tuple[types.CodeType | None, types.CodeType | None]:

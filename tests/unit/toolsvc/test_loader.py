@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support.hosts import calling, opening, said
+from tests.support.hosts import calling, hosting, said
 from toolsvc.errors import StartError
-from toolsvc.host.host import Host
 from toolsvc.plugin.registry import parse_settings
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
@@ -53,14 +52,8 @@ async def test_a_built_in_name_and_a_file(tmp_path: Path) -> None:
         ("import nothing_of_that_name", "nothing_of_that_name"),
         ("def broken(:", "SyntaxError: invalid syntax (mine.py, line 1)"),
         ("x = 1", "@toolsvc.tool"),
-        ("1 / 0", "ZeroDivisionError"),
         ("from toolsvc import Tool\nclass A(Tool):\n    name = 'two words'\n", "two words"),
         ("from toolsvc import Tool\nclass A(Tool):\n    name = 'python'\n", "two tools"),
-        (
-            "from toolsvc import Tool\nclass A(Tool):\n    name = 'a'\n"
-            "    def __init__(self):\n        raise OSError('no disk')\n",
-            "no disk",
-        ),
     ],
 )
 async def test_a_file_that_does_not_serve_is_one_sentence(
@@ -104,11 +97,8 @@ async def test_an_unknown_name_lists_the_known_ones() -> None:
 @pytest.mark.parametrize(
     ("word", "says"),
     [
-        ("python", "tool.option=value"),
         ("python.output_kib", "table.key=value"),
-        ("python.output_kib=many", "python.output_kib"),
         ("python.outputs=1", "options of python: mode, format"),
-        ("sqll.database=x", "sqll"),
     ],
 )
 async def test_a_setting_that_does_not_fit_is_named(word: str, says: str) -> None:
@@ -170,8 +160,7 @@ class Old(Tool):
 
 async def test_a_tool_without_options_keeps_attributes_of_its_own(tmp_path: Path) -> None:
     (old,) = await load_tools([write(tmp_path, OF_ITS_OWN)], {}, SANDBOX)
-    async with Host([old]) as host:
-        await host.open(opening())
+    async with hosting(old) as host:
         assert said(await host.call(calling("1", tool="old", arguments={"text": ""}))) == "9"
 
 

@@ -11,9 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 import toolsvc.plugin.executors
-from tests.support.hosts import calling, opening, refused, said
+from tests.support.hosts import calling, hosting, opening, refused, said
 from toolsvc.errors import Reason
-from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
 from toolsvc.types import Call, CallRequest, Running
 from toolwright.tracing.ids import trace_id, trajectory_of
@@ -46,8 +45,7 @@ async def test_a_call_that_found_no_free_thread_ran_nothing_and_may_be_repeated(
     tool = Threaded()
     with ThreadPoolExecutor(max_workers=1) as threads:
         monkeypatch.setattr(toolsvc.plugin.executors, "_THREADS", threads)
-        async with Host([tool]) as host:
-            await host.open(opening())
+        async with hosting(tool) as host:
             first = asyncio.create_task(host.call(request("first")))
             await until(lambda: tool.calls == 1)
             with refused(Reason.QUEUE_LIMIT) as failure:
@@ -68,8 +66,7 @@ async def test_the_line_for_a_thread_is_no_part_of_the_run(
     tool.ends = {"first": threading.Event(), "second": threading.Event()}
     with ThreadPoolExecutor(max_workers=1) as threads:
         monkeypatch.setattr(toolsvc.plugin.executors, "_THREADS", threads)
-        async with Host([tool]) as host:
-            await host.open(opening())
+        async with hosting(tool) as host:
             first = asyncio.create_task(host.call(request("first")))
             await until(lambda: tool.calls == 1)
             waits = await host.call(request("second", run_limit=0.3, wait=0.1))
@@ -92,8 +89,7 @@ class Faulty(Tool):
 
 
 async def test_the_log_tells_an_author_the_line_once() -> None:
-    async with Host([Faulty()]) as host:
-        await host.open(opening())
+    async with hosting(Faulty()) as host:
         with capture_logs() as logged:
             for name in ("first", "second"):
                 assert said(await host.call(request(name))) == f"KeyError: {name!r}"

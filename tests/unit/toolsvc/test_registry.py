@@ -8,9 +8,8 @@ import pytest
 
 import toolsvc.plugin.registry
 from tests.support.docs import example
-from tests.support.hosts import calling, opening, said
+from tests.support.hosts import calling, hosting, said
 from toolsvc.errors import StartError
-from toolsvc.host.host import Host
 from toolsvc.plugin.registry import TOOLS, loaded, make_registered, registered, tool_class
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
@@ -47,8 +46,7 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 async def test_a_stranger_s_package_registers_a_tool_with_options(acme: Path) -> None:
     (tool,) = await load_tools(["clip"], {"clip": {"words": 2}}, SANDBOX)
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         action = {"action": "<clip>one two three</clip>", "arguments": None}
         answer = await host.call(calling("1", tool="clip", **action))
     assert said(answer) == "one two"

@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
+from tests.support.hosts import call_of
 from toolsvc.backends.search import remote
 from toolsvc.backends.search.build import Order, build
 from toolsvc.backends.search.http import RetrieveServer
@@ -22,7 +23,6 @@ from toolsvc.backends.search.searcher import Searcher
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.tools.search import SearchOptions, SearchTool
-from toolsvc.types import Call, SessionInfo
 from toolwright.process.backoff import Backoff
 
 pytestmark = pytest.mark.quick
@@ -30,22 +30,8 @@ pytestmark = pytest.mark.quick
 WORDS = [f"word{number}" for number in range(256)]
 
 
-def call(query: str, *, run_limit: float = 30.0) -> Call:
-    return Call(
-        session=SessionInfo(session_id="s", owner="o", metadata={}),
-        call_id="c",
-        action="",
-        arguments={"query": query},
-        turn=0,
-        turns_left=0,
-        last_step=False,
-        run_limit=run_limit,
-        metadata={},
-    )
-
-
 async def ask(tool: SearchTool, query: str, **fields: Any) -> str:
-    result = await tool.run(None, call(query, **fields), Cancellation())
+    result = await tool.run(None, call_of(query=query, **fields), Cancellation())
     (text,) = result.observation
     return text.text  # type: ignore[union-attr]
 

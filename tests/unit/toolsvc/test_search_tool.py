@@ -5,10 +5,10 @@ import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.hosts import call_of
 from tests.support.trajectory import Trajectory, said
 from toolsvc.backends.search.build import Order, build
 from toolsvc.backends.search.index import Found, SearchIndex
@@ -18,12 +18,11 @@ from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.tools.search import NOTHING_FOUND, SearchOptions, SearchTool
-from toolsvc.types import Call, Result, SessionInfo
+from toolsvc.types import Call, Result
 from toolwright.types import ToolErrorKind
 
 COLOURS = ("green", "red", "yellow", "brown", "golden")
 TEXTS = [f'"Apple {number}"\nApples may be {colour}.' for number, colour in enumerate(COLOURS)]
-SESSION = SessionInfo(session_id="s", owner="o", metadata={})
 
 
 @pytest.fixture(scope="module")
@@ -43,18 +42,8 @@ def tool(folder: Path) -> SearchTool:
     return SearchTool(SearchOptions(index=folder, topk=2, queue=2))
 
 
-def call(text: str, *, run_limit: float = 10.0, **metadata: Any) -> Call:
-    return Call(
-        session=SESSION,
-        call_id="c",
-        action="",
-        arguments={"query": text},
-        turn=0,
-        turns_left=0,
-        last_step=False,
-        run_limit=run_limit,
-        metadata=metadata,
-    )
+def call(text: str, *, run_limit: float = 10.0) -> Call:
+    return call_of(query=text, run_limit=run_limit)
 
 
 class Held:

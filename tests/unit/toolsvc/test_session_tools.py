@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.support.hosts import Counter, calling, opening, refused, said
+from tests.support.hosts import Counter, calling, hosting, opening, refused, said
 from toolsvc.edge.wire import fill_result
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
@@ -47,20 +47,8 @@ def making(call_id: str, name: str) -> object:
     return calling(call_id, tool="make", arguments={"text": name}, digest=call_id.encode())
 
 
-async def test_a_session_has_the_tools_that_were_made_for_it_and_no_other_has_them() -> None:
-    async with Host([Maker()]) as host:
-        assert [tool.name for tool in host.list_tools()] == ["make"]
-        opened = await host.open(opening(metadata={"own": ["counter"]}))
-        assert [tool.name for tool in opened.tools] == ["make", "counter"]
-        assert said(await host.call(calling("a"))) == "1"
-        await host.open(opening("t"))
-        with refused(Reason.UNKNOWN_TOOL):
-            await host.call(calling("a", session="t"))
-
-
 async def test_a_call_makes_a_tool_and_its_result_says_so() -> None:
-    async with Host([Maker()]) as host:
-        await host.open(opening())
+    async with hosting(Maker()) as host:
         with refused(Reason.UNKNOWN_TOOL):
             await host.call(calling("a"))
         made = await host.call(making("b", "counter"))
@@ -75,8 +63,7 @@ async def test_a_call_makes_a_tool_and_its_result_says_so() -> None:
 
 
 async def test_a_maker_sees_which_names_the_session_has() -> None:
-    async with Host([Maker(), Counter()]) as host:
-        await host.open(opening())
+    async with hosting(Maker(), Counter()) as host:
         assert said(await host.call(making("a", "counter"))) == "taken"
         assert said(await host.call(making("b", "other"))) == "made"
         assert said(await host.call(making("c", "other"))) == "taken"
@@ -105,7 +92,6 @@ async def test_what_a_session_was_given_is_closed_with_it() -> None:
         def session_tools(self, state: object) -> Sequence[Tool]:
             return (own,)
 
-    async with Host([Gives()]) as host:
-        await host.open(opening())
+    async with hosting(Gives()) as host:
         await host.close("s")
     assert own.opened == own.closed == ["s"]

@@ -226,26 +226,20 @@ def schemas_of(tools: Any) -> list[Any]:
 @pytest.mark.parametrize(
     "tools",
     [
-        [],
-        [plain(name=f"film_{n}") for n in range(MOST_TOOLS + 1)],
-        [plain(name="1st")],
-        [plain(name="")],
-        [plain(description="")],
-        [plain(description="x" * 301)],
+        [], [plain(name=f"film_{n}") for n in range(MOST_TOOLS + 1)], [plain(name="1st")],
+        [plain(name="")], [plain(description="")], [plain(description="x" * 301)],
         [plain(parameters={"type": "string"})],
         [plain(parameters={"type": "object", "properties": {}, "required": []})],
-        [{**plain(), "type": "tool"}],
-        [{**plain(), "answer": "Paris"}],
+        [{**plain(), "type": "tool"}], [{**plain(), "answer": "Paris"}],
         [plain(parameters=inside({"type": "object", "properties": {}}))],
         [plain(parameters=inside({"type": "array", "items": {"type": "object"}}))],
         [plain(parameters=inside({"type": "string", "pattern": "a"}))],
         [plain(parameters=inside({"type": "boolean", "enum": ["yes"]}))],
         [plain(parameters=inside({"type": "array"}))],
         [plain(parameters=inside({"type": "array", "items": {"type": "string"}, "enum": ["a"]}))],
-        [plain(parameters=inside({"type": "string"}, names=21))],
-        {"tools": [plain()]},
+        [plain(parameters=inside({"type": "string"}, names=21))], {"tools": [plain()]},
     ],
-)
+)  # fmt: skip
 def test_what_does_not_fit_the_form(tools: Any) -> None:
     assert violations(FORM, tools)
 

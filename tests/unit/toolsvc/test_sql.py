@@ -67,26 +67,6 @@ def test_nothing_in_front_hides_a_command(before: list[str], command: str) -> No
         assert objection("".join([*before, command, " x"]), writable=writable)
 
 
-def test_writing_needs_leave() -> None:
-    assert objection("INSERT INTO t VALUES (1)", writable=False)
-    assert objection("INSERT INTO t VALUES (1)", writable=True) is None
-
-
-def table(count: int, cell: str = "x", **limits: int) -> Table:
-    made = Table(["head"], **{"rows": 50, "characters": 64 * 1024, **limits})
-    for _ in range(count):
-        if not made.add([cell]):
-            break
-    return made
-
-
-def test_a_long_table_shows_its_first_rows() -> None:
-    made = table(100, "y" * 200)
-    assert made.cut
-    assert made.text().count("y" * 200) == 50
-    assert "only the first 50 rows" in made.text()
-
-
 @given(
     st.lists(st.text(max_size=3 * LONGEST_CELL), max_size=80), st.integers(1, 60), st.integers(1, 9)
 )

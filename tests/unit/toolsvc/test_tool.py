@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.support.hosts import call_of
 from tests.support.waiting import holds_for
 from toolsvc import (
     Author,
@@ -20,24 +21,8 @@ from toolsvc import (
 )
 from toolsvc.plugin.decorator import tool_of
 from toolsvc.plugin.tool import Cancellation, InProcess, InService
-from toolsvc.types import SessionInfo, TagFormat, Text
+from toolsvc.types import TagFormat, Text
 from toolwright.types import ToolErrorKind
-
-SESSION = SessionInfo(session_id="s", owner="o", metadata={})
-
-
-def call(run_limit: float = 5.0, **arguments: object) -> Call:
-    return Call(
-        session=SESSION,
-        call_id="c",
-        action="",
-        arguments=arguments,
-        turn=0,
-        turns_left=0,
-        last_step=False,
-        run_limit=run_limit,
-        metadata={},
-    )
 
 
 def text(result: Result) -> str:
@@ -105,9 +90,9 @@ def test_arguments_are_checked_against_the_schema() -> None:
 
 
 async def test_results_of_plain_functions_and_coroutines() -> None:
-    assert text(await run(of(shout), call(text="a"))) == "A"
-    assert text(await run(of(add), call(a=2, b=3))) == "5"
-    assert text(await run(of(turns), call(text="t"))) == "t 0"
+    assert text(await run(of(shout), call_of(text="a"))) == "A"
+    assert text(await run(of(add), call_of(a=2, b=3))) == "5"
+    assert text(await run(of(turns), call_of(text="t"))) == "t 0"
 
 
 @pytest.mark.parametrize(
@@ -127,7 +112,7 @@ async def test_what_a_plugin_raises_is_told_to_the_policy(
         def call(self, state: object, call: Call) -> str:
             raise error
 
-    result = await run(Broken(), call(text=""))
+    result = await run(Broken(), call_of(text=""))
     assert result.error.kind is kind
     assert result.valid is valid
     assert str(error) in text(result)
@@ -145,7 +130,7 @@ async def test_a_thread_outlives_its_limit_and_says_when_it_has_ended() -> None:
 
     cancellation = Cancellation()
     began = time.perf_counter()
-    result = await run(Stuck(), call(run_limit=0.05), cancellation)
+    result = await run(Stuck(), call_of(run_limit=0.05), cancellation)
     assert time.perf_counter() - began < 5
     assert result.error.kind is ToolErrorKind.TIMEOUT
     idle = asyncio.Event()
@@ -189,7 +174,7 @@ async def test_waiting_for_something_cancelled_is_the_plugin_s_own_failure() -> 
             other.cancel()
             return str(await other)
 
-    result = await run(Waiting(), call())
+    result = await run(Waiting(), call_of())
     assert result.error.kind is ToolErrorKind.EXCEPTION
     assert "CancelledError" in result.error.message
 
@@ -220,6 +205,6 @@ async def test_what_no_answer_can_hold_is_the_plugin_s_own_failure(
         async def call(self, state: object, call: Call) -> object:
             return returned
 
-    result = await run(Wrong(), call())
+    result = await run(Wrong(), call_of())
     assert result.error.kind is ToolErrorKind.EXCEPTION
     assert says in result.error.message

@@ -62,14 +62,10 @@ def test_an_invalid_action_is_an_error_unless_it_ends_the_trajectory() -> None:
 @pytest.mark.parametrize(
     "told",
     [
-        None,
-        3,
-        {"text": "x"},
-        {"obs": 1},
-        {"obs": "x", "image": "photo.png"},
+        None, 3, {"text": "x"}, {"obs": 1}, {"obs": "x", "image": "photo.png"},
         {"obs": "", "image": 3},
     ],
-)
+)  # fmt: skip
 def test_what_is_no_observation_is_refused(told: object) -> None:
     with pytest.raises((TypeError, ValueError)):
         as_result(told, False, True)

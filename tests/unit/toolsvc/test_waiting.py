@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import toolsvc.plugin.waiting
-from tests.support.hosts import Counter, calling, opening, refused, said
-from tests.support.waiting import holds_for, until
+from tests.support.hosts import Counter, calling, hosting, opening, refused, said
+from tests.support.waiting import holds_for
 from toolsvc import InvalidAction, ToolFailed, waiting
 from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
@@ -39,8 +39,7 @@ class Asks(Counter):
 
 async def test_a_call_that_waits_for_longer_than_it_may_run_gets_its_answer() -> None:
     tool = Asks()
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         loop = asyncio.get_running_loop()
         began = loop.time()
         slow = {"run_limit": 0.05, "wait": 0.1}
@@ -61,8 +60,7 @@ async def test_a_call_that_waits_for_longer_than_it_may_run_gets_its_answer() ->
 async def test_what_a_call_runs_after_it_has_waited_counts() -> None:
     tool = Asks()
     tool.answer.set()
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         answer = await host.call(calling("a", 60, run_limit=0.05))
     assert answer.result.error.kind is ToolErrorKind.TIMEOUT
     assert answer.run > 0.04
@@ -72,8 +70,7 @@ async def test_a_call_that_waits_for_too_long_is_refused_and_may_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tool = Asks()
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         with monkeypatch.context() as patch:
             patch.setattr(toolsvc.plugin.waiting, "WAIT_SECONDS", 0.05)
             with refused(Reason.BACKEND_DOWN) as failure:
@@ -88,8 +85,7 @@ async def test_a_call_that_waits_for_too_long_is_refused_and_may_come_again(
 
 async def test_a_call_can_be_cancelled_while_it_waits() -> None:
     tool = Asks()
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         asked = asyncio.create_task(host.call(calling("a", run_limit=0.01)))
         await tool.runs.wait()
         assert host.cancel("s", "a")
@@ -141,8 +137,7 @@ async def will_not() -> None:
 async def test_what_goes_wrong_while_a_call_waits_is_a_refusal(
     does: Callable[[], Any], says: str, again: bool
 ) -> None:
-    async with Host([Does(does)]) as host:
-        await host.open(opening())
+    async with hosting(Does(does)) as host:
         with refused(Reason.BACKEND_DOWN) as failure:
             await host.call(calling("a"))
     assert failure.value.message == says
@@ -154,8 +149,7 @@ async def test_what_a_tool_says_to_the_policy_goes_through(error: Exception) -> 
     async def fails() -> None:
         raise error
 
-    async with Host([Does(fails)]) as host:
-        await host.open(opening())
+    async with hosting(Does(fails)) as host:
         assert said(await host.call(calling("a"))) == "no such page"
 
 
@@ -172,8 +166,7 @@ async def test_a_call_waits_for_as_long_as_any_part_of_it_does() -> None:
                 await asyncio.sleep(0)
 
     tool = Several()
-    async with Host([tool]) as host:
-        await host.open(opening())
+    async with hosting(tool) as host:
         waits = await host.call(calling("a", run_limit=0.05, wait=0.1))
         assert isinstance(waits, Running)
         tool.answer.set()
@@ -194,8 +187,7 @@ async def test_work_that_calls_share_waits_for_none_that_has_ended() -> None:
         shared.append(asyncio.create_task(work()))
         await began.wait()
 
-    async with Host([Does(first)]) as host:
-        await host.open(opening())
+    async with hosting(Does(first)) as host:
         answer = await host.call(calling("a"))
         assert isinstance(answer, Recorded)
         may_end.set()
@@ -230,8 +222,7 @@ class InThread(Tool):
 async def test_a_plain_function_says_what_it_waits_for_too() -> None:
     tool = InThread()
     with released(tool.answer):
-        async with Host([tool]) as host:
-            await host.open(opening())
+        async with hosting(tool) as host:
             waits = await host.call(calling("a", run_limit=0.05, wait=0.1))
             assert isinstance(waits, Running)
             tool.answer.set()
@@ -244,8 +235,7 @@ async def test_a_refused_call_whose_thread_goes_on_does_not_run_again(
     monkeypatch.setattr(toolsvc.plugin.waiting, "WAIT_SECONDS", 0.05)
     tool = InThread()
     with released(tool.answer):
-        async with Host([tool]) as host:
-            await host.open(opening())
+        async with hosting(tool) as host:
             for _ in range(2):
                 with refused(Reason.BACKEND_DOWN):
                     await host.call(calling("a"))
@@ -290,14 +280,3 @@ async def test_an_opening_that_waits_for_too_long_leaves_no_session(
         assert host.session_ids == []
         tool.answer.set()
         assert (await host.open(opening())).session_id == "s"
-
-
-async def test_an_opening_can_be_given_up_while_it_waits() -> None:
-    tool = Opens()
-    async with Host([tool]) as host:
-        asked = asyncio.create_task(host.open(opening()))
-        await until(lambda: "s" in host.session_ids, "the opening")
-        assert await host.close("s")
-        with refused(Reason.SESSION_CLOSED):
-            await asked
-        assert host.session_ids == []
