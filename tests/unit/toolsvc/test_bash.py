@@ -5,17 +5,13 @@ from typing import Any
 
 import pytest
 
+from tests.support.bash_calls import function
+from tests.support.trajectory import said
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.sandbox.session import Ending, Outcome
 from toolsvc.tools.bash.bash_tool import BashTool, as_result
 from toolsvc.tools.bash.request import find_request
 from toolsvc.tools.sandboxed import shell_report
-from toolsvc.types import Text
-
-
-def function(name: str, **parameters: str) -> str:
-    inner = "".join(f"<parameter={key}>{value}</parameter>" for key, value in parameters.items())
-    return f"<function={name}>{inner}</function>"
 
 
 @pytest.mark.parametrize(
@@ -89,12 +85,6 @@ def outcome(output: str, report: object, ending: Ending = Ending.OK) -> Outcome:
     )
 
 
-def text(result: Any) -> str:
-    (part,) = result.observation
-    assert isinstance(part, Text)
-    return part.text
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -104,7 +94,7 @@ def text(result: Any) -> str:
 )
 def test_a_report_that_is_none_breaks_nothing(line: str) -> None:
     result = as_result(outcome("x", line), 1.0)
-    assert text(result) == "x"
+    assert said(result) == "x"
     assert result.metrics == {}
 
 

@@ -36,104 +36,41 @@ def model_after(*steps: Step) -> Model:
     return model
 
 
+ONE, TWO, OTHER = Result(record=b"1"), Result(record=b"2"), Result(record=b"another")
+FORGOTTEN, REUSED = Refused("RESULT_FORGOTTEN"), Refused("CALL_ID_REUSED")
+AGAIN = (Model.repeated, 0, 1)
+
+
 @pytest.mark.parametrize(
     ("before", "step", "right", "wrong"),
     [
-        (
-            [OPENED, EFFECT],
-            (Model.repeated, 0, 1, Change.NONE),
-            Result(record=b"1"),
-            Result(record=b"another"),
-        ),
-        (
-            [OPENED, EFFECT],
-            (Model.repeated, 0, 1, Change.LIMITS),
-            Result(record=b"1"),
-            Refused("INTERNAL"),
-        ),
-        (
-            [OPENED, EFFECT],
-            (Model.repeated, 0, 1, Change.TURN),
-            Refused("CALL_ID_REUSED"),
-            Result(record=b"1"),
-        ),
-        (
-            [OPENED, EFFECT, NEXT_TURN],
-            (Model.repeated, 0, 1, Change.NONE),
-            Refused("RESULT_FORGOTTEN"),
-            Result(record=b"2"),
-        ),
-        (
-            [OPENED, EFFECT, NEXT_TURN],
-            (Model.repeated, 0, 2, Change.NONE),
-            Result(record=b"2"),
-            Refused("RESULT_FORGOTTEN"),
-        ),
-        (
-            [
-                *(OPENED, EFFECT, NEXT_TURN),
-                (Model.repeated, 0, 1, Change.NONE, Refused("RESULT_FORGOTTEN")),
-            ],
-            (Model.repeated, 0, 1, Change.NONE),
-            Refused("RESULT_FORGOTTEN"),
-            Result(record=b"1"),
-        ),
-        (
-            [OPENED, EFFECT],
-            (Model.called, Call(0, 2, Intent.READ)),
-            Result(record=b"n", number=1),
-            Result(record=b"n", number=2),
-        ),
-        (
-            [OPENED, EFFECT, NEXT_TURN],
-            (Model.called, Call(0, 3, Intent.EFFECT, ahead=-1)),
-            Refused("RESULT_FORGOTTEN"),
-            Result(record=b"3"),
-        ),
+        ([OPENED, EFFECT], (*AGAIN, Change.NONE), ONE, OTHER),
+        ([OPENED, EFFECT], (*AGAIN, Change.LIMITS), ONE, Refused("INTERNAL")),
+        ([OPENED, EFFECT], (*AGAIN, Change.TURN), REUSED, ONE),
+        ([OPENED, EFFECT, NEXT_TURN], (*AGAIN, Change.NONE), FORGOTTEN, TWO),
+        ([OPENED, EFFECT, NEXT_TURN], (Model.repeated, 0, 2, Change.NONE), TWO, FORGOTTEN),
+        ([OPENED, EFFECT, NEXT_TURN, (*AGAIN, Change.NONE, FORGOTTEN)], (*AGAIN, Change.NONE),
+         FORGOTTEN, ONE),
+        ([OPENED, EFFECT], (Model.called, Call(0, 2, Intent.READ)),
+         Result(record=b"n", number=1), Result(record=b"n", number=2)),
+        ([OPENED, EFFECT, NEXT_TURN], (Model.called, Call(0, 3, Intent.EFFECT, ahead=-1)),
+         FORGOTTEN, Result(record=b"3")),
         ([OPENED], (Model.opened, 0, 1, 0), Refused("INVALID_REQUEST"), True),
         ([OPENED], (Model.closed, 0), True, False),
-        (
-            [OPENED, EFFECT, CLOSED],
-            (Model.repeated, 0, 1, Change.NONE),
-            Refused("SESSION_CLOSED"),
-            Result(record=b"1"),
-        ),
-        (
-            [OPENED, ASLEEP],
-            (Model.repeated, 0, 1, Change.NONE),
-            Running(),
-            Result(record=b"1"),
-        ),
-        (
-            [OPENED, ASLEEP],
-            (Model.came_late, Call(0, 2, Intent.ANY)),
-            Refused("QUEUE_LIMIT"),
-            Result(record=b"2"),
-        ),
+        ([OPENED, EFFECT, CLOSED], (*AGAIN, Change.NONE), Refused("SESSION_CLOSED"), ONE),
+        ([OPENED, ASLEEP], (*AGAIN, Change.NONE), Running(), ONE),
+        ([OPENED, ASLEEP], (Model.came_late, Call(0, 2, Intent.ANY)), Refused("QUEUE_LIMIT"), TWO),
         ([OPENED, ASLEEP], (Model.cancelled, 0, 1), (True, CANCELLED), (False, None)),
         ([OPENED, EFFECT], (Model.cancelled, 0, 1), (False, None), (True, CANCELLED)),
         ([OPENED, EFFECT, NEXT_TURN], (Model.looked, 0), (1, 2), (2, 1)),
-        (
-            [OPENED],
-            (Model.renewed, 0, (0, 1)),
-            (frozenset({0}), frozenset({1})),
-            (frozenset({0, -1}), frozenset({1})),
-        ),
-        (
-            [OPENED, EFFECT, (Model.forked, 0, 1, True)],
-            (Model.called, Call(1, 1, Intent.EFFECT)),
-            Refused("CALL_ID_REUSED"),
-            Result(record=b"1"),
-        ),
-        (
-            [OPENED],
-            (Model.burst, TWICE),
-            [Result(record=b"1"), Result(record=b"1")],
-            [Result(record=b"1"), Result(record=b"2")],
-        ),
+        ([OPENED], (Model.renewed, 0, (0, 1)), (frozenset({0}), frozenset({1})),
+         (frozenset({0, -1}), frozenset({1}))),
+        ([OPENED, EFFECT, (Model.forked, 0, 1, True)], (Model.called, Call(1, 1, Intent.EFFECT)),
+         REUSED, ONE),
+        ([OPENED], (Model.burst, TWICE), [ONE, ONE], [ONE, TWO]),
         ([(Model.listed, b"tools")], (Model.listed,), b"tools", b"others"),
     ],
-)
+)  # fmt: skip
 def test_the_model_knows_right_from_wrong(
     before: Sequence[Step], step: Step, right: object, wrong: object
 ) -> None:

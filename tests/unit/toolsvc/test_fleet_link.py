@@ -127,27 +127,6 @@ async def test_an_actor_that_ray_does_not_reach_lives_as_long_as_it_answers(
         assert not link.lost
 
 
-async def test_a_caller_that_is_cancelled_loses_nothing() -> None:
-    release = asyncio.Event()
-
-    async def slow(request: pb.CallToolRequest) -> pb.CallResult:
-        await release.wait()
-        return text("done")
-
-    async with serving(ToolDouble(slow)) as double, linked(double) as (link, _):
-        waiting = asyncio.create_task(answer(link))
-        await double.called.wait()
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        with pytest.raises(TransportError) as late:
-            await answer(link, 0.05)
-        assert late.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
-        release.set()
-        assert await answer(link) == "done"
-        assert not link.lost
-
-
 async def test_off_loopback_the_front_trusts_that_hosts_own_certificate_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

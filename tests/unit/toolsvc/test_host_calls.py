@@ -137,16 +137,6 @@ async def test_a_session_runs_only_so_many_calls_of_a_parallel_tool_at_once(
             await one.wait(5.0)
 
 
-async def test_cancelling_a_call_that_has_not_begun_yet(host: Host, counter: Counter) -> None:
-    await host.open(opening())
-    task = asyncio.create_task(host.call(calling("a", 10)))
-    await asyncio.sleep(0)
-    assert host.cancel("s", "a")
-    answer = await task
-    assert answer.result.error.kind is ToolErrorKind.CANCELLED
-    assert counter.calls == 0
-
-
 async def test_what_fails_before_a_call_begins_leaves_its_id_free() -> None:
     class Unready(LiveState):
         ready = False

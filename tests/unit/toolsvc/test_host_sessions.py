@@ -90,17 +90,6 @@ async def test_a_drain_waits_no_longer_than_its_grace(host: Host, counter: Count
     assert running.outcome is None
 
 
-async def test_leaving_the_host_closes_every_state(counter: Counter) -> None:
-    async with Host([counter]) as host:
-        for name in "abc":
-            await host.open(opening(name))
-        caller = asyncio.create_task(host.call(calling("x", 10, session="a")))
-        await counter.runs.wait()
-    assert sorted(counter.closed) == ["a", "b", "c"]
-    with refused(Reason.SESSION_CLOSED):
-        await caller
-
-
 async def test_a_close_goes_on_without_its_caller() -> None:
     tool = SlowToClose()
     async with hosting(tool) as host:
@@ -111,14 +100,3 @@ async def test_a_close_goes_on_without_its_caller() -> None:
             await closing
         tool.may_close.set()
     assert tool.closed == ["s"]
-
-
-async def test_a_session_may_end_before_its_call_has_begun(host: Host, counter: Counter) -> None:
-    await host.open(opening())
-    caller = asyncio.create_task(host.call(calling("a")))
-    closer = asyncio.create_task(host.close("s"))
-    async with asyncio.timeout(10):
-        with refused(Reason.SESSION_CLOSED):
-            await caller
-    assert await closer
-    assert counter.calls == 0

@@ -1,10 +1,8 @@
 """The swe tool's pure parts: calls, reports, what is a submission and what reaches too far."""
 
 import json
-import os
 import shlex
 import subprocess
-import tarfile
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from tests.support.bash_calls import function
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.files import FILE_MODE, Entry
@@ -21,18 +20,12 @@ from toolsvc.tools.swe.boxes import cli, kubernetes
 from toolsvc.tools.swe.boxes.box import BoxError, BoxGone, StartFailed
 from toolsvc.tools.swe.boxes.container import OUT, ContainerBox, Take
 from toolsvc.tools.swe.boxes.kubernetes import exit_code, is_running
-from toolsvc.tools.swe.checkout import unpack
 from toolsvc.tools.swe.options import SweOptions
 from toolsvc.tools.swe.verifying.report import Report, read_report
 from toolsvc.tools.swe.verifying.settings import pytest_file, pytest_options
 from toolsvc.tools.swe.verifying.tampering import tampering
 from toolsvc.tools.swe.verifying.tree import compare
 from toolsvc.tools.swe.verifying.verification import VerificationFile
-
-
-def function(name: str, **parameters: str) -> str:
-    inner = "".join(f"<parameter={key}>{value}</parameter>" for key, value in parameters.items())
-    return f"<function={name}>{inner}</function>"
 
 
 @pytest.mark.parametrize(
@@ -322,44 +315,3 @@ def test_requests_never_exceed_limits() -> None:
     for wrong in ({"runner": "docker"}, {}, {"image": "x", "repositories": "y"}):
         with pytest.raises(ValidationError):
             SweOptions.model_validate(wrong)
-
-
-def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
-    made = tarfile.TarInfo(name)
-    made.type, made.linkname, made.uid = kind, link, 12345
-    return made
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        [member("../out")],
-        [member("/etc/out")],
-        [member("link", tarfile.SYMTYPE, "/etc")],
-        [member("a/link", tarfile.SYMTYPE, "../../etc")],
-        [member("link", tarfile.LNKTYPE, "../out")],
-        [member("a", tarfile.SYMTYPE, "."), member("a/b", tarfile.SYMTYPE, "../..")],
-        [member("device", tarfile.CHRTYPE)],
-        [member("pipe", tarfile.FIFOTYPE)],
-    ],
-    ids=lambda bad: bad[-1].name,
-)
-def test_an_archive_that_leads_out_is_refused(tmp_path: Path, bad: list[tarfile.TarInfo]) -> None:
-    archive = tmp_path / "a.tar"
-    with tarfile.open(archive, "w") as file:
-        for one in (member("tree/file"), *bad):
-            file.addfile(one)
-    with pytest.raises(tarfile.TarError, match="leads out"):
-        unpack(archive, tmp_path / "unpacked")
-    assert not (tmp_path / "out").exists()
-
-
-def test_an_archive_is_ours_once_it_is_unpacked(tmp_path: Path) -> None:
-    archive = tmp_path / "a.tar"
-    with tarfile.open(archive, "w") as file:
-        file.addfile(member("tree/file"))
-        file.addfile(member("tree/link", tarfile.SYMTYPE, "file"))
-    tree = unpack(archive, tmp_path / "unpacked")
-    assert tree == tmp_path / "unpacked/tree"
-    assert (tree / "file").stat().st_uid == os.getuid()
-    assert (tree / "link").readlink() == Path("file")

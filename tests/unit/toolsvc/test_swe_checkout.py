@@ -1,8 +1,10 @@
-"""Who waits for whose checkout."""
+"""Checkouts: which session waits for which, and which archives are unpacked."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from tests.support.hosts import refused
 from toolsvc.errors import Reason, Refused
 from toolsvc.tools.files import Entry
 from toolsvc.tools.swe import checkout
-from toolsvc.tools.swe.checkout import Checkouts
+from toolsvc.tools.swe.checkout import Checkouts, unpack
 
 
 class Slow(Checkouts):
@@ -84,3 +86,44 @@ async def test_only_so_many_are_made_at_once(slow: Slow, monkeypatch: pytest.Mon
     released(one, "a", "b")
     await asyncio.gather(*both)
     assert one.asked == ["a", "b"]
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.linkname, made.uid = kind, link, 12345
+    return made
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        [member("../out")],
+        [member("/etc/out")],
+        [member("link", tarfile.SYMTYPE, "/etc")],
+        [member("a/link", tarfile.SYMTYPE, "../../etc")],
+        [member("link", tarfile.LNKTYPE, "../out")],
+        [member("a", tarfile.SYMTYPE, "."), member("a/b", tarfile.SYMTYPE, "../..")],
+        [member("device", tarfile.CHRTYPE)],
+        [member("pipe", tarfile.FIFOTYPE)],
+    ],
+    ids=lambda bad: bad[-1].name,
+)
+def test_an_archive_that_leads_out_is_refused(tmp_path: Path, bad: list[tarfile.TarInfo]) -> None:
+    archive = tmp_path / "a.tar"
+    with tarfile.open(archive, "w") as file:
+        for one in (member("tree/file"), *bad):
+            file.addfile(one)
+    with pytest.raises(tarfile.TarError, match="leads out"):
+        unpack(archive, tmp_path / "unpacked")
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_archive_is_ours_once_it_is_unpacked(tmp_path: Path) -> None:
+    archive = tmp_path / "a.tar"
+    with tarfile.open(archive, "w") as file:
+        file.addfile(member("tree/file"))
+        file.addfile(member("tree/link", tarfile.SYMTYPE, "file"))
+    tree = unpack(archive, tmp_path / "unpacked")
+    assert tree == tmp_path / "unpacked/tree"
+    assert (tree / "file").stat().st_uid == os.getuid()
+    assert (tree / "link").readlink() == Path("file")

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.support.hosts import call_of
+from tests.support.trajectory import said
 from tests.support.waiting import holds_for
 from toolsvc import (
     Author,
@@ -23,12 +24,6 @@ from toolsvc.plugin.decorator import tool_of
 from toolsvc.plugin.tool import Cancellation, InProcess, InService
 from toolsvc.types import TagFormat, Text
 from toolwright.types import ToolErrorKind
-
-
-def text(result: Result) -> str:
-    (part,) = result.observation
-    assert isinstance(part, Text)
-    return part.text
 
 
 @tool
@@ -90,9 +85,9 @@ def test_arguments_are_checked_against_the_schema() -> None:
 
 
 async def test_results_of_plain_functions_and_coroutines() -> None:
-    assert text(await run(of(shout), call_of(text="a"))) == "A"
-    assert text(await run(of(add), call_of(a=2, b=3))) == "5"
-    assert text(await run(of(turns), call_of(text="t"))) == "t 0"
+    assert said(await run(of(shout), call_of(text="a"))) == "A"
+    assert said(await run(of(add), call_of(a=2, b=3))) == "5"
+    assert said(await run(of(turns), call_of(text="t"))) == "t 0"
 
 
 @pytest.mark.parametrize(
@@ -115,7 +110,7 @@ async def test_what_a_plugin_raises_is_told_to_the_policy(
     result = await run(Broken(), call_of(text=""))
     assert result.error.kind is kind
     assert result.valid is valid
-    assert str(error) in text(result)
+    assert str(error) in said(result)
 
 
 async def test_a_thread_outlives_its_limit_and_says_when_it_has_ended() -> None:
