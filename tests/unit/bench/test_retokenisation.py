@@ -219,13 +219,6 @@ def test_groups_are_the_newest_and_leave_masked_members_out(tmp_path: Path) -> N
     assert [group.id for group in groups_of(tmp_path / "a.trajectories", 1, tmp_path)] == ["g2"]
 
 
-def test_a_file_of_masked_trajectories_has_nothing_to_compare(tmp_path: Path) -> None:
-    masked = trajectory(conversation(("M", [2])), masked=True)
-    write_trajectories(tmp_path / "a.trajectories", [masked])
-    with pytest.raises(BenchError, match="no trajectory that is not masked"):
-        groups_of(tmp_path / "a.trajectories", 5, tmp_path)
-
-
 def test_what_another_tokenizer_wrote_is_refused(tmp_path: Path) -> None:
     policy = write_policy(tmp_path / "policy")
     written = trajectory(conversation(("M", [2])), tokenizer_hash="0" * 64)
@@ -246,12 +239,6 @@ def test_what_is_no_recording_is_refused_in_one_sentence(
     assert done.exit_code == 1
     assert done.output.startswith("bench: no trajectories in")
     assert len(done.output.strip().splitlines()) == 1
-
-
-def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["retokenisation", "x", "--policy", str(tmp_path)])
-    assert done.exit_code == 1
-    assert "no tokenizer that can be read" in done.output
 
 
 def test_the_command_counts_a_file(tmp_path: Path) -> None:

@@ -8,14 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 from bench.measuring.usage import (
     cpu_of_ended,
     cpu_seconds,
-    on_disk,
     peak_beside,
-    private,
     proportional_all,
     resident,
     thread_seconds,
@@ -122,12 +119,3 @@ async def test_memory_that_a_child_had_only_for_a_while_is_seen() -> None:
     assert result == "done"
     assert cpu_of_ended() > before
     assert 96 << 20 < peak < 4 << 30  # a fork has its parent's pages for a moment
-
-
-def test_a_process_that_is_gone_has_nothing(tmp_path: Path) -> None:
-    assert private(2**22 + 1) == 0
-    assert private(os.getpid()) > 0
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a/b").write_bytes(b"12345")
-    (tmp_path / "c").write_bytes(b"1")
-    assert on_disk(tmp_path) == 6

@@ -350,6 +350,11 @@ async def test_a_session_is_its_owners_at_whatever_door_one_asks(fleet: Fleet) -
         assert await mine[door].renew("s") == ({"s"}, set())
         assert await mine[door].open("s") == held_at
     assert await mine[1].close("s")
+    for stranger in (*theirs, *nobodys):
+        with refused("SESSION_NOT_FOUND"):
+            await stranger.look("s")
+        with refused("INVALID_REQUEST"):
+            await stranger.open("s")
 
 
 async def test_what_a_client_may_say_opens_no_link(fleet: Fleet) -> None:

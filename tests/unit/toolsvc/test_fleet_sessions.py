@@ -39,12 +39,6 @@ def refusal(sessions: Sessions[str], name: str) -> Reason:
     return refused.value.reason
 
 
-def test_sessions_are_dealt_out_evenly() -> None:
-    sessions = table("a", "b", "c")
-    placed = [sessions.place(wish(str(number)), NOTHING) for number in range(300)]
-    assert Counter(one.host for one in placed) == {"a": 100, "b": 100, "c": 100}
-
-
 def test_a_host_that_joins_later_takes_the_next() -> None:
     sessions = table("a")
     for number in range(3):

@@ -82,13 +82,6 @@ async def test_a_run_limit_that_no_call_could_have_is_refused(
     assert "0.001 at least" in str(failure.value)
 
 
-@pytest.mark.parametrize("limit", ["0.001", "1", "31_536_000"])
-async def test_a_run_limit_at_a_bound_is_taken(tmp_path: Path, limit: str) -> None:
-    text = f"from toolsvc import tool\n@tool(run_limit={limit})\ndef slow(text: str): ..."
-    (one,) = await load_tools([write(tmp_path, text)], {}, SANDBOX)
-    assert one.run_limit == float(limit)
-
-
 async def test_an_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(StartError, match=r"'pyhton' \(did you mean 'python'\?\): .*python"):
         await load_tools(["pyhton"], {}, SANDBOX)

@@ -32,40 +32,6 @@ async def begin(work: Work) -> None:
     assert await asyncio.to_thread(work.begun.wait, 10)
 
 
-async def test_what_arrives_during_a_batch_is_the_next_one() -> None:
-    work = Work()
-    async with Batcher(work) as batcher:
-        first = batcher.submit(1)
-        await begin(work)
-        rest = [batcher.submit(item) for item in (2, 3, 4)]
-        assert (first.begun, rest[0].begun, batcher.waiting) == (True, False, 3)
-        work.go.release(2)
-        answers = await asyncio.gather(first.answer, *(ticket.answer for ticket in rest))
-    assert answers == [10, 20, 30, 40]
-    assert work.batches == [[1], [2, 3, 4]]
-
-
-async def test_a_batch_has_at_most_so_many() -> None:
-    work = Work()
-    work.go.release(9)
-    async with Batcher(work, most=2) as batcher:
-        tickets = [batcher.submit(item) for item in range(5)]
-        assert await asyncio.gather(*(ticket.answer for ticket in tickets)) == [0, 10, 20, 30, 40]
-    assert [len(batch) for batch in work.batches] == [2, 2, 1]
-
-
-async def test_several_batches_at_a_time() -> None:
-    work = Work()
-    async with Batcher(work, most=1, at_once=2) as batcher:
-        tickets = [batcher.submit(item) for item in (1, 2, 3)]
-        begun = asyncio.Event()
-        tickets[1].on_begin = begun.set
-        await begun.wait()
-        assert not tickets[2].begun
-        work.go.release(3)
-        assert await asyncio.gather(*(ticket.answer for ticket in tickets)) == [10, 20, 30]
-
-
 async def test_what_was_given_up_while_it_waited_is_not_computed() -> None:
     work = Work()
     async with Batcher(work) as batcher:

@@ -3,13 +3,11 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from toolsvc.backends.search import files
 from toolsvc.backends.search.corpus import Corpus, find_offsets
-from toolsvc.backends.search.errors import IndexFault, WrongVector
-from toolsvc.backends.search.vectors import decode_vector, encode_vector
+from toolsvc.backends.search.errors import IndexFault
 
 
 def line(number: int, contents: str) -> str:
@@ -68,13 +66,3 @@ def test_a_file_that_could_not_be_written_is_not_there(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "before"
     files.write_whole(path, lambda file: file.write(b"after"))
     assert path.read_text(encoding="utf-8") == "after"
-
-
-def test_a_vector_travels_exactly() -> None:
-    vector = np.array([0.1, -2.5, 1e-30], np.float32)
-    assert decode_vector(encode_vector(vector)).tolist() == vector.tolist()
-    for broken in ("", "?", "AAA", "AAAAAAA="):
-        with pytest.raises(WrongVector):
-            decode_vector(broken)
-    with pytest.raises(WrongVector):
-        decode_vector([0.1, -2.5])  # type: ignore[arg-type]

@@ -61,13 +61,6 @@ def test_one_index_answers_by_words_by_vectors_and_by_both(order: Order) -> None
         index.close()
 
 
-def test_scores_of_vectors_are_cosines_whatever_their_length(order: Order) -> None:
-    build(order)
-    index = SearchIndex(Sources(folder=order.folder, retriever=Retriever.DENSE))
-    (hits,) = index.search([Query(text="", vector=vector(2, 0, 0))], 2).hits
-    assert [(hit.passage.id, pytest.approx(hit.score)) for hit in hits] == [("p0", 1), ("p1", 0.8)]
-
-
 def test_a_query_that_cannot_be_answered_is_known_beforehand(order: Order) -> None:
     build(order)
     index = SearchIndex(Sources(folder=order.folder))

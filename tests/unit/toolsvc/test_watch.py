@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 
 from toolsvc.sandbox.jailed.watching import measure, share
-from toolsvc.sandbox.jailed.watching import watch as watch_module
 from toolsvc.sandbox.jailed.watching.watch import (
     _FULL_LOOK,
     _KERNEL_LOOK,
@@ -130,16 +129,6 @@ def test_processes_that_hand_on_to_each_other_are_held(watch: Watch) -> None:
         assert excess.event["held"] > 80 * MIB
 
 
-def test_exact_figures_are_taken_in_turns(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_module, "_EXACT_SECONDS", 0.0)
-    holds = "block = bytearray(80 << 20)\nimport time\nprint(flush=True)\ntime.sleep(60)"
-    with session(holds) as one, session(holds) as other:
-        other.number = 2
-        members = {one.pid: one, other.pid: other}
-        found = [[excess.member for excess in watch.over_memory(members, {})] for _ in range(3)]
-        assert found == [[one], [other], [one]]
-
-
 def test_tables_of_a_first_process_are_seen_after_some_looks(watch: Watch) -> None:
     with session(SPREADS) as member:
         looks = [
@@ -154,13 +143,6 @@ def test_what_is_printed_after_a_call_is_held(watch: Watch) -> None:
         os.posix_fallocate(member._output, 0, 65 * MIB)
         assert 65 * MIB <= member.held_bytes() - before < 66 * MIB  # it may still touch pages
         assert list(watch.over_memory({member.pid: member}, {}))
-
-
-@pytest.mark.parametrize("running", range(1, 129))
-def test_threads_that_were_lowered_weigh_no_more_than_two(running: int) -> None:
-    lowered = share.niceness(running)
-    assert running * 0.8**lowered <= 2 or lowered == 19
-    assert lowered == 0 or running * 0.8 ** (lowered - 1) > 2
 
 
 @pytest.mark.parametrize(
