@@ -16,34 +16,11 @@ pytestmark = pytest.mark.quick
 
 SANDBOX = SandboxConfig()
 
-GOOD = '''
-from toolsvc import Tool, tool
-
-@tool
-def shout(text: str) -> str:
-    """Says it louder."""
-    return text.upper()
-
-class Counter(Tool):
-    name = "counter"
-    stateful = True
-    def open(self, session):
-        return [0]
-    def call(self, state, call):
-        state[0] += 1
-        return str(state[0])
-'''
-
 
 def write(folder: Path, text: str, name: str = "mine.py") -> str:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return str(path)
-
-
-async def test_a_built_in_name_and_a_file(tmp_path: Path) -> None:
-    tools = await load_tools(["python", write(tmp_path, GOOD)], {}, SANDBOX)
-    assert [tool.name for tool in tools] == ["python", "shout", "counter"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.tools.search import NOTHING_FOUND, SearchOptions, SearchTool
-from toolsvc.types import Call, Result
+from toolsvc.types import Result
 from toolwright.types import ToolErrorKind
 
 COLOURS = ("green", "red", "yellow", "brown", "golden")
@@ -38,49 +39,62 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tool(folder: Path) -> SearchTool:
-    return SearchTool(SearchOptions(index=folder, topk=2, queue=2))
+async def tool(folder: Path) -> AsyncIterator[SearchTool]:
+    made = SearchTool(SearchOptions(index=folder, topk=2, queue=2))
+    await made.start()
+    yield made
+    await made.stop()
 
 
-def call(text: str, *, run_limit: float = 10.0) -> Call:
-    return call_of(query=text, run_limit=run_limit)
+def asking(tool: SearchTool, text: str = "apples", run_limit: float = 10.0) -> asyncio.Task[Result]:
+    given = call_of(query=text, run_limit=run_limit)
+    return asyncio.create_task(tool.run(None, given, Cancellation()))
 
 
 class Held:
-    """Keeps the index from answering until it is let go."""
+    """Keeps the n-th search from answering until its gate is opened."""
 
-    def __init__(self, tool: SearchTool, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go = threading.Event()
-        self.begun = threading.Event()
-        real = SearchIndex.search
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.gates = [threading.Event() for _ in range(3)]
+        self.begun = threading.Semaphore(0)
+        real, number = SearchIndex.search, count()
 
         def search(index: SearchIndex, queries: Sequence[Query], k: int) -> Found:
-            self.begun.set()
-            assert self.go.wait(10)
+            gate = self.gates[next(number)]
+            self.begun.release()
+            assert gate.wait(10)
             return real(index, queries, k)
 
         monkeypatch.setattr(SearchIndex, "search", search)
-        self.tool = tool
 
-    async def one_runs(self) -> "asyncio.Task[Result]":
-        task = asyncio.create_task(self.tool.run(None, call("apples"), Cancellation()))
-        assert await asyncio.to_thread(self.begun.wait, 10)
+    async def one_runs(self, tool: SearchTool, **limits: float) -> asyncio.Task[Result]:
+        task = asking(tool, **limits)
+        assert await asyncio.to_thread(self.begun.acquire, timeout=10)
         return task
+
+    def open(self) -> None:
+        for gate in self.gates:
+            gate.set()
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Held:
+    return Held(monkeypatch)
 
 
 async def test_an_observation_has_a_line_for_each_passage(tool: SearchTool) -> None:
-    await tool.start()
-    result = await tool.run(None, call(" brown apples "), Cancellation())
-    other = await tool.run(None, call("pears"), Cancellation())
-    await tool.stop()
+    result, other = await asking(tool, " brown apples "), await asking(tool, "pears")
     first, second = said(result).splitlines()
     assert first == "Doc 1(Title: Apple 3) Apples may be brown."
     assert second.startswith("Doc 2(Title: Apple 0) ")
     assert result.metrics["hits"] == 2
     assert (said(other), other.valid, other.error) == (NOTHING_FOUND, True, None)
+    empty = await asking(tool, " \n")
+    assert (empty.valid, empty.error.kind) == (False, ToolErrorKind.INVALID_ACTION)
 
 
-async def test_the_best_passages_stay_of_an_observation_that_is_too_long(tool: SearchTool) -> None:
+async def test_the_best_passages_stay_of_an_observation_that_is_too_long(folder: Path) -> None:
+    tool = SearchTool(SearchOptions(index=folder, topk=2))
     async with Host([tool], observation_limit=64) as host:
         found = await Trajectory(host, "search").act("<search>brown apples</search>")
     assert found.truncated
@@ -88,88 +102,52 @@ async def test_the_best_passages_stay_of_an_observation_that_is_too_long(tool: S
     assert "Apple 0" not in said(found)
 
 
-async def test_an_empty_query_is_an_invalid_action(tool: SearchTool) -> None:
-    await tool.start()
-    result = await tool.run(None, call(" \n"), Cancellation())
-    await tool.stop()
-    assert not result.valid
-    assert result.error.kind is ToolErrorKind.INVALID_ACTION
-
-
 async def test_a_full_queue_is_refused_with_a_time_to_come_back(
-    tool: SearchTool, monkeypatch: pytest.MonkeyPatch
+    held: Held, tool: SearchTool
 ) -> None:
-    held = Held(tool, monkeypatch)
-    await tool.start()
-    running = await held.one_runs()
-    waiting = [
-        asyncio.create_task(tool.run(None, call("apples"), Cancellation())) for _ in range(2)
-    ]
+    running = await held.one_runs(tool)
+    waiting = [asking(tool) for _ in range(2)]
     await asyncio.sleep(0)
     with pytest.raises(Refused) as refusal:
-        await tool.run(None, call("apples"), Cancellation())
+        await asking(tool)
     assert (refusal.value.reason, refusal.value.retry_after) == (Reason.QUEUE_LIMIT, 1.0)
     assert tool.figures() == {"waiting": 2, "batches_total": 1, "queries_total": 1}
-    held.go.set()
+    held.open()
     assert all(result.error is None for result in await asyncio.gather(running, *waiting))
     assert tool.figures() == {"waiting": 0, "batches_total": 2, "queries_total": 3}
-    await tool.stop()
 
 
 async def test_a_run_limit_is_told_to_the_policy_only_if_the_search_had_begun(
-    tool: SearchTool, monkeypatch: pytest.MonkeyPatch
+    held: Held, tool: SearchTool
 ) -> None:
-    held = Held(tool, monkeypatch)
-    await tool.start()
-    begun = asyncio.create_task(tool.run(None, call("apples", run_limit=0.2), Cancellation()))
-    assert await asyncio.to_thread(held.begun.wait, 10)
+    begun = await held.one_runs(tool, run_limit=0.2)
     with pytest.raises(Refused) as refusal:
-        await tool.run(None, call("apples", run_limit=0.01), Cancellation())
+        await asking(tool, run_limit=0.01)
     assert refusal.value.reason is Reason.QUEUE_LIMIT
-    result = await begun
-    assert result.error.kind is ToolErrorKind.TIMEOUT
-    held.go.set()
-    await tool.stop()
+    assert (await begun).error.kind is ToolErrorKind.TIMEOUT
+    held.open()
 
 
-async def test_time_in_line_is_no_part_of_the_run_limit(
-    tool: SearchTool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_time_in_line_is_no_part_of_the_run_limit(held: Held, tool: SearchTool) -> None:
     """A search that began within its limit has all of it from then on."""
-    real, gates, begun = SearchIndex.search, [threading.Event() for _ in range(2)], []
-
-    def search(index: SearchIndex, queries: Sequence[Query], k: int) -> Found:
-        begun.append(len(begun))
-        assert gates[begun[-1]].wait(10)
-        return real(index, queries, k)
-
-    monkeypatch.setattr(SearchIndex, "search", search)
-    await tool.start()
-    first = asyncio.create_task(tool.run(None, call("apples"), Cancellation()))
-    while not begun:  # noqa: ASYNC110 - until it is in the searcher's thread
-        await asyncio.sleep(0.01)
-    asked = asyncio.create_task(tool.run(None, call("apples", run_limit=2.0), Cancellation()))
-    for gate in gates:
+    first = await held.one_runs(tool)
+    asked = asking(tool, run_limit=2.0)
+    for gate in held.gates[:2]:
         await asyncio.sleep(1.2)  # of it in line, then of its own
         gate.set()
     assert (await asked).error is None
     assert (await first).error is None
-    await tool.stop()
 
 
-async def test_a_cancelled_call_says_so(tool: SearchTool, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = Held(tool, monkeypatch)
-    await tool.start()
-    running = await held.one_runs()
+async def test_a_cancelled_call_says_so(held: Held, tool: SearchTool) -> None:
+    running = await held.one_runs(tool)
     cancellation = Cancellation()
-    waiting = asyncio.create_task(tool.run(None, call("apples"), cancellation))
+    waiting = asyncio.create_task(tool.run(None, call_of(query="apples"), cancellation))
     await asyncio.sleep(0)
     cancellation.request()
-    result = await waiting
-    assert result.error.kind is ToolErrorKind.CANCELLED
-    held.go.set()
+    assert (await waiting).error.kind is ToolErrorKind.CANCELLED
+    held.open()
     await running
-    await tool.stop()
 
 
 async def test_a_search_that_fails_is_no_observation(
@@ -179,8 +157,6 @@ async def test_a_search_that_fails_is_no_observation(
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(SearchIndex, "search", search)
-    await tool.start()
     with pytest.raises(Refused, match="the disk is gone") as refusal:
-        await tool.run(None, call("apples"), Cancellation())
-    await tool.stop()
+        await asking(tool)
     assert refusal.value.reason is Reason.BACKEND_DOWN

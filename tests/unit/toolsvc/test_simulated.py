@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
 from tests.support.hosts import calling, opening, refused
-from tests.support.waiting import holds_for
 from tests.unit.toolsvc.test_simulated_schemas import FILM, film
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
@@ -239,21 +238,6 @@ async def test_a_maker_that_makes_nothing_opens_no_session() -> None:
         with refused(Reason.INVALID_REQUEST) as failure:
             await host.open(opening("t"))
         assert "'question'" in failure.value.message
-
-
-async def test_a_slow_maker_is_waited_for_beyond_the_queue_limit() -> None:
-    async with simulated(makes) as (host, endpoint):
-        endpoint.open.clear()
-        asked = [
-            asyncio.create_task(host.open(opening(name, metadata=TASK, queue_limit=0.05)))
-            for name in ("s", "t")
-        ]
-        await endpoint.arrived.wait()
-        await holds_for(0.2, lambda: not any(one.done() for one in asked), "both to wait")
-        endpoint.open.set()
-        for opened in await asyncio.gather(*asked):
-            assert [tool.name for tool in opened.tools] == ["film"]
-    assert len(endpoint.requests) == 1
 
 
 async def test_maker_and_actor_may_be_two_models(tmp_path: Path) -> None:

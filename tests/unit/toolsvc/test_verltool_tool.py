@@ -17,7 +17,7 @@ from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
-from toolsvc.types import Media, RawFormat, Result, Text
+from toolsvc.types import Media, Result, Text
 from toolwright.types import ToolErrorKind
 
 TOOLS = Path(__file__).parents[2] / "support" / "verltool"
@@ -101,16 +101,6 @@ async def test_a_class_finds_an_event_loop_while_it_is_made(tmp_path: Path) -> N
     (tool,) = await load(tmp_path / "piston.py")
     async with hosting(tool) as host:
         assert await act(host, "x</piston>") == Result.of("reached")
-
-
-async def test_a_relative_import_and_a_helper_beside_the_file() -> None:
-    (tool,) = await load(TOOLS / "word_count.py")
-    told = tool.describe()
-    assert (told.name, told.stop_strings, told.format) == ("word_count", ("</count>",), RawFormat())
-    assert told.usage == "You can count words by writing <count>text</count>."
-    async with hosting(tool) as host:
-        result = await act(host, "so <count>one two</count>", turns_left=3)
-        assert result == Result.of("<result>2 words, 3 turns left</result>")
 
 
 async def test_an_action_that_the_tool_calls_invalid(tmp_path: Path) -> None:
