@@ -22,23 +22,16 @@ from toolsvc.tools.sandboxed import shell_report
         ("<bash>echo '<bash>'</bash>", {"command": "echo '<bash>'"}),
         (function("bash", command="ls\n\n"), {"command": "ls\n"}),
         (function("execute_bash", cmd="ls"), {"command": "ls"}),
-        (
-            function("file_editor", command="undo_edit", path="x"),
-            {"edit": "undo", "path": "x"},
-        ),
-        (
-            function("str_replace_editor", command="view", path="x", view_range="[1, -1]"),
-            {"edit": "view", "path": "x", "view_range": [1, -1]},
-        ),
+        (function("file_editor", command="undo_edit", path="x"), {"edit": "undo", "path": "x"}),
+        (function("str_replace_editor", command="view", path="x", view_range="[1, -1]"),
+         {"edit": "view", "path": "x", "view_range": [1, -1]}),
         (function("edit", command="insert", insert_line="0"), {"edit": "insert", "insert_line": 0}),
         (function("finish"), {"finish": True}),
-        (
-            '<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>',
-            {"command": "ls"},
-        ),
+        ('<tool_call>{"name": "bash", "arguments": {"command": "ls"}}</tool_call>',
+         {"command": "ls"}),
         (f"<bash>old</bash>{function('submit')}", {"finish": True}),
     ],
-)
+)  # fmt: skip
 def test_three_ways_of_writing(action: str, request_: dict[str, Any]) -> None:
     assert find_request(action) == request_
 

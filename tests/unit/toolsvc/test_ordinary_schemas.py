@@ -31,38 +31,24 @@ def tool(**member: Any) -> dict[str, Any]:
     ("written", "made", "changes"),
     [
         (TEXT, TEXT, {}),
-        (
-            {**TEXT, "format": "date", "description": "When."},
-            {**TEXT, "description": "When. (format: date)"},
-            {"format": 1},
-        ),
+        ({**TEXT, "format": "date", "description": "When."},
+         {**TEXT, "description": "When. (format: date)"}, {"format": 1}),
         ({**TEXT, "format": "uri"}, {**TEXT, "description": "(format: uri)"}, {"format": 1}),
         ({**TEXT, "examples": ["a"], "$comment": "b"}, TEXT, {"examples": 1, "$comment": 1}),
         ({"anyOf": [TEXT, NULL]}, {"type": ["string", "null"]}, {"anyOf": 1}),
-        (
-            {"anyOf": [{**TEXT, "enum": ["a"]}, NULL], "default": None, "description": "D."},
-            {"type": ["string", "null"], "enum": ["a", None], "default": None, "description": "D."},
-            {"anyOf": 1},
-        ),
+        ({"anyOf": [{**TEXT, "enum": ["a"]}, NULL], "default": None, "description": "D."},
+         {"type": ["string", "null"], "enum": ["a", None], "default": None, "description": "D."},
+         {"anyOf": 1}),
         ({"oneOf": [{"const": 1}, NULL]}, {"enum": [1, None]}, {"oneOf": 1}),
         ({"allOf": [TEXT]}, TEXT, {"allOf": 1}),
-        (
-            {"anyOf": [TEXT, {"type": "integer"}, NULL]},
-            {"type": ["string", "integer", "null"]},
-            {"anyOf": 1},
-        ),
+        ({"anyOf": [TEXT, {"type": "integer"}, NULL]}, {"type": ["string", "integer", "null"]},
+         {"anyOf": 1}),
         ({**TEXT, "nullable": True}, {"type": ["string", "null"]}, {"nullable": 1}),
         ({**TEXT, "nullable": False}, TEXT, {"nullable": 1}),
-        (
-            {"type": "integer", "minimum": 0, "exclusiveMinimum": True},
-            {"type": "integer", "exclusiveMinimum": 0},
-            {"exclusiveMinimum": 1},
-        ),
-        (
-            {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "multipleOf": 0.5},
-            {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "multipleOf": 0.5},
-            {},
-        ),
+        ({"type": "integer", "minimum": 0, "exclusiveMinimum": True},
+         {"type": "integer", "exclusiveMinimum": 0}, {"exclusiveMinimum": 1}),
+        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "multipleOf": 0.5},
+         {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1, "multipleOf": 0.5}, {}),
         (
             {"type": "array", "items": {"anyOf": [{**TEXT, "format": "date"}, NULL]}},
             {
@@ -71,18 +57,13 @@ def tool(**member: Any) -> dict[str, Any]:
             },
             {"anyOf": 1, "format": 1},
         ),
-        (
-            {"type": "object", "properties": {"a": {**TEXT, "required": True}, "b": TEXT}},
-            {"type": "object", "properties": {"a": TEXT, "b": TEXT}, "required": ["a"]},
-            {"required": 1},
-        ),
-        (
-            {"type": "object", "properties": {"format": TEXT, "examples": TEXT}},
-            {"type": "object", "properties": {"format": TEXT, "examples": TEXT}},
-            {},
-        ),
+        ({"type": "object", "properties": {"a": {**TEXT, "required": True}, "b": TEXT}},
+         {"type": "object", "properties": {"a": TEXT, "b": TEXT}, "required": ["a"]},
+         {"required": 1}),
+        ({"type": "object", "properties": {"format": TEXT, "examples": TEXT}},
+         {"type": "object", "properties": {"format": TEXT, "examples": TEXT}}, {}),
     ],
-)
+)  # fmt: skip
 def test_an_ordinary_schema_is_made_to_pass(
     written: dict[str, Any], made: dict[str, Any], changes: dict[str, int]
 ) -> None:

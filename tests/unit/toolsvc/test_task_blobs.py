@@ -84,20 +84,6 @@ async def test_a_piece_that_is_too_large_is_refused() -> None:
         await send(TaskBlobs(), data, piece=len(data))
 
 
-async def test_a_missing_blob_is_named_and_nothing_is_held() -> None:
-    clock = Clock()
-    blobs = TaskBlobs(clock=clock)
-    await send(blobs, b"here")
-    missing = ref(b"missing")
-    with refused(Reason.BLOB_NOT_FOUND, missing.sha256):
-        blobs.claim("s", [ref(b"here"), missing])
-    with refused(Reason.INVALID_REQUEST, "size"):
-        blobs.claim("s", [ref(b"here", size=1)])
-    clock.now = UNCLAIMED_SECONDS
-    blobs.expire()
-    assert blobs.used == 0
-
-
 async def test_a_blob_goes_with_the_last_session_that_claimed_it() -> None:
     clock = Clock()
     blobs = TaskBlobs(clock=clock)

@@ -101,10 +101,10 @@ class Two(Shared):
 
 
 @asynccontextmanager
-async def asking(*tools: Tool, as_there: bool = False) -> AsyncIterator[Any]:
+async def asking(*tools: Tool) -> AsyncIterator[Any]:
     async with (
         Host(tools) as host,
-        ObservationServer(host, "127.0.0.1:0", insecure=False, as_there=as_there) as server,
+        ObservationServer(host, "127.0.0.1:0", insecure=False) as server,
         aiohttp.ClientSession() as session,
     ):
 
@@ -147,17 +147,3 @@ async def test_tools_that_are_not_built_in_keep_what_they_share() -> None:
         said = [(await ask(f"<{name}>x</{name}>"))[0] for name in ("one", "two", "one")]
         assert said == ["1", "2", "3"]
         assert len(ask.host.session_ids) == 1
-
-
-async def test_frames_on_the_wire() -> None:
-    async with asking(Python(), Sql(), as_there=True) as ask:
-        told = await ask("<python>1</python><python>2</python>")
-        assert told == ("\n<result>\n1\n2\n</result>\n", False, True)
-        told, done, valid = await ask("<sql>a</sql>", database="db", turns_left=2)
-        reminder = "<reminder>You have 2 turns left to complete the task.</reminder>"
-        assert told["obs"] == f"\n\n<observation>db: <sql>a</sql>\n{reminder}</observation>\n\n"
-        assert (told["parsed_sql"], done, valid) == ("a", False, True)
-        told, done, valid = await ask("words")
-        assert told["invalid_reason"] == "No valid tool found for action"
-        assert told["available_tools"].startswith("Available tools:\n• python: Runs Python.")
-        assert (done, valid) == (False, False)
