@@ -31,7 +31,9 @@ WORDS = [f"word{number}" for number in range(256)]
 
 
 async def ask(tool: SearchTool, query: str, **fields: Any) -> str:
-    result = await tool.run(None, call_of(query=query, **fields), Cancellation())
+    result = await tool.run(
+        None, call_of(**{"query": query, "run_limit": 30.0, **fields}), Cancellation()
+    )
     (text,) = result.observation
     return text.text  # type: ignore[union-attr]
 
