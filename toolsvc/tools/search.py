@@ -45,7 +45,8 @@ log = structlog.get_logger(__name__)
 
 
 OF_INDEX = ("corpus", "encoder", "kind", "effort", "http", "http_insecure")
-"""Options that an endpoint has no use for."""
+OF_ENDPOINT = ("requests", "timeout_s")
+"""Options that need an index, or an endpoint."""
 
 
 class SearchOptions(BaseModel):
@@ -74,8 +75,10 @@ class SearchOptions(BaseModel):
         default="bare", description="quoted: with the quotation marks that the corpus has"
     )
     requests: int = Field(default=4, ge=1, description="requests to the endpoint at a time")
-    patience_s: float = Field(
-        default=20.0, gt=0, description="longest time for an answer of the endpoint, with retries"
+    timeout_s: float = Field(
+        default=20.0,
+        gt=0,
+        description="longest time for an answer of the endpoint, all tries included, in seconds",
     )
     http: str = Field(default="", description="host:port for Search-R1's POST /retrieve")
     http_insecure: bool = Field(default=False, description="serve it off loopback without a token")
@@ -86,15 +89,16 @@ class SearchOptions(BaseModel):
             raise ValueError(
                 "set search.index to a folder of `toolsvc index build`, or search.endpoint to a URL"
             )
-        if not self.endpoint:
-            return self
-        if not self.endpoint.startswith(("http://", "https://")):
+        if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
             raise ValueError(
                 f'search.endpoint = {self.endpoint!r}: write "http://HOST:PORT/retrieve"'
             )
-        own = [key for key in OF_INDEX if key in self.model_fields_set]
-        if own:
-            raise ValueError(f"search.{own[0]} is an index's: leave it out beside search.endpoint")
+        needs, other = ("index", "endpoint") if self.endpoint else ("endpoint", "index")
+        for key in OF_INDEX if self.endpoint else OF_ENDPOINT:
+            if key in self.model_fields_set:
+                raise ValueError(
+                    f"search.{key} needs search.{needs}: leave it out beside search.{other}"
+                )
         return self
 
 
@@ -187,7 +191,7 @@ def _searcher(config: SearchOptions) -> Searcher | RemoteSearcher:
                 batch=config.batch,
                 queue=config.queue,
                 at_once=config.requests,
-                seconds=config.patience_s,
+                seconds=config.timeout_s,
             )
         )
     return Searcher(

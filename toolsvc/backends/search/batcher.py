@@ -45,17 +45,19 @@ class Batcher(Generic[Item, Answer]):
 
     def __init__(
         self,
-        work: Callable[[list[Item]], Awaitable[Sequence[Answer]]],
+        work: Callable[[list[Item]], Awaitable[Sequence[Answer | Exception]]],
         *,
         most: int = 256,
         queue: int = 4096,
         at_once: int = 1,
     ) -> None:
-        """most: items of one batch. at_once: batches that are answered at a time."""
+        """work: an exception in place of an answer fails that item alone. most: items of one batch.
+        at_once: batches that are answered at a time."""
         self._work = work
         self._most = most
         self._queue = queue
         self._waiting: deque[Ticket[Item, Answer]] = deque()
+        self._begun: set[Ticket[Item, Answer]] = set()
         self._arrived = asyncio.Event()
         self._free = asyncio.Semaphore(at_once)
         self._loop: asyncio.Task[None] | None = None
@@ -73,9 +75,10 @@ class Batcher(Generic[Item, Answer]):
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.wait((self._loop,))
-        for ticket in self._waiting:
+        for ticket in (*self._waiting, *self._begun):
             ticket.answer.cancel()
         self._waiting.clear()
+        self._begun.clear()
 
     @property
     def waiting(self) -> int:
@@ -111,6 +114,7 @@ class Batcher(Generic[Item, Answer]):
                 while not batch:
                     await self._arrived.wait()
                     batch = self._take()
+                self._begun.update(batch)
                 batches.create_task(self._answer(batch))
 
     def _take(self) -> list[Ticket[Item, Answer]]:
@@ -133,19 +137,17 @@ class Batcher(Generic[Item, Answer]):
         try:
             answers = await self._work(items)
             answered = list(zip(batch, answers, strict=True))
-        except asyncio.CancelledError:
-            for ticket in batch:
-                ticket.answer.cancel()
-            raise
-        except Exception as error:  # noqa: BLE001 - the callers' to judge, and it goes to each
-            for ticket in batch:
-                if not ticket.answer.done():
-                    failed = BatchFailed(f"{type(error).__name__}: {error}")
-                    failed.__cause__ = error
-                    ticket.answer.set_exception(failed)
-            return
+        except Exception as error:  # noqa: BLE001 - it goes to each caller
+            answered = [(ticket, error) for ticket in batch]
         finally:
             self._free.release()
+        self._begun.difference_update(batch)
         for ticket, answer in answered:
-            if not ticket.answer.done():
+            if ticket.answer.done():
+                continue
+            if isinstance(answer, Exception):
+                failed = BatchFailed(f"{type(answer).__name__}: {answer}")
+                failed.__cause__ = answer
+                ticket.answer.set_exception(failed)
+            else:
                 ticket.answer.set_result(answer)
