@@ -3,9 +3,8 @@
 Owns how a query comes in and how passages become an observation: `Doc 1(Title: ...) text`, a line
 each, as Search-R1 and VerlTool write them. What goes around it (`<information>`) is the recipe's.
 
-No state, so calls of one session may run at once. A call that has to wait for the batch before it
-is queued, not running: if it is still there at its run limit, it is refused and the policy reads
-nothing.
+No state, so calls of one session may run at once. A call that waits for its batch is queued, not
+running. If it still waits at its run limit, it is refused and the policy reads nothing.
 """
 
 from __future__ import annotations
