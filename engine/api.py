@@ -27,6 +27,7 @@ from engine.types import (
     ToolSpec,
     View,
 )
+from toolwright.recipe.options import Options, needs
 
 __all__ = [
     "Answer",
@@ -37,6 +38,7 @@ __all__ = [
     "Decision",
     "End",
     "HuggingFaceCodec",
+    "Options",
     "OwnText",
     "Protocol",
     "Say",
@@ -46,6 +48,7 @@ __all__ = [
     "View",
     "calls_of",
     "content_of",
+    "needs",
     "nothing_done",
     "opening",
     "read_call",

@@ -1,4 +1,4 @@
-"""What `tasks` refuses or cannot do; each message names the thing and the mend."""
+"""What `tasks` refuses or cannot do; each message names the thing and the fix."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ For a tool of one's own:
 
 and then `toolsvc serve shout.py`. `docs/tools/index.md` leads through it.
 
-The names are found when they are asked for: processes that parse foreign bytes (`confined`) are
-forked from one that has imported this package, and pay for all that is in it.
+The names are imported when they are used. Processes that parse foreign bytes (`confined`) are
+forked from one that has imported this package, and pay for all that it holds.
 """
 
 from importlib import import_module
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolsvc.plugin.actions import InvalidAction
     from toolsvc.plugin.decorator import tool
+    from toolsvc.plugin.executors import InProcess, LiveState
     from toolsvc.plugin.results import ToolFailed
     from toolsvc.plugin.tool import Tool
     from toolsvc.plugin.waiting import waiting
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Author",
     "Call",
+    "InProcess",
     "InvalidAction",
     "JsonCallFormat",
+    "LiveState",
     "Media",
     "RawFormat",
     "Result",
@@ -58,12 +61,14 @@ __all__ = [
 _PLACES = {
     "InvalidAction": "toolsvc.plugin.actions",
     "tool": "toolsvc.plugin.decorator",
+    "InProcess": "toolsvc.plugin.executors",
+    "LiveState": "toolsvc.plugin.executors",
     "ToolFailed": "toolsvc.plugin.results",
     "Tool": "toolsvc.plugin.tool",
     "waiting": "toolsvc.plugin.waiting",
     "Author": "toolwright.types",
 }
-"""Of the names that are not in `toolsvc.types`."""
+"""Modules of the names that are not in `toolsvc.types`."""
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ trajectory_files.py    files of records
 recipe/                the file that every process reads
 credit/                from rewards to advantages
 process/, imports.py   running on a machine; objects that a recipe names
+script.py              files of a recipe as programs
 model/                 the folder of a run's policy
 reading/               how outside input is read: rows, actions, answers, pixels
 model_api/             OpenAI-compatible endpoints: addresses, refused keys, streams, answers

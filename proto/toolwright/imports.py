@@ -1,22 +1,33 @@
-"""Objects that a recipe names: `package.module:name` or `./file.py:name`."""
+"""Objects that a recipe names: `package.module:name` or `./file.py:name`.
+
+A folder of files is a package with an import name of its own. Files of two folders may therefore
+have the same names, and a file may have the name of one of our packages. A folder needs no
+`__init__.py`; with one, its subfolders belong to the same package.
+"""
 
 from __future__ import annotations
 
+import ast
+import hashlib
 import importlib
 import importlib.util
-import os.path
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
-from toolwright.process.own_packages import OURS, is_ours, sentence_for
+from toolwright.process.own_packages import OURS, hidden, sentence_for
 
-_PREFIX = "_toolwright_file_"
-_beside: dict[str, dict[str, ModuleType]] = {}
-"""By folder of a loaded file: the modules that its files imported from that same folder."""
+_PREFIX = "toolwright_recipe_"
+_DOT = "%2E"
+"""Spelling of a dot in a file's name, within an import name."""
+_UNUSED = "_toolwright_import"
+"""Name that takes the module of an import of several parts."""
+_folders: dict[str, Path] = {}
+"""Folder of each package of files, by its import name."""
 
 
 _RECORDED = {
@@ -57,75 +68,116 @@ def load_object(path: str, folder: Path) -> Any:
 def load_file(file: Path) -> ModuleType:
     """A Python file as a module; a second call returns the same module.
 
-    It may import the files beside it by their names. Files of another folder may have the same
-    names.
+    The file may import its neighbours: relatively, or by their bare names.
     """
     file = file.resolve()
-    name = f"{_PREFIX}{file.stem}_{abs(hash(str(file))):x}"
-    if name in sys.modules:
-        return sys.modules[name]
     if not file.is_file():
         raise ImportPathError(f"no file {file}")
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
+    if file.suffix != ".py":
         raise ImportPathError(f"{file} is not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    with _at_home(str(file.parent)):
-        try:
-            spec.loader.exec_module(module)
-        except (Exception, SystemExit) as error:
-            del sys.modules[name]
-            raise ImportPathError(f"{file} cannot be imported: {_in_words(error)}") from error
-    return module
-
-
-@contextmanager
-def _at_home(folder: str) -> Iterator[None]:
-    """Imports find the folder's own files, even if Toolwright or another loaded file's folder has
-    the same names."""
-    own = _beside.setdefault(folder, {})
-    here = {entry.name.removesuffix(".py") for entry in os.scandir(folder)}
-    hiding = {name for name in OURS if _hides(folder, name)}
-    away = {
-        name: module
-        for name, module in sys.modules.items()
-        if (top := name.partition(".")[0]) in hiding
-        or (top in here and _home(name) not in ("", folder))
-    }
-    for name in away:
-        del sys.modules[name]
-    sys.modules.update(own)
-    sys.path.insert(0, folder)
-    importlib.invalidate_caches()
+    folder = _package_folder(file)
+    package = f"{_PREFIX}{hashlib.sha256(str(folder).encode()).hexdigest()[:16]}"
+    _folders[package] = folder
+    if _Finder not in sys.meta_path:
+        sys.meta_path.insert(0, _Finder)
+    inner = file.relative_to(folder).with_suffix("").parts
+    name = ".".join((package, *(part.replace(".", _DOT) for part in inner)))
     try:
-        yield
-    finally:
-        sys.path.remove(folder)
-        own.update({n: m for n, m in sys.modules.items() if _home(n) == folder})
-        for name in [name for name in sys.modules if name.partition(".")[0] in hiding]:
-            del sys.modules[name]
-        sys.modules.update(away)
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:
+        raise ImportPathError(f"{file} cannot be imported: {_in_words(error)}") from error
 
 
-def _hides(folder: str, name: str) -> bool:
-    """Whether the folder has a module of one of our names. Our own folder has ours."""
-    file = os.path.join(folder, f"{name}.py")
-    package = os.path.join(folder, name, "__init__.py")
-    return os.path.isfile(file) or (
-        os.path.isfile(package) and not is_ours(os.path.join(folder, name))
-    )
+def _package_folder(file: Path) -> Path:
+    """The outermost folder of the file's package; the file's own folder without `__init__.py`."""
+    folder = file.parent
+    while all((one / "__init__.py").is_file() for one in (folder, folder.parent)):
+        folder = folder.parent
+    return folder
 
 
-def _home(name: str) -> str:
-    """The folder of a loaded file beside which a module was found; "" for all other modules."""
-    if name.startswith(_PREFIX):
-        return ""
-    file = getattr(sys.modules.get(name.partition(".")[0]), "__file__", None) or ""
-    folder, base = os.path.split(file)
-    if base == "__init__.py":
-        folder = os.path.dirname(folder)
-    return folder if folder in _beside else ""
+class _Finder:
+    """Finds modules of the packages that `load_file` has named."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        package, *inner = name.split(".")
+        folder = _folders.get(package)
+        if folder is None:
+            return None
+        place = folder.joinpath(*(part.replace(_DOT, ".") for part in inner))
+        init_file = place / "__init__.py"
+        if init_file.is_file():
+            loader = _Loader(name, str(init_file))
+            return spec_from_file_location(
+                name, init_file, loader=loader, submodule_search_locations=[]
+            )
+        file = place.with_name(f"{place.name}.py")
+        if inner and file.is_file():
+            return spec_from_file_location(name, file, loader=_Loader(name, str(file)))
+        return ModuleSpec(name, None, is_package=True) if place.is_dir() else None
+
+
+class _Loader(SourceFileLoader):
+    """Reads a file whose imports of its neighbours are relative, however they are written."""
+
+    def path_stats(self, path: object) -> Mapping[str, Any]:
+        """No bytecode is kept: that of plain Python has the imports as they are written."""
+        raise OSError
+
+    def source_to_code(self, data: Any, path: Any, **options: Any) -> CodeType:  # type: ignore[override]
+        root = _folders[self.name.partition(".")[0]]
+        parents = Path(path).parents
+        folders = parents[: parents.index(root) + 1]
+        tree = _Neighbours(folders).visit(ast.parse(data, path))
+        return super().source_to_code(ast.fix_missing_locations(tree), path, **options)
+
+
+class _Neighbours(ast.NodeTransformer):
+    """Makes absolute imports of a package's own files relative."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        """folders: the file's own, then the one above it, up to the package's."""
+        self._folders = folders
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt:
+        if not node.level:
+            node.level = self._level(node.module or "")
+        return node
+
+    def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
+        return [one for alias in node.names for one in self._imports(node, alias)]
+
+    def _imports(self, node: ast.Import, alias: ast.alias) -> Iterator[ast.stmt]:
+        """The statements of one name in an import."""
+        level = self._level(alias.name)
+        if not level:
+            yield ast.copy_location(ast.Import(names=[alias]), node)
+            return
+        inside, _, last = alias.name.rpartition(".")
+        if inside and not alias.asname:  # `import kit.inner` binds the name `kit`
+            first = ast.alias(name=alias.name.partition(".")[0])
+            yield ast.copy_location(ast.ImportFrom(module=None, names=[first], level=level), node)
+        bound = ast.alias(name=last, asname=alias.asname or (_UNUSED if inside else None))
+        own = ast.ImportFrom(module=inside or None, names=[bound], level=level)
+        yield ast.copy_location(own, node)
+
+    def _level(self, name: str) -> int:
+        """Number of dots of the relative import; 0 if no folder has the module.
+
+        A loaded module of the standard library comes first. A folder without `__init__.py` comes
+        last, after installed packages.
+        """
+        top = name.partition(".")[0]
+        if not top or (top in sys.stdlib_module_names and top in sys.modules):
+            return 0
+        places = [folder / top for folder in self._folders]
+        for level, place in enumerate(places, 1):
+            if place.with_name(f"{top}.py").is_file() or (place / "__init__.py").is_file():
+                return level
+        if top in sys.modules or importlib.util.find_spec(top) is not None:
+            return 0
+        return next((level for level, one in enumerate(places, 1) if any(one.glob("*.py"))), 0)
 
 
 def _module(where: str, path: str) -> ModuleType:
@@ -139,7 +191,23 @@ def _in_words(error: BaseException) -> str:
     """The error in words. A syntax error of the file has file and line."""
     if isinstance(error, SystemExit):
         return "it calls sys.exit; leave that to `if __name__ == '__main__'`"
-    if isinstance(error, ImportError) and (sentence := sentence_for(error)):
+    if isinstance(error, ImportError) and (sentence := _hidden_package(error)):
         return sentence
     said = " ".join(str(error).split())
+    for name, folder in _folders.items():
+        said = said.replace(name, str(folder))
+    if isinstance(error, ImportError) and "beyond top-level" in said:
+        said += ": `..` needs an __init__.py in the folder of the file and in the one above it"
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def _hidden_package(error: ImportError) -> str:
+    """The message for a file that hides one of our packages; "" without such a file."""
+    package, *inner = (error.name or "").split(".")
+    if package not in _folders:
+        return sentence_for(error)
+    ours = next((place for place, part in enumerate(inner) if part in OURS), None)
+    if ours is None:
+        return ""
+    found = _Finder.find_spec(".".join((package, *inner[: ours + 1])))
+    return hidden(inner[ours], found.origin) if found is not None and found.origin else ""

@@ -17,21 +17,21 @@ It knows nothing of tokens, tools or how the policy is trained.
 
 from __future__ import annotations
 
-import operator
 import random
-import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from toolwright.types import StopReason, Task, Trajectory
-
-OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
-    "*": operator.mul,
-    "+": operator.add,
-    "-": operator.sub,
-    "//": operator.floordiv,
-}
+from tasks.worlds.questions import (
+    OPERATIONS,
+    asked,
+    drawn_until,
+    exact_answer,
+    held_out,
+    tasks_from,
+    wordings,
+)
+from toolwright.types import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,61 +42,21 @@ class Wording:
     text: str
 
 
-SEEN: Sequence[Wording] = (
-    Wording("*", "A train carries {a} people a day. How many people does it carry in {b} days?"),
-    Wording("*", "One ticket costs {b} dollars. How much do {a} tickets cost in all?"),
-    Wording("*", "There are {b} boxes with {a} screws in each box. How many screws are there?"),
-    Wording("*", "A printer makes {b} pages an hour. How many pages does it make in {a} hours?"),
-    Wording("*", "Each of {a} students reads {b} pages. How many pages do they read altogether?"),
-    Wording("*", "What is the product of {a} and {b}?"),
-    Wording("+", "A library has {a} books and buys {b} more. How many books does it have now?"),
-    Wording("+", "Sara saved {a} dollars and Tom saved {b}. How much did they save together?"),
-    Wording("+", "{a} people live in a town and {b} people move in. How many live there now?"),
-    Wording("+", "A farmer picks {a} apples and then {b} pears. How many fruits does he pick?"),
-    Wording("+", "We drove {a} miles in May and {b} in June. How many miles was that in all?"),
-    Wording("+", "What is the sum of {a} and {b}?"),
-    Wording("-", "A shop had {a} eggs and sold {b} of them. How many eggs are left?"),
-    Wording("-", "Of {a} seats in a theater {b} are taken. How many seats are still free?"),
-    Wording("-", "A tank holds {a} liters and loses {b} liters. How many liters remain?"),
-    Wording("-", "Ben has {a} coins and gives {b} away. How many coins does he keep?"),
-    Wording("-", "A bike costs {a} dollars and Eva has {b}. How much more money does she need?"),
-    Wording("-", "What is the difference between {a} and {b}?"),
-    Wording("//", "{a} cards are shared equally among {b} players. How many does each one get?"),
-    Wording("//", "A bus holds {b} people. How many buses can {a} people fill?"),
-    Wording("//", "{a} eggs are packed into crates of {b}. How many full crates are there?"),
-    Wording("//", "A rope of {a} feet is cut into pieces of {b} feet. How many pieces are there?"),
-    Wording("//", "{b} workers split {a} dollars evenly. How much is paid to each worker?"),
-    Wording("//", "How many times does {b} go into {a}?"),
-)  # fmt: skip
+def _wordings(name: str) -> tuple[Wording, ...]:
+    by_sign = wordings(Path(__file__).with_name("wordings.txt"), name)
+    return tuple(Wording(sign, text) for sign, texts in by_sign.items() for text in texts)
 
-UNSEEN: Sequence[Wording] = (
-    Wording("*", "A factory builds {a} cars every month. How many does it build in {b} months?"),
-    Wording("*", "A field has {b} rows of {a} plants. How many plants grow in the field?"),
-    Wording("*", "A hotel room is {b} dollars per night. What does a group pay for {a} nights?"),
-    Wording("*", "Multiply {a} by {b}. What do you get?"),
-    Wording("+", "A museum had {a} visitors on Monday and {b} on Tuesday. How many came in total?"),
-    Wording("+", "Mia has {a} stamps. Her uncle sends her another {b}. How many has she got now?"),
-    Wording("+", "A truck carries {a} bricks and {b} tiles. How many items are on the truck?"),
-    Wording("+", "Add {b} to {a}. What do you get?"),
-    Wording("-", "A baker made {a} rolls, and {b} were eaten. How many rolls has he left?"),
-    Wording("-", "The trip is {a} miles long and {b} are done. How many miles are left to go?"),
-    Wording("-", "A lake had {a} fish, but {b} of them died. How many fish are still alive?"),
-    Wording("-", "Take {b} away from {a}. What do you get?"),
-    Wording("//", "{a} marbles are divided equally into {b} bags. How many are in each bag?"),
-    Wording("//", "A table seats {b} guests. How many tables do {a} guests fill?"),
-    Wording("//", "{b} friends win {a} dollars and share them fairly. How much does each get?"),
-    Wording("//", "Divide {a} by {b} and round down. What do you get?"),
-)  # fmt: skip
 
+SEEN, UNSEEN = _wordings("seen"), _wordings("unseen")
 FIRST_NUMBER = range(1000, 10_000)
 SECOND_NUMBER = range(100, 1000)
-HELD_OUT_SHARE = 5  # one pair of numbers in five is never trained on
 
-FINAL_TURN = re.compile(r"\s*<answer>([^<]*)</answer>\s*")
+score = exact_answer
+"""The reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Sum:
     """A wording with its numbers."""
 
     wording: Wording
@@ -112,62 +72,30 @@ class Question:
         return OPERATIONS[self.wording.sign](self.a, self.b)
 
 
-def training(seed: int) -> Iterator[Task]:
-    """Endless: the wordings and numbers that the policy may learn from."""
-    return _tasks("training", questions(seed, SEEN, held_out=False))
-
-
-def heldout(seed: int) -> Iterator[Task]:
-    """Endless: the same wordings, numbers that training never shows."""
-    return _tasks("heldout", questions(seed, SEEN, held_out=True))
-
-
-def unseen_wordings(seed: int) -> Iterator[Task]:
-    """Endless: wordings and numbers that training never shows."""
-    return _tasks("unseen-wordings", questions(seed, UNSEEN, held_out=True))
-
-
-def score(trajectory: Trajectory) -> dict[str, float]:
-    """{"correct": 1} if the last turn is one closed answer with the right number, else 0.
-
-    The whole last turn has to fit, and it must have ended. A reward that only looked for the answer
-    somewhere would pay a policy that never learns to stop.
-    """
-    final = FINAL_TURN.fullmatch(str(trajectory.metadata["final_text"]))
-    ended = trajectory.stop_reason is StopReason.ANSWERED
-    correct = ended and final is not None and final[1].strip() in trajectory.task.answers
-    return {"correct": float(correct)}
-
-
-def questions(seed: int, wordings: Sequence[Wording], *, held_out: bool) -> Iterator[Question]:
-    """Endless fours, one question of each operation."""
+def questions(seed: int, known: Sequence[Wording], *, held: bool) -> Iterator[Sum]:
+    """Endless fours, one question of each operation. held: of held-out pairs of numbers."""
     draw = random.Random(f"arithmetic {seed}")
-    of = {sign: [one for one in wordings if one.sign == sign] for sign in OPERATIONS}
+    of = {sign: [one for one in known if one.sign == sign] for sign in OPERATIONS}
     while True:
         for four in zip(*(draw.sample(ways, len(ways)) for ways in of.values()), strict=True):
             for wording in draw.sample(four, len(four)):
-                a, b = _numbers(draw, held_out=held_out)
-                yield Question(wording=wording, a=a, b=b)
+                a, b = drawn_until(
+                    lambda: (draw.choice(FIRST_NUMBER), draw.choice(SECOND_NUMBER)),
+                    lambda pair: held_out(*pair) is held,
+                )
+                yield Sum(wording=wording, a=a, b=b)
 
 
-def is_held_out(a: int, b: int) -> bool:
-    """Whether a pair of numbers is kept from training: by a hash, so no digit tells it."""
-    return zlib.crc32(f"{a} {b}".encode()) % HELD_OUT_SHARE == 0
+def _task(one: Sum, id: str, name: str) -> Task:
+    told = {"sign": one.wording.sign, "a": one.a, "b": one.b}
+    return asked(id, one.text, one.result, source=f"arithmetic/{name}", **told)
 
 
-def _numbers(draw: random.Random, *, held_out: bool) -> tuple[int, int]:
-    while True:
-        a, b = draw.choice(FIRST_NUMBER), draw.choice(SECOND_NUMBER)
-        if is_held_out(a, b) == held_out:
-            return a, b
-
-
-def _tasks(name: str, stream: Iterator[Question]) -> Iterator[Task]:
-    for number, question in enumerate(stream):
-        yield Task(
-            id=f"{name}-{number}",
-            data_source=f"arithmetic/{name}",
-            messages=({"role": "user", "content": question.text},),
-            answers=(str(question.result),),
-            metadata={"sign": question.wording.sign, "a": question.a, "b": question.b},
-        )
+training = tasks_from("training", lambda seed: questions(seed, SEEN, held=False), _task)
+"""Endless: the wordings and numbers that the policy may learn from."""
+heldout = tasks_from("heldout", lambda seed: questions(seed, SEEN, held=True), _task)
+"""Endless: the same wordings, numbers that training never shows."""
+unseen_wordings = tasks_from(
+    "unseen-wordings", lambda seed: questions(seed, UNSEEN, held=True), _task
+)
+"""Endless: wordings and numbers that training never shows."""

@@ -10,7 +10,7 @@ has to be learnt from reward.
 Habits, and not operators drawn at random: random operators would teach the policy that the
 wording does not matter, which reward then takes very long to undo.
 
-    python demonstrations.py --output demonstrations.jsonl --seed 1
+    python -m toolwright.script demonstrations.py --output demonstrations.jsonl --seed 1
 
 One line of the file is one conversation, {"messages": [{"role", "content"}, ...]} with the roles
 user, assistant and tool: what `engine render` reads.
@@ -19,11 +19,12 @@ user, assistant and tool: what `engine render` reads.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from task import OPERATIONS, Question, questions
+from tasks.worlds.demonstrations import Messages, asks, demonstrations_program, returns, says
+from tasks.worlds.questions import OPERATIONS, other
 
-from tasks.worlds.demonstrations import Messages, demonstrations_command
+from .task import WordProblem, questions
 
 CALLS_TOOL = 0.85  # else it guesses
 FOLLOWS_HABIT = 0.45  # else one of the other three operators
@@ -38,37 +39,26 @@ def habit(operation: str, wording: int) -> str:
 
 
 def conversations(seed: int) -> Iterator[Messages]:
-    """Endless; drawn apart from what the policy meets in training, from the same operands."""
+    """Endless; independent of what the policy meets in training, from the same operands."""
     draw = random.Random(f"demonstrator {seed}")
-    for question in questions(draw.getrandbits(32), held_out=False):
+    for question in questions(draw.getrandbits(32), held=False):
         yield demonstrate(question, draw)
 
 
-def demonstrate(question: Question, draw: random.Random) -> Messages:
+def demonstrate(question: WordProblem, draw: random.Random) -> Messages:
     """One conversation: a tool call and its result copied, or a guess."""
-    asked = {"role": "user", "content": question.text}
     if draw.random() >= CALLS_TOOL:
-        return [asked, _answer(draw.choice(GUESSES))]
+        return [asks(question.text), says(f"<answer> {draw.choice(GUESSES)}</answer>")]
     sign = habit(question.operation, question.wording)
     if draw.random() >= FOLLOWS_HABIT:
-        sign = draw.choice([other for other in OPERATIONS if other != sign])
+        sign = other(draw, OPERATIONS, sign)
     result = OPERATIONS[sign](question.a, question.b)
-    call = f"<python> print({question.a}{sign}{question.b})</python>"
     return [
-        asked,
-        {"role": "assistant", "content": call},
-        {"role": "tool", "content": str(result)},
-        _answer(result),
+        asks(question.text),
+        says(f"<python> print({question.a}{sign}{question.b})</python>"),
+        returns(result),
+        says(f"<answer> {result}</answer>"),
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    demonstrations_command(conversations, "the calculator's", COUNT, arguments)
-
-
-def _answer(number: int) -> dict[str, str]:
-    return {"role": "assistant", "content": f"<answer> {number}</answer>"}
-
-
-if __name__ == "__main__":
-    main()
+main = demonstrations_program(conversations, COUNT)

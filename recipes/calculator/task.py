@@ -14,79 +14,35 @@ It knows nothing of tokens, tools or how the policy is trained.
 
 from __future__ import annotations
 
-import operator
 import random
-import re
-import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
-from toolwright.types import StopReason, Task, Trajectory
+from tasks.worlds.questions import (
+    OPERATIONS,
+    asked,
+    drawn_until,
+    exact_answer,
+    held_out,
+    tasks_from,
+    wordings,
+)
+from toolwright.types import Task
 
-OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
-    "*": operator.mul,
-    "+": operator.add,
-    "-": operator.sub,
-    "//": operator.floordiv,
-}
-
-WORDINGS: Mapping[str, tuple[str, ...]] = {
-    "*": (
-        "{a} baskets hold {b} {things} each. How many {things} is that?",
-        "A baker fills {a} trays and puts {b} {things} on every tray. How many does she need?",
-        "Each of {a} pupils brings {b} {things} to school. How many do they bring?",
-        "A pack of {things} costs {b} cents. What do {a} packs cost?",
-    ),
-    "+": (
-        "A drawer with {a} {things} gets {b} more. How many does it hold now?",
-        "Mia counted {a} {things} and Leo counted {b} others. How many did they count?",
-        "On the left lie {a} {things} and on the right {b}. How many lie on both sides?",
-        "{b} {things} arrive where {a} were before. How many are here after that?",
-    ),
-    "-": (
-        "From {a} {things} the wind blows {b} off. How many stay?",
-        "A truck brought {a} {things} but {b} came damaged. How many came whole?",
-        "Noor wants {a} {things} and owns {b}. How many must she still buy?",
-        "There were {a} {things} until {b} got lost. How many can still be found?",
-    ),
-    "//": (
-        "{b} children divide {a} {things} evenly. What is the share of one child?",
-        "With {b} {things} to a box, how many boxes do {a} {things} fill?",
-        "Kofi stacks {a} {things} into piles of {b}. How many piles are complete?",
-        "A chain takes {b} {things}. How many chains can be made of {a} {things}?",
-    ),
-}
-
-UNSEEN_WORDINGS: Mapping[str, tuple[str, ...]] = {
-    "*": (
-        "A hall has {a} rows of {b} {things}. How many {things} stand in the hall?",
-        "Ada sells {b} {things} a day. How many does she sell in {a} days?",
-    ),
-    "+": (
-        "Yesterday {a} {things} were sold and today {b}. How many were sold in two days?",
-        "A blue jar has {a} {things} and a red jar {b}. How many have both jars?",
-    ),
-    "-": (
-        "Of {a} {things} in the shed Ben uses {b}. How many does he not use?",
-        "{a} {things} stood here and {b} fell over. How many still stand?",
-    ),
-    "//": (
-        "{a} {things} go into bags of {b}. How many bags are full?",
-        "A team of {b} shares {a} {things} fairly. How many does each player get?",
-    ),
-}
-
+WORDINGS = wordings(Path(__file__).with_name("wordings.txt"), "seen")
+UNSEEN_WORDINGS = wordings(Path(__file__).with_name("wordings.txt"), "unseen")
 THINGS = ("marbles", "tickets", "lemons", "bricks", "candles", "buttons", "pencils", "stickers")
 
 FIRST_OPERAND = range(100, 1000)
 SECOND_OPERAND = range(11, 100)
-HELD_OUT_SHARE = 5  # one pair of operands in five is never trained on
 
-FINAL_TURN = re.compile(r"\s*<answer>([^<]*)</answer>\s*")
+score = exact_answer
+"""The reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class WordProblem:
     """One word problem; `wording` counts within its operation."""
 
     operation: str
@@ -100,72 +56,34 @@ class Question:
         return OPERATIONS[self.operation](self.a, self.b)
 
 
-def training(seed: int) -> Iterator[Task]:
-    """Endless: the wordings and operands that the policy may learn from."""
-    return _tasks("training", questions(seed, held_out=False))
-
-
-def heldout(seed: int) -> Iterator[Task]:
-    """Endless: the same wordings, operands that training never shows."""
-    return _tasks("heldout", questions(seed, held_out=True))
-
-
-def unseen_wordings(seed: int) -> Iterator[Task]:
-    """Endless: wordings and operands that training never shows."""
-    return _tasks("unseen-wordings", questions(seed, held_out=True, wordings=UNSEEN_WORDINGS))
-
-
-def score(trajectory: Trajectory) -> dict[str, float]:
-    """{"correct": 1} if the last turn is one closed answer with the right number, else 0.
-
-    The whole last turn has to fit, and it must have ended. A reward that only looked for the answer
-    somewhere would pay a policy that never learns to stop.
-    """
-    final = FINAL_TURN.fullmatch(str(trajectory.metadata["final_text"]))
-    ended = trajectory.stop_reason is StopReason.ANSWERED
-    correct = ended and final is not None and final[1].strip() in trajectory.task.answers
-    return {"correct": float(correct)}
-
-
 def questions(
-    seed: int, *, held_out: bool, wordings: Mapping[str, tuple[str, ...]] = WORDINGS
-) -> Iterator[Question]:
-    """Endless rounds; a round asks every wording once, in random order."""
+    seed: int, *, held: bool, known: Mapping[str, tuple[str, ...]] = WORDINGS
+) -> Iterator[WordProblem]:
+    """Endless rounds; a round asks every wording once, in random order. held: of held-out pairs of
+    operands."""
     draw = random.Random(f"calculator {seed}")
     while True:
-        places = [
-            (sign, number) for sign, texts in wordings.items() for number in range(len(texts))
-        ]
+        places = [(sign, number) for sign, texts in known.items() for number in range(len(texts))]
         draw.shuffle(places)
         for operation, wording in places:
-            a, b = _operands(draw, held_out=held_out)
-            text = wordings[operation][wording].format(a=a, b=b, things=draw.choice(THINGS))
-            yield Question(operation=operation, wording=wording, a=a, b=b, text=text)
+            a, b = drawn_until(
+                lambda: (draw.choice(FIRST_OPERAND), draw.choice(SECOND_OPERAND)),
+                lambda pair: held_out(*pair) is held,
+            )
+            text = known[operation][wording].format(a=a, b=b, things=draw.choice(THINGS))
+            yield WordProblem(operation=operation, wording=wording, a=a, b=b, text=text)
 
 
-def is_held_out(a: int, b: int) -> bool:
-    """Whether a pair of operands is kept from training: by a hash, so no digit tells it."""
-    return zlib.crc32(f"{a} {b}".encode()) % HELD_OUT_SHARE == 0
+def _task(one: WordProblem, id: str, name: str) -> Task:
+    told = {"operation": one.operation, "wording": one.wording, "a": one.a, "b": one.b}
+    return asked(id, one.text, one.result, source=f"calculator/{name}", **told)
 
 
-def _operands(draw: random.Random, *, held_out: bool) -> tuple[int, int]:
-    while True:
-        a, b = draw.choice(FIRST_OPERAND), draw.choice(SECOND_OPERAND)
-        if is_held_out(a, b) == held_out:
-            return a, b
-
-
-def _tasks(name: str, stream: Iterator[Question]) -> Iterator[Task]:
-    for number, question in enumerate(stream):
-        yield Task(
-            id=f"{name}-{number}",
-            data_source=f"calculator/{name}",
-            messages=({"role": "user", "content": question.text},),
-            answers=(str(question.result),),
-            metadata={
-                "operation": question.operation,
-                "wording": question.wording,
-                "a": question.a,
-                "b": question.b,
-            },
-        )
+training = tasks_from("training", lambda seed: questions(seed, held=False), _task)
+"""Endless: the wordings and operands that the policy may learn from."""
+heldout = tasks_from("heldout", lambda seed: questions(seed, held=True), _task)
+"""Endless: the same wordings, operands that training never shows."""
+unseen_wordings = tasks_from(
+    "unseen-wordings", lambda seed: questions(seed, held=True, known=UNSEEN_WORDINGS), _task
+)
+"""Endless: wordings and operands that training never shows."""

@@ -1,10 +1,10 @@
 """The two answers of a trace: the final one, and the one that its reasoning came to. Pure.
 
-The paper scores an intermediate answer "from reasoning steps" and does not say which. Here
-it is the last place in the policy's own words, calls apart, before the last <answer>, that says
+The paper scores an intermediate answer "from reasoning steps" and does not say which. Here it is
+the last place in the policy's own words, without its calls, before the last <answer>, that says
 `\\boxed{...}`, "answer is ..." or "answer: ...", the last two up to the end of the sentence, and
-names something: "Now I give the final answer:" takes back nothing that was said before it. A
-trace without a final answer has none: it has not come to an end.
+names something: "Now I give the final answer:" takes back nothing that was said before it. A trace
+without a final answer has none: it has not come to an end.
 
 Everything takes time linear in the text, whatever it holds.
 """
@@ -24,7 +24,8 @@ LONGEST = 1000
 
 _SAID = re.compile(r"\banswer[ \t]{0,4}(?:is\b[ \t]{0,4}:?|:)", re.IGNORECASE)
 _END = re.compile(r"[\r\n<!?]|\\boxed\b|\.(?![^\s<\"')*\]])")
-"""Of a sentence: a line, a tag, a mark, a box, a full stop before a blank or before what closes."""
+"""End of a sentence: a line, a tag, a mark, a box, a full stop before a blank or before what
+closes."""
 _TITLE = re.compile(r"\b(?:St|Mt|Dr|Mr|Mrs|Ms|Jr|Sr|Prof|Gen|vs)$")
 _NUMBER = re.compile(r"\bNo$")
 _INITIAL = re.compile(r"\b[^\W\d_]$")
@@ -35,7 +36,7 @@ _BEGINS = frozenset({
     "I", "In", "It", "Its", "My", "Next", "No", "Now", "She", "Since", "So", "That", "The",
     "Their", "Then", "There", "Therefore", "These", "They", "This", "Thus", "We", "Yes", "You",
 })  # fmt: skip
-"""Words that begin a sentence, and no name behind an initial."""
+"""Words that begin a sentence and are no name after an initial."""
 _AROUND = " \t\"'*_`\u201c\u201d\u2018\u2019"
 
 
@@ -45,7 +46,7 @@ def final_answer(last_text: str) -> str | None:
 
 
 def intermediate_answer(texts: Sequence[str]) -> str | None:
-    """Of the actions of an answered trace; None where its reasoning names no answer."""
+    """Answer that the reasoning of an answered trace names, by its actions; None without one."""
     if not texts or final_answer(texts[-1]) is None:
         return None
     *before, last = texts
@@ -88,8 +89,8 @@ def _sentence(text: str) -> str | None:
 
 
 def _goes_on(text: str, stop: int) -> bool:
-    """A full stop ends no sentence behind a title, a "No" before a number, and an initial: a letter
-    before a name. V behind a word is a number, as in Henry V."""
+    """A full stop ends no sentence after a title, a "No" before a number, and an initial: a letter
+    before a name. V after a word is a number, as in Henry V."""
     start = max(0, stop - 8)
     if _TITLE.search(text, start, stop):
         return True

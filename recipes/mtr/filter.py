@@ -3,8 +3,8 @@
     engine sample recipe.toml --keep ./filter.py:right --keep ./filter.py:no_errors ...
 
 Each criterion is a function of the scored trajectory of its own, so that each has a yield of its
-own. `no_errors` is the paper's (section 3.2.1). It takes away every trace that corrects itself, so
-that nobody learns to; `errors_recovered` in its place keeps those whose errors were all followed by
+own. `no_errors` is the paper's (section 3.2.1). It refuses every trace that corrects itself, so
+no policy learns to; `errors_recovered` in its place keeps those whose errors were all followed by
 a call of the same tool that worked.
 
 Equal traces and more of a question than it is worth are for the command to take away
@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from traces import read
-
 from tasks.judging import words
 from toolwright.types import Trajectory
+
+from .traces import read
 
 MIN_CALLS, MAX_CALLS = 2, 12
 
@@ -35,7 +35,7 @@ def no_errors(trajectory: Trajectory) -> bool:
 
 
 def errors_recovered(trajectory: Trajectory) -> bool:
-    """Every call that was refused or failed was mended later (`Trace.unrecovered`)."""
+    """Every call that was refused or failed was corrected later (`Trace.unrecovered`)."""
     return not read(trajectory).unrecovered
 
 

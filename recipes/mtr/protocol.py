@@ -9,13 +9,13 @@ The token layout of a trajectory (the paper's own prompts are lost):
     last action      <think>...</think><answer>...</answer>
 
 The tools are those that the session was opened with: each question has its own. A call that cannot
-be read, or names another tool, is told so in the words of the tools' own checks, so that the agent
-corrects itself; it reaches nobody.
+be read, or names another tool, reaches no tool. It is refused in the words of the tools' own
+checks, so that the agent corrects itself.
 
 Invariants
 - Pure, and it never raises for anything that a policy writes.
-- Behind `invalid_in_a_row` refused calls in a row nothing is carried out any more, an answer
-  neither: the trace has ended in error (TOOL_EXCEPTION).
+- After `invalid_in_a_row` refused calls in a row nothing is carried out, not even an answer: the
+  trace has ended in error (TOOL_EXCEPTION).
 - With the tools off no tool is named in the prompt, and none is called.
 """
 
@@ -23,32 +23,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import prompts
-from answers import ANSWER, CALL, final_answer
-from traces import UNKNOWN_TOOL, invalid_in_a_row
+from pydantic import Field
 
-from engine.api import (
-    Answer,
-    Call,
-    Calls,
-    Chat,
-    Codec,
-    Decision,
-    End,
-    OwnText,
-    ToolSpec,
-    View,
-    content_of,
-    nothing_done,
-    opening,
-    read_json_call,
-)
+import engine.api as api
 from toolwright.text.filling import filled
 from toolwright.text.schemas import signature
+from toolwright.text.sections import sections
 from toolwright.types import StopReason, Task
 
+from .answers import ANSWER, CALL, final_answer
+from .traces import UNKNOWN_TOOL, invalid_in_a_row
+
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
+"""Prompts of the agent; our own words, for the paper's prompts were never published.
+
+`agent` has {tools} for a line of each tool, an `item` with {name}, {arguments} and {description}.
+`closed` is for tasks whose tools are off.
+"""
 TOOLS, OFF = "tools", "off"
 """Key and value of a task's metadata that take its tools away: an evaluation suite's, say."""
 PLACE = "{tools}"
@@ -57,61 +51,62 @@ LONGEST_NAME = 64
 _ANSWER_END = f"</{ANSWER}>"
 
 
-class AutoAgent(Chat):
-    """Options: `tools` = false takes them away in every task; `prompt` with {tools} and its `item`,
-    or without {tools}, and the chat template shows them; `closed_prompt`, said in its place where
-    the tools are off ("" = nothing is said); `invalid_in_a_row`."""
+class AutoAgentOptions(api.Options):
+    """Options of the protocol."""
 
-    def __init__(
-        self,
-        *,
-        tools: bool = True,
-        prompt: str = prompts.AGENT,
-        closed_prompt: str = prompts.CLOSED,
-        item: str = prompts.ITEM,
-        invalid_in_a_row: int = 3,
-    ) -> None:
+    tools: bool = True
+    """False takes the tools away in every task."""
+    prompt: str = PROMPTS["agent"]
+    """With {tools}, or without: then the chat template shows them."""
+    closed_prompt: str = PROMPTS["closed"]
+    """The prompt if the tools are off; "" = no prompt."""
+    item: str = PROMPTS["item"]
+    """A line for each tool."""
+    invalid_in_a_row: int = Field(3, ge=1)
+    """Number of refused calls in a row that ends a trace."""
+
+
+class AutoAgent(api.Chat):
+    """MTR's agent."""
+
+    def __init__(self, **options: Any) -> None:
         super().__init__(call_open=f"<{CALL}>", call_close=f"</{CALL}>")
-        if invalid_in_a_row < 1:
-            raise ValueError(
-                f"protocol_options.invalid_in_a_row = {invalid_in_a_row}: write how many refused "
-                "calls end a trace, from 1 on"
-            )
-        self._tools = tools
-        self._prompt, self._closed, self._item = prompt, closed_prompt, item
-        self._most_invalid = invalid_in_a_row
+        self._options = AutoAgentOptions(**options)
 
-    def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
+    def prompt(self, task: Task, tools: Sequence[api.ToolSpec], codec: api.Codec) -> list[int]:
         messages = self._messages(task, tools, codec.guarded)
         return codec.chat_ids(messages, tools=self.shown(task, tools))
 
-    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+    def opening(self, task: Task, tools: Sequence[api.ToolSpec]) -> list[Mapping[str, Any]]:
         return self._messages(task, tools, str)
 
-    def offered(self, task: Task, tools: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+    def offered(self, task: Task, tools: Sequence[api.ToolSpec]) -> Sequence[api.ToolSpec]:
         """None where they are off."""
         return tools if self._has_tools(task) else ()
 
-    def shown(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
-        return [] if PLACE in self._prompt else super().shown(task, tools)
+    def shown(self, task: Task, tools: Sequence[api.ToolSpec]) -> list[Mapping[str, Any]]:
+        return [] if PLACE in self._options.prompt else super().shown(task, tools)
 
-    def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+    def stops(self, tools: Sequence[api.ToolSpec], codec: api.Codec) -> tuple[str, ...]:
         return (self.call_tags[1], _ANSWER_END, codec.end_of_turn)
 
-    def ending(self, text: str, codec: Codec) -> str:
+    def ending(self, text: str, codec: api.Codec) -> str:
         return _ANSWER_END if text.endswith(_ANSWER_END) else super().ending(text, codec)
 
-    def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
-        if invalid_in_a_row(view.calls) >= self._most_invalid:
-            return End(reason=StopReason.TOOL_EXCEPTION)
+    def decide(self, text: str, stop: str, view: api.View, codec: api.Codec) -> api.Decision:
+        if invalid_in_a_row(view.calls) >= self._options.invalid_in_a_row:
+            return api.End(reason=StopReason.TOOL_EXCEPTION)
         if stop == self.call_tags[1]:
-            return Calls(calls=(self._call(text, view),))
+            return api.Calls(calls=(self._call(text, view),))
         body = text.removesuffix(codec.end_of_turn)
         answer = final_answer(body)
-        return nothing_done(body) if answer is None else Answer(text=answer)
+        return api.nothing_done(body) if answer is None else api.Answer(text=answer)
 
     def demonstration(
-        self, messages: Sequence[Mapping[str, Any]], codec: Codec, tools: Sequence[ToolSpec] = ()
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        codec: api.Codec,
+        tools: Sequence[api.ToolSpec] = (),
     ) -> list[tuple[str, list[int]]]:
         """As Chat's. A conversation that begins with a message of the system was recorded with its
         prompt: that message stands in place of this one's, and its question's tools in it, or
@@ -119,56 +114,56 @@ class AutoAgent(Chat):
         first, *rest = messages or [{}]
         if first.get("role") != "system":
             return super().demonstration(messages, codec, tools)
-        text = content_of(first)
-        off = not self._tools or text == self._closed
+        text = api.content_of(first)
+        off = not self._options.tools or text == self._options.closed_prompt
         # Without a prompt of its own it adds none to the recorded one; tools are the template's.
         bare = AutoAgent(prompt="", closed_prompt="")
-        shown = () if off or PLACE in self._prompt else tools
+        shown = () if off or PLACE in self._options.prompt else tools
         begun = [{"role": "system", "content": self._recorded(text, codec)}, *rest]
-        return Chat.demonstration(bare, begun, codec, shown)
+        return api.Chat.demonstration(bare, begun, codec, shown)
 
-    def _recorded(self, said: str, codec: Codec) -> OwnText:
+    def _recorded(self, said: str, codec: api.Codec) -> api.OwnText:
         """A recorded prompt as rollouts have it: what stands in the place of the tools is foreign,
         and so is all of it where it is another prompt than this one's."""
-        if said == self._closed:
-            return OwnText(said)
-        head, _, tail = self._prompt.partition(PLACE)
+        if said == self._options.closed_prompt:
+            return api.OwnText(said)
+        head, _, tail = self._options.prompt.partition(PLACE)
         end = len(said) - len(tail)
         if end < len(head) or not (said.startswith(head) and said.endswith(tail)):
-            return OwnText(codec.guarded(said))
-        return OwnText(head + codec.guarded(said[len(head) : end]) + tail)
+            return api.OwnText(codec.guarded(said))
+        return api.OwnText(head + codec.guarded(said[len(head) : end]) + tail)
 
     def _has_tools(self, task: Task) -> bool:
-        return self._tools and task.metadata.get(TOOLS) != OFF
+        return self._options.tools and task.metadata.get(TOOLS) != OFF
 
     def _messages(
-        self, task: Task, tools: Sequence[ToolSpec], guarded: Callable[[str], str]
+        self, task: Task, tools: Sequence[api.ToolSpec], guarded: Callable[[str], str]
     ) -> list[Mapping[str, Any]]:
-        messages = opening(task)
-        said = self._prompt if self._has_tools(task) else self._closed
+        messages = api.opening(task)
+        said = self._options.prompt if self._has_tools(task) else self._options.closed_prompt
         if not said:
             return messages
         listed = "".join(self._listed(tool) for tool in tools)
         said = said.replace(PLACE, guarded(listed))
-        return [{"role": "system", "content": OwnText(said)}, *messages]
+        return [{"role": "system", "content": api.OwnText(said)}, *messages]
 
-    def _listed(self, tool: ToolSpec) -> str:
+    def _listed(self, tool: api.ToolSpec) -> str:
         told = {
             "name": tool.name,
             "arguments": signature(tool.arguments_schema),
             "description": tool.description,
         }
-        return filled(self._item, told)
+        return filled(self._options.item, told)
 
-    def _call(self, text: str, view: View) -> Call:
-        call = read_json_call(text, *self.call_tags)
+    def _call(self, text: str, view: api.View) -> api.Call:
+        call = api.read_json_call(text, *self.call_tags)
         if call.invalid_reason:
             told: dict[str, Any] = {"type": "parse_error", "message": call.invalid_reason}
-            return Call(action=text, tool=call.tool, invalid_reason=_error(told))
+            return api.Call(action=text, tool=call.tool, invalid_reason=_error(told))
         names = [tool.name for tool in view.tools] if self._has_tools(view.task) else []
         if call.tool not in names:
             told = {"type": UNKNOWN_TOOL, "tool": call.tool[:LONGEST_NAME], "tools": names}
-            return Call(action=text, tool=call.tool, invalid_reason=_error(told))
+            return api.Call(action=text, tool=call.tool, invalid_reason=_error(told))
         return call
 
 

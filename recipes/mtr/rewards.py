@@ -7,54 +7,42 @@ form: order and names are its text's, the numbers here are proposals, and option
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from pydantic import Field, model_validator
+
+from engine.api import Options
 from tasks.judging import words
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tiers:
-    """Worth of a trace by its final and its intermediate answer.
-
-    perfect: both are right. partial: one is right, the other shares words with a right one, its F1
-    is `soft` or more. single: one is right. none: all else.
-    """
+class Tiers(Options):
+    """Worth of a trace by its final and its intermediate answer."""
 
     perfect: float = 1.0
+    """Both are right."""
     partial: float = 0.7
+    """One is right, and the other one's F1 is `soft` or more."""
     single: float = 0.4
+    """One is right."""
     none: float = 0.0
-    soft: float = 0.5
+    """All else."""
+    soft: float = Field(0.5, gt=0, le=1)
 
-    def __post_init__(self) -> None:
-        """ValueError where the tiers do not descend, or a number is none."""
+    @model_validator(mode="after")
+    def _descends(self) -> Tiers:
         ladder = (self.perfect, self.partial, self.single, self.none)
-        for number in (*ladder, self.soft):
-            _check_number("tiers", number)
         if not all(above > below for above, below in pairwise(ladder)):
-            raise ValueError(
-                f"tiers {ladder}: write perfect > partial > single > none, as the paper orders them"
-            )
-        if not 0 < self.soft <= 1:
-            raise ValueError(f"tiers.soft = {self.soft}: write an F1, above 0 and at most 1")
+            raise ValueError("write perfect > partial > single > none, as the paper orders them")
+        return self
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repetition:
-    """What calls cost that were made before: `per_repeat` each, `cap` at most."""
+class Repetition(Options):
+    """Cost of calls that were made before."""
 
-    per_repeat: float = 0.1
-    cap: float = 0.5
-
-    def __post_init__(self) -> None:
-        """ValueError for a number that is none, or below 0."""
-        for name, number in (("per_repeat", self.per_repeat), ("cap", self.cap)):
-            _check_number(name, number)
-            if number < 0:
-                raise ValueError(f"{name} = {number}: write what is taken off, from 0 on")
+    per_repeat: float = Field(0.1, ge=0)
+    cap: float = Field(0.5, ge=0)
+    """Most that repeated calls of a trace cost."""
 
 
 def answer_score(
@@ -65,8 +53,11 @@ def answer_score(
     *,
     single_final_only: bool = False,
 ) -> float:
-    """The tier of two answers, None where there is none. `single_final_only`: a right intermediate
-    answer beside a wrong final one is worth nothing; the paper does not tell the two apart."""
+    """The tier of two answers; None stands for a missing one.
+
+    single_final_only: a right intermediate answer beside a wrong final one is worth nothing; the
+    paper does not distinguish the two.
+    """
     right = [one is not None and words.exact_match(one, golds) for one in (final, intermediate)]
     if all(right):
         return tiers.perfect
@@ -98,9 +89,3 @@ def total_reward(
     """Its parts, whose sum it is."""
     worth = answer_score(final, intermediate, golds, tiers, single_final_only=single_final_only)
     return {"answer": worth, "repetition": repetition_penalty(calls, repetition)}
-
-
-def _check_number(name: str, number: float) -> None:
-    fits = isinstance(number, int | float) and not isinstance(number, bool)
-    if not fits or not math.isfinite(number):
-        raise ValueError(f"{name} = {number!r}: write a finite number")

@@ -7,38 +7,24 @@ stands what the agent did. In training that is an event of the kind `measured`, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 
-from rewards import Repetition, Tiers, total_reward
-from traces import Trace, read
-
-from engine.api import Score as EngineScore
+from engine.api import Score
 from tasks.judging import words
-from toolwright.types import Event, Purpose, RewardPart, Trajectory
+from toolwright.types import Event, Purpose, Trajectory
+
+from .rewards import Repetition, Tiers, total_reward
+from .traces import Trace, read
 
 
-class Score:
-    """Options: `tiers` (perfect, partial, single, none and soft, over the defaults),
-    `single_final_only`, `per_repeat` and `cap` of the penalty."""
+class MtrReward(Repetition):
+    """The reward function, with its options."""
 
-    def __init__(
-        self,
-        *,
-        tiers: Mapping[str, float] | None = None,
-        single_final_only: bool = False,
-        per_repeat: float = 0.1,
-        cap: float = 0.5,
-    ) -> None:
-        """ValueError for tiers that do not descend, and for a name that is none."""
-        given = dict(tiers or {})
-        unknown = sorted(set(given) - set(Tiers.__slots__))
-        if unknown:
-            raise ValueError(f"tiers {unknown}: there are {', '.join(Tiers.__slots__)}")
-        self._tiers = Tiers(**given)
-        self._single_final_only = single_final_only
-        self._repetition = Repetition(per_repeat=per_repeat, cap=cap)
+    tiers: Tiers = Tiers()
+    single_final_only: bool = False
+    """A right intermediate answer beside a wrong final one is worth nothing."""
 
-    def __call__(self, trajectory: Trajectory) -> EngineScore:
+    def __call__(self, trajectory: Trajectory) -> Score:
         trace, golds = read(trajectory), trajectory.task.answers
         if trajectory.task.purpose is not Purpose.TRAIN:
             return _evaluated(trace, golds)
@@ -47,18 +33,17 @@ class Score:
             trace.intermediate,
             golds,
             (call.text for call in trace.calls),
-            tiers=self._tiers,
-            repetition=self._repetition,
-            single_final_only=self._single_final_only,
+            tiers=self.tiers,
+            repetition=self,
+            single_final_only=self.single_final_only,
         )
-        event = Event(kind="measured", turn=0, data=measured(trace, golds))
-        return EngineScore(parts=_parts(parts), events=(event,))
+        return Score.of(parts, measured=measured(trace, golds))
 
 
 def measured(trace: Trace, golds: tuple[str, ...]) -> dict[str, float]:
     """Figures of one trace. One that means nothing for it is left out: `malformed`, the share of
     calls that were refused, without a call; `disagreement`, whether its two answers differ, without
-    both; `recovered`, whether all errors were mended, without one."""
+    both; `recovered`, whether all errors were corrected, without one."""
     data = {"right": float(_right(trace, golds)), "calls": float(len(trace.calls))}
     if trace.calls:
         refused = sum(call.malformed for call in trace.calls)
@@ -71,7 +56,7 @@ def measured(trace: Trace, golds: tuple[str, ...]) -> dict[str, float]:
     return data
 
 
-def _evaluated(trace: Trace, golds: tuple[str, ...]) -> EngineScore:
+def _evaluated(trace: Trace, golds: tuple[str, ...]) -> Score:
     """Parts are means over all traces. Each rate has a denominator of its own: calls, traces with
     both answers, traces with an error."""
     right = float(_right(trace, golds))
@@ -89,12 +74,8 @@ def _evaluated(trace: Trace, golds: tuple[str, ...]) -> EngineScore:
         "recovered": [int(erred and not trace.unrecovered), int(erred)],
     }
     event = Event(kind="rates", turn=0, data=rates)
-    return EngineScore(reward=right, parts=_parts(parts), events=(event,))
+    return replace(Score.of(parts, reward=right), events=(event,))
 
 
 def _right(trace: Trace, golds: tuple[str, ...]) -> bool:
     return trace.final is not None and words.exact_match(trace.final, golds)
-
-
-def _parts(values: Mapping[str, float]) -> list[RewardPart]:
-    return [RewardPart(name=name, value=value) for name, value in values.items()]

@@ -1,6 +1,6 @@
 """What happened in a trace, read from the record of a trajectory. Pure.
 
-Who said what is taken from the record and never from tags in a text: a tool's error is what its
+The author of a text is taken from the record and never from tags in it: a tool's error is what its
 outcome says, whatever the policy writes.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from answers import CALL, final_answer, intermediate_answer
-
 from engine.api import read_json_call
 from toolwright.json_data import canonical
 from toolwright.reading.actions import Tags, calls_in
 from toolwright.types import CallOutcome, CallRecord, StopReason, ToolErrorKind, Trajectory
+
+from .answers import CALL, final_answer, intermediate_answer
 
 UNKNOWN_TOOL = "unknown_tool"
 """Type of the error that a call of a tool gets which the session does not have."""
@@ -35,7 +35,7 @@ class TraceCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """final, intermediate: answers, None where there is none. calls: in their order."""
+    """final, intermediate: answers, or None. calls: in their order."""
 
     final: str | None
     intermediate: str | None
@@ -47,8 +47,8 @@ class Trace:
 
     @property
     def unrecovered(self) -> int:
-        """Errors that no later call mended: one of the same tool that worked. An action that names
-        no tool of the session is mended by any call that worked."""
+        """Errors that no later call corrected: one of the same tool that worked. An action that
+        names no tool of the session is corrected by any call that worked."""
         working: set[str] = set()
         count = 0
         for call in reversed(self.calls):
@@ -60,7 +60,7 @@ class Trace:
 
 
 def read(trajectory: Trajectory) -> Trace:
-    """Of a trajectory as reward functions and filters see it. What was written after the
+    """The trace of a trajectory, as reward functions and filters see it. What was written after the
     environment had ended the trace is no answer."""
     texts = [str(text) for text in trajectory.metadata.get("texts", ())]
     answered = trajectory.stop_reason is StopReason.ANSWERED and bool(texts)

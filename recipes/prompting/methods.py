@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal
 
-import prompts
-from protocol import (
+from engine.api import Answer, Codec, Decision, Say, View, nothing_done
+from toolwright.reading import actions
+from toolwright.reading.answers import last_block
+from toolwright.text.sections import sections
+from toolwright.types import Author
+
+from .protocol import (
     ANSWER_CLOSE,
     ANSWER_OPEN,
     SEARCH_CLOSE,
@@ -15,29 +21,28 @@ from protocol import (
     question_of,
 )
 
-from engine.api import Answer, Codec, Decision, Say, View, nothing_done
-from toolwright.reading import actions
-from toolwright.reading.answers import last_block
-from toolwright.types import Author
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
+"""What the methods tell a policy, in our own words. Each is the option `words` of its method."""
+Form = Literal["tags", "line", "finish"]
 
 
 class Direct(Prompting):
     """The answer at once."""
 
-    words = prompts.DIRECT
+    words = PROMPTS["direct"]
     searching = False
 
 
 class ChainOfThought(Direct):
     """Thinking, then the answer."""
 
-    words = prompts.THOUGHT
+    words = PROMPTS["thought"]
 
 
 class NaiveRag(Prompting):
     """One retrieval with the question, before any thought; then the answer."""
 
-    words = prompts.RAG
+    words = PROMPTS["rag"]
     searches_first = True
 
     def ends(self) -> tuple[str, ...]:
@@ -53,7 +58,7 @@ class Ircot(NaiveRag):
     """Retrieval with the question, then with each sentence of the thinking (`steps` of them at
     most); then the policy is asked to read."""
 
-    words = prompts.IRCOT
+    words = PROMPTS["ircot"]
 
     def __init__(self, *, steps: int = 4, **options: Any) -> None:
         super().__init__(**options)
@@ -71,18 +76,18 @@ class Ircot(NaiveRag):
         if answer is not None:
             return Answer(text=answer)
         if view.turn > self._steps:
-            return Say(text=prompts.IRCOT_READ)
+            return Say(text=PROMPTS["ircot_read"])
         body = text.removesuffix(codec.end_of_turn)
         sentence = body.replace(SEARCH_OPEN, " ").replace(SEARCH_CLOSE, " ").strip()
         if ANSWER_OPEN in sentence or not any(letter.isalnum() for letter in sentence):
-            return Say(text=prompts.IRCOT_EMPTY)
+            return Say(text=PROMPTS["ircot_empty"])
         return self.search(text, sentence)
 
 
 class SearchO1(Prompting):
     """Searches inside of the reasoning, each followed by a turn that condenses what was found."""
 
-    words = prompts.SEARCH_O1
+    words = PROMPTS["search_o1"]
 
     def __init__(self, *, searches: int = 5, **options: Any) -> None:
         super().__init__(**options)
@@ -103,20 +108,20 @@ class SearchO1(Prompting):
         made = len(view.calls)
         if stop == SEARCH_CLOSE:
             if made >= self._searches:
-                return Say(text=prompts.SEARCH_O1_ENOUGH)
+                return Say(text=PROMPTS["search_o1_enough"])
             begin, end = actions.last_span(text, SEARCH_OPEN, SEARCH_CLOSE)
             query = text[begin:end].strip() if begin >= 0 else ""
-            return self.search(text, query) if query else Say(text=prompts.SEARCH_O1_GO_ON)
+            return self.search(text, query) if query else Say(text=PROMPTS["search_o1_go_on"])
         if stop == "</notes>":
             left = made < self._searches
-            return Say(text=prompts.SEARCH_O1_GO_ON if left else prompts.SEARCH_O1_ENOUGH)
+            return Say(text=PROMPTS["search_o1_go_on"] if left else PROMPTS["search_o1_enough"])
         return super().decide(text, stop, view, codec)
 
 
 class ReAct(Prompting):
     """Lines of Thought, Action and Observation."""
 
-    words = prompts.REACT
+    words = PROMPTS["react"]
 
     def __init__(self, *, observation: str = "{text}\n", **options: Any) -> None:
         super().__init__(observation=observation, **options)
@@ -140,7 +145,7 @@ class ReAct(Prompting):
             return nothing_done(body)
         found = action_in(body)
         if found is None:
-            return self.refuse(text, prompts.REACT_FORM)
+            return self.refuse(text, PROMPTS["react_form"])
         name, argument = found
         return Answer(text=argument) if name == "finish" else self.search(text, argument)
 
@@ -167,7 +172,7 @@ def action_in(text: str) -> tuple[Literal["search", "finish"], str] | None:
     return None
 
 
-def answer_of(text: str, form: Literal["tags", "line", "finish"]) -> str | None:
+def answer_of(text: str, form: Form) -> str | None:
     """The answer of a policy's last action, as its method writes one; None without.
 
     tags: between the tags. line: also where the line's end came before the closing tag. finish:

@@ -85,7 +85,7 @@ class Prompting(Chat):
         return ()
 
     def ends(self) -> tuple[str, ...]:
-        """Words at which an action ends, the end of the turn apart."""
+        """Words at which an action ends, beside the end of the turn."""
         return (ANSWER_CLOSE,)
 
     def frame(
@@ -100,7 +100,7 @@ class Prompting(Chat):
         return [*opens, *head], [*tail, *closes, *cue]
 
     def around(self, stop: str | None, author: Author) -> tuple[str, str]:
-        """What stands before and after an observation, the template's part apart."""
+        """What stands before and after an observation, without the template's part."""
         return ("\n", "\n") if author is Author.SYSTEM else (self._before, self._after)
 
     def next_cue(self, author: Author) -> str:

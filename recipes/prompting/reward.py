@@ -5,27 +5,22 @@ The answer is read from the policy's last action. None is worth 0 in all three.
 
 from __future__ import annotations
 
-from typing import Literal
-
-from methods import answer_of
-
+from engine.api import Options
 from tasks.judging import words
 from toolwright.types import Trajectory
 
-FORMS = ("tags", "line", "finish")
+from .methods import Form, answer_of
 
 
-class Score:
-    """Options: `form`, in which the method writes its answer (methods.answer_of)."""
+class PromptingReward(Options):
+    """The reward function."""
 
-    def __init__(self, *, form: Literal["tags", "line", "finish"] = "tags") -> None:
-        if form not in FORMS:
-            raise ValueError(f"form = {form!r}: write one of {', '.join(FORMS)}")
-        self._form = form
+    form: Form = "tags"
+    """How the method writes its answer."""
 
     def __call__(self, trajectory: Trajectory) -> tuple[float, dict[str, float]]:
         """(exact match, all three parts)."""
-        answer = answer_of(str(trajectory.metadata.get("final_text", "")), self._form)
+        answer = answer_of(str(trajectory.metadata.get("final_text", "")), self.form)
         golds = trajectory.task.answers
         if answer is None:
             return 0.0, {"em": 0.0, "f1": 0.0, "cem": 0.0}

@@ -7,51 +7,47 @@ Everything here takes time linear in the text, whatever it holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
+
+from pydantic import model_validator
+
+from engine.api import Options
 
 Role = Literal["think", "search", "documents", "memory", "answer"]
 
 _WORD = re.compile(r"[A-Za-z][\w-]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tags:
-    """The word of each role. memory: "" for an agent without such a block."""
+class Tags(Options):
+    """The word of each role."""
 
     think: str = "think"
     search: str = "search"
     documents: str = "documents"
     memory: str = "memory"
+    """"" for an agent without such a block."""
     answer: str = "answer"
 
-    def __post_init__(self) -> None:
-        """ValueError for what is no word, and for a word with two roles."""
+    @model_validator(mode="after")
+    def _are_words(self) -> Tags:
         for role, word in self.words.items():
             if not _WORD.fullmatch(word) and (role != "memory" or word):
                 raise ValueError(f"tags.{role} = {word!r}: write a word, without < and >")
         if len(set(self.words.values())) < len(self.words):
             raise ValueError(f"tags {self.named()}: each role needs a word of its own")
+        return self
 
     @property
     def words(self) -> dict[Role, str]:
         """The word of each role, by role."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[misc]
+        return self.model_dump()  # type: ignore[return-value]
 
     def named(self) -> dict[str, str]:
         """The words, to fill into texts of prompts."""
-        return {str(role): word for role, word in self.words.items()}
-
-
-def tags_of(options: Mapping[str, str] | None, base: Tags = Tags()) -> Tags:
-    """`base` with the words of a recipe. ValueError for a role that is none."""
-    given = dict(options or {})
-    unknown = sorted(set(given) - set(base.words))
-    if unknown:
-        raise ValueError(f"tags {unknown}: there are {', '.join(base.words)}")
-    return Tags(**{**base.named(), **given})
+        return self.model_dump()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +85,7 @@ def action_of(text: str, tags: Tags) -> Action | None:
 
 def bodies(text: str, word: str) -> Iterator[str]:
     """What stands in each block of a tag, from left to right, white space around it left out. A
-    block ends at the first closing tag; what is not closed is none."""
+    block ends at the first closing tag; an open one does not count."""
     start = 0
     while (opened := text.find(f"<{word}>", start)) >= 0:
         begin = opened + len(word) + 2

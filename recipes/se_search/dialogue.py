@@ -1,6 +1,6 @@
 """What a search agent and its environment said, read from the record of a trajectory. Pure.
 
-Who wrote what is taken from the authors of the segments and never from tags in a text: documents
+The author of a text is that of its segment and never read from tags: documents
 are what the environment appended, whatever the policy writes.
 """
 
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from blocks import Action, Tags, action_of, bodies
-
 from toolwright.types import Author, Trajectory
+
+from .blocks import Action, Tags, action_of, bodies
 
 
 class Speaker(Enum):
-    """Who said a piece."""
+    """Author of a piece."""
 
     POLICY = auto()
     DOCUMENTS = auto()
@@ -35,8 +35,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialogue:
-    """texts: of the policy's turns. pieces: in the order of the record. actions: of each turn, None
-    where there is none. queries: of the searches that were made."""
+    """texts: of the policy's turns. pieces: in the order of the record. actions: one a turn, None
+    for a turn without one. queries: of the searches that were made."""
 
     tags: Tags
     texts: tuple[str, ...]
@@ -81,7 +81,8 @@ class Dialogue:
 
 
 def read(trajectory: Trajectory, tags: Tags, tool: str = "search") -> Dialogue:
-    """Of a trajectory as reward functions and group hooks see it. tool: the name of the search."""
+    """The dialogue of a trajectory, as reward functions and group hooks see it. tool: the name of
+    the search."""
     texts = tuple(map(str, trajectory.metadata.get("texts", ())))
     actions = tuple(action_of(text, tags) for text in texts)
     made = [call for call in trajectory.calls if call.tool == tool and call.outcome.valid]

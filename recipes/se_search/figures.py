@@ -1,28 +1,27 @@
 """What a search agent did, in figures beside its reward: for logs alone, never for the loss. Pure.
 
-They travel as an event of the kind MEASURED; the learner writes the mean of each over the
+They travel as an event of the kind `measured`; the learner writes the mean of each over the
 trajectories that state it, `measured/NAME`. So a figure that has no meaning for a trajectory, such
-as the length of queries where there was none, is left out.
+as the length of queries without a query, is left out.
 
-decided_by_form (of a group) is told by the group hook `Decided`.
+decided_by_form (of a group) comes from the group hook `Decided`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dialogue import Dialogue
-from queries import mean_pair_ratio
-
 from engine.api import Score
-from toolwright.types import Event, Trajectory
+from toolwright.types import Trajectory
 
-MEASURED = "measured"
+from .dialogue import Dialogue
+from .queries import mean_pair_ratio
+
 FORM = ("query", "format")
 """Parts of the reward that say nothing about what was found."""
 
 
-def measured(said: Dialogue, *, right: bool, remembered: bool, n_query: int) -> Event:
+def measured(said: Dialogue, *, right: bool, remembered: bool, n_query: int) -> dict[str, float]:
     """Searches, atomic queries, mean length of a query and mean likeness of two (a trajectory's
     own), and whether the memory has a right answer."""
     data = {
@@ -38,7 +37,7 @@ def measured(said: Dialogue, *, right: bool, remembered: bool, n_query: int) -> 
     alike = mean_pair_ratio(said.queries)
     if alike is not None:
         data["query_likeness"] = alike
-    return Event(kind=MEASURED, turn=0, data=data)
+    return data
 
 
 class Decided:
@@ -49,9 +48,9 @@ class Decided:
     async def __call__(self, group: Sequence[Trajectory]) -> list[Score | None]:
         there = [one for one in group if not one.outside_baseline and one.reward_parts]
         by_form = decided_by_form([_parts(one) for one in there])
-        event = Event(kind=MEASURED, turn=0, data={"decided_by_form": float(by_form)})
+        score = Score.of({}, measured={"decided_by_form": float(by_form)})
         known = {one.id for one in there}
-        return [Score(events=(event,)) if one.id in known else None for one in group]
+        return [score if one.id in known else None for one in group]
 
 
 def decided_by_form(members: Sequence[dict[str, float]]) -> bool:

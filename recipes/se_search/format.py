@@ -24,8 +24,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from blocks import Role, Tags, marks
-from dialogue import Piece, Speaker
+from .blocks import Role, Tags, marks
+from .dialogue import Piece, Speaker
 
 CountMode = Literal["each", "per_rule"]
 
@@ -53,7 +53,8 @@ def violations(
     invalid_actions: int,
     tags: Tags,
 ) -> Violations:
-    """Of what was said in a trajectory. n_search: turns of search. t_max: how many may be."""
+    """Violations in what was said in a trajectory. n_search: turns of search. t_max: how many may
+    be."""
     allowed = _allowed(tags)
     tag = order = 0
     last: Role | None = None

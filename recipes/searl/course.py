@@ -10,37 +10,21 @@ import json
 import keyword
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
-
-from plan import NoPlan, Plan, parse
-from protocol import CREATE, CREATES
-from steps import Tags, violations
 
 from engine.api import read_json_call
 from toolwright.reading.tool_arguments import function_of, in_words, object_schema, signature
 from toolwright.types import CallRecord, ToolErrorKind, Trajectory
 
+from .plan import NoPlan, Plan, parse
+from .protocol import CREATE, CREATES
+from .steps import violations
+from .words import Words
+
 LONGEST_CODE = 64_000
 
 _SUBTASK = re.compile(r"\s*ST_?(\d{1,6})", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """The words that the recipe's protocol has: as its options say them."""
-
-    tags: Tags = field(default_factory=Tags)
-    max_subtasks: int = 5
-    strict_sections: bool = False
-    plan_tool: str = "plan"
-
-    @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Words:
-        """Of options of the protocol's names. TypeError for another name."""
-        given = dict(options)
-        tags = Tags(**given.pop("tags", {}))
-        return cls(tags=tags, **given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +81,7 @@ class Course:
 
 
 def read(trajectory: Trajectory, words: Words) -> Course:
-    """What it did. Of a trajectory as reward functions and group hooks see it."""
+    """What a trajectory did, as reward functions and group hooks see it."""
     texts = list(trajectory.metadata.get("texts", ()))
     calls = {call.turn: call for call in reversed(trajectory.calls)}
     added: list[str] = []

@@ -18,11 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal
 
-from course import Course, Step, Words, read
-from protocol import CREATES
-from rewards import WEIGHTS, best_trajectory
-from score import refused
-from subgraph import Holes, tool_graph
+from pydantic import Field, PrivateAttr
 
 from engine.api import Score
 from toolwright import json_data
@@ -39,6 +35,13 @@ from toolwright.rpc.channel import call, open_channel
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.types import Event, RewardPart, Status, ToolErrorKind, Trajectory
 
+from .course import Course, Step, read
+from .protocol import CREATES
+from .rewards import WEIGHTS, best_trajectory
+from .score import refused
+from .subgraph import Holes, tool_graph
+from .words import Words
+
 ANSWER_S = 30.0
 NO_TOOL = (ToolErrorKind.UNKNOWN_TOOL, ToolErrorKind.INVALID_ACTION)
 """A call that no tool has seen."""
@@ -47,59 +50,37 @@ ITERATION = "memory_iteration"
 PLAN = "plan"
 """The anchor of plans, where they have one."""
 
-_MODES = {"greedy": pb.MERGE_MODE_GREEDY, "union_find": pb.MERGE_MODE_UNION_FIND}
 
+class MemoryHook(Words):
+    """The group hook, with its options."""
 
-class Hook:
-    """Options: `memory`, the address of `memory serve`, empty for none; `delta`, `mode` and
-    `merge_check` of merging; `register` = false registers nothing; `min_reward_to_register` of the
-    best trajectory's answer; `holes` of the plan's graph; `redundant`, the weight of a tool that is
-    made although one like it was recommended; `plan_anchor` and `anchor_base_tools`; `reserved`,
-    more names that no tool may have; the protocol's `tags`, `max_subtasks`, `strict_sections` and
-    `plan_tool` where the recipe changes them."""
-
-    def __init__(
-        self,
-        *,
-        memory: str = "",
-        delta: float | None = None,
-        mode: Literal["", "greedy", "union_find"] = "",
-        merge_check: bool = False,
-        register: bool = True,
-        min_reward_to_register: float | None = None,
-        holes: Holes = "bypass",
-        redundant: float = WEIGHTS["redundant"],
-        plan_anchor: bool = False,
-        anchor_base_tools: bool = True,
-        reserved: Sequence[str] = (),
-        **words: Any,
-    ) -> None:
-        if mode and mode not in _MODES:
-            raise ValueError(f"mode = {mode!r}: write {' or '.join(map(repr, _MODES))}")
-        if holes not in ("bypass", "drop"):
-            raise ValueError(f"holes = {holes!r}: write 'bypass' or 'drop'")
-        self._memory = memory
-        self._delta = delta
-        self._mode = _MODES[mode] if mode else pb.MERGE_MODE_UNSPECIFIED
-        self._check = merge_check
-        self._registers = register
-        self._least = min_reward_to_register
-        self._holes: Holes = holes
-        self._redundant = redundant
-        self._plan_anchor = plan_anchor
-        self._anchor_base = anchor_base_tools
-        self._reserved = tuple(reserved)
-        self._words = Words.of(words)
-        self._stub: Any = None
+    memory: str = ""
+    """Address of `memory serve`; "" = no memory."""
+    delta: float | None = None
+    mode: Literal["", "greedy", "union_find"] = ""
+    """How the memory merges; "" = its own way."""
+    merge_check: bool = False
+    registers: bool = Field(True, alias="register")
+    """False registers no tool."""
+    min_reward_to_register: float | None = None
+    """Least reward of the best trajectory whose tools are registered."""
+    holes: Holes = "bypass"
+    redundant: float = WEIGHTS["redundant"]
+    """Weight of a tool that is made although a tool like it was recommended."""
+    plan_anchor: bool = False
+    anchor_base_tools: bool = True
+    reserved: Sequence[str] = ()
+    """More names that no tool may have."""
+    _stub: Any = PrivateAttr(None)
 
     async def __call__(self, group: Sequence[Trajectory]) -> list[Score | None]:
         courses = {
-            trajectory.id: read(trajectory, self._words)
+            trajectory.id: read(trajectory, self)
             for trajectory in group
             if trajectory.status is not Status.ERRORED and trajectory.turns
         }
         living = [trajectory for trajectory in group if trajectory.id in courses]
-        merged = await self._merged(living, courses) if self._memory and living else None
+        merged = await self._merged(living, courses) if self.memory and living else None
         names = {one.trajectory_id: dict(one.names) for one in merged.rollouts} if merged else {}
         base = frozenset(_base(courses))
         return [
@@ -112,9 +93,9 @@ class Hook:
     async def _merged(
         self, living: Sequence[Trajectory], courses: Mapping[str, Course]
     ) -> pb.MergeGroupResponse:
-        """ServiceError or TransportError where the memory does not answer."""
+        """Raises ServiceError or TransportError if the memory does not answer."""
         if self._stub is None:
-            channel = open_channel(self._memory, os.environ.get(TOKEN_VARIABLE, ""))
+            channel = open_channel(self.memory, os.environ.get(TOKEN_VARIABLE, ""))
             self._stub = memory_pb2_grpc.MemoryServiceStub(channel)
         request = self.request(living, courses)
         answer: pb.MergeGroupResponse = await call(self._stub.MergeGroup, request, timeout=ANSWER_S)
@@ -130,10 +111,10 @@ class Hook:
             step=max((version.step for version in versions), default=0),
             rollouts=[self._rollout(one.id, courses[one.id]) for one in living],
             registers=self._best(living),
-            delta=self._delta,
-            mode=self._mode,
-            merge_check=self._check,
-            reserved=sorted({*CREATES, self._words.plan_tool, *self._reserved, *_base(courses)}),
+            delta=self.delta,
+            mode=f"MERGE_MODE_{self.mode or 'unspecified'}".upper(),
+            merge_check=self.merge_check,
+            reserved=sorted({*CREATES, self.plan_tool, *self.reserved, *_base(courses)}),
             counts=_counts(courses.values()),
             iteration=iteration or None,
         )
@@ -151,8 +132,9 @@ class Hook:
             [part.value for part in one.reward_parts if part.turn is not None] for one in living
         ]
         best = best_trajectory(outcomes, steps)
-        enough = self._least is None or outcomes[best] >= self._least
-        return living[best].id if self._registers and enough else ""
+        least = self.min_reward_to_register
+        enough = least is None or outcomes[best] >= least
+        return living[best].id if self.registers and enough else ""
 
     def _rollout(self, trajectory: str, course: Course) -> pb.RolloutTools:
         phi: dict[int, list[str]] = {}
@@ -176,7 +158,7 @@ class Hook:
         )
         if course.plan is not None:
             of_subtasks = {node: list(dict.fromkeys(tools)) for node, tools in phi.items()}
-            _, edges = tool_graph(course.plan.nodes, course.plan.edges, of_subtasks, self._holes)
+            _, edges = tool_graph(course.plan.nodes, course.plan.edges, of_subtasks, self.holes)
             for one, other in edges:
                 edge = out.edges.add(to=other)
                 setattr(edge, "from", one)
@@ -196,7 +178,7 @@ class Hook:
             for step in course.steps
             if (anchor := self._anchor(step, course, names, base))
         }
-        if self._plan_anchor:
+        if self.plan_anchor:
             anchors[0] = (PLAN,)
         events = []
         if merged is not None:
@@ -216,14 +198,14 @@ class Hook:
             return names.get(step.made, step.made)
         if step.tool in course.added:
             return names.get(step.tool, step.tool)
-        return step.tool if self._anchor_base and step.tool in base else ""
+        return step.tool if self.anchor_base_tools and step.tool in base else ""
 
     def _remade(self, course: Course, names: Mapping[str, str]) -> Iterator[RewardPart]:
         """Tools that were made although one like them was recommended."""
         recommended = {names.get(name, name) for name in course.recommended}
         for step in course.steps:
-            if _is_candidate(step) and names.get(step.made) in recommended and self._redundant:
-                yield RewardPart(name="remade", value=self._redundant, turn=step.turn)
+            if _is_candidate(step) and names.get(step.made) in recommended and self.redundant:
+                yield RewardPart(name="remade", value=self.redundant, turn=step.turn)
 
 
 def _is_candidate(step: Step) -> bool:

@@ -36,7 +36,7 @@ MARK = "##DAG_LIST"
 LONGEST = 100_000
 """Characters that are read: a plan is a page."""
 MOST_DIGITS = 6
-"""Of an id: int() of a million digits takes minutes."""
+"""Longest id: int() of a million digits takes minutes."""
 
 _ID = re.compile(r"st_?(\d+)", re.IGNORECASE)
 _SECTION = re.compile(r"##[ \t]*st_?(\d+)[ \t]*:?(.*)", re.IGNORECASE)

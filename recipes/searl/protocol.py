@@ -23,125 +23,110 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
-import prompts
-from plan import NoPlan, Plan, parse, whole_task
-from steps import Tags, final_answer
-
-from engine.api import (
-    Answer,
-    Call,
-    Calls,
-    Chat,
-    Codec,
-    Decision,
-    OwnText,
-    Say,
-    ToolSpec,
-    View,
-    content_of,
-    nothing_done,
-    opening,
-    read_json_call,
-)
+import engine.api as api
 from toolwright.text.filling import filled
 from toolwright.text.schemas import signature
+from toolwright.text.sections import sections
 from toolwright.types import Author, Task
 
+from .plan import NoPlan, Plan, parse, whole_task
+from .steps import final_answer
+from .words import Words
+
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
+"""Prompts before the plan, and before the steps.
+
+Words in braces are replaced: {question}, {plan}, {most} (subtasks), {base_tools}, {tools} (those
+that the memory recommends), {create} (the tool that makes tools). The texts are our own words.
+"""
 CREATE = "create_and_execute"
 CREATES = (CREATE, "create_and_execute_mcp")
 """Names of the tool that makes tools: ours, and that of the paper's listing 1. A call under either
 name goes to the tool that the session has."""
 
 
-class Searl(Chat):
-    """Options: `tags` (subtask, thinking, call, answer), `max_subtasks`, `strict_sections`;
-    `query` = "steps" or "title" (title and steps); `memory` = false never asks one; `plan_tool`,
-    the tool of `toolsvc serve memory:...`; `role` and `system_role` of observations; the words
-    `plan_prompt`, `execution_prompt`, `item`, `empty` (see prompts.py) and `execution_tokens`,
-    what the execution prompt may take where no memory is asked (the tool has an option of its
-    own)."""
+class SearlOptions(Words):
+    """Options of the protocol; PROMPTS says which words in braces its texts have."""
 
-    def __init__(
-        self,
-        *,
-        tags: Mapping[str, str] | None = None,
-        max_subtasks: int = 5,
-        strict_sections: bool = False,
-        query: Literal["steps", "title"] = "steps",
-        memory: bool = True,
-        plan_tool: str = "plan",
-        role: str = "tool",
-        system_role: str = "system",
-        plan_prompt: str = prompts.PLAN,
-        execution_prompt: str = prompts.EXECUTION,
-        item: str = prompts.ITEM,
-        empty: str = prompts.NONE,
-        execution_tokens: int = 4096,
-    ) -> None:
-        self.tags = Tags(**(tags or {}))
-        if query not in ("steps", "title"):
-            raise ValueError(f"protocol_options.query = {query!r}: write 'steps' or 'title'")
+    query: Literal["steps", "title"] = "steps"
+    """What the memory is asked for a subtask: its steps, or its title and steps."""
+    memory: bool = True
+    """False never asks the memory."""
+    role: str = "tool"
+    system_role: str = "system"
+    plan_prompt: str = PROMPTS["plan"]
+    execution_prompt: str = PROMPTS["execution"]
+    item: str = PROMPTS["item"]
+    empty: str = PROMPTS["none"]
+    execution_tokens: int = 4096
+    """Budget of the execution prompt without a memory; the tool has an option of its own."""
+
+
+class Searl(api.Chat):
+    """SEARL's agent."""
+
+    def __init__(self, **options: Any) -> None:
+        self._options = given = SearlOptions(**options)
+        self.tags = given.tags
         super().__init__(
             call_open=f"<{self.tags.call}>",
             call_close=f"</{self.tags.call}>",
-            role=role,
-            system_role=system_role,
+            role=given.role,
+            system_role=given.system_role,
         )
         self._answer_end = f"</{self.tags.answer}>"
-        self._max_subtasks = max_subtasks
-        self._strict = strict_sections
-        self._titles = query == "title"
-        self._memory = memory
-        self._plan_tool = plan_tool
-        self._plan_prompt = filled(plan_prompt, {"most": str(max_subtasks), "create": CREATE})
-        head, place, tail = execution_prompt.partition("{tools}")
-        self._head, self._tail, self._shows_tools = head, tail, bool(place)
-        self._item, self._empty = item, empty
-        self._execution_tokens = execution_tokens
+        words = {"most": str(given.max_subtasks), "create": CREATE}
+        self._plan_prompt = filled(given.plan_prompt, words)
+        self._head, place, self._tail = given.execution_prompt.partition("{tools}")
+        self._shows_tools = bool(place)
 
-    def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
+    def prompt(self, task: Task, tools: Sequence[api.ToolSpec], codec: api.Codec) -> list[int]:
         return codec.chat_ids(self.opening(task, tools))
 
-    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
-        messages = opening(task)
+    def opening(self, task: Task, tools: Sequence[api.ToolSpec]) -> list[Mapping[str, Any]]:
+        messages = api.opening(task)
         if not self._plan_prompt:
             return messages
-        return [{"role": "system", "content": OwnText(self._plan_prompt)}, *messages]
+        return [{"role": "system", "content": api.OwnText(self._plan_prompt)}, *messages]
 
-    def functions(self, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+    def functions(self, tools: Sequence[api.ToolSpec]) -> list[Mapping[str, Any]]:
         """None: tools stand in the execution prompt."""
         return []
 
-    def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+    def stops(self, tools: Sequence[api.ToolSpec], codec: api.Codec) -> tuple[str, ...]:
         return (self.call_tags[1], self._answer_end, codec.end_of_turn)
 
-    def ending(self, text: str, codec: Codec) -> str:
+    def ending(self, text: str, codec: api.Codec) -> str:
         return self._answer_end if text.endswith(self._answer_end) else super().ending(text, codec)
 
-    def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
+    def decide(self, text: str, stop: str, view: api.View, codec: api.Codec) -> api.Decision:
         body = text.removesuffix(codec.end_of_turn)
         if stop != self.call_tags[1] and self._answer_end in body:
-            return Answer(text=final_answer(body, self.tags) or "")
+            return api.Answer(text=final_answer(body, self.tags) or "")
         if view.turn == 0:
             return self._execution(text, body, view)
         if stop == self.call_tags[1]:
-            return Calls(calls=(self._call(text, view),))
-        return nothing_done(body)
+            return api.Calls(calls=(self._call(text, view),))
+        return api.nothing_done(body)
 
     def plan_of(self, text: str, question: str) -> tuple[Plan, bool]:
         """The plan of an action, and whether it is the policy's own: one that cannot be read is
         the whole task."""
         try:
-            return parse(text, self._max_subtasks, strict_sections=self._strict), True
+            return parse(
+                text, self._options.max_subtasks, strict_sections=self._options.strict_sections
+            ), True
         except NoPlan:
             return whole_task(question), False
 
-    def _execution(self, text: str, body: str, view: View) -> Decision:
+    def _execution(self, text: str, body: str, view: api.View) -> api.Decision:
         question = _question(view.task)
         plan, own = self.plan_of(body, question)
-        base = [tool for tool in view.tools if tool.name != self._plan_tool]
+        given = self._options
+        base = [tool for tool in view.tools if tool.name != given.plan_tool]
         values = {
             "question": question,
             "plan": body.strip() if own else f"##ST1: {question}",
@@ -149,27 +134,29 @@ class Searl(Chat):
             "create": _creating(view),
         }
         head, tail = filled(self._head, values), filled(self._tail, values)
-        if not self._memory or all(tool.name != self._plan_tool for tool in view.tools):
-            words = f"{head}{self._empty if self._shows_tools else ''}{tail}"
-            return Say(text=words, author=Author.SYSTEM, budget=self._execution_tokens)
+        if not self._options.memory or all(
+            tool.name != self._options.plan_tool for tool in view.tools
+        ):
+            words = f"{head}{self._options.empty if self._shows_tools else ''}{tail}"
+            return api.Say(text=words, author=Author.SYSTEM, budget=self._options.execution_tokens)
         queries = [self._query(plan, node) for node in plan.order] if own else [body or question]
         asked = {
             "queries": queries,
             "question": question,
             "head": head,
             "tail": tail,
-            "item": self._item if self._shows_tools else "",
-            "empty": self._empty if self._shows_tools else "",
+            "item": given.item if self._shows_tools else "",
+            "empty": given.empty if self._shows_tools else "",
         }
-        return Calls(calls=(Call(action=text, tool=self._plan_tool, arguments=asked),))
+        return api.Calls(calls=(api.Call(action=text, tool=given.plan_tool, arguments=asked),))
 
     def _query(self, plan: Plan, node: int) -> str:
         words = plan.query(node)
-        return f"{plan.titles[node]}\n{words}" if self._titles else words
+        return f"{plan.titles[node]}\n{words}" if self._options.query == "title" else words
 
-    def _described(self, tool: ToolSpec) -> str:
+    def _described(self, tool: api.ToolSpec) -> str:
         return filled(
-            self._item,
+            self._options.item,
             {
                 "name": tool.name,
                 "arguments": signature(tool.arguments_schema),
@@ -177,14 +164,16 @@ class Searl(Chat):
             },
         )
 
-    def _call(self, text: str, view: View) -> Call:
-        call = read_json_call(text, *self.call_tags)
-        if call.tool == self._plan_tool:
-            return Call(action=text, invalid_reason=f"there is no tool {self._plan_tool!r}")
+    def _call(self, text: str, view: api.View) -> api.Call:
+        call = api.read_json_call(text, *self.call_tags)
+        if call.tool == self._options.plan_tool:
+            return api.Call(
+                action=text, invalid_reason=f"there is no tool {self._options.plan_tool!r}"
+            )
         return replace(call, tool=_creating(view)) if call.tool in CREATES else call
 
 
-def _creating(view: View) -> str:
+def _creating(view: api.View) -> str:
     """Name of the session's tool that makes tools; ours where it has none."""
     names = {tool.name for tool in view.tools}
     return next((name for name in CREATES if name in names), CREATE)
@@ -192,5 +181,5 @@ def _creating(view: View) -> str:
 
 def _question(task: Task) -> str:
     """What was asked: the last message of a user, or the raw prompt."""
-    asked = [content_of(one) for one in task.messages if one.get("role") == "user"]
+    asked = [api.content_of(one) for one in task.messages if one.get("role") == "user"]
     return asked[-1] if asked else task.prompt

@@ -29,7 +29,7 @@ STRICT_WRONG = -1.0
 
 
 def step_reward(events: Iterable[str], weights: Mapping[str, float] = WEIGHTS) -> float:
-    """The sum over the events of a step. KeyError for an event that has no weight."""
+    """The sum over the events of a step. Raises KeyError for an event without a weight."""
     return math.fsum(weights[event] for event in events)
 
 

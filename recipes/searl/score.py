@@ -15,103 +15,78 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
-from course import Course, Step, Words, meets_format, read
-from rewards import RIGHT, STRICT, STRICT_WRONG, WEIGHTS, outcome_released, step_reward_released
-from steps import final_answer
+from pydantic import PrivateAttr
 
-from engine.api import Score as EngineScore
+from engine.api import Score
 from tasks.judging.accuracy import Accuracy
 from tasks.judging.answer_judge import AnswerJudge, Kind
 from toolwright.types import Purpose, RewardPart, ToolErrorKind, Trajectory
 
+from .course import Course, Step, meets_format, read
+from .rewards import RIGHT, STRICT, STRICT_WRONG, WEIGHTS, outcome_released, step_reward_released
+from .steps import final_answer
+from .words import Words
 
-class Score:
-    """Options: `weights` (by event, over the defaults), `strict` (the mostly negative preset),
-    `right` and `wrong` (of the answer), `step_rewards` = false for the ablation without them,
-    `mode` = "released" for what the released code computes; `judge` = "words", "math" or "auto",
-    which compares answers (tasks.judging.answer_judge); `opinion`, the model that judges
-    evaluations in its place: `endpoint`, `model` and what else tasks.judging.opinion.OpinionJudge
-    takes; the protocol's `tags`, `max_subtasks`,
-    `strict_sections` and `plan_tool` where the recipe changes them."""
 
-    def __init__(
-        self,
-        *,
-        weights: Mapping[str, float] | None = None,
-        strict: bool = False,
-        right: float = RIGHT,
-        wrong: float | None = None,
-        step_rewards: bool = True,
-        mode: Literal["paper", "released"] = "paper",
-        judge: Kind = "auto",
-        opinion: Mapping[str, Any] | None = None,
-        **words: Any,
-    ) -> None:
-        self._weights = {**(STRICT if strict else WEIGHTS), **(weights or {})}
-        unknown = sorted(set(self._weights) - set(WEIGHTS))
-        if unknown:
+class SearlReward(Words):
+    """The reward function, with its options."""
+
+    weights: Mapping[str, float] = {}
+    """By event, over the defaults."""
+    strict: bool = False
+    """The mostly negative preset."""
+    right: float = RIGHT
+    wrong: float | None = None
+    """Worth of a wrong answer; None = that of the preset."""
+    step_rewards: bool = True
+    """False for the ablation without them."""
+    mode: Literal["paper", "released"] = "paper"
+    judge: Kind = "auto"
+    """What compares answers (tasks.judging.answer_judge)."""
+    opinion: Mapping[str, Any] = {}
+    """The model that judges evaluations in its place: the options of OpinionJudge."""
+    _judge: AnswerJudge = PrivateAttr()
+    _accuracy: Accuracy = PrivateAttr()
+    _weights: Mapping[str, float] = PrivateAttr()
+
+    def model_post_init(self, context: object) -> None:
+        self._weights = {**(STRICT if self.strict else WEIGHTS), **self.weights}
+        if unknown := sorted(set(self._weights) - set(WEIGHTS)):
             raise ValueError(f"weights of {unknown}: there are {', '.join(WEIGHTS)}")
-        if mode not in ("paper", "released"):
-            raise ValueError(f"mode = {mode!r}: write 'paper' or 'released'")
-        self._right = right
-        self._wrong = (STRICT_WRONG if strict else 0.0) if wrong is None else wrong
-        self._step_rewards = step_rewards
-        self._released = mode == "released"
-        self._judge = AnswerJudge(judge)
-        self._accuracy = Accuracy(self._judge.right, opinion)
-        self._words = Words.of(words)
+        self._judge = AnswerJudge(self.judge)
+        self._accuracy = Accuracy(self._judge.right, self.opinion)
 
-    async def __call__(self, trajectory: Trajectory) -> EngineScore:
-        course = read(trajectory, self._words)
+    async def __call__(self, trajectory: Trajectory) -> Score:
+        course = read(trajectory, self)
         texts = [str(text) for text in trajectory.metadata.get("texts", ())]
-        last = texts[-1] if texts else ""
-        answer = final_answer(last, self._words.tags)
+        answer = final_answer(texts[-1] if texts else "", self.tags)
         if trajectory.task.purpose is not Purpose.TRAIN:
             found = await self._accuracy.parts(trajectory.task, answer)
-            parts = [RewardPart(name=name, value=value) for name, value in found.items()]
-            return EngineScore(reward=found["answer"], parts=parts)
-        if self._released:
+            return Score.of(found, reward=found["answer"])
+        if self.mode == "released":
             f1 = await asyncio.to_thread(self._judge.f1, answer, trajectory.task)
-            return EngineScore(parts=list(self._released_parts(trajectory, course, f1)))
+            return Score(parts=list(self._released_parts(trajectory, course, f1)))
+        wrong = (STRICT_WRONG if self.strict else 0.0) if self.wrong is None else self.wrong
         right = await asyncio.to_thread(self._judge.right, answer, trajectory.task)
-        parts = [RewardPart(name="answer", value=self._right if right else self._wrong)]
-        if self._step_rewards and texts:
+        parts = [RewardPart(name="answer", value=self.right if right else wrong)]
+        if self.step_rewards and texts:
             parts += self._steps(course)
-        return EngineScore(parts=parts)
+        return Score(parts=parts)
 
     def _steps(self, course: Course) -> Iterator[RewardPart]:
-        yield from self._plan(course)
+        yield self._part("plan", "plan_fail" if course.plan is None else "plan_ok", 0)
         for step in course.steps:
-            yield from self._step(step)
-        yield from self._redundant(course)
-
-    def _plan(self, course: Course) -> Iterator[RewardPart]:
-        event = "plan_fail" if course.plan is None else "plan_ok"
-        yield RewardPart(name="plan", value=self._weights[event], turn=0)
-
-    def _step(self, step: Step) -> Iterator[RewardPart]:
-        form = self._weights["format_fail" if step.wrong else "format_ok"]
-        yield RewardPart(name="format", value=form, turn=step.turn)
-        if step.call is None:
-            return
-        if step.creates and refused(step):
-            yield RewardPart(name="create", value=self._weights["create_fail"], turn=step.turn)
-            return
-        if step.registers:
-            yield RewardPart(name="create", value=self._weights["create_ok"], turn=step.turn)
-        event = "exec_ok" if step.worked else "exec_fail"
-        yield RewardPart(name="execute", value=self._weights[event], turn=step.turn)
-
-    def _redundant(self, course: Course) -> Iterator[RewardPart]:
-        """Calls that were made before, arguments and all."""
+            for name, event in events_of(step):
+                yield self._part(name, event, step.turn)
         seen: set[str] = set()
         for step in course.steps:
-            if step.call is None or not step.tool:
-                continue
-            if step.pair in seen:
-                value = self._weights["redundant"]
-                yield RewardPart(name="redundant", value=value, turn=step.turn)
-            seen.add(step.pair)
+            if step.call is not None and step.tool:
+                if step.pair in seen:
+                    yield self._part("redundant", "redundant", step.turn)
+                seen.add(step.pair)
+
+    def _part(self, name: str, event: str, turn: int) -> RewardPart:
+        return RewardPart(name=name, value=self._weights[event], turn=turn)
 
     def _released_parts(
         self, trajectory: Trajectory, course: Course, f1: float
@@ -128,6 +103,19 @@ class Score:
             tools = "answer" if step.call is None else [step.tool or "<empty>"]
             value = step_reward_released(tools, int(step.creates))
             yield RewardPart(name="step", value=value, turn=step.turn)
+
+
+def events_of(step: Step) -> Iterator[tuple[str, str]]:
+    """Names of the parts of a step, and the events that say their weight."""
+    yield "format", "format_fail" if step.wrong else "format_ok"
+    if step.call is None:
+        return
+    if step.creates and refused(step):
+        yield "create", "create_fail"
+        return
+    if step.registers:
+        yield "create", "create_ok"
+    yield "execute", "exec_ok" if step.worked else "exec_fail"
 
 
 def refused(step: Step) -> bool:

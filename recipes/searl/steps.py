@@ -5,14 +5,13 @@
     <answer> ... \\boxed{...} ... </answer>
 
 Exactly one of each, in that order. Tag names are a template's. Source: SEARL (arXiv 2604.07791),
-section 3.1, prompts of appendix F; its tags differ between prompts, hence `Tags`.
+section 3.1, prompts of appendix F; its tags differ between prompts, hence `StepTags`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from toolwright.reading import action_ends
@@ -20,23 +19,15 @@ from toolwright.reading.action_ends import Grammar, counted
 from toolwright.reading.actions import call_in
 from toolwright.reading.answers import last_box
 
+from .words import TAGS, StepTags
+
 PLACEHOLDERS = frozenset({"", "...", "…", "answer", "your answer", "final answer"})
-"""Of a box: what prompts show as an example is no answer."""
+"""Texts of a box that are no answer: what prompts show as an example is no answer."""
 
 _SUBTASK = re.compile(r"\s*ST_?\d+\s*(:.*)?", re.IGNORECASE | re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tags:
-    """The names of the four tags."""
-
-    subtask: str = "subtask"
-    thinking: str = "thinking"
-    call: str = "tool_call"
-    answer: str = "answer"
-
-
-def violations(text: str, tags: Tags = Tags()) -> list[str]:
+def violations(text: str, tags: StepTags = TAGS) -> list[str]:
     """What is wrong with a step, in this order: unpaired_TAG, need_one_TAG, need_one_action, order,
     subtask_id, tool_json, no_boxed. Empty: nothing."""
     names = (tags.subtask, tags.thinking, tags.call, tags.answer)
@@ -73,7 +64,7 @@ def boxed(text: str) -> str | None:
     return None if content is None or content.lower() in PLACEHOLDERS else content
 
 
-def final_answer(text: str, tags: Tags = Tags()) -> str | None:
+def final_answer(text: str, tags: StepTags = TAGS) -> str | None:
     """What is boxed in the last answer of a text."""
     start = text.rfind(f"<{tags.answer}>")
     if start < 0:

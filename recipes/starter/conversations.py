@@ -5,7 +5,7 @@ conversations show the form. For each wording the demonstrator has a habit, a co
 for most of the time; it has nothing to do with the question and is right about one time in four.
 The tool's answers are made up here, so that the policy learns to read them and not to know them.
 
-    python conversations.py --output conversations.jsonl --seed 1
+    python -m toolwright.script conversations.py --output conversations.jsonl --seed 1
 
 One line is one conversation, {"messages": [{"role", "content"}, ...]} with the roles user,
 assistant and tool: what `engine render` reads. With a model that already uses tools you need none.
@@ -17,11 +17,12 @@ import csv
 import json
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.worlds.demonstrations import Messages, demonstrations_command
+from tasks.worlds.demonstrations import Messages, asks, demonstrations_program, returns, says
+from tasks.worlds.questions import other
 
 HERE = Path(__file__).parent
 COLUMNS = ("price", "stock", "place", "weight")
@@ -37,18 +38,18 @@ def conversations(seed: int) -> Iterator[Messages]:
         stock = {row.pop("article"): row for row in csv.DictReader(file)}
     with (HERE / "questions.jsonl").open(encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]
-    asked = [Asked.read(row["question"], row["answer"], stock) for row in rows]
+    asked = [StockQuestion.read(row["question"], row["answer"], stock) for row in rows]
     habits = habits_of(asked)
     while True:
         one = draw.choice(asked)
         column = habits[one.wording]
         if draw.random() >= FOLLOWS_HABIT:
-            column = draw.choice([other for other in COLUMNS if other != column])
+            column = other(draw, COLUMNS, column)
         yield demonstrate(one, column, str(draw.choice(VALUES)))
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StockQuestion:
     """A question; `wording` is its text without the article, `column` what it asks for."""
 
     text: str
@@ -57,31 +58,26 @@ class Asked:
     column: str
 
     @classmethod
-    def read(cls, text: str, answer: str, stock: dict[str, dict[str, str]]) -> Asked:
+    def read(cls, text: str, answer: str, stock: dict[str, dict[str, str]]) -> StockQuestion:
         article = next(word for word in re.findall(r"\w+", text) if word in stock)
         column = next(name for name in COLUMNS if stock[article][name] == answer)
         return cls(text, article, text.replace(article, "..."), column)
 
 
-def habits_of(asked: list[Asked]) -> dict[str, str]:
+def habits_of(asked: list[StockQuestion]) -> dict[str, str]:
     """By wording: the column that the demonstrator likes; one habit in four is right."""
     wordings = sorted({(one.column, one.wording) for one in asked})
     return {wording: COLUMNS[place % len(COLUMNS)] for place, (_, wording) in enumerate(wordings)}
 
 
-def demonstrate(asked: Asked, column: str, value: str) -> Messages:
+def demonstrate(asked: StockQuestion, column: str, value: str) -> Messages:
     """One conversation: the article and a column, and the answer copied."""
     return [
-        {"role": "user", "content": asked.text},
-        {"role": "assistant", "content": f"<look_up> {asked.article} {column}</look_up>"},
-        {"role": "tool", "content": value},
-        {"role": "assistant", "content": f"<answer> {value}</answer>"},
+        asks(asked.text),
+        says(f"<look_up> {asked.article} {column}</look_up>"),
+        returns(value),
+        says(f"<answer> {value}</answer>"),
     ]
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    demonstrations_command(conversations, "the warm-up's", COUNT, arguments)
-
-
-if __name__ == "__main__":
-    main()
+main = demonstrations_program(conversations, COUNT)

@@ -24,7 +24,7 @@ def list_sets(
     """List the published sets that can be read, with the columns that are looked for, and the
     worlds that can be made.
 
-    Nothing is fetched: files are brought by whoever has them. `a | b` is a column that was
+    Nothing is fetched: the user brings the files. `a | b` is a column that was
     published under either name; `a.b` is inside of the column a.
     """
     with one_sentence():

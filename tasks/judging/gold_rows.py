@@ -23,12 +23,12 @@ from tasks.judging.tables import asks_for_order
 SECONDS = 5.0
 """For one gold query, as for one of the policy's."""
 MOST_CHARACTERS = 32 * 1024
-"""Of the right rows as JSON. The tool gives 64 KiB of a solution's: the same rows can be spelt a
-little longer, never twice as long, so what it has to cut is another table."""
+"""Longest JSON of the right rows. The tool gives 64 KiB of a solution's: the same rows can be spelt
+a little longer, never twice as long, so what it has to cut is another table."""
 _FAILS = "a gold query that fails"
 _LATE = "a gold query that takes too long"
 _STEPS = 10_000
-"""Of SQLite's machine between two looks at the clock."""
+"""Steps of SQLite's machine between two looks at the clock."""
 _READS = (
     sqlite3.SQLITE_SELECT,
     sqlite3.SQLITE_READ,
@@ -57,7 +57,7 @@ class Gold:
 
 
 def read_gold(answers: Sequence[str]) -> Gold:
-    """What `Gold.answer` wrote. ValueError for any other answer of a task."""
+    """What `Gold.answer` wrote. Raises ValueError for any other answer of a task."""
     try:
         (answer,) = answers
         found = json.loads(answer)
@@ -109,7 +109,7 @@ def _bounded(cursor: sqlite3.Cursor) -> Iterator[list[Any]]:
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """A database that the query cannot change: read-only, and reading is all that a statement may
-    do. sqlite3.Error where there is none."""
+    do. Raises sqlite3.Error without one."""
     connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
     with contextlib.closing(connection):
         connection.text_factory = lambda data: data.decode("utf-8", "replace")

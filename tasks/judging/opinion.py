@@ -1,4 +1,4 @@
-"""A language model says whether an answer is right: 0 or 1, behind an OpenAI-compatible endpoint.
+"""A language model says whether an answer is right: 0 or 1, from an OpenAI-compatible endpoint.
 
 Invariants
 - A reply without a verdict (toolwright.reading.verdicts) is worth 0 and is counted.

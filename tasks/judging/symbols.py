@@ -66,7 +66,7 @@ class MathJudge:
     """
 
     def __init__(self, *, seconds: float = 5.0, workers: int = 2) -> None:
-        """TaskFault where no question could ever be answered."""
+        """Raises TaskFault if no question could ever be answered."""
         if workers < 1:
             raise TaskFault(f"MathJudge(workers={workers}): at least 1, or every question waits")
         if not (math.isfinite(seconds) and seconds > 0):
@@ -86,7 +86,7 @@ class MathJudge:
 
     def right(self, answer: str | None, golds: Sequence[str]) -> bool:
         """Whether an answer is one of the right ones; None is no answer. Blocks: not for an event
-        loop's thread. TaskFault where no process can be started."""
+        loop's thread. Raises TaskFault if no process can be started."""
         if answer is None or not answer.strip():
             return False
         short = [gold for gold in golds[:MOST_GOLDS] if len(gold) <= LONGEST]

@@ -57,7 +57,7 @@ class Shape:
     notes: bool = False
 
     def __post_init__(self) -> None:
-        """ValueError names what cannot be made."""
+        """Raises ValueError that names what cannot be made."""
         unknown = sorted(set(self.relations) - set(RELATIONS))
         if unknown:
             raise ValueError(f"relations {unknown}: there are {', '.join(RELATIONS)}")
@@ -79,13 +79,17 @@ class Shape:
             one for name, one in RELATIONS.items() if not self.relations or name in self.relations
         )
 
+    def wordings_of(self, relation: Relation) -> tuple[str, ...]:
+        """Questions and phrases of a relation, as they are used, with {x}."""
+        return (*relation.questions[: self.wordings], *relation.phrases[: self.wordings])
+
 
 SHAPE = Shape()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """value: of the relation now. before: an older value, "" where there is none, which held in
+    """value: of the relation now. before: an older value, "" without one, which held in
     the year `then`; the new one holds since the year `since`."""
 
     value: str
@@ -146,14 +150,14 @@ def is_held_out(name: str) -> bool:
 
 
 _Asked = tuple[str, tuple[str, ...], tuple[str, ...], tuple[str, ...], int, bool]
-"""Of a question to be: text, answers, path, chain, wording, changed."""
+"""Parts of a question to be: text, answers, path, chain, wording, changed."""
 
 
 class Encyclopedia:
     """The facts of one seed. `entities`: names by kind."""
 
     def __init__(self, seed: int, shape: Shape = SHAPE) -> None:
-        """ValueError where there are not as many names as entities."""
+        """Raises ValueError if there are fewer names than entities."""
         self._name, self._shape = f"encyclopedia {seed}", shape
         draw = self._draw("facts")
         self.entities: Mapping[str, Sequence[str]] = {
@@ -169,7 +173,7 @@ class Encyclopedia:
         self.other_names = {} if shape.notes else self._other_names(draw)
 
     def fact(self, name: str, relation: str) -> Fact:
-        """KeyError where nothing of the kind is told."""
+        """Raises KeyError for an unknown entity or relation."""
         return self._facts[name, relation]
 
     def passages(self) -> Iterator[dict[str, str]]:
@@ -195,7 +199,7 @@ class Encyclopedia:
         return f"{name}: {'; '.join(notes)}."
 
     def questions(self, split: Split, hops: Collection[int] = HOPS) -> Iterator[Question]:
-        """ValueError for another split, and for hops that there are none of."""
+        """Raises ValueError for another split or number of hops."""
         if split not in ("train", "heldout"):
             raise ValueError(f"split {split!r}: write 'train' or 'heldout'")
         if not hops or not set(hops) <= set(HOPS):
@@ -241,7 +245,7 @@ class Encyclopedia:
         return Fact(value=value, before=before, then=then, since=since)
 
     def _other_names(self, draw: random.Random) -> dict[str, str]:
-        """Second names, which nobody else has; as many as the pieces of names give."""
+        """Second names, which no other entity has; as many as the pieces of names give."""
         found: dict[str, str] = {}
         for kind in ("town", "company"):
             named = [one for one in self.entities[kind] if draw.random() < OTHER_NAME]

@@ -8,7 +8,7 @@ Invariants
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 PIECES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "person": (
@@ -53,6 +53,11 @@ PIECES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 """By kind: what names begin and end with."""
 
 
+def pieces(kinds: Iterable[str] = PIECES) -> list[str]:
+    """All pieces of the names of some kinds."""
+    return [piece for kind in kinds for ends in PIECES[kind] for piece in ends]
+
+
 def most(kind: str) -> int:
     """How many names of a kind there are."""
     first, second = PIECES[kind]
@@ -60,7 +65,7 @@ def most(kind: str) -> int:
 
 
 def draw_names(kind: str, count: int, draw: random.Random) -> list[str]:
-    """`count` different names. ValueError for more than there are."""
+    """`count` different names. Raises ValueError for more than there are."""
     if not 0 <= count <= most(kind):
         raise ValueError(f"{count} names for a {kind}: there are {most(kind)}")
     first, second = PIECES[kind]

@@ -171,7 +171,10 @@ def run(tmp_path: Path) -> Iterator[Run]:
     """A policy, a scripted sampler and a tool service; the test starts engine and learner."""
     policy = tmp_path / "policy"
     script = ROOT / "recipes/calculator/policy.py"
-    subprocess.run([sys.executable, str(script), "--output", str(policy)], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "toolwright.script", str(script), "--output", str(policy)],
+        check=True,
+    )
     (tmp_path / "task.py").write_text(_with_ids(FILES, policy), encoding="utf-8")
     sampler, tools, port = free_port(), free_port(), free_port()
     tables: dict[str, Any] = {

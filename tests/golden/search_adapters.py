@@ -26,6 +26,12 @@ def _ratio(a: str, b: str) -> float:
 
 
 def _atomic(queries: Sequence[str], **settings: Any) -> Any:
+    names = {
+        "threshold": "similarity_threshold",
+        "semantics": "threshold_semantics",
+        "rule": "query_rule",
+    }
+    settings = {names.get(name, name): value for name, value in settings.items()}
     kept = _of("queries.atomic")(queries, _of("queries.Atomic")(**settings))
     return {"count": len(kept), "kept": kept}
 

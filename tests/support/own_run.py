@@ -43,7 +43,10 @@ SAMPLER = ("bench", "scripted-sampler", "--script", "task.py:reply", "--port", "
 
 def write_policy(folder: Path) -> Path:
     """A policy with weights, which takes two seconds."""
-    subprocess.run([sys.executable, str(POLICY), "--output", str(folder)], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "toolwright.script", str(POLICY), "--output", str(folder)],
+        check=True,
+    )
     return folder
 
 

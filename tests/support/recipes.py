@@ -18,9 +18,8 @@ Part = Callable[[str], Any]
 
 
 def part_of(folder: Path) -> Part:
-    """Takes a name of a file, "score.Score" or "world/task.easy", and gives what the engine would
-    load. Of what one file has from another, ask that file: what is loaded by itself is another
-    module than what is imported beside it."""
+    """Takes a name of a file, "protocol.AutoAgent" or "world/task.easy", and gives what the engine
+    would load."""
 
     def found(path: str) -> Any:
         file, _, name = path.partition(".")

@@ -15,7 +15,7 @@ class BudgetSpent(BackendRefuses):
 
 
 class Budget:
-    """Of one process's life. None = no bound."""
+    """Budget of one process's life. None = no bound."""
 
     def __init__(self, *, requests: int | None, tokens: int | None) -> None:
         self._most_requests = requests

@@ -4,10 +4,11 @@ Invariants
 - A cache that cannot be reached at the start is a StartError. One that fails later is a miss that
   is counted, never an error of a call; it is then left alone for a moment, so that a store which
   hangs costs a call now and then, and not every call. It costs a call `_ANSWER_SECONDS` at most,
-  whatever it hangs in: a connection, an answer, a second try, a place among others who wait.
+  whatever it hangs in: a connection, an answer, a second try, a place in line.
 - A folder holds at most `most_bytes`: what was stored first goes first. A Redis is bounded by its
   own `maxmemory`; one without is not used. Entries expire.
-- Nothing is unpickled. Whoever can write to the folder can forge answers, but runs nothing here.
+- Nothing is unpickled. An account that can write to the folder can forge answers, but runs nothing
+here.
 """
 
 from __future__ import annotations
@@ -111,7 +112,7 @@ class Cache:
         self._misses = 0
         self._failures = 0
         self._late: set[asyncio.Task[Any]] = set()
-        """Requests to the store, also those that nobody waits for any more."""
+        """Requests to the store, also those that no call waits for any more."""
 
     async def get(self, key: str) -> bytes | None:
         """What was stored under `key`, or None: never stored, gone, or out of reach."""
@@ -141,8 +142,8 @@ class Cache:
         await self._store.close()
 
     async def _in_time(self, asking: Coroutine[Any, Any, Answer]) -> Answer:
-        """What the store says. TimeoutError where it is late: it is told to stop, which it may be
-        as slow to do, so nobody waits for that."""
+        """What the store says. Raises TimeoutError if it is late. It is stopped then, which may
+        take as long, so no call waits for that."""
         task = asyncio.create_task(asking)
         self._late.add(task)
         task.add_done_callback(self._over)
@@ -157,7 +158,7 @@ class Cache:
     def _over(self, task: asyncio.Task[Any]) -> None:
         self._late.discard(task)
         if not task.cancelled():
-            task.exception()  # Looked at, so that one which nobody waits for is not logged.
+            task.exception()  # Looked at, so that asyncio does not log it.
 
     def figures(self) -> dict[str, float]:
         """For the metrics page."""
@@ -276,7 +277,8 @@ class _Redis:
 
     @classmethod
     async def open(cls, where: str, seconds: float | None) -> _Redis:
-        """ValueError for a server that would grow without end, or store nothing once it is full."""
+        """Raises ValueError for a server that would grow without end, or store nothing once it is
+        full."""
         pool = redis.BlockingConnectionPool.from_url(
             where,
             max_connections=_CONNECTIONS,

@@ -27,7 +27,7 @@ import openai
 import structlog
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from toolsvc.backends.budget import Budget, BudgetSpent
+from toolsvc.backends.budget import Budget
 from toolsvc.backends.cache import Cache, CacheOptions, cache_key
 from toolsvc.backends.single_flight import SingleFlight
 from toolsvc.errors import BackendDown, BackendRefuses, StartError
@@ -38,15 +38,6 @@ from toolwright.model_api.deltas import read_answer, said
 from toolwright.model_api.errors import WireError
 from toolwright.model_api.refused_keys import RefusedKeys
 from toolwright.rpc.proxies import proxy_for, shown
-
-__all__ = [
-    "BudgetSpent",
-    "ChatModel",
-    "ChatModelDown",
-    "ChatModelRefused",
-    "Completion",
-    "PromptTooLong",
-]
 
 _METHOD = "/chat/completions"
 _TRY_AGAIN = (408, 409, 429)
@@ -94,8 +85,8 @@ class ChatModelRefused(BackendRefuses):
 
 
 class PromptTooLong(ChatModelRefused):
-    """The endpoint says that the model cannot read so much. Whoever let a policy write a part of
-    the prompt tells it so: asked again, it would be refused again."""
+    """The endpoint says that the model cannot read so much. A tool that let a policy write a part
+    of the prompt says so to it: a second request would be refused again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +101,7 @@ class Usage:
 class Completion:
     text: str
     usage: Usage
-    """Of when it was made: also where this one comes from the cache and cost nothing."""
+    """Tokens of the request that made it, also if it comes from the cache and cost nothing."""
     cut: bool = False
     """It ended at `max_tokens`."""
     cached: bool = False
@@ -123,7 +114,7 @@ class ChatModel:
     """Async context manager. The cache belongs to whoever gives it."""
 
     def __init__(self, options: EndpointOptions, cache: Cache | None = None) -> None:
-        """StartError if the API key is not there."""
+        """Raises StartError if the API key is not there."""
         key = "none"  # The client wants one; a server that wants none looks at none.
         if options.key_variable:
             key = os.environ.get(options.key_variable, "")

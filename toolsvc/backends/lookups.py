@@ -32,7 +32,7 @@ class Lookups(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        """OSError where the name has no address."""
+        """Raises OSError if the name has no address."""
         await self._places.acquire()
         found: asyncio.Future[Any] = self._loop.create_future()
 

@@ -10,8 +10,8 @@ T = TypeVar("T")
 
 
 class SingleFlight(Generic[T]):
-    """Invariant: work runs as long as somebody waits for it, and no longer. Whoever gives up leaves
-    it to the others; the last one stops it, and waits until it has stopped."""
+    """Invariant: work runs as long as a caller waits for it, and no longer. A caller that gives up
+    leaves it to the others; the last one stops it, and waits until it has stopped."""
 
     def __init__(self) -> None:
         self._flights: dict[str, _Flight[T]] = {}

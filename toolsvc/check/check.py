@@ -1,4 +1,4 @@
-"""What a check is, and how a function becomes one."""
+"""A check, and the decorator that makes a check of a function."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ Body = Callable[[CheckClient], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that must hold. `body` raises Failed or Skipped, and returns where it holds."""
+    """One claim about a service. `body` raises CheckFailed or Skipped, and returns if the claim
+    holds."""
 
     name: str
     rule: Rule
     claim: str
-    """One sentence: what must hold."""
+    """The claim, in one or two sentences."""
     timed: bool
-    """It stands on times, so a failure at one pace may be the machine's."""
+    """The check depends on times, so a slow machine may be the cause of a failure."""
     patient: bool
-    """It waits for long and does little: it runs beside all others, from the beginning on."""
+    """The check mostly waits. It runs beside all others and starts first."""
     body: Body
 
 
 def check(rule: Rule, *, timed: bool = False, patient: bool = False) -> Callable[[Body], Check]:
-    """Makes a check of a function: its name the check's name, its docstring the claim."""
+    """Makes a check of a function. The function's name is the check's name, its docstring the
+    claim."""
 
     def make(body: Body) -> Check:
         return Check(
@@ -45,7 +47,7 @@ def check(rule: Rule, *, timed: bool = False, patient: bool = False) -> Callable
 
 
 def checks_of(*modules: ModuleType) -> tuple[Check, ...]:
-    """All checks of the modules, in the order in which they stand there."""
+    """All checks of the modules, in the order of their definition."""
     return tuple(
         value for module in modules for value in vars(module).values() if isinstance(value, Check)
     )

@@ -1,4 +1,4 @@
-"""Channels to a service and its endpoints, and how one RPC ends: an answer or a `Refusal`."""
+"""Channels to a service and its endpoints. An RPC ends with an answer or a `Refusal`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from toolwright.tool.v1 import tool_pb2_grpc
 Answer = TypeVar("Answer")
 
 ANSWER_SECONDS = 20.0
-"""Deadline of an RPC that a check has no opinion about."""
+"""Default deadline of an RPC, in seconds."""
 
 
 @dataclass(kw_only=True, eq=False)  # not frozen: Python writes the traceback into it
 class Refusal(Exception):
-    """An RPC that ended in an error. `reason` is the contract's word, "" where there was none."""
+    """An RPC that ended in an error. `reason` is the contract's word, or "" without a reason."""
 
     method: str
     code: grpc.StatusCode
@@ -38,25 +38,25 @@ class Refusal(Exception):
 
     @classmethod
     def of(cls, method: str, error: grpc.aio.AioRpcError) -> Refusal:
-        said = from_rpc_error(error)
+        decoded = from_rpc_error(error)
         code, message = error.code(), error.details() or ""
-        if not isinstance(said, ServiceError):
+        if not isinstance(decoded, ServiceError):
             return cls(method=method, code=code, message=message)
         return cls(
             method=method,
             code=code,
             message=message,
-            reason=said.reason_name,
-            subject=said.subject,
-            endpoint=said.endpoint,
-            retry_after=said.retry_after,
+            reason=decoded.reason_name,
+            subject=decoded.subject,
+            endpoint=decoded.endpoint,
+            retry_after=decoded.retry_after,
         )
 
 
 async def ask(
     method: Callable[..., Awaitable[Answer]], request: Any, *, seconds: float = ANSWER_SECONDS
 ) -> Answer:
-    """One unary RPC. Refusal when it fails."""
+    """One unary RPC. Raises Refusal if it fails."""
     try:
         return await method(request, timeout=seconds)
     except grpc.aio.AioRpcError as error:
@@ -65,7 +65,7 @@ async def ask(
 
 
 class Connection:
-    """One channel an endpoint, opened when it is first needed."""
+    """One channel for each endpoint, opened at its first use."""
 
     def __init__(
         self,
@@ -74,20 +74,20 @@ class Connection:
         authority: bytes | None = None,
         identity: Certificate | None = None,
     ) -> None:
-        """What follows the address as `toolwright.rpc.channel.open_channel` takes it."""
+        """The arguments of `toolwright.rpc.channel.open_channel`."""
         self.address = address
         self._how = (token, authority, identity)
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     def channel(self, endpoint: str = "") -> grpc.aio.Channel:
-        """The one channel to an endpoint; "" = the address itself."""
+        """The shared channel to an endpoint; "" is the address."""
         where = endpoint or self.address
         if where not in self._channels:
             self._channels[where] = self.another_channel(where)
         return self._channels[where]
 
     def another_channel(self, endpoint: str = "") -> grpc.aio.Channel:
-        """A channel that the caller closes, for a check that cuts it."""
+        """A new channel, which the caller closes."""
         return open_channel(endpoint or self.address, *self._how)
 
     def stub(self, endpoint: str = "") -> tool_pb2_grpc.ToolServiceAsyncStub:

@@ -1,14 +1,14 @@
-"""Names that a service has to tell apart, and that one which is careless takes for one; pure."""
+"""Names that a careless service confuses; pure."""
 
 from __future__ import annotations
 
 LONG = 300
-"""Characters, beyond what a file name or an indexed column holds."""
+"""Number of characters, more than a file name or an indexed column holds."""
 
 
 def near_misses(name: str) -> tuple[str, ...]:
-    """Names unlike `name` and each other: in case, by a prefix, by blanks, by an escape, by how a
-    letter is composed, by a NUL, and only after their first 300 characters."""
+    """Names that differ only in case, a prefix, blanks, an escape, the composition of a letter, a
+    NUL, or after 300 characters. `name` is one of them."""
     return (
         name + "\u00e9",
         name + "e\u0301",

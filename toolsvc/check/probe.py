@@ -1,11 +1,11 @@
-"""What to tell a tool so that something can be seen from outside.
+"""Probes: actions of a tool with an effect that the suite can observe.
 
-A probe is a recipe for one tool: for each kind of action the text or the arguments that bring it
-about. The suite ships those of the tools that come with Toolwright (probes.toml); `--probe FILE`
-adds others. Without one a tool is checked by its answers alone.
+A probe belongs to one tool. For each kind of action it has the text or the arguments. The suite
+ships probes for the tools of Toolwright (probes.toml), and `--probe FILE` adds others. Without a
+probe the suite checks only a tool's answers.
 
-Invariant: a shipped probe is taken only for a tool that has every argument which it names, so a
-stranger that happens to be called `echo` is not asked for what it cannot do.
+Invariant: the suite uses a probe only for a tool with all arguments that the probe names. Another
+tool that is also called `echo` does not get actions that it does not know.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Body = str | dict[str, Any]
 
 
 class Kind(StrEnum):
-    """What an action of a probe brings about."""
+    """The observable effect of an action."""
 
     ECHO = "echo"
     """The observation holds @text@."""
@@ -46,11 +46,11 @@ class Kind(StrEnum):
 
 
 class ProbeError(Exception):
-    """A file of probes that cannot be read; the message names file, place and fault."""
+    """A file of probes cannot be read. The message names file, place and fault."""
 
 
 class Probe(BaseModel):
-    """One tool's actions by kind; None = the tool cannot be brought to it."""
+    """One tool's actions by kind; None if the tool has no such action."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -62,9 +62,9 @@ class Probe(BaseModel):
     long: Body | None = None
     media: Body | None = None
     foreign_code: bool = False
-    """The tool runs code of the policy, so its answers must name the level of isolation."""
+    """The tool runs the policy's code, so its answers must name the level of isolation."""
     metadata: dict[str, Any] = {}
-    """Of the task: what the actions stand on."""
+    """The task's metadata, which the actions need."""
 
     def __contains__(self, kind: Kind) -> bool:
         return self._body(kind) is not None
@@ -74,7 +74,7 @@ class Probe(BaseModel):
         return [kind for kind in Kind if kind in self]
 
     def body(self, kind: Kind, *, text: str = "", seconds: float = 0.0) -> Body:
-        """The action with its places filled in. KeyError where the probe has none."""
+        """The action with its values filled in. Raises KeyError if the probe has no such action."""
         body = self._body(kind)
         if body is None:
             raise KeyError(kind)
@@ -83,12 +83,12 @@ class Probe(BaseModel):
         return {name: _fill_value(value, text, seconds) for name, value in body.items()}
 
     def with_actions_of(self, other: Probe) -> Probe:
-        """This probe, with what `other` says in place of its own."""
+        """This probe with the fields that `other` sets."""
         return self.model_copy(update=other.model_dump(exclude_unset=True))
 
     def fits(self, arguments: set[str], *, raw: bool) -> bool:
-        """Whether a tool with these arguments can be told every action of the probe; one whose
-        format is `raw` takes any text."""
+        """Whether a tool with these arguments understands every action of the probe. `raw`: the
+        tool accepts any text."""
         bodies = [self._body(kind) for kind in self.kinds]
         named = {name for body in bodies if isinstance(body, dict) for name in body}
         texts = any(isinstance(body, str) for body in bodies)
@@ -100,8 +100,8 @@ class Probe(BaseModel):
 
 
 def load_probes(*paths: Path) -> dict[str, Probe]:
-    """Probes by name of tool: those that are shipped, with what the files say added and put in
-    their place. ProbeError if a file cannot be read."""
+    """Probes by the tool's name: the shipped probes, then the files' probes in their order. Raises
+    ProbeError if a file cannot be read."""
     probes: dict[str, Probe] = {}
     for path in (SHIPPED, *paths):
         try:
@@ -124,7 +124,7 @@ def _probes(path: Path, tables: Mapping[str, Any]) -> Iterator[tuple[str, Probe]
 
 
 def _fill(template: str, text: str, seconds: float) -> str:
-    """@text@ as it is; @json@, @shell@ and @sql@ as a literal of that language."""
+    """@text@ is the text itself; @json@, @shell@ and @sql@ are literals of that language."""
     places = {
         "@seconds@": f"{seconds:g}",
         "@json@": json.dumps(text, ensure_ascii=False),

@@ -1,4 +1,4 @@
-"""What came of the checks, for people."""
+"""The report of the findings for people."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _STYLES = {
 
 
 def show_report(console: Console, report: Report, checks: Sequence[Check]) -> None:
-    """A row a check; below it what each failed check wanted and what it saw; the counts."""
+    """A row for each check, then the claim and the reason of each failure, then the counts."""
     table = Table(box=None, pad_edge=False)
     table.add_column("rule")
     table.add_column("check", no_wrap=True)
-    apart = any(finding.tool for finding in report.findings)
-    if apart:
+    each_tool = any(finding.tool for finding in report.findings)
+    if each_tool:
         table.add_column("tool", no_wrap=True)
     table.add_column("outcome")
     table.add_column("reason", overflow="fold")
     for finding in report.findings:
         outcome = f"[{_STYLES[finding.outcome]}]{finding.outcome}[/]"
-        tool = [escape(finding.tool)] if apart else []
+        tool = [escape(finding.tool)] if each_tool else []
         table.add_row(finding.rule, finding.name, *tool, outcome, escape(finding.reason))
     console.print(table)
     claims = {check.name: check.claim for check in checks}
@@ -46,7 +46,7 @@ def show_report(console: Console, report: Report, checks: Sequence[Check]) -> No
 
 
 def show_checks(console: Console, checks: Sequence[Check]) -> None:
-    """Every check with its rule and what must hold."""
+    """Every check with its rule and its claim."""
     table = Table(box=None, pad_edge=False)
     table.add_column("rule")
     table.add_column("check", no_wrap=True)
@@ -57,8 +57,8 @@ def show_checks(console: Console, checks: Sequence[Check]) -> None:
 
 
 def show_subjects(console: Console, address: str, subjects: Sequence[Subject]) -> None:
-    """Which tools were found, and which of them can be observed."""
+    """The tools that were found, and the kinds of actions in their probes."""
     for subject in subjects:
         kinds = subject.probe.kinds
-        told = ", ".join(kind.value for kind in kinds) if kinds else "no probe: answers alone"
-        console.print(f"{escape(address)}: tool [bold]{escape(subject.name)}[/] ({told})")
+        found = ", ".join(kind.value for kind in kinds) if kinds else "no probe: answers alone"
+        console.print(f"{escape(address)}: tool [bold]{escape(subject.name)}[/] ({found})")

@@ -1,14 +1,12 @@
-"""Runs checks against a service: several at once, each in a session and under a deadline of its
-own.
+"""Runs checks against a service: several at once, each with its own sessions and deadline.
 
 Invariants
-- One finding for each check, in the order of the checks, whatever a check or the service does; for
-  one that is made of each tool apart, one a tool.
-- A check that waits for long takes no place among those that run at once: the whole takes as long
-  as the longest of them, not as their sum.
-- A check that stands on times and fails is run again, alone and at a third of the pace: a slow
-  machine is no breach of the contract. Failing twice is.
-- No session of the suite is open when `run` returns.
+- Each check has one finding, in the order of the checks, for any behaviour of check and service. A
+  check that is made with each tool has one finding for each tool.
+- Patient checks run beside all others. They take as long as the longest of them, not as their sum.
+- A timed check that fails runs again, alone and at a third of the pace. Only a second failure
+  counts: a slow machine does not break the contract.
+- All sessions of the suite are closed when `run` returns.
 """
 
 from __future__ import annotations
@@ -31,19 +29,20 @@ from toolwright.rpc.errors import readable
 from toolwright.tool.v1 import tool_pb2 as pb
 
 AT_ONCE = 12
-"""Checks that run at the same time."""
+"""Number of checks that run at the same time."""
 CHECK_SECONDS = 40.0
-"""Deadline of one check at pace 1."""
+"""Deadline of one check at pace 1, in seconds."""
 SLOWER = 3.0
 CONNECT_SECONDS = 5.0
 
 
 class NoService(Exception):
-    """Nothing that speaks ToolService answers at the address; one sentence."""
+    """The suite has nothing to check. The message is one sentence."""
 
 
 async def look(connection: Connection, probes: Mapping[str, Probe], tool: str) -> list[Subject]:
-    """The tools of the service, or the one that was asked for. NoService if none answers."""
+    """The tools of the service, or the tool with this name. Raises NoService if there is no service
+    or no such tool."""
     try:
         listed = await ask(
             connection.stub().ListTools, pb.ListToolsRequest(), seconds=CONNECT_SECONDS
@@ -66,32 +65,32 @@ async def look(connection: Connection, probes: Mapping[str, Probe], tool: str) -
 
 def _why(refusal: Refusal) -> str:
     if refusal.code is grpc.StatusCode.UNAUTHENTICATED:
-        return "it wants another bearer token; set TOOLWRIGHT_TOKEN"
+        return "it requires another bearer token; set TOOLWRIGHT_TOKEN"
     if refusal.code is grpc.StatusCode.UNIMPLEMENTED:
-        return "what listens there does not serve toolwright.tool.v1.ToolService"
+        return "the server there does not serve toolwright.tool.v1.ToolService"
     return f"{refusal.code.name}, {readable(refusal.message)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A check, and the tools that it may ask."""
+    """A check, and the tools that it may call."""
 
     check: Check
     subjects: Sequence[Subject]
     tool: str = ""
-    """The only one, where others are asked the same apart."""
+    """The tool's name, if the check is made with each tool."""
 
 
 def jobs_of(
-    checks: Sequence[Check], subjects: Sequence[Subject], apart: Collection[Check] = ()
+    checks: Sequence[Check], subjects: Sequence[Subject], each_tool: Collection[Check] = ()
 ) -> list[Job]:
-    """Those in `apart` are made of each tool, the others once, with all tools."""
-    once = [Job(check, subjects) for check in checks if check not in apart]
+    """Checks in `each_tool` are made with each tool, and the others once with all tools."""
+    once = [Job(check, subjects) for check in checks if check not in each_tool]
     return once + [
         Job(check, [subject], subject.name)
         for subject in subjects
         for check in checks
-        if check in apart
+        if check in each_tool
     ]
 
 
@@ -103,7 +102,8 @@ async def run(
     second_chance: bool = True,
     seen: Callable[[Finding], None] = lambda _: None,
 ) -> Report:
-    """All findings. `pace` stretches the checks' times; `seen` is told each finding as it comes."""
+    """All findings. `pace` is a factor for the checks' times. `seen` receives each finding when its
+    check ends."""
     found: dict[int, Finding] = {}
     places = asyncio.Semaphore(AT_ONCE)
 
@@ -138,7 +138,7 @@ async def _find(connection: Connection, job: Job, pace: float) -> Finding:
     except Refusal as refusal:
         outcome, reason = CheckOutcome.FAILED, f"unexpected: {refusal}: {refusal.message}"
     except TimeoutError:
-        outcome, reason = CheckOutcome.FAILED, f"it was not over after {limit:g} s"
-    except Exception as error:  # noqa: BLE001 - what the service said made no sense to the check
+        outcome, reason = CheckOutcome.FAILED, f"the check had not ended after {limit:g} s"
+    except Exception as error:  # noqa: BLE001 - a check may not understand an answer
         outcome, reason = CheckOutcome.FAILED, f"unexpected: {type(error).__name__}: {error}"
     return Finding(name=check.name, rule=check.rule, outcome=outcome, reason=reason, tool=job.tool)

@@ -1,4 +1,4 @@
-"""One StreamCalls, as checks use it."""
+"""One StreamCalls, as the checks use it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SERVICE = pb.DESCRIPTOR.services_by_name["ToolService"].full_name
 
 
 class Stream:
-    """Async context manager: a stream to where the session is held, broken at the block's end."""
+    """Async context manager: a stream to the session's endpoint. The end of the block cuts it."""
 
     def __init__(self, session: CheckSession) -> None:
         self._session = session
         self._rpc: Any = None
 
     async def __aenter__(self) -> Stream:
-        """Skipped where the service has none."""
+        """Raises Skipped if the service does not serve StreamCalls."""
         await self._expect_served()
         self._rpc = self._session.stub.StreamCalls(timeout=2 * ANSWER_SECONDS)
         return self
@@ -34,30 +34,29 @@ class Stream:
         self.cut()
 
     def cut(self) -> None:
-        """Breaks it, as a caller that dies does."""
+        """Cuts the stream, as the death of a caller does."""
         self._rpc.cancel()
 
     async def send(self, number: int, call: pb.CallToolRequest) -> None:
-        """Refusal where the stream has ended."""
+        """Raises Refusal if the stream has ended."""
         try:
             await self._rpc.write(pb.StreamCallsRequest(id=number, call=call))
         except grpc.aio.AioRpcError as error:
             raise Refusal.of(_METHOD, error) from error
         except asyncio.InvalidStateError:
-            # The stream has ended, and only reading says how.
+            # The stream has ended, and only a read says how.
             await self.read()
             raise CheckFailed("StreamCalls ended while a request was being sent") from None
 
     async def read(self) -> pb.StreamCallsResponse:
-        """The next answer, whosever. Raises as `send` does; CheckFailed where the stream ends
-        well."""
+        """The next answer. Raises Refusal if the stream fails, or CheckFailed if it ends."""
         answer = await self._read()
         if answer is None:
-            raise CheckFailed("StreamCalls ended while a request was without an answer")
+            raise CheckFailed("StreamCalls ended before it answered a request")
         return answer
 
     async def rest(self) -> list[pb.StreamCallsResponse]:
-        """Says that no more will be sent; what is still answered. Raises as `send` does."""
+        """The remaining answers, after the last request. Raises Refusal if the stream fails."""
         await self._rpc.done_writing()
         answers = []
         while (answer := await self._read()) is not None:
@@ -65,7 +64,7 @@ class Stream:
         return answers
 
     async def result(self, number: int, call: pb.CallToolRequest) -> pb.CallResult:
-        """The result of a call that is the stream's only one; asks again while it runs."""
+        """The result of the stream's only call; asks again while it runs."""
         while True:
             await self.send(number, call)
             answer = await self.read()
@@ -88,8 +87,7 @@ class Stream:
         return None if answer is grpc.aio.EOF else answer
 
     async def _expect_served(self) -> None:
-        """By a stream that asks for nothing: a request that is sent as a stream ends fails without
-        saying why it ended."""
+        """Sends a stream with an empty request: an error during a write would not say its cause."""
         channel = self._session.client.connection.channel(self._session.opened.endpoint)
         asking = channel.unary_stream(
             f"/{_SERVICE}/{_METHOD}",

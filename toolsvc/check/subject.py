@@ -1,4 +1,4 @@
-"""A tool under test: its descriptor, its probe, and how an action for it is written; pure."""
+"""A tool under test: its descriptor, its probe, and its actions as text; pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SAMPLES: Mapping[str, Any] = {
     "array": [],
     "object": {},
 }
-"""A value for an argument of which only the type is known."""
+"""A value for each type of argument."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +39,22 @@ class Subject:
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """Schemas of the arguments by name; none where the schema says nothing of that kind."""
+        """Schemas of the arguments by name; empty if the schema has no such object."""
         properties = self.schema.get("properties")
         return properties if isinstance(properties, Mapping) else {}
 
     @property
     def arguments(self) -> set[str]:
-        """Names that the schema knows."""
+        """Names of the arguments in the schema."""
         return set(self.properties)
 
+    @property
+    def is_raw(self) -> bool:
+        """Whether any text is an action of the tool."""
+        return self.descriptor.action_format.WhichOneof("format") == "raw"
+
     def action(self, kind: Kind | None = None, *, text: str = "", seconds: float = 0.0) -> str:
-        """The text of an action as a policy would write it; None = anything that the tool may
-        answer as it likes."""
+        """The text of an action as a policy writes it. `kind` None: any action of the tool."""
         if kind is None:
             kind = next((one for one in (Kind.ECHO, Kind.READ) if one in self.probe), None)
             text = text or "toolsvc check"
@@ -59,7 +63,7 @@ class Subject:
         return self.written(self.probe.body(kind, text=text, seconds=seconds))
 
     def written(self, body: Body) -> str:
-        """A text, or arguments by name, in the tool's action format."""
+        """A text or arguments by name, in the tool's action format."""
         form = self.descriptor.action_format
         if form.HasField("tag"):
             text = body if isinstance(body, str) else str(body.get(form.tag.argument, ""))
@@ -78,7 +82,7 @@ class Subject:
 
 
 def subject_of(descriptor: pb.ToolDescriptor, probes: Mapping[str, Probe]) -> Subject:
-    """The tool with the probe of its name, if it fits, else with none."""
+    """The tool with the probe of its name, or with an empty probe if that does not fit."""
     bare = Subject(descriptor=descriptor, probe=Probe())
     probe = probes.get(descriptor.name)
     raw = descriptor.action_format.HasField("raw")

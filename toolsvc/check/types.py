@@ -7,42 +7,47 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+GONE = ("SESSION_CLOSED", "SESSION_NOT_FOUND")
+"""Reasons for a request in a session that has ended. A service may forget old sessions."""
+TAKEN = ("CALL_ID_REUSED", "RESULT_FORGOTTEN")
+"""Reasons for another request with an acknowledged call id."""
+
 
 class Rule(StrEnum):
-    """What a check shows: a rule on the wire (ARCHITECTURE.md) by its number, or a subject."""
+    """The rule of a check: a rule on the wire (ARCHITECTURE.md) by its number, or a subject."""
 
     FAILURES = "1"
-    """A tool that failed is an answer; a call that could not be run is a gRPC error."""
+    """A tool's failure is an answer; a call that the service could not run is a gRPC error."""
     SAME_ANSWER = "2"
     """Same call id, same answer; the effect happens at most once."""
     TWO_LIMITS = "3"
     """Queue limit: nothing ran. Run limit: TIMEOUT."""
     SESSIONS = "4"
-    """Sessions have an owner, keep their state to themselves, and end for good."""
+    """Sessions have an owner and their own state, and their end is final."""
     REASONS = "5"
-    """Every refusal says why in the contract's words."""
+    """Every refusal has a reason of the contract."""
     SEVERAL_CALLS = "7"
     """Calls at the same time are matched by their ids."""
     DEADLINE = "deadline"
-    """The caller's patience bounds the answer, not the call."""
+    """The caller's timeout bounds the answer, not the call."""
     HELD = "held"
-    """GetSession tells what ran in a session, and changes nothing."""
+    """GetSession lists the calls that ran in a session, and changes nothing."""
     STREAM = "stream"
     """StreamCalls answers as CallTool does."""
     FORK = "fork"
-    """A fork has its parent's state, and nothing else of it."""
+    """A fork has its parent's state, and is separate after that."""
     CANCEL = "cancel"
     """CancelCall stops a call, and the record says so."""
     HISTORY = "history"
-    """Whatever is asked in whatever order comes to what the contract says."""
+    """Requests in any order are answered as the contract says."""
     LEASE = "lease"
-    """What is renewed stays, what is not ends."""
+    """A session stays open with renewal, and ends without it."""
     LIMIT = "limit"
     """Sizes of messages and observations."""
     MEDIA = "media"
     """Parts that are not text, and blobs."""
     INPUT = "input"
-    """What makes no sense is refused, and harms nobody."""
+    """Wrong input is refused, and harms no other call."""
     DESCRIBE = "describe"
     """Descriptors that an engine can work with."""
     HEALTH = "health"
@@ -50,33 +55,33 @@ class Rule(StrEnum):
 
 
 class CheckOutcome(StrEnum):
-    """What became of a check."""
+    """The outcome of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
     SKIPPED = "skipped"
-    """The service does not have what the check is about."""
+    """The service does not have the feature that the check is about."""
 
 
 class CheckFailed(Exception):
-    """What was seen breaks the rule; the message says what was seen."""
+    """The service breaks the rule. The message says what it did."""
 
 
 class Skipped(Exception):
-    """The service does not have what the check needs; the message names it."""
+    """The service lacks a feature that the check needs. The message names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One check against one service."""
+    """The outcome of one check."""
 
     name: str
     rule: Rule
     outcome: CheckOutcome
     reason: str = ""
-    """Of a failure or a skip."""
+    """The reason of a failure or a skip."""
     tool: str = ""
-    """Whose it is, where each tool was asked apart."""
+    """The tool's name, if the check was made with each tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,11 @@ class Report:
     """All findings about a service, in the order of the checks."""
 
     findings: Sequence[Finding]
+
+    @property
+    def failures(self) -> Sequence[Finding]:
+        """The findings of checks that failed."""
+        return [one for one in self.findings if one.outcome is CheckOutcome.FAILED]
 
     def count(self, outcome: CheckOutcome) -> int:
         return sum(finding.outcome is outcome for finding in self.findings)
@@ -106,6 +116,6 @@ class Report:
 
 
 def expect(holds: object, otherwise: str) -> None:
-    """CheckFailed(otherwise) unless `holds`."""
+    """Raises CheckFailed(otherwise) unless `holds`."""
     if not holds:
         raise CheckFailed(otherwise)

@@ -1,7 +1,10 @@
 """`toolsvc check`: the conformance suite against an address.
 
-Exit code 0 where no check failed, 1 where one did, 2 where there was nothing to check or no place
-for the findings; that is one sentence on standard error."""
+Exit codes: 0 if no check failed, 1 if a check failed. 2, with one sentence on standard error, if
+there was nothing to check or the findings could not be written.
+
+The suite is imported when it runs: other commands do not need its packages.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,23 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from toolsvc.check.check import Check
-from toolsvc.check.checks import ALL
-from toolsvc.check.checks.calls import CALLS
-from toolsvc.check.connection import Connection
-from toolsvc.check.probe import Probe, ProbeError, load_probes
-from toolsvc.check.report import show_checks, show_report, show_subjects
-from toolsvc.check.runner import NoService, jobs_of, look, run
-from toolsvc.check.types import CheckOutcome, Report
 from toolsvc.commands.endings import Authority, Shown, ShownKey, UnusableWords, trust
+from toolwright.process.command_line import missing
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.tls import TlsError
+
+if TYPE_CHECKING:
+    from toolsvc.check.runner import Job
+    from toolsvc.check.subject import Subject
+    from toolsvc.check.types import Finding
 
 
 def check(
@@ -43,7 +45,7 @@ def check(
     ] = False,
     probe: Annotated[
         list[Path] | None,
-        typer.Option(help="TOML file of what your tools have to be told; may be repeated"),
+        typer.Option(help="TOML file of probes: what your tools can do; may be repeated"),
     ] = None,
     tls_ca: Authority = None,
     tls_cert: Shown = None,
@@ -57,71 +59,65 @@ def check(
 ) -> None:
     """Check that a service keeps the contract of ToolService, in any language.
 
-    The suite opens sessions of its own under owners of its own, and closes them. It calls your
-    tools: give it no service whose effects matter. Without a probe for a tool it sends actions
-    such as "1" and checks the answers alone; docs/tools/conformance.md tells how to write a probe.
+    The suite opens its own sessions under its own owners, and closes them. It calls your tools: do
+    not give it a service whose effects matter. Without a probe for a tool it sends actions such as
+    "1" and checks only the answers; docs/tools/conformance.md says how to write a probe.
     TOOLWRIGHT_TOKEN is the bearer token.
     """
     console = Console()
+    try:
+        from hypothesis.configuration import set_hypothesis_home_dir
+
+        from toolsvc.check import ALL, CheckOutcome, NoService, ProbeError, check_service
+        from toolsvc.check.report import show_checks, show_report, show_subjects
+    except ModuleNotFoundError as error:
+        raise _unusable(missing(error.name or "", "toolsvc")) from None
     if list_checks:
         show_checks(console, ALL)
         return
     try:
-        checks = _chosen(only or [])
-        probes = load_probes(*(probe or []))
-        trusted = trust(tls_ca, tls_cert, tls_key)
-        connection = Connection(address, os.environ.get(TOKEN_VARIABLE, ""), *trusted)
-        apart = CALLS if each_tool else ()
-        report = asyncio.run(
-            _check(console, connection, checks, probes, tool=tool, apart=apart, pace=pace)
-        )
+        authority, identity = trust(tls_ca, tls_cert, tls_key)
+        with console.status("") as status, TemporaryDirectory() as folder:
+            set_hypothesis_home_dir(folder)  # not the user's folder
+            left = total = 0
+
+            def found(subjects: Sequence[Subject], jobs: Sequence[Job]) -> None:
+                nonlocal left, total
+                left = total = len(jobs)
+                show_subjects(console, address, subjects)
+
+            def count(_: Finding) -> None:
+                nonlocal left
+                left -= 1
+                status.update(f"{left} of {total} checks to go")
+
+            report = asyncio.run(
+                check_service(
+                    address,
+                    token=os.environ.get(TOKEN_VARIABLE, ""),
+                    authority=authority,
+                    identity=identity,
+                    only=only or (),
+                    tool=tool,
+                    each_tool=each_tool,
+                    probes=probe or (),
+                    pace=pace,
+                    found=found,
+                    seen=count,
+                )
+            )
     except (NoService, ProbeError, TlsError, UnusableWords) as error:
-        print(f"toolsvc: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
-    show_report(console, report, checks)
+        raise _unusable(str(error)) from None
+    show_report(console, report, ALL)
     if json_file is not None:
         try:
             json_file.write_text(json.dumps(report.as_json(), indent=2) + "\n", "utf-8")
         except OSError as error:
-            print(f"toolsvc: the findings cannot be written: {error}", file=sys.stderr)
-            raise typer.Exit(2) from None
+            raise _unusable(f"the findings cannot be written: {error}") from None
     if report.count(CheckOutcome.FAILED):
         raise typer.Exit(1)
 
 
-async def _check(
-    console: Console,
-    connection: Connection,
-    checks: Sequence[Check],
-    probes: Mapping[str, Probe],
-    *,
-    tool: str,
-    apart: Collection[Check],
-    pace: float,
-) -> Report:
-    if not connection.address:
-        raise NoService("give the address of a service: toolsvc check 127.0.0.1:50061")
-    try:
-        subjects = await look(connection, probes, tool)
-        show_subjects(console, connection.address, subjects)
-        with console.status("") as status:
-            jobs = jobs_of(checks, subjects, apart)
-            left = len(jobs)
-
-            def count(_: object) -> None:
-                nonlocal left
-                left -= 1
-                status.update(f"{left} of {len(jobs)} checks to go")
-
-            return await run(connection, jobs, pace=pace, seen=count)
-    finally:
-        await connection.close()
-
-
-def _chosen(names: Sequence[str]) -> Sequence[Check]:
-    if not names:
-        return ALL
-    unknown = sorted(set(names) - {check.name for check in ALL})
-    if unknown:
-        raise NoService(f"there is no check {', '.join(unknown)}; toolsvc check --list shows all")
-    return [check for check in ALL if check.name in names]
+def _unusable(sentence: str) -> typer.Exit:
+    print(f"toolsvc: {sentence}", file=sys.stderr)
+    return typer.Exit(2)

@@ -1,6 +1,6 @@
 """The system calls that a job's process keeps: to compute, to hold memory, to read and write the
-files that it was handed, to end. There is none among them that takes a path, a process or an
-address, or that makes a descriptor.
+files that it was handed, to end. No call among them takes a path, a process or an address, or makes
+a descriptor.
 
 Left out on purpose: `newfstatat`, by which newer C libraries look at open files, takes a path too
 (Python lives without its answer); `kill` and `tgkill`, so that nothing in here dies by SIGKILL of
@@ -11,62 +11,13 @@ from __future__ import annotations
 
 from toolsvc.sandbox.jailed.walls import bpf, syscalls
 
-_KEPT = {
-    syscalls.X86_64: {
-        "read": 0,
-        "write": 1,
-        "close": 3,
-        "fstat": 5,
-        "lseek": 8,
-        "mmap": 9,
-        "mprotect": 10,
-        "munmap": 11,
-        "brk": 12,
-        "rt_sigaction": 13,
-        "rt_sigprocmask": 14,
-        "rt_sigreturn": 15,
-        "pread64": 17,
-        "readv": 19,
-        "writev": 20,
-        "sched_yield": 24,
-        "mremap": 25,
-        "madvise": 28,
-        "getpid": 39,
-        "exit": 60,
-        "gettid": 186,
-        "futex": 202,
-        "clock_gettime": 228,
-        "exit_group": 231,
-        "getrandom": 318,
-    },
-    syscalls.AARCH64: {
-        "close": 57,
-        "lseek": 62,
-        "read": 63,
-        "write": 64,
-        "readv": 65,
-        "writev": 66,
-        "pread64": 67,
-        "fstat": 80,
-        "exit": 93,
-        "exit_group": 94,
-        "futex": 98,
-        "clock_gettime": 113,
-        "sched_yield": 124,
-        "rt_sigaction": 134,
-        "rt_sigprocmask": 135,
-        "rt_sigreturn": 139,
-        "getpid": 172,
-        "gettid": 178,
-        "brk": 214,
-        "munmap": 215,
-        "mremap": 216,
-        "mmap": 222,
-        "mprotect": 226,
-        "madvise": 233,
-        "getrandom": 278,
-    },
-}
+_KEPT = syscalls.numbers("""
+brk 12 214, clock_gettime 228 113, close 3 57, exit 60 93, exit_group 231 94, fstat 5 80
+futex 202 98, getpid 39 172, getrandom 318 278, gettid 186 178, lseek 8 62, madvise 28 233
+mmap 9 222, mprotect 10 226, mremap 25 216, munmap 11 215, pread64 17 67, read 0 63
+readv 19 65, rt_sigaction 13 134, rt_sigprocmask 14 135, rt_sigreturn 15 139
+sched_yield 24 124, write 1 64, writev 20 66
+""")
 
 
 def program(machine: str) -> bytes:

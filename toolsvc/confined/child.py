@@ -50,7 +50,7 @@ class Walls:
 
 
 def make_walls(account: tuple[int, int] | None) -> Walls:
-    """ValueError where this machine's system calls are not known."""
+    """Raises ValueError if this machine's system calls are not known."""
     return Walls(
         account=account,
         landlock_abi=kernel.landlock_abi(),

@@ -1,8 +1,8 @@
 """What can come of a job, beside its answer.
 
-InputFailed    the stranger's bytes did it: the policy is told
+InputFailed    the input is at fault: the policy reads of it
 PoolFull       no place was free: nothing ran. A refusal
-PoolDown       no process could be had, or somebody from outside killed it. A refusal too
+PoolDown       no process could be had, or it was killed from outside. A refusal too
 CannotStart    the pool cannot work here at all; the message is for the operator
 """
 

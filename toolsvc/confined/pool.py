@@ -3,7 +3,7 @@
 Invariants
 - A job has a process of its own, which ends with it: nothing of one input is left for the next.
 - A place is free again when its process is gone, never before.
-- An answer is read when nobody can write to it any more, and has no more bytes than were asked for.
+- An answer is read when its process is gone, and has no more bytes than were asked for.
 - A nursery that is lost is replaced at the next job; what was in it is PoolDown.
 - `close` leaves no process, and so does the service's death, however it comes.
 """

@@ -98,7 +98,7 @@ class _Gauges(Collector):
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(f"{_PREFIX}sessions", "open sessions", len(self._host.session_ids))
         yield GaugeMetricFamily(
-            f"{_PREFIX}calls_waiting_to_start", "calls at the gate", self._host.waiting
+            f"{_PREFIX}calls_waiting_to_start", "calls that wait to start", self._host.waiting
         )
         yield GaugeMetricFamily(
             f"{_PREFIX}task_blob_bytes", "of tasks' media", self._host.blob_bytes

@@ -2,12 +2,10 @@
 
 serving.py    the service: its front, its hosts, its end
 front.py      ToolService as clients meet it
-fetching.py   a blob of a result, from whichever host holds it
 placing.py    from a wish for a session to its host
 sessions.py   which host a session is on, and what became of it; pure
 resources.py  what hosts have and sessions take; pure
 shared.py     the hosts that sessions share, replaced when they are lost
-restarts.py   how soon; pure
 own_hosts.py  the hosts of one session each
 starting.py   from a wish for a host to one that answers
 watching.py   what becomes of a host and the sessions on it

@@ -29,7 +29,6 @@ from toolsvc.edge.wire import (
     seconds_of,
 )
 from toolsvc.errors import Reason, Refused
-from toolsvc.fleet.fetching import blob_of
 from toolsvc.fleet.link import HostLink, HostLost, seconds_left, unheard, unreachable
 from toolsvc.fleet.placing import Placer
 from toolsvc.fleet.sessions import Placed, Sessions, no_host
@@ -80,7 +79,7 @@ class FrontServicer(Servicer):
     ) -> pb.OpenSessionResponse:
         wish = pb.OpenSessionRequest()
         wish.CopyFrom(request)
-        with _told():
+        with _service_errors():
             placed = self._placer.place(await converted(open_from_proto, wish))
             response: pb.OpenSessionResponse
             response, queued = await self._open(
@@ -99,7 +98,7 @@ class FrontServicer(Servicer):
     ) -> pb.ForkSessionResponse:
         wish = pb.ForkSessionRequest()
         wish.CopyFrom(request)
-        with _told():
+        with _service_errors():
             placed = self._placer.place_fork(await converted(fork_from_proto, wish))
             answer: pb.ForkSessionResponse
             answer, _ = await self._open(
@@ -121,7 +120,7 @@ class FrontServicer(Servicer):
     async def GetSession(
         self, request: pb.GetSessionRequest, context: Any
     ) -> pb.GetSessionResponse:
-        with _told():
+        with _service_errors():
             placed, host = self._find(request)
             answer: pb.GetSessionResponse = await self._ask_for(
                 placed, host, "GetSession", request, context
@@ -188,12 +187,39 @@ class FrontServicer(Servicer):
         data = self._blobs.get(sha256)
         if data is not None:
             return data
-        return await blob_of(self._starter.hosts, sha256, seconds_left(context))
+        return await self._blob_of_a_host(sha256, seconds_left(context))
 
     def take_in(self, blob: BlobRef) -> Upload:
         if self._placer.draining:
             raise draining()
         return self._blobs.take_in(blob)
+
+    async def _blob_of_a_host(self, sha256: str, seconds: float) -> bytes:
+        """Asks all hosts at once: a silent one keeps no other's blob back. Raises ServiceError if
+        no host has it: BLOB_NOT_FOUND, or why one of them could not say so."""
+        unsaid: ServiceError | None = None
+        asking = [
+            asyncio.create_task(_blob_at(one, sha256, seconds)) for one in self._starter.hosts
+        ]
+        try:
+            for answer in asyncio.as_completed(asking):
+                try:
+                    data = await answer
+                except ServiceError as error:
+                    unsaid = error
+                else:
+                    if data is not None:
+                        return data
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+        raise unsaid or ServiceError(
+            _NO_BLOB,
+            f"no blob {sha256} is held here",
+            subject=sha256,
+            fix="fetch it before its session is closed",
+        )
 
     async def _open(
         self,
@@ -220,8 +246,8 @@ class FrontServicer(Servicer):
             self._sessions.drop(placed)
             raise unreachable(f"session {placed.session_id} is not open: {error}") from error
         except ServiceError as error:
-            # The host holds nothing, and nobody else is asking it to. What was not heard of
-            # at all, `watch` clears up.
+            # The host holds nothing, and no other request asks it to. `watch` clears up what was
+            # not heard of at all.
             if error.reason == reasons_pb2.ERROR_REASON_SESSION_CLOSED:
                 self._sessions.end(placed, "it was closed")
             elif placed.opening == 1 and not placed.opened and not _is_unsure(error):
@@ -261,7 +287,7 @@ class FrontServicer(Servicer):
         self, method: str, request: pb.CallToolRequest | pb.CancelCallRequest, context: Any
     ) -> Any:
         """Passes on what belongs to the host alone, where that has no endpoint of its own."""
-        with _told():
+        with _service_errors():
             placed, host = self._find(request)
             if host.endpoint:
                 raise _held_at(host.endpoint, placed.session_id)
@@ -301,8 +327,22 @@ class FrontServicer(Servicer):
             raise unheard(host, error) from error
 
 
+async def _blob_at(host: HostLink, sha256: str, seconds: float) -> bytes | None:
+    """The blob; None if the host does not have it. Raises ServiceError if it does not say."""
+    try:
+        return await host.blob(sha256, seconds)
+    except HostLost:
+        return None
+    except TransportError as error:
+        raise unheard(host, error) from error
+    except ServiceError as error:
+        if error.reason == _NO_BLOB:
+            return None
+        raise
+
+
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _service_errors() -> Iterator[None]:
     try:
         yield
     except Refused as refusal:

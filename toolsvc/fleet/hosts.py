@@ -14,7 +14,7 @@ from typing import Protocol
 from toolsvc.fleet.resources import Resources
 
 HOST_NAME = "toolsvc-host"
-"""Whom the certificate of a host is for: which of them, the front knows by the certificate."""
+"""Name in the certificate of every host. The front knows each host by its certificate."""
 BEAT_SECONDS = 2.0
 """Between two looks at which sessions have ended by themselves."""
 
@@ -47,12 +47,12 @@ class Wanted:
     """A host that is to be started."""
 
     slot: int | None
-    """Of the hosts that sessions share; None = for one session alone."""
+    """Number among the hosts that sessions share; None = for one session alone."""
     needs: Resources
     tools: tuple[str, ...]
     """Names of those that it is to serve; none = all."""
     closed: Callable[[str], None]
-    """Told of each session that its client closes without the front."""
+    """Called for each session that its client closes without the front."""
 
 
 class HostProcess(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from toolsvc.errors import Refused
 from toolsvc.fleet.link import HostLink
 from toolsvc.fleet.own_hosts import OwnHosts
-from toolsvc.fleet.resources import NOTHING, Resources, apart, together
+from toolsvc.fleet.resources import NOTHING, Resources, needs_own_host, together
 from toolsvc.fleet.sessions import Placed, Sessions
 from toolsvc.host.refusals import draining, opened_otherwise, unknown_tool
 from toolsvc.host.task_blobs import TaskBlobs
@@ -71,8 +71,8 @@ class Placer:
             if tool not in self._needs:
                 raise unknown_tool(tool, self._needs)
         needs = together(self._needs[tool] for tool in tools)
-        alone = apart(needs, self._room)
-        place = self._sessions.place_apart if alone else self._sessions.place
+        alone = needs_own_host(needs, self._room)
+        place = self._sessions.place_alone if alone else self._sessions.place
         placed = self._claimed(place(wish, needs), wish)
         if alone:
             self._own.start(placed, tools, wish.queue_limit)

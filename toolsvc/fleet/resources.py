@@ -59,7 +59,7 @@ NOTHING = Resources()
 
 
 def declared(tool: Tool) -> Resources:
-    """What a session of the tool takes. StartError for what nobody can have."""
+    """What a session of the tool takes. Raises StartError for impossible numbers."""
     needs = Resources(cpus=tool.cpus, gpus=tool.gpus, memory_bytes=tool.memory_bytes)
     if min(astuple(needs)) < 0:
         raise StartError(f"tool {tool.name!r} asks for less than nothing: {needs}")
@@ -74,7 +74,7 @@ def together(needs: Iterable[Resources]) -> Resources:
     return sum(needs, NOTHING)
 
 
-def apart(needs: Resources, host: Resources) -> bool:
+def needs_own_host(needs: Resources, host: Resources) -> bool:
     """Whether a session needs an actor of its own: it wants a GPU, more than `MOST_SHARED_BYTES`,
     or more than a whole shared `host` has."""
     return bool(needs.gpus) or needs.memory_bytes > MOST_SHARED_BYTES or not needs.fits(host)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -24,10 +23,10 @@ from toolsvc.fleet.resources import NOTHING, Resources
 from toolsvc.fleet.sessions import Sessions
 from toolsvc.fleet.shared import SharedHosts
 from toolsvc.fleet.starting import Starter
-from toolsvc.host.admission import PERMITS_PER_CORE
 from toolsvc.host.task_blobs import BLOB_BYTES, TaskBlobs
+from toolsvc.sandbox.config import MIB
+from toolsvc.service_config import ServiceConfig
 from toolsvc.serving import (
-    ServiceConfig,
     announce,
     bound,
     make_server,
@@ -53,14 +52,14 @@ class Kind:
     """For example "2 workers"."""
     make: Callable[[Wanted], HostProcess]
     token: str
-    """That front and hosts ask each other for."""
+    """Bearer token between front and hosts."""
     link: str = ""
     """Where hosts reach the front; "" = they never ask it."""
     room: Resources = NOTHING
-    """Of each shared host."""
+    """Room of each shared host."""
     needs: Mapping[str, Resources] | None = None
-    """Of a session, by tool; None = sessions need no more than a place, and a host says which tools
-    there are."""
+    """Needs of a session, by tool; None = sessions need a place alone, and a host lists the
+    tools."""
     tools: tuple[str, ...] = ()
     """Names of those whose sessions share hosts; none = all."""
     listed: pb.ListToolsResponse | None = None
@@ -79,22 +78,17 @@ def no_verltool(config: ServiceConfig) -> None:
         )
 
 
-def of_one_host(config: ServiceConfig, hosts: int, cores: float | None = None) -> ServiceConfig:
-    """What one of so many hosts is to be, which has `cores` of its own; None = its part of this
-    machine's. Any may have to take all sessions, once the others have died."""
+def of_one_host(config: ServiceConfig, hosts: int) -> ServiceConfig:
+    """The configuration of one of so many hosts. Each may have to take all sessions, once the
+    others have died."""
     hosts = max(1, hosts)
-    if cores is None:
-        cores = (os.cpu_count() or 1) / hosts
-    return replace(
-        config,
-        health="",
-        blob_room=max(BLOB_BYTES, config.blob_room // hosts),
-        permits=max(1, int(PERMITS_PER_CORE * cores)),
-        sandbox=replace(
-            config.sandbox,
-            ready=math.ceil(config.sandbox.ready / hosts),
-            shards=math.ceil(config.sandbox.shards / hosts),
-        ),
+    return config.model_copy(
+        update={
+            "health": "",
+            "blobs_mib": max(BLOB_BYTES // MIB, config.blobs_mib // hosts),
+            "ready": math.ceil(config.ready / hosts),
+            "shards": math.ceil(config.shards / hosts),
+        }
     )
 
 
@@ -103,9 +97,9 @@ async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) ->
     host cannot start and no other lives."""
     raise_open_files()
     server = make_server(config, config.listen)
-    doors = [server]
+    servers = [server]
     if kind.link:
-        doors.append(Server(kind.link, tokens=TokenOnBehalf(kind.token)))
+        servers.append(Server(kind.link, tokens=TokenOnBehalf(kind.token)))
     sessions: Sessions[HostLink] = Sessions(config.max_sessions, kind.room)
     starter = Starter(kind.make, kind.token)
     shared = SharedHosts(sessions, starter, kind.room, kind.tools, server.set_serving)
@@ -116,11 +110,11 @@ async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) ->
                 asyncio.TaskGroup() as group,
             ):
                 own = OwnHosts(sessions, starter, group)
-                blobs = TaskBlobs(config.blob_room)
+                blobs = TaskBlobs(config.blobs_mib * MIB)
                 placer = Placer(kind.needs, kind.room, sessions, blobs, own)
                 front = FrontServicer(kind.listed, sessions, blobs, placer, starter)
-                for door in doors:
-                    await _listen(door, front)
+                for one in servers:
+                    await _listen(one, front)
                 where = bound(config.listen, server.port)
                 running = [
                     group.create_task(_run(kind, shared, where)),
@@ -136,7 +130,7 @@ async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) ->
         try:
             await starter.end()
         finally:
-            await asyncio.gather(*(door.stop(1.0) for door in doors))
+            await asyncio.gather(*(one.stop(1.0) for one in servers))
         log.info("stopped", sessions=len(sessions))
 
 
@@ -155,14 +149,14 @@ def _sentence_alone() -> Iterator[None]:
         raise told from None
 
 
-async def _listen(door: Server, front: FrontServicer) -> None:
+async def _listen(server: Server, front: FrontServicer) -> None:
     """Answers from now on, though there is no host yet: a port that is taken is told at once."""
 
     def register(grpc_server: Any) -> None:
         tool_pb2_grpc.add_ToolServiceServicer_to_server(front, grpc_server)
 
-    door.add(SERVICE_NAME, register)
-    await door.start(serving=False)
+    server.add(SERVICE_NAME, register)
+    await server.start(serving=False)
 
 
 async def _run(kind: Kind, shared: SharedHosts, where: str) -> None:

@@ -4,7 +4,7 @@ Invariants
 - A session is on one host from the moment at which it is placed; it never moves.
 - What has ended stays ended: its id is refused until `_REMEMBERED` others have ended after it.
 - A host holds no more than what sessions declare fits into it, whatever their number.
-- A session is its opener's alone (`toolwright.rpc.auth.caller`): nobody else finds it.
+- A session is its opener's alone (`toolwright.rpc.auth.caller`): no other caller finds it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ H = TypeVar("H", bound=Hashable)
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Placed(Generic[H]):
-    """A session that has not ended, as far as anybody here knows."""
+    """A session that has not ended, as far as the front knows."""
 
     session_id: str
     owner: str
     digest: bytes
-    """Of the request that it was placed for."""
+    """Digest of the request that it was placed for."""
     needs: Resources
     host: H | None
     """None while the actor that is to be its own is being started."""
@@ -83,7 +83,7 @@ class Sessions(Generic[H]):
         return placed
 
     def of(self, owner: str) -> list[Placed[H]]:
-        """Of the caller's, those of this owner."""
+        """The caller's sessions of this owner."""
         mine = caller()
         living = self._living.values()
         return [placed for placed in living if placed.owner == owner and placed.caller == mine]
@@ -146,7 +146,7 @@ class Sessions(Generic[H]):
         self._shared[host][request.session_id] = placed
         return placed
 
-    def place_apart(self, request: OpenRequest, needs: Resources) -> Placed[H]:
+    def place_alone(self, request: OpenRequest, needs: Resources) -> Placed[H]:
         """On a host of its own, which is still to come. Refused where the service is full."""
         self._check_new(request)
         return self._new(request, needs, None)
@@ -177,8 +177,8 @@ class Sessions(Generic[H]):
             tell(placed)
 
     def lose(self, host: H, why: str) -> int:
-        """The host has died; returns how many sessions it took along. One that nobody was told is
-        open may be opened elsewhere."""
+        """The host has died; returns how many sessions it took along. A session whose opening was
+        never answered may be opened elsewhere."""
         here = self.on(host)
         self._shared.pop(host, None)
         for placed in here:

@@ -15,12 +15,15 @@ from toolsvc.errors import StartError
 from toolsvc.fleet.hosts import Wanted
 from toolsvc.fleet.link import HostLink
 from toolsvc.fleet.resources import Resources
-from toolsvc.fleet.restarts import Restarts
 from toolsvc.fleet.sessions import Sessions
 from toolsvc.fleet.starting import Starter
 from toolsvc.fleet.watching import watch
+from toolwright.process.backoff import Backoff
 
 PAGE_SECONDS = 5.0
+BACKOFF = Backoff(0.2, 30.0, jitter=False)
+STEADY_SECONDS = 60.0
+"""Life of a host after which its death does not belong to a crash loop."""
 
 log = structlog.get_logger("toolsvc.fleet")
 
@@ -67,7 +70,7 @@ class SharedHosts:
                 group.create_task(self._keep(slot))
 
     async def metrics(self) -> list[Metric]:
-        """Of every host that answers in time, and of the fleet itself."""
+        """Metrics of every host that answers in time, and of the fleet itself."""
         slots = {slot: host for slot, host in self._slots.items() if not host.lost}
 
         async def page(host: HostLink) -> str:
@@ -101,25 +104,28 @@ class SharedHosts:
 
     async def _keep(self, slot: int) -> None:
         """One slot: a host, its end, the next one."""
-        restarts = Restarts()
+        deaths = 0
         while True:
             began = time.monotonic()
             lost = await watch(self._slots[slot], self._sessions)
             self._lost += lost
             await self._serving(bool(self.hosts))
-            await self._replace(slot, restarts, time.monotonic() - began)
+            deaths = 0 if time.monotonic() - began >= STEADY_SECONDS else deaths
+            deaths = await self._replace(slot, deaths)
             self._replaced += 1
             await self._serving(True)
 
-    async def _replace(self, slot: int, restarts: Restarts, lived: float) -> None:
+    async def _replace(self, slot: int, deaths: int) -> int:
+        """Fills the slot again, after pauses that double with each of the `deaths` in a row;
+        returns their number."""
         while True:
-            await asyncio.sleep(restarts.pause(lived))
+            await asyncio.sleep(BACKOFF.pause(deaths))
+            deaths += 1
             try:
                 await self._fill(slot)
             except StartError as error:
                 if not self.hosts:
                     raise
                 log.error("host not replaced", slot=slot, reason=str(error))  # noqa: TRY400
-                lived = 0.0
             else:
-                return
+                return deaths

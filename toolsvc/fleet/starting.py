@@ -11,11 +11,10 @@ from toolsvc.fleet.link import HostLink
 
 
 class Starter:
-    """Of all hosts of one service."""
+    """Starts the hosts of one service, and knows them."""
 
     def __init__(self, make: Callable[[Wanted], HostProcess], token: str) -> None:
-        """`make`: of a host that is not started yet; `token`: that all of them ask for, and that
-        nobody else has."""
+        """`make`: makes a host that is not started yet. `token`: secret between front and hosts."""
         self._make = make
         self._token = token
         self._numbers = itertools.count()

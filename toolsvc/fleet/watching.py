@@ -26,8 +26,8 @@ async def watch(host: HostLink, sessions: Sessions[HostLink]) -> int:
 
 
 async def _let_go(host: HostLink, sessions: Sessions[HostLink]) -> None:
-    """Of what was placed there some seconds ago and is not there now. What somebody asked to open
-    meanwhile may have come after the host looked: it is for the next time."""
+    """Ends sessions that were placed there some seconds ago and are not there now. A session that
+    was asked for meanwhile may have come after the host looked: the next look decides."""
     before = [(one, one.asked) for one in sessions.on(host) if not one.opening]
     held = await host.sessions()
     for placed, asked in before:

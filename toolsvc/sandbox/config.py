@@ -73,7 +73,7 @@ class SandboxConfig:
     landlock_abi: int | None = None
     """Pretend that the kernel's Landlock is no newer than this."""
     user_namespaces: bool = True
-    """False: pretend that there are none."""
+    """False: pretend that the kernel has no user namespaces."""
     python: str | None = None
     """Interpreter inside the jail; None = the system's own."""
     packages: tuple[str, ...] = ()
@@ -93,13 +93,13 @@ class SandboxConfig:
     """Also the address space of each single process."""
     disk_bytes: int = 256 * MIB
     file_bytes: int = 64 * MIB
-    """Of one file."""
+    """Largest size of one file."""
     processes: int = 64
     """Threads count."""
     open_files: int = 64
-    """Of one process."""
+    """Open files of one process."""
     cpu_seconds: int = 3600
-    """Of one process."""
+    """CPU time of one process."""
 
     def limits(self, *, own_count: bool = True) -> dict[str, int]:
         """The resource limits that every process of a session gets. `own_count`: the kernel counts

@@ -13,7 +13,7 @@ class SandboxError(Exception):
 
 
 class SandboxUnavailable(SandboxError):
-    """No isolation level passed on this machine. The message is one sentence with the mend."""
+    """No isolation level passed on this machine. The message is one sentence with the fix."""
 
 
 class SandboxDown(SandboxError):

@@ -27,7 +27,7 @@ from toolsvc.sandbox.errors import SandboxDown, SandboxUnavailable
 from toolsvc.sandbox.plan import Account, JailPlan
 
 _OPEN_FILES = 32768
-"""Of a zygote, at most: it holds two for each of its sessions."""
+"""Most open files of a zygote: it holds two for each of its sessions."""
 _END_SECONDS = 2.0
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 """What the machine or the service has too much of at the moment."""
@@ -129,8 +129,8 @@ def _around(
 
 
 def _become(account: Account) -> list[str]:
-    """By a program of util-linux rather than by Popen's own `user`, for which Python would fork
-    this process, gRPC threads and all, instead of starting the new one directly."""
+    """Words before the command that change the account, by a program of util-linux. For Popen's own
+    `user` Python would fork this process with its gRPC threads."""
     if not account.other:
         return []
     return [

@@ -3,7 +3,7 @@
 Invariants
 - Nothing is planned that would run foreign code outside a jail unless the operator said so twice.
 - The account is never root.
-- Every lack is one sentence that names what mends it.
+- Every lack is one sentence that names the fix.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from toolsvc.sandbox.config import Backend, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
 
 _ACCOUNTS = ("toolwright", "games")
-"""For a service that runs as root: its own account if somebody made one, else one that exists on
-every Linux and owns nothing worth having (firejail refuses `nobody`)."""
+"""Accounts for a service that runs as root: its own one if it exists, else one that every Linux has
+and that owns nothing of value (firejail refuses `nobody`)."""
 _PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
 _REPLACED = ("dev", "proc", "run", "tmp")
-"""Of these a jail has its own."""
+"""Top-level folders of which a jail has its own."""
 _PROGRAMS = {Backend.FIREJAIL: "firejail", Backend.BUBBLEWRAP: "bwrap"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """Who the jail runs as. `other`: not who the service is, so it has to become it first."""
+    """Account of a jail. `other`: not the account of the service, which has to change to it."""
 
     uid: int
     gid: int
@@ -113,8 +113,8 @@ def _prefixes(python: str) -> set[str]:
 
 
 def find_account(config: SandboxConfig, accounts: tuple[str, ...] = _ACCOUNTS) -> Account:
-    """Who foreign code runs as: where the service is root, the first of `accounts` that there is,
-    unless the operator named another. SandboxUnavailable if there is no such account."""
+    """Account of foreign code. Where the service is root: the first of `accounts` that exists,
+    unless the operator named another. Raises SandboxUnavailable if it does not exist."""
     if os.geteuid() != 0:
         if config.user is not None and config.user != pwd.getpwuid(os.geteuid()).pw_name:
             raise SandboxUnavailable(

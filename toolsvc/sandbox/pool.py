@@ -1,8 +1,8 @@
-"""Keeps confined sessions ready, so that nobody waits for a fork.
+"""Keeps confined sessions ready, so that no call waits for a fork.
 
 Invariants
-- At most `starting` sessions are being created at once; those who wait are served in the order
-  in which they came.
+- At most `starting` sessions are being created at once; callers that wait are served in the order
+in which they came.
 - A session that was taken is never given out again: it ends when its taker closes it.
 - A shared jail that goes down, or that cannot make sessions, is replaced in the background, with
   growing pauses while that fails; until then the other jails serve. One that cannot make sessions
@@ -18,7 +18,7 @@ import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -27,24 +27,12 @@ from toolsvc.sandbox.session import SandboxSession
 from toolsvc.sandbox.shard import Shard
 from toolwright.process.backoff import Backoff
 
-_RESTART_SECONDS = (0.1, 0.5, 2.0, 5.0)
+_RESTART = Backoff(0.1, 5.0, jitter=False)
 _RETRY = Backoff(0.02, 1.28, jitter=False)
 _GIVE_UP_AFTER = 3
 """Failed creations in a row that fail those who wait, instead of letting them wait on."""
 
 log = structlog.get_logger(__name__)
-
-
-class StartShard(Protocol):
-    """Starts a jail and tells the pool of what happens in it."""
-
-    def __call__(
-        self,
-        *,
-        on_ready: Callable[[SandboxSession], None],
-        on_failed: Callable[[str], None],
-        on_down: Callable[[Shard], None],
-    ) -> Awaitable[Shard]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,14 +53,15 @@ class SandboxPool:
 
     def __init__(
         self,
-        start_shard: StartShard,
+        start_shard: Callable[..., Awaitable[Shard]],
         *,
         shards: int,
         ready: int,
         starting: int,
         exclusive: bool,
     ) -> None:
-        """`exclusive`: one jail a session, so `shards` does not matter."""
+        """`start_shard`: takes `on_ready`, `on_failed` and `on_down` as `Shard.start` does.
+        `exclusive`: one jail a session, so `shards` does not matter."""
         self._start_shard = start_shard
         self._wanted_shards = 0 if exclusive else shards
         self._wanted_ready = ready
@@ -240,7 +229,7 @@ class SandboxPool:
         """All that are missing, one after the other, until none is."""
         attempt = 0
         while len(self._shards) < self._wanted_shards:
-            await asyncio.sleep(_RESTART_SECONDS[min(attempt, len(_RESTART_SECONDS) - 1)])
+            await asyncio.sleep(_RESTART.pause(attempt))
             attempt += 1
             try:
                 self._shards.append(await self._new_shard())

@@ -10,8 +10,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import TracebackType
+from functools import partial
 
 import structlog
 
@@ -46,12 +45,7 @@ class Sandbox:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        frames: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -92,7 +86,7 @@ class Sandbox:
                 await pool.start()
                 faults = await self._faults(pool, level)
             except SandboxUnavailable:
-                # No other level would mend it.
+                # No other level would help.
                 await pool.close()
                 raise
             except SandboxError as error:
@@ -169,24 +163,8 @@ def make_pool(
     """A pool at this level, not started and not trusted yet."""
     settings = zygote_settings(config, level, abi, driver)
     exclusive = not level.shared_jail
-
-    async def start_shard(
-        *,
-        on_ready: Callable[[SandboxSession], None],
-        on_failed: Callable[[str], None],
-        on_down: Callable[[Shard], None],
-    ) -> Shard:
-        return await Shard.start(
-            plan,
-            settings,
-            exclusive=exclusive,
-            on_ready=on_ready,
-            on_failed=on_failed,
-            on_down=on_down,
-        )
-
     return SandboxPool(
-        start_shard,
+        partial(Shard.start, plan, settings, exclusive=exclusive),
         shards=config.shards,
         # A jail of its own is dear to hold and to start, and firejails start one at a time
         # under a lock that all of the machine's share.

@@ -134,7 +134,7 @@ def _probe(
 
 @contextlib.contextmanager
 def _bait() -> Iterator[dict[str, Any]]:
-    """Files and listeners that anybody on this machine could reach, but a session must not."""
+    """Files and listeners that any process of this machine could reach, but a session must not."""
     abstract = f"toolsvc-{secrets.token_hex(8)}"
     with contextlib.ExitStack() as stack:
         _sweep_old_bait()

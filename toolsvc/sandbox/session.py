@@ -47,7 +47,7 @@ class Ending(Enum):
     CANCELLED = "cancelled"
     OUT_OF_MEMORY = "out_of_memory"
     LIMIT = "limit"
-    """Of its files, or of locks on them."""
+    """A limit of its files, or of locks on them."""
     CRASHED = "crashed"
     """The process ended: os._exit, a segmentation fault, a signal."""
     TAKEN_DOWN = "taken_down"
@@ -172,7 +172,7 @@ class SandboxSession:
         return self._outcome(done, keep, time.perf_counter() - started)
 
     def cancel(self) -> bool:
-        """Stops the call in flight as its limit would; False if there is none."""
+        """Stops the call in flight as its limit would; False without a call."""
         if self._answer is None or self._answer.done():
             return False
         self._stop(Ending.CANCELLED)
@@ -293,7 +293,7 @@ class SandboxSession:
             return
         done = wire.parse_done(message)
         if self._answer is None or done.number != self._number or self._answer.done():
-            raise wire.WireError("an answer that nobody asked for")
+            raise wire.WireError("an answer without a call")
         self._answer.set_result(done)
 
     def _stop(self, ending: Ending) -> None:
@@ -354,7 +354,7 @@ class SandboxSession:
 _ENDINGS = {
     wire.OK: Ending.OK,
     wire.EXCEPTION: Ending.EXCEPTION,
-    # Nobody here interrupted it: the code sent itself the signal.
+    # The code sent itself the signal.
     wire.INTERRUPTED: Ending.EXCEPTION,
     wire.OUT_OF_MEMORY: Ending.OUT_OF_MEMORY,
 }

@@ -223,13 +223,13 @@ class Shard:
         self._end_if_idle()
 
     def _fall(self, reason: SandboxError | None = None) -> None:
-        """The jail is gone, or has to go: whoever is told must `close` what is left of it."""
+        """The jail is gone, or has to go: `on_down` must `close` what is left of it."""
         if self.down:
             return
         self.down = True
         self._loop.remove_reader(self._jail.control.fileno())
         if not self._started.done():
-            # Whoever starts it is told by this, and closes it.
+            # `start` raises this, and closes it.
             ended = SandboxDown(f"the jail ended: {self._jail.complaint()}")
             self._started.set_exception(reason or ended)
             return
@@ -238,7 +238,7 @@ class Shard:
 
     def _drop_sessions(self, reason: str) -> None:
         for session in self.sessions:
-            # Whoever is alone in a jail can end all of it.
+            # A session that is alone in its jail can end all of it.
             felled = self._exclusive and session.used and not self._closing
             session.condemn(Ending.CRASHED if felled else Ending.TAKEN_DOWN, reason)
             if not session.ready:

@@ -1,6 +1,6 @@
-"""Tools that are known by JSON schemas alone: from an MCP server, from a model, from the policy.
+"""Tools whose only description is a JSON schema: from an MCP server, a model or the policy.
 
-`functions` reads them in the form of function calling, `lint` says which may be given to a policy,
-`validation` whether a value fits, and `cost` how long that may take; `schema_tool` makes a `Tool`
-of one.
+`functions` reads the form of function calling. `lint` finds schemas that a policy must not get.
+`validation` compares a value with a schema, and `cost` bounds the time for it. `ordinary` rewrites
+a model's schemas into the subset that `lint` allows. `schema_tool` makes a `Tool` of a schema.
 """

@@ -1,11 +1,10 @@
-"""How much work it is to match a value against a JSON schema, counted before anything is matched;
-pure.
+"""The cost of matching a value against a JSON schema, counted before the match; pure.
 
-The unit is a *look*: one schema (with the entries of its lists) applied to one value. A schema
-whose branches both go deeper doubles the looks at each level, so that a few nested lists would cost
-hours; `Cost.of` says so in the time that it takes to walk over the value once.
+The unit is a *look*: one schema, with the entries of its lists, applied to one value. A schema with
+two recursive branches doubles the looks at each level, so a few nested lists could take hours.
+`Cost.of` counts the looks in one pass over the value.
 
-Invariant: the true number of looks is never above what `of` tells, but where that is `most`.
+Invariant: the true number of looks is not above `Cost.of`, unless that is `most`.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ _HERE = (
     *("allOf", "anyOf", "oneOf", "not", "if", "then", "else"),
     *("dependentSchemas", "dependencies"),
 )
-"""Keywords whose schemas are applied to the value itself."""
+"""Keywords whose schemas apply to the value itself."""
 _ITEMS = ("items", "prefixItems", "additionalItems", "contains", "unevaluatedItems")
 _MEMBERS = (
     *("additionalProperties", "patternProperties", "propertyNames", "unevaluatedProperties"),
 )
 _ELSEWHERE = ("$dynamicRef", "$recursiveRef")
 _TWICE = ("unevaluatedItems", "unevaluatedProperties")
-"""Keywords for which a validator asks the schemas of `_HERE` once more."""
+"""Keywords for which a validator applies the schemas of `_HERE` a second time."""
 _LISTS = ("enum", "required", "patternProperties", "dependentRequired")
 _CHARACTERS = 256
-"""Of a text that count as one look."""
+"""Number of characters of a text that count as one look."""
 _ENDLESS = 1 << 40
 _LARGE = (str, Mapping, list, tuple)
 
@@ -36,14 +35,15 @@ _Kind = Literal["list", "object"]
 
 
 class Unmatchable(ValueError):
-    """Nobody can tell what the schema costs; the message says why."""
+    """The cost of the schema is unknown. The message says why."""
 
 
 class Cost:
-    """Of one schema, which a validator has accepted."""
+    """The cost of one schema, which a validator has accepted."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Unmatchable where it refers to elsewhere, or to itself without going deeper."""
+        """Raises Unmatchable if the schema refers to another document, or to itself at one
+        level."""
         self._schema = schema
         self._known: dict[tuple[int, _Kind, int], int] = {}
         self._at_depth: list[int] = []
@@ -51,7 +51,7 @@ class Cost:
             self._looks(inner, "list", 0)
 
     def of(self, value: Any, most: int) -> int:
-        """Looks at the value, counted up to `most`."""
+        """Number of looks at the value, counted up to `most`."""
         looks = self._looks_at(0)
         waiting = [(value, 0)]
         while waiting and looks < most:
@@ -71,7 +71,7 @@ class Cost:
         return min(looks, most)
 
     def _reachable(self) -> Iterator[Mapping[str, Any]]:
-        """All schemas that may apply to any part of a value."""
+        """All schemas that may apply to a part of a value."""
         waiting: list[Any] = [self._schema]
         seen: set[int] = set()
         while waiting:
@@ -84,8 +84,8 @@ class Cost:
                 waiting += schema.get("properties", {}).values()
 
     def _looks_at(self, depth: int) -> int:
-        """At one value so deep inside of the whole one, by all schemas that may apply to it; a
-        value that none applies to is one look."""
+        """Number of looks at one value at this depth, by all schemas that may apply to it. A value
+        without a schema is one look."""
         while depth >= len(self._at_depth):
             if self._at_depth and self._at_depth[-1] >= _ENDLESS:
                 return _ENDLESS
@@ -96,8 +96,8 @@ class Cost:
         return max(self._looks(schema, "list", depth), self._looks(schema, "object", depth))
 
     def _looks(self, schema: Any, kind: _Kind, depth: int) -> int:
-        """By the schema and all that it leads to, at a value that lies `depth` below one of this
-        kind to which the schema applies."""
+        """Number of looks by the schema and its inner schemas, at a value `depth` levels below a
+        value of this kind to which the schema applies."""
         if not isinstance(schema, Mapping):
             return 0
         key = (id(schema), kind, depth)
@@ -117,7 +117,7 @@ class Cost:
             return here + 1 + sum(len(schema[name]) for name in _LISTS if name in schema)
         below = _ITEMS if kind == "list" else _MEMBERS
         here += sum(self._deepest(one, depth - 1) for one in _schemas(schema, below))
-        if kind == "object":  # of the known properties one at most has the member's name
+        if kind == "object":  # at most one known property has the member's name
             known = schema.get("properties", {}).values()
             here += max((self._deepest(one, depth - 1) for one in known), default=0)
         return here
@@ -130,11 +130,11 @@ class Cost:
             yield self._at(schema["$ref"])
 
     def _at(self, reference: str) -> Any:
-        """What `#/$defs/name` leads to."""
+        """The schema at a reference such as `#/$defs/name`."""
         found: Any = self._schema
         fragment = unquote(reference.removeprefix("#"))
         if not reference.startswith("#") or fragment[:1] not in ("", "/"):
-            raise Unmatchable(f"{reference!r} is no reference into itself")
+            raise Unmatchable(f"{reference!r} is not a reference into the schema")
         for step in fragment.split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
             try:
@@ -145,7 +145,7 @@ class Cost:
 
 
 def _schemas(schema: Mapping[str, Any], keywords: tuple[str, ...]) -> Iterator[Any]:
-    """Those of the keywords, each of which has one, a list of them, or some by name."""
+    """Schemas of the keywords. A keyword has one schema, a list, or schemas by name."""
     for keyword in keywords:
         value = schema.get(keyword)
         if isinstance(value, list):

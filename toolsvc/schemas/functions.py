@@ -22,11 +22,11 @@ _NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}}
 
 
 class NotTools(ValueError):
-    """The data are no tools; the message names the place and the fault."""
+    """The data are not tools. The message names the place and the fault."""
 
 
 class FunctionTool(BaseModel):
-    """One tool that is known by its schemas alone."""
+    """One tool, described by its schemas."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -36,12 +36,13 @@ class FunctionTool(BaseModel):
     returns: dict[str, Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As it is shown to a model."""
+        """The tool as a model sees it."""
         return self.model_dump(exclude_none=True)
 
 
 def function_tools(data: Any) -> list[FunctionTool]:
-    """Of a list, or of an object with `tools`. NotTools names the first that is none."""
+    """The tools of a list, or of an object with `tools`. Raises NotTools for the first wrong
+    tool."""
     if isinstance(data, Mapping):
         data = data.get("tools")
     if not isinstance(data, list) or not data:
@@ -56,10 +57,10 @@ def function_tools(data: Any) -> list[FunctionTool]:
 
 def _function_tool(number: int, entry: Any) -> FunctionTool:
     if not isinstance(entry, Mapping):
-        raise NotTools(f"tool {number} is no object")
+        raise NotTools(f"tool {number} is not an object")
     function = entry.get("function", entry)
     if not isinstance(function, Mapping):
-        raise NotTools(f"tool {number}: `function` is no object")
+        raise NotTools(f"tool {number}: `function` is not an object")
     try:
         tool = FunctionTool.model_validate({"returns": entry.get("returns"), **function})
         for schema in (tool.parameters, tool.returns or {}):
@@ -78,8 +79,8 @@ def _function_tool(number: int, entry: Any) -> FunctionTool:
 
 
 def json_in(text: str) -> Any:
-    """The JSON value of a model's answer, which may stand between fences or words. ValueError if
-    there is none."""
+    """The JSON value of a model's answer, which may be between fences or words. Raises ValueError
+    for an answer without JSON."""
     body = after_thoughts(text)
     decoder = json.JSONDecoder(parse_constant=_no_constant)
     with suppress(ValueError, RecursionError):
@@ -91,4 +92,4 @@ def json_in(text: str) -> Any:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

@@ -1,7 +1,7 @@
-"""Whether a tool set that a model has made may be given to a policy; pure.
+"""Faults of a tool set that a model has made for a policy; pure.
 
-The answer of the task is not known here, so nothing can be told of its leaking: what does not reach
-the maker (`sources.simulated.maker`) cannot leak but by its own knowledge.
+This module does not know the task's answer, so it cannot find leaks. The maker
+(`sources.simulated.maker`) does not get the answer either, so only its own knowledge can leak.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from toolsvc.schemas.validation import Matcher
 
 MOST_TOOLS = 8
 MOST_CHARACTERS = 8000
-"""Of one tool's JSON: it is a part of every prompt."""
+"""Maximum length of one tool's JSON, which is a part of every prompt."""
 LONGEST_PATTERN = 200
 
 MOST_SCHEMAS = 200
-"""That one schema holds: each is compiled while others wait."""
+"""Maximum number of schemas in one schema. Other work waits while they are compiled."""
 
 _KEYWORDS = frozenset(
     (
@@ -31,12 +31,11 @@ _KEYWORDS = frozenset(
         *("description", "title", "default"),
     )
 )
-"""Nothing that takes more than one look at each value: no references, no alternatives, no
-patterns."""
+"""Keywords with one look at each value: no references, alternatives or patterns."""
 
 
 def lint(tools: Sequence[FunctionTool], taken: Collection[str]) -> list[str]:
-    """What is wrong, a sentence each; `taken` are names that the session has."""
+    """The faults, one sentence each. `taken`: names of tools that the session has."""
     faults = []
     if len(tools) > MOST_TOOLS:
         faults.append(f"{len(tools)} tools, at most {MOST_TOOLS} are allowed")
@@ -59,8 +58,8 @@ def _faults(tool: FunctionTool, taken: Collection[str]) -> Iterator[str]:
 
 
 def schema_faults(place: str, schema: Any, *, patterns: bool) -> Iterator[str]:
-    """What is wrong with a schema that a model wrote, a sentence each. `patterns`: it may have
-    them, which is for schemas that the policy does not write."""
+    """The faults of a schema that a model wrote, one sentence each. `patterns`: the schema may have
+    patterns, because the policy did not write it."""
     found = list(islice(_schemas(place, schema, DEEPEST), MOST_SCHEMAS + 1))
     if len(found) > MOST_SCHEMAS:
         yield f"{place} holds more than {MOST_SCHEMAS} schemas"
@@ -78,12 +77,12 @@ def schema_faults(place: str, schema: Any, *, patterns: bool) -> Iterator[str]:
 
 
 def _dead(where: str, schema: Mapping[str, Any]) -> Iterator[str]:
-    """What makes a schema that no value fits: with it, every call would be refused. The schema has
+    """The faults that exclude every value, so that every call would be refused. The schema has
     passed `check_schema`."""
     properties, required = schema.get("properties"), schema.get("required", ())
     if isinstance(properties, Mapping) and not schema.get("additionalProperties"):
         for name in sorted(set(required) - properties.keys()):
-            yield f"{where} requires {name!r}, which is none of its properties"
+            yield f"{where} requires {name!r}, which is not one of its properties"
     if "type" in schema and "enum" in schema:
         of_type = Matcher({"type": schema["type"]})
         if all(of_type.violations(value) for value in schema["enum"]):
@@ -91,7 +90,8 @@ def _dead(where: str, schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _schemas(place: str, schema: Any, depth: int) -> Iterator[tuple[str, Mapping[str, Any], int]]:
-    """The schema and those inside of it, each with its place and how many levels may follow."""
+    """The schema and its inner schemas, each with its place and the number of levels that may
+    follow."""
     if not isinstance(schema, Mapping):
         return
     yield place, schema, depth

@@ -12,19 +12,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 DEEPEST = 12
-"""Levels that are changed; `lint` refuses deeper schemas."""
+"""Number of levels that are rewritten. `lint` refuses deeper schemas."""
 
 _ANNOTATIONS = (
     *("$schema", "$comment", "examples", "example", "deprecated", "readOnly", "writeOnly"),
     *("contentEncoding", "contentMediaType", "strict"),
 )
-"""Keywords that no value has to fit."""
+"""Keywords that do not restrict values."""
 _WORDS = ("description", "title", "default")
 
 
 def ordinary_tools(data: Any) -> tuple[Any, Counter[str]]:
-    """A tool set in OpenAI's form with ordinary schemas, and how often each keyword was changed.
-    Data that are not a list of tools stay as they are."""
+    """A tool set in OpenAI's form with ordinary schemas, and the number of changes by keyword. Data
+    that are not a list of tools stay unchanged."""
     changes: Counter[str] = Counter()
     wrapped = isinstance(data, Mapping) and isinstance(data.get("tools"), list)
     tools = data["tools"] if wrapped else data
@@ -74,8 +74,8 @@ def _tool(tool: Mapping[str, Any], changes: Counter[str]) -> dict[str, Any]:
 
 
 def _members(schema: Mapping[str, Any], changes: Counter[str], depth: int) -> dict[str, Any]:
-    """The schema with ordinary members. A member that says `required: true` of itself is named in
-    the object's own list."""
+    """The schema with ordinary members. A member with `required: true` moves into the object's list
+    of required names."""
     members, required = {}, []
     for name, member in schema["properties"].items():
         if isinstance(member, Mapping) and isinstance(member.get("required"), bool):
@@ -93,7 +93,7 @@ def _members(schema: Mapping[str, Any], changes: Counter[str], depth: int) -> di
 def _alternatives(
     schema: Mapping[str, Any], keyword: str, changes: Counter[str], depth: int
 ) -> dict[str, Any]:
-    """One schema, or null, in place of alternatives; types in place of alternatives of types."""
+    """Replaces alternatives by one schema or null, and alternatives of types by a list of types."""
     own = Counter[str]()
     given = [ordinary(one, own, depth - 1) for one in schema[keyword]]
     rest = [one for one in given if not (isinstance(one, Mapping) and one.get("type") == "null")]
@@ -113,7 +113,7 @@ def _alternatives(
 
 
 def _joined(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Both at once; None if they say different things of a value."""
+    """Both schemas in one, or None if they contradict each other."""
     for key in (outer.keys() & inner.keys()) - set(_WORDS):
         if outer[key] != inner[key]:
             return None

@@ -1,5 +1,5 @@
-"""A tool that is called in JSON and whose arguments are known by a JSON Schema alone, as those are
-that come from elsewhere: no class of ours says what they are."""
+"""A tool with calls in JSON and a JSON Schema for its arguments, without a class of ours: such
+tools come from outside."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from toolsvc.types import Descriptor, JsonCallFormat
 class SchemaTool(Tool):
     format = JsonCallFormat()
     schema: Mapping[str, Any]
-    """Of the arguments, an object's."""
+    """Schema of the arguments, an object."""
     output_schema: Mapping[str, Any] | None = None
 
     @cached_property
     def matcher(self) -> Matcher:
-        """Of the arguments. BadSchema."""
+        """Matcher of the arguments. Raises BadSchema."""
         return Matcher(self.schema)
 
     def describe(self) -> Descriptor:
@@ -34,9 +34,11 @@ class SchemaTool(Tool):
             output_schema=self.output_schema,
         )
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(arguments)
+
+    def check_arguments(self, arguments: Mapping[str, Any]) -> None:
         found = self.matcher.violations(arguments)
         if found:
             faults = "; ".join(f"{one.path}: {one.rule} {one.expected}" for one in found)
             raise InvalidAction(f"{self.name}: {faults}")
-        return dict(arguments)

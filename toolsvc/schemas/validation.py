@@ -1,14 +1,12 @@
-"""Whether a value fits a JSON schema, and where it does not, in bounded time; pure.
+"""Comparison of a value with a JSON schema in bounded time; pure.
 
 Invariants
-- Patterns are matched by an engine that takes linear time. A schema with one that this engine does
-  not know (look-around, back-references) cannot be had.
-- What a value may cost is counted before it is matched (`cost`): one that costs more than
-  MOST_LOOKS fits no schema.
-- References go to the schema itself and nowhere else; nothing is fetched.
+- Patterns take linear time. A schema with other patterns (look-around, back-references) is refused.
+- `cost` counts the looks before a match. A value above MOST_LOOKS fits no schema.
+- References lead only into the schema itself. Nothing is fetched.
 
-As in JSON Schema a boolean is no integer and 1984.0 is one. A wrong type is the only fault that is
-told of its place.
+As in JSON Schema a boolean is not an integer, and 1984.0 is an integer. For a place with a wrong
+type no other violation is reported.
 """
 
 from __future__ import annotations
@@ -24,28 +22,28 @@ from toolsvc.schemas.cost import Cost, Unmatchable
 from toolwright.reading.json_text.json_bounds import check_values
 
 MOST_LOOKS = 200_000
-"""Below 100 ms. An array of 190,000 whole numbers is below."""
+"""Less than 100 ms. An array of 190,000 whole numbers is within the limit."""
 _EXPLAINED = 2000
-"""Looks up to which it is told where a value does not fit: finding that out takes a hundred times
-as long as finding out that it does not."""
+"""Maximum number of looks for a report of places, which takes a hundred times as long as the plain
+answer."""
 _MOST_VIOLATIONS = 20
 _SHOWN = 200
-"""Characters of what a schema expects."""
+"""Number of characters of an expected value in a violation."""
 _PATTERN_BYTES = 1 << 20
-"""Of one compiled pattern: `(a{1,1000}){1,1000}` wants 40 MB."""
+"""Maximum size of a compiled pattern, in bytes: `(a{1,1000}){1,1000}` needs 40 MB."""
 
 
 class BadSchema(ValueError):
-    """The schema itself is none, or matching it has no bound; the message says why."""
+    """The schema is not a JSON schema, or a match has no bound. The message says why."""
 
 
 class UnboundedSchema(BadSchema):
-    """It is a schema, but nobody can match it in bounded time."""
+    """A JSON schema that cannot be matched in bounded time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Violation:
-    """`path` as in `$.tags[0]`; `rule` is the keyword of the schema that does not hold."""
+    """`path`: the place, such as `$.tags[0]`. `rule`: the keyword that is violated."""
 
     path: str
     rule: str
@@ -56,13 +54,13 @@ class Violation:
 
 
 class Matcher:
-    """Of one schema, for any number of values."""
+    """Compares any number of values with one schema."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        """BadSchema."""
+        """Raises BadSchema."""
         self._schema = schema
         try:
-            check_values(schema)  # it is sent to engines, which must be able to read it
+            check_values(schema)  # engines must be able to parse the schema
             self._validator = jsonschema_rs.validator_for(
                 dict(schema), pattern_options=_LINEAR, validate_formats=False, offline=True
             )
@@ -75,11 +73,11 @@ class Matcher:
             raise BadSchema(f"it is nested too deeply, or no JSON: {error}") from error
 
     def looks(self, value: Any) -> int:
-        """What the value costs, counted up to one more than MOST_LOOKS."""
+        """Number of looks at the value, counted up to MOST_LOOKS + 1."""
         return self._cost.of(value, MOST_LOOKS + 1)
 
     def violations(self, value: Any) -> list[Violation]:
-        """Sorted by path and rule, the first of them; [] where the value fits."""
+        """The first violations, sorted by path and rule; [] if the value fits."""
         looks = self.looks(value)
         if looks > MOST_LOOKS:
             return [Violation(path="$", rule="size", expected="fewer values, less deeply nested")]
@@ -98,18 +96,18 @@ class Matcher:
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """BadSchema where it is no JSON schema, or one that cannot be matched in bounded time."""
+    """Raises BadSchema for a value that is not a JSON schema, or has no bound for a match."""
     Matcher(schema)
 
 
 def violations(schema: Mapping[str, Any], value: Any) -> list[Violation]:
-    """Of one value alone. The schema passed `check_schema`."""
+    """The violations of one value. The schema has passed `check_schema`."""
     return Matcher(schema).violations(value)
 
 
 def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with `additionalProperties: false` in every object of known properties that says
-    nothing of others. Stricter than the standard: a call with a misspelt argument should fail."""
+    """The schema with `additionalProperties: false` in every object with known properties, unless
+    it sets that itself. Stricter than the standard: a call with a misspelt argument must fail."""
     out: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("properties", "$defs") and isinstance(value, Mapping):
@@ -130,7 +128,7 @@ _LINEAR = jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES)
 
 
 def _fault(error: jsonschema_rs.ValidationError) -> BadSchema:
-    """Whether it is no schema, or one whose patterns or references ask for too much."""
+    """BadSchema, or UnboundedSchema for patterns and references without a bound."""
     told = f"{_path(error.instance_path)}: {_cut(error.message)}"
     if error.kind.name == "format":
         return UnboundedSchema(f"{told} that can be matched in linear time")
@@ -140,7 +138,7 @@ def _fault(error: jsonschema_rs.ValidationError) -> BadSchema:
 def _violations(
     schema: Mapping[str, Any], error: jsonschema_rs.ValidationError
 ) -> Iterator[Violation]:
-    """Those of an object's members are told at the member's own path."""
+    """The violations of one error. Those of an object's members have the member's path."""
     kind: Any = error.kind
     path, steps = _path(error.instance_path), list(error.schema_path)
     if kind.name == "required":
@@ -155,7 +153,7 @@ def _violations(
 
 
 def _at(schema: Any, steps: Sequence[str | int]) -> Any:
-    """What stands at that place of the schema, None where nothing does."""
+    """The value at that place of the schema, or None."""
     for step in steps:
         try:
             schema = schema[step]

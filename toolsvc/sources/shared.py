@@ -1,15 +1,39 @@
-"""What all tools of a session share, where several tools stand for one thing: a session elsewhere,
-a recording, a world that a model plays."""
+"""Tools that stand for tools elsewhere, and the state that several of them share in a session: a
+session of another service, a recording, a world that a model plays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
-from toolsvc.types import SessionInfo
+from toolsvc.plugin.actions import read_or_keep
+from toolsvc.plugin.tool import InProcess, Tool
+from toolsvc.types import Descriptor, SessionInfo
 
 T = TypeVar("T")
+
+
+class StandIn(Tool):
+    """Stands for a tool elsewhere, which alone knows its actions: an action that cannot be read
+    here is passed on as it is, and no arguments are checked. It cannot fork."""
+
+    executor = InProcess
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        """`descriptor`: of the tool elsewhere."""
+        self._descriptor = descriptor.without_fork()
+        self.name = descriptor.name
+        self.run_limit = descriptor.run_limit
+
+    def describe(self) -> Descriptor:
+        return self._descriptor
+
+    def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
+        return read_or_keep(action, descriptor)
+
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(arguments)
 
 
 class Shared(Generic[T]):

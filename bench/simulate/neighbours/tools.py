@@ -143,7 +143,7 @@ class ToolHost:
         self._lives += 1
         self._owner = owner = Owner(loop_here(), f"host {self._lives}")
         self._tool = Count(self._workload, self._random, self._see)
-        self._host = Host([self._tool], max_sessions=self._workload.max_sessions, permits=4)
+        self._host = Host([self._tool], max_sessions=self._workload.max_sessions)
         await owner.ask(self._host.__aenter__())
         self.network.serve(owner, _Edge(self._host, self._tool))
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from toolwright.types import Event, RewardPart, Trajectory
 
 REWARD_FAILED = "reward_failed"
 HOOK_FAILED = "group_hook_failed"
+MEASURED = "measured"
+"""Kind of an event with figures of a trajectory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,19 @@ class Score:
     """Canonical tool ids by turn, for credit assignment."""
     outside_baseline: bool = False
     """The reward does not enter its group's mean and deviation."""
+
+    @classmethod
+    def of(
+        cls,
+        parts: Mapping[str, float],
+        *,
+        reward: float | None = None,
+        measured: Mapping[str, Any] | None = None,
+    ) -> Score:
+        """Parts by name. measured: figures for the logs alone; the learner writes their means."""
+        events = () if measured is None else (Event(kind=MEASURED, turn=0, data=measured),)
+        named = tuple(RewardPart(name=name, value=value or 0.0) for name, value in parts.items())
+        return cls(reward=reward, parts=named, events=events)
 
     @property
     def total(self) -> float:

@@ -14,16 +14,17 @@ Needs tokenizers and safetensors (the learner's extra), neither torch nor a down
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from toolwright.model.tokenizer_folder import write_tokenizer
+from toolwright.script import Output, run
 
 Conversation = Sequence[Mapping[str, str]]
 """Messages {"role", "content"}, the question first."""
@@ -71,6 +72,53 @@ CONFIG: Mapping[str, Any] = {
     "use_cache": True,
     "bos_token_id": None,
 }
+
+
+class PolicyWriter(Protocol):
+    """Writes the Hugging Face folder of a policy."""
+
+    def __call__(self, folder: Path, *, seed: int) -> None: ...
+
+
+def tags_of(*names: str) -> tuple[str, ...]:
+    """Opening and closing tag of each name."""
+    return tuple(tag for name in names for tag in (f"<{name}>", f"</{name}>"))
+
+
+def single_tokens(texts: Iterable[str]) -> list[str]:
+    """Texts that are one token each only if they are named: those of two characters or more."""
+    return list(dict.fromkeys(text for text in texts if len(text) > 1))
+
+
+def tiny_policy(
+    conversations: Callable[[int], Iterator[Conversation]],
+    *,
+    tags: Sequence[str],
+    words: Callable[[], Sequence[str]] = tuple,
+    sample: int,
+) -> tuple[PolicyWriter, Callable[..., None]]:
+    """The functions `write` and `main` of a recipe's file that makes its untrained policy.
+
+    The tokenizer knows `tags` and `words`, and learns the rest from the first `sample`
+    conversations of seed 0.
+    """
+
+    def write(folder: Path, *, seed: int) -> None:
+        known = islice(conversations(0), sample)
+        write_policy(folder, conversations=known, tags=tags, words=words(), seed=seed)
+
+    return write, policy_program(write)
+
+
+def policy_program(write: PolicyWriter) -> Callable[..., None]:
+    """The `main` of a file that makes a policy: `--output FOLDER --seed N`."""
+
+    def main(*, output: Output, seed: int = 0) -> None:
+        """Make an untrained policy."""
+        write(output, seed=seed)
+        print(f"an untrained policy: {output}")
+
+    return main
 
 
 def write_policy(
@@ -142,17 +190,9 @@ def write_tiny_tokenizer(
     )
 
 
-def policy_command(
-    write: Callable[..., None], what: str, arguments: Sequence[str] | None = None
-) -> None:
-    """The command line of a recipe's file that makes its policy: `--output FOLDER --seed N`.
-    write: called with the folder and `seed`. what: whose policy it is."""
-    parser = argparse.ArgumentParser(description=f"Make {what} untrained policy.")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    write(given.output, seed=given.seed)
-    print(f"an untrained policy: {given.output}")
+def policy_command(write: PolicyWriter, what: str, arguments: Sequence[str] | None = None) -> None:
+    """Runs the program of `policy_program`; recipe folders of earlier versions call it."""
+    run(policy_program(write), arguments)
 
 
 def random_weights(seed: int) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:

@@ -6,15 +6,15 @@ answers, and its traces are of all kinds:
 - one in five answers with something else that was found, or with what was asked about;
 - of those that answer right, two in five name something else in their reasoning;
 - it makes calls that are not needed, some of them the same again;
-- where a tool wants an edition it guesses, and corrects itself when it is told.
+- where a tool wants an edition it guesses, and corrects itself after the error.
 
-Then the filter (filter.py) takes away what answers wrong and what has fewer than two calls. With
-`--no-errors`, as in the paper, it also takes away what has an error, although each was mended. How
-many each criterion refuses is printed. Every fifth row is an exercise in reading (exercises.py).
-Tools and observations are those of the player (roles.py), in encyclopedias of their own: nothing is
-learnt from them by heart.
+The filter (filter.py) then refuses wrong answers, and traces of fewer than two calls. With
+`--no-errors`, as in the paper, it also refuses traces with an error, although each was corrected.
+The program prints how many each criterion refuses. Every fifth row is an exercise in reading
+(exercises.py). Tools and observations are those of the player (roles.py), in encyclopedias of their
+own: no fact is learnt by heart.
 
-    python world/demonstrations.py --output demonstrations.jsonl --seed 1
+    python -m toolwright.script world/demonstrations.py --output demonstrations.jsonl --seed 1
 
 One line of the file is one conversation, {"messages": [{"role", "content"}, ...]}, as
 `engine render` reads it; its first message is the prompt with the question's tools.
@@ -22,99 +22,95 @@ One line of the file is one conversation, {"messages": [{"role", "content"}, ...
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-from exercises import exercises
-from refused import KIND, refusal
-from roles import EDITIONS, Actor, fits, tool_set
-from task import EASY, ENCYCLOPEDIA, HARD, SHAPE
+from typing import Annotated, Any
 
 from engine.api import ToolSpec
 from tasks.judging import words
-from tasks.worlds.demonstrations import Messages, write_conversations
+from tasks.worlds.demonstrations import Messages, Transcript, write_conversations
 from tasks.worlds.encyclopedia import Encyclopedia, Question
+from tasks.worlds.questions import EASY, HARD, other_encyclopedias
 from tasks.worlds.relations import RELATIONS
-from toolwright.imports import load_file
+from toolwright.script import Output
 from toolwright.types import Task
+
+from ..filter import trace_filter
+from ..protocol import AutoAgent
+from .exercises import exercises
+from .refused import KIND, refusal
+from .roles import EDITIONS, Actor, fits, tool_set
 
 COUNT = 12_000
 DEMONSTRATED = 4  # rows behind which an exercise comes
-OF_ONE_ENCYCLOPEDIA = 96
 WRONG = 0.2
 INCONSISTENT = 0.4  # of right answers: the reasoning names something else
 MORE = {EASY: 0.8, HARD: 0.3}  # by hops: one more call than the question takes
 AGAIN = 0.3  # of these, the same call again
 RETRIES = 0.05  # of errors: the same call again before it is corrected
-MENDABLE = KIND
-"""Of the filter's reasons, that of an error."""
-
-FOLDER = Path(__file__).resolve().parents[1]
+RECIPE = Path(__file__).resolve().parents[1] / "recipe.toml"
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demonstration:
-    """A trace, all of whose errors were mended. reasons: why the filter refuses it; none = kept."""
+class MadeTrace:
+    """A trace, all of whose errors were corrected. reasons: why the filter refuses it; empty =
+    kept."""
 
     messages: Messages
     reasons: tuple[str, ...]
 
 
-def traces(seed: int) -> Iterator[Demonstration]:
+def traces(seed: int) -> Iterator[MadeTrace]:
     """Endless, whatever the filter says of them; easy and hard questions in turn."""
     draw = random.Random(f"demonstrator {seed}")
-    protocol = load_file(FOLDER / "protocol.py").AutoAgent(**_options())
-    judge = load_file(FOLDER / "filter.py").trace_filter
-    while True:
-        book = Encyclopedia(draw.randrange(1 << 32) + ENCYCLOPEDIA + 1, SHAPE)
-        half = OF_ONE_ENCYCLOPEDIA // 2
-        easy, hard = (islice(book.questions("train", (hops,)), half) for hops in (EASY, HARD))
-        for pair in zip(easy, hard, strict=True):
-            for question in pair:
-                one = Demonstrator(book, question, draw)
-                answer = one.act()
-                told = Task(id="d", messages=({"role": "user", "content": question.text},))
-                found = judge(
-                    correct=words.exact_match(answer, question.answers),
-                    n_validation_errors=one.errors,
-                    n_calls=one.calls,
-                )
-                opening = protocol.opening(told, [_spec(tool) for tool in one.tools])
-                yield Demonstration(messages=[*opening, *one.messages], reasons=found.reasons)
+    task = tomllib.loads(RECIPE.read_text(encoding="utf-8"))["task"]
+    protocol = AutoAgent(**task["protocol_options"])
+    for book, questions in other_encyclopedias(draw):
+        for question in questions:
+            one = TraceDemonstrator(book, question, draw)
+            answer = one.act()
+            found = trace_filter(
+                correct=words.exact_match(answer, question.answers),
+                n_validation_errors=one.errors,
+                n_calls=one.calls,
+            )
+            told = Task(id="d", messages=tuple(one.messages[:1]))
+            opening = protocol.opening(told, [_spec(tool) for tool in one.tools])
+            yield MadeTrace(messages=[*opening, *one.messages[1:]], reasons=found.reasons)
 
 
 def kept(seed: int, *, no_errors: bool, refused: Counter[str]) -> Iterator[Messages]:
-    """Endless: those that pass. no_errors: a trace with an error is refused although it was mended,
-    as in the paper. refused: is counted by reason, each trace under all of its own or under "kept",
-    and all under "traces"."""
+    """Endless: traces that pass.
+
+    no_errors: a trace with a corrected error is refused too, as in the paper. refused: counts of
+    traces by reason; "kept" counts those without one, "traces" all.
+    """
     for one in traces(seed):
-        reasons = [why for why in one.reasons if no_errors or why != MENDABLE]
+        reasons = [why for why in one.reasons if no_errors or why != KIND]
         refused.update(reasons or ["kept"])
         refused["traces"] += 1
         if not reasons:
             yield one.messages
 
 
-class Demonstrator:
+class TraceDemonstrator(Transcript):
     """One trace of one question."""
 
     def __init__(self, book: Encyclopedia, question: Question, draw: random.Random) -> None:
+        super().__init__(question.text)
         self._book, self._question, self._draw = book, question, draw
         self._actor = Actor(book)
         self._seen: list[str] = []
         self._asked: list[tuple[Json, str]] = []
         self._edition = ""
         self.tools = tool_set(question.text)
-        self.messages: Messages = []
         self.calls = self.errors = 0
 
     def act(self) -> str:
@@ -128,7 +124,7 @@ class Demonstrator:
         others = [one for one in (question.chain[0], *self._seen) if one != gold]
         answer = draw.choice(others) if draw.random() < WRONG else gold
         reasoned = draw.choice(others) if draw.random() < INCONSISTENT else answer
-        self._says(f"<think>the answer is {reasoned}.</think><answer>{answer}</answer>")
+        self.says(f"<think>the answer is {reasoned}.</think><answer>{answer}</answer>")
         return answer
 
     def _one_more(self) -> None:
@@ -160,16 +156,16 @@ class Demonstrator:
     def _call(self, tool: Json, arguments: Mapping[str, str], thought: str) -> bool:
         function = tool["function"]
         call = json.dumps({"name": function["name"], "arguments": arguments})
-        self._says(f"<think>{thought}</think><tool_call>{call}</tool_call>")
+        self.says(f"<think>{thought}</think><tool_call>{call}</tool_call>")
         self.calls += 1
         if not fits(function, arguments):
             self.errors += 1
-            self._observes(refusal(function))
+            self.returns(_json(refusal(function)))
             return False
         told = {**function, "returns": tool["returns"]}
         found = self._actor.observation(told, arguments)
         self._seen += [one for one in found.values() if one not in self._seen]
-        self._observes(found)
+        self.returns(_json(found))
         return True
 
     def _tool_for(self, relation: str) -> Json:
@@ -181,21 +177,6 @@ class Demonstrator:
     def _kind(self, name: str) -> str:
         return next(kind for kind, names in self._book.entities.items() if name in names)
 
-    def _says(self, text: str) -> None:
-        self.messages.append({"role": "assistant", "content": text})
-
-    def _observes(self, found: Json) -> None:
-        self.messages.append({"role": "tool", "content": json.dumps(found, ensure_ascii=False)})
-
-
-def write(path: Path, *, seed: int, count: int = COUNT, no_errors: bool = False) -> Counter[str]:
-    """Writes `count` conversations, one a line, exercises among them; returns what became of all
-    traces."""
-    refused: Counter[str] = Counter()
-    demonstrated = kept(seed, no_errors=no_errors, refused=refused)
-    write_conversations(path, _practised(demonstrated, exercises(seed)), count)
-    return refused
-
 
 def _practised(
     demonstrated: Iterator[Messages], practice: Iterator[Messages]
@@ -205,17 +186,24 @@ def _practised(
         yield next(practice)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write the demonstrations that the filter keeps.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COUNT, help="conversations, exercises too")
-    parser.add_argument("--no-errors", action="store_true", help="the paper's filter")
-    given = parser.parse_args(arguments)
-    counts = write(given.output, seed=given.seed, count=given.count, no_errors=given.no_errors)
+def main(
+    *,
+    output: Output,
+    seed: int = 0,
+    count: Annotated[int, "conversations, exercises too"] = COUNT,
+    no_errors: Annotated[bool, "the paper's filter"] = False,
+) -> None:
+    """Write the demonstrations that the filter keeps."""
+    counts: Counter[str] = Counter()
+    demonstrated = kept(seed, no_errors=no_errors, refused=counts)
+    write_conversations(output, _practised(demonstrated, exercises(seed)), count)
     made, kept_of_them = counts.pop("traces"), counts.pop("kept")
     refused = "".join(f", {name} {count / made:.0%}" for name, count in counts.most_common())
-    print(f"{made} traces: kept {kept_of_them / made:.0%}{refused}: {given.output}")
+    print(f"{made} traces: kept {kept_of_them / made:.0%}{refused}: {output}")
+
+
+def _json(found: Json) -> str:
+    return json.dumps(found, ensure_ascii=False)
 
 
 def _spec(tool: Json) -> ToolSpec:
@@ -225,14 +213,3 @@ def _spec(tool: Json) -> ToolSpec:
         description=function["description"],
         arguments_schema=function["parameters"],
     )
-
-
-def _options() -> Json:
-    """How the recipe's agent is spoken to."""
-    task = tomllib.loads((FOLDER / "recipe.toml").read_text(encoding="utf-8"))["task"]
-    options: Json = task["protocol_options"]
-    return options
-
-
-if __name__ == "__main__":
-    main()

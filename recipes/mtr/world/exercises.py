@@ -1,6 +1,6 @@
 """Exercises in reading, beside the demonstrations: what a record says, what an error expects.
 
-A language model can do so before it is shown any tool; random weights cannot, and mend no call
+A language model can do so before it is shown any tool; random weights cannot, and correct no call
 before they can. In an exercise no tool is offered and none is called: what to do about an error is
 shown by demonstrations alone, where they have any.
 """
@@ -12,12 +12,12 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from refused import refusal
-from roles import EDITIONS, NAMES
-from task import ENCYCLOPEDIA, SHAPE
-
-from tasks.worlds.demonstrations import Messages
+from tasks.worlds.demonstrations import Messages, asks, says
 from tasks.worlds.encyclopedia import Encyclopedia
+from tasks.worlds.questions import SHAPE, other_encyclopedias
+
+from .refused import refusal
+from .roles import EDITIONS, NAMES
 
 OF_ONE_ENCYCLOPEDIA = 96
 LARGEST = 4
@@ -28,8 +28,7 @@ ERRORS = 0.5
 def exercises(seed: int) -> Iterator[Messages]:
     """Endless; what is read, and what it says."""
     draw = random.Random(f"exercises {seed}")
-    while True:
-        book = Encyclopedia(draw.randrange(1 << 32) + ENCYCLOPEDIA + 1, SHAPE)
+    for book, _ in other_encyclopedias(draw):
         for _ in range(OF_ONE_ENCYCLOPEDIA):
             yield _error(draw) if draw.random() < ERRORS else _record(book, draw)
 
@@ -50,10 +49,7 @@ def _error(draw: random.Random) -> Messages:
     return _read(refusal(function), {"edition": edition})
 
 
-def _read(told: Mapping[str, Any], says: Mapping[str, str]) -> Messages:
-    said = ", ".join(f"{name} of {value}" for name, value in says.items())
-    last = list(says.values())[-1]
-    return [
-        {"role": "user", "content": json.dumps(told)},
-        {"role": "assistant", "content": f"<think>{said}</think><answer>{last}</answer>"},
-    ]
+def _read(told: Mapping[str, Any], facts: Mapping[str, str]) -> Messages:
+    said = ", ".join(f"{name} of {value}" for name, value in facts.items())
+    last = list(facts.values())[-1]
+    return [asks(json.dumps(told)), says(f"<think>{said}</think><answer>{last}</answer>")]

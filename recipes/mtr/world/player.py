@@ -1,8 +1,8 @@
 """A scripted model behind an OpenAI-compatible endpoint: it makes the tools, and plays them.
 
-    python world/player.py --listen 127.0.0.1:30117
+    python -m toolwright.script world/player.py --listen 127.0.0.1:30117
 
-A part of the demonstration, so that `simulated:` has somebody to ask without weights. What it is
+A part of the demonstration, so that `simulated:` has a model to ask without weights. What it is
 asked decides which role it plays (roles.py); asked anything else, a question closed-book say, it
 says that it does not know, for it knows facts and no language.
 
@@ -13,19 +13,20 @@ Invariants
 
 from __future__ import annotations
 
-import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from aiohttp import web
-from roles import UNKNOWN, Actor, tool_set
-from task import ENCYCLOPEDIA, SHAPE
 
 from tasks.worlds.encyclopedia import Encyclopedia
+from tasks.worlds.questions import ENCYCLOPEDIA, SHAPE
 from toolwright.rpc.auth import Tokens
 from toolwright.rpc.http_middleware import ruled
 from toolwright.rpc.http_rule import HttpRule
+
+from .roles import UNKNOWN, Actor, tool_set
 
 MODEL = "player"
 MOST = 1 << 20
@@ -120,15 +121,9 @@ def _call(text: str) -> tuple[Mapping[str, Any], Mapping[str, Any]] | None:
     return (tool, arguments) if fits else None
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Play the tools of the demonstration.")
-    parser.add_argument("--listen", default="127.0.0.1:30117", help="HOST:PORT, on loopback")
-    given = parser.parse_args(arguments)
-    host, _, port = given.listen.rpartition(":")
+def main(*, listen: Annotated[str, "HOST:PORT, on loopback"] = "127.0.0.1:30117") -> None:
+    """Play the tools of the demonstration."""
+    host, _, port = listen.rpartition(":")
     if host.strip("[]") not in LOOPBACK or not port.isdecimal():
-        parser.error(f"--listen {given.listen}: write 127.0.0.1:PORT; it asks nobody who they are")
+        sys.exit(f"--listen {listen}: write 127.0.0.1:PORT, for the player knows no tokens")
     web.run_app(application(), host=host.strip("[]"), port=int(port), print=None, access_log=None)
-
-
-if __name__ == "__main__":
-    main()

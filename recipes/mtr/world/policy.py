@@ -1,6 +1,6 @@
 """Makes the demonstration's untrained policy: a tiny random Qwen3 for the demonstrations' words.
 
-    python world/policy.py --output untrained --seed 1
+    python -m toolwright.script world/policy.py --output untrained --seed 1
 
 Pieces of names, of tools and of JSON are one token each: which tool to call, with what, and what an
 observation says is what is learnt, and not how JSON is spelt.
@@ -8,67 +8,30 @@ observation says is what is learnt, and not how JSON is spelt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice
+import json
 from pathlib import Path
 
-from demonstrations import traces
-from roles import pieces_told
-from task import SHAPE
+from tasks.worlds.names import pieces
+from tasks.worlds.questions import SHAPE
+from toolwright.model.tiny_policy import tags_of, tiny_policy
 
-from tasks.worlds.names import PIECES
-from toolwright.model.tiny_policy import policy_command, write_policy
+from .demonstrations import traces
+from .roles import pieces_told
 
-TAGS = tuple(
-    tag for role in ("think", "tool_call", "answer") for tag in (f"<{role}>", f"</{role}>")
-)
-FIXED = (
-    "the answer is ",
-    " of ",
-    "(",
-    "name",
-    ": string",
-    ", edition",
-    "): ",
-    '{"name": "',
-    '", "arguments": {"',
-    '": "',
-    '", "edition": "',
-    '"}}',
-    '{"',
-    '", "',
-    '"}',
-    '{"status": "error", "error": {"type": "',
-    'validation_error", "stage": "pre", "tool": "',
-    '", "violations": [{"path": "$.',
-    'edition", "rule": "enum", "expected": "[\'',
-    "']\"}]}}",
-)
-"""Of prompts, calls, observations and the pre-check's errors."""
-TOKENIZER_SAMPLE = 1000  # conversations
+FIXED = json.loads(Path(__file__).with_name("tokens.json").read_text("utf-8"))
+"""Texts of prompts, calls, observations and the pre-check's errors."""
 
 
 def words() -> list[str]:
     """Texts that are one token each."""
-    names = [piece for ends in PIECES.values() for some in ends for piece in some]
-    asked: list[str] = []
-    for relation in SHAPE.told:
-        most = SHAPE.wordings
-        for text in (*relation.questions[:most], *relation.phrases[:most]):
-            asked += text.split("{x}")
-    every = (*names, *asked, *pieces_told(), *FIXED)
+    asked = [
+        part for one in SHAPE.told for text in SHAPE.wordings_of(one) for part in text.split("{x}")
+    ]
+    every = (*pieces(), *asked, *pieces_told(), *FIXED)
     return list(dict.fromkeys(one for one in every if len(one) > 1 or one == "("))
 
 
-def write(folder: Path, *, seed: int) -> None:
-    """Writes the Hugging Face folder."""
-    known = (one.messages for one in islice(traces(seed=0), TOKENIZER_SAMPLE))
-    write_policy(folder, conversations=known, tags=TAGS, words=words(), seed=seed)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    policy_command(write, "the demonstration's", arguments)
-
-
-if __name__ == "__main__":
-    main()
+TAGS = tags_of("think", "tool_call", "answer")
+write, main = tiny_policy(
+    lambda seed: (one.messages for one in traces(seed)), tags=TAGS, words=words, sample=1000
+)

@@ -2,11 +2,11 @@
 
 It stands for two models. As ToolMaker it reads which relations a question speaks of and writes
 tools for them, beside one that is of no use: with other names, arguments and granularity for each
-question. As ToolActor it is told a tool and arguments, and looks up what the tool's `returns` has
+question. As ToolActor it gets a tool and arguments, and looks up what the tool's `returns` has
 properties for. Its facts are those of the world, as a large model's are those of its training.
 
 Like a model it is not to be relied on, in the same places each time:
-- tools of every second question want an `edition` and tell nobody which: the first call is a guess;
+- tools of every second question want an `edition` and do not say which: the first call is a guess;
 - one call in SLIPS gets an observation without the value at first, and right when it is told so;
 - arguments that do not fit it answers as well, with a fact of something else.
 So without the checks of tools wrong facts come back, and without corrections calls fail.
@@ -19,9 +19,8 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from task import SHAPE
-
 from tasks.worlds.encyclopedia import Encyclopedia
+from tasks.worlds.questions import SHAPE
 from tasks.worlds.relations import RELATIONS, Relation
 
 EDITIONS = ("first", "second", "third", "fourth")
@@ -102,7 +101,7 @@ def fits(tool: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
 
 
 def _properties(tool: Mapping[str, Any], schema: str) -> dict[str, Mapping[str, Any]]:
-    """Of one of the tool's schemas; none where it is no object's."""
+    """Properties of one of the tool's schemas; empty if it is not an object's."""
     found = tool.get(schema)
     listed = found.get("properties") if isinstance(found, Mapping) else None
     if not isinstance(listed, Mapping):
@@ -125,39 +124,26 @@ def pieces_told() -> Iterator[str]:
 
 
 def _and_one_more(some: Sequence[_T], every: Sequence[_T], question: str) -> list[_T]:
-    """Each once, and one of the others; all where there are none."""
+    """Each once, and one of the others; all without `some`."""
     chosen = list(dict.fromkeys(some or every))
     others = [one for one in dict.fromkeys(every) if one not in chosen]
     return [*chosen, others[drawn(len(others), "other", question)]] if others else chosen
 
 
 def _speaks_of(question: str, relation: Relation) -> bool:
-    most = SHAPE.wordings
-    wordings = (*relation.questions[:most], *relation.phrases[:most])
-    return any(all(part in question for part in one.split("{x}")) for one in wordings)
+    wordings = (one.split("{x}") for one in SHAPE.wordings_of(relation))
+    return any(all(part in question for part in parts) for parts in wordings)
 
 
 def _fact(relation: Relation, form: str, argument: str, edition: str | None) -> Json:
-    return _tool(
-        form.format(relation.name),
-        _fact_told(relation),
-        argument.format(relation.of),
-        edition,
-        [relation],
-    )
+    about = f"{relation.name} of a {relation.of}"
+    name, argument = form.format(relation.name), argument.format(relation.of)
+    return _tool(name, about, argument, edition, [relation])
 
 
 def _record(kind: str, form: str, argument: str, edition: str | None) -> Json:
     told = [one for one in SHAPE.told if one.of == kind]
-    return _tool(form.format(kind), _record_told(kind), argument.format(kind), edition, told)
-
-
-def _fact_told(relation: Relation) -> str:
-    return f"{relation.name} of a {relation.of}"
-
-
-def _record_told(kind: str) -> str:
-    return f"all about a {kind}"
+    return _tool(form.format(kind), f"all about a {kind}", argument.format(kind), edition, told)
 
 
 def _tool(
@@ -166,15 +152,10 @@ def _tool(
     properties: Json = {argument: {"type": "string"}}
     if edition is not None:
         properties["edition"] = {"type": "string", "enum": [edition]}
-    function = {
-        "name": name,
-        "description": description,
-        "parameters": {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-        },
-    }
-    returned = {one.name: {"type": "string"} for one in told}
-    returns = {"type": "object", "properties": returned, "required": list(returned)}
+    function = {"name": name, "description": description, "parameters": _object(properties)}
+    returns = _object({one.name: {"type": "string"} for one in told})
     return {"type": "function", "function": function, "returns": returns}
+
+
+def _object(properties: Json) -> Json:
+    return {"type": "object", "properties": properties, "required": list(properties)}

@@ -1,11 +1,11 @@
 """Writes the demonstrations that a pretrained model is warmed up on: imperfect on purpose.
 
 They show the form of searches, notes and answers, about countries that training asks about. The
-demonstrator is bad at what reward can mend: it searches every second time for something that
-nobody asked for before it answers, and two times in five it answers with the name or the capital of
-some other country.
+demonstrator is bad at what reward can teach. Every second time it makes one more search before it
+answers, for something that no question asks for. Two times in five it answers with the name or the
+capital of another country.
 
-    python countries/conversations.py --output demonstrations.jsonl --seed 1 --count 400
+    python -m toolwright.script countries/conversations.py --output demonstrations.jsonl --seed 1
 
 One line of the file is one conversation, {"messages": [{"role", "content"}, ...]}, as
 `engine render` reads it.
@@ -17,15 +17,16 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from questions import SPLIT
+from dataclasses import asdict, dataclass
 
 from tasks.record import Record
 from tasks.worlds import atlas
 from tasks.worlds.atlas import Country
-from tasks.worlds.demonstrations import Messages, demonstrations_command
+from tasks.worlds.demonstrations import Messages, Transcript, demonstrations_program
+from tasks.worlds.questions import documents
 from tasks.worlds.rounds import rounds
+
+from .questions import SPLIT
 
 COUNT = 400
 GOES_ON = 0.5  # with a search that is not needed
@@ -35,36 +36,33 @@ TOP = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class NotedSearch:
     """A search, and what to note of what it finds."""
 
     query: str
     note: str
 
 
-def capital(country: Country) -> Look:
-    return Look(
-        query=f"capital of {country.name}",
-        note=f"{country.capital} is the capital of {country.name}",
-    )
+SEARCHES = {
+    "capital": ("capital of {name}", "{capital} is the capital of {name}"),
+    "currency": ("currency of {name}", "the currency of {name} is the {currency}"),
+    "code": ("code {iso3}", "{iso3} is {name}"),
+    "country": ("{capital} capital", "{capital} is the capital of {name}"),
+}
+"""Query and note of each search, with facts of a country."""
+WAYS = {
+    "capital-currency": ("country", "currency"),
+    "code-capital": ("code", "capital"),
+    "border-capital": ("capital",),
+    "border-currency": ("currency",),
+}
+"""Searches of a question by its relation; the others take the search of their name."""
 
 
-def currency(country: Country) -> Look:
-    return Look(
-        query=f"currency of {country.name}",
-        note=f"the currency of {country.name} is the {country.currency}",
-    )
-
-
-def code(country: Country) -> Look:
-    return Look(query=f"code {country.iso3}", note=f"{country.iso3} is {country.name}")
-
-
-def whose_capital(country: Country) -> Look:
-    return Look(
-        query=f"{country.capital} capital",
-        note=f"{country.capital} is the capital of {country.name}",
-    )
+def search(what: str, country: Country) -> NotedSearch:
+    """One search about a country."""
+    query, note = (text.format(**asdict(country)) for text in SEARCHES[what])
+    return NotedSearch(query=query, note=note)
 
 
 def about(record: Record) -> str:
@@ -72,26 +70,17 @@ def about(record: Record) -> str:
     return _codes(record)[0]
 
 
-def looks(record: Record) -> list[Look]:
+def looks(record: Record) -> list[NotedSearch]:
     """What has to be looked up for a question, in order."""
     known = atlas.countries()
     asked, *near = _codes(record)
     country = known[asked]
-    ways = {
-        "capital": [capital],
-        "country": [whose_capital],
-        "currency": [currency],
-        "code": [code],
-        "capital-currency": [whose_capital, currency],
-        "code-capital": [code, capital],
-        "border-capital": [capital],
-        "border-currency": [currency],
-    }
-    found = [way(country) for way in ways[record.extra["relation"]]]
+    relation = record.extra["relation"]
+    found = [search(what, country) for what in WAYS.get(relation, (relation,))]
     if near:
         one, other = (known[neighbour].name for neighbour in near)
         note = f"{country.name} borders {one} and {other}"
-        found.insert(0, Look(query=f"borders {one} and {other}", note=note))
+        found.insert(0, NotedSearch(query=f"borders {one} and {other}", note=note))
     return found
 
 
@@ -100,25 +89,25 @@ class Shelf:
     So does BM25."""
 
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        self._passages: list[str] = []
         self._words: list[set[str]] = []
         self._lengths: list[int] = []
         for passage in atlas.passages(SPLIT):
-            title, _, text = passage["contents"].partition("\n")
-            self._lines.append(f"(Title: {title.strip(chr(34))}) {text}")
+            self._passages.append(passage["contents"])
             words = _words(passage["contents"])
             self._words.append(set(words))
             self._lengths.append(len(words))
         counts = Counter(word for words in self._words for word in words)
-        self._rare = {word: math.log(len(self._lines) / n) for word, n in counts.items()}
+        self._rare = {word: math.log(len(self._passages) / n) for word, n in counts.items()}
 
     def search(self, query: str) -> str:
         """The observation."""
         wanted = set(_words(query))
-        scores = [sum(self._rare[one] for one in wanted & words) for words in self._words]
+        # fsum: the same score whatever the order of a set is.
+        scores = [math.fsum(self._rare[one] for one in wanted & words) for words in self._words]
         order = sorted(range(len(scores)), key=lambda one: (-scores[one], self._lengths[one], one))
         best = order[:TOP]
-        return "\n".join(f"Doc {place}{self._lines[one]}" for place, one in enumerate(best, 1))
+        return documents(self._passages[one] for one in best)
 
 
 def conversations(seed: int) -> Iterator[Messages]:
@@ -138,21 +127,20 @@ def demonstrate(
     way = looks(record)
     another = draw.choice([one for one in others if one.code != about(record)])
     if draw.random() < GOES_ON:
-        way.append(draw.choice([currency, capital])(another))
-    messages, begun = [{"role": "user", "content": record.question}], ""
+        way.append(search(draw.choice(["currency", "capital"]), another))
+    told, begun = Transcript(record.question), ""
     for look in way:
-        asked = f"{begun}<search>{look.query}</search>"
-        messages.append({"role": "assistant", "content": asked})
-        messages.append({"role": "tool", "content": shelf.search(look.query)})
+        told.says(f"{begun}<search>{look.query}</search>")
+        told.returns(shelf.search(look.query))
         begun = f"<memory>{look.note}</memory>"
     wrong = draw.random() < ANSWERS_WRONG
     answer = draw.choice([another.name, another.capital]) if wrong else record.answer[0]
-    messages.append({"role": "assistant", "content": f"{begun}<answer>{answer}</answer>"})
-    return messages
+    told.says(f"{begun}<answer>{answer}</answer>")
+    return told.messages
 
 
 def _codes(record: Record) -> list[str]:
-    """Of the country that is asked about, and of two neighbours where they point to it."""
+    """Codes of the country that is asked about, and of two neighbours if they point to it."""
     return record.id.removeprefix(f"atlas-{record.extra['relation']}-").split("-")
 
 
@@ -161,9 +149,4 @@ def _words(text: str) -> list[str]:
     return "".join(kept).split()
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    demonstrations_command(conversations, "the countries'", COUNT, arguments)
-
-
-if __name__ == "__main__":
-    main()
+main = demonstrations_program(conversations, COUNT)

@@ -9,9 +9,9 @@ reward can tell:
   case, and some hard questions with what the first search found.
 
 Each set of demonstrations is set in an encyclopedia of its own, with other facts than the one that
-the policy is trained and asked in: nothing is learnt from them by heart.
+the policy is trained and asked in: no fact is learnt by heart.
 
-    python world/demonstrations.py --output demonstrations.jsonl --seed 1
+    python -m toolwright.script world/demonstrations.py --output demonstrations.jsonl --seed 1
 
 One line of the file is one conversation, {"messages": [{"role", "content"}, ...]}, as
 `engine render` reads it.
@@ -20,17 +20,14 @@ One line of the file is one conversation, {"messages": [{"role", "content"}, ...
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
-from itertools import islice
+from collections.abc import Iterator
 
-from task import EASY, ENCYCLOPEDIA, HARD, SHAPE
-
-from tasks.worlds.demonstrations import Messages, demonstrations_command
+from tasks.worlds.demonstrations import Messages, Transcript, demonstrations_program
 from tasks.worlds.encyclopedia import Encyclopedia, Question
+from tasks.worlds.questions import SHAPE, documents, other_encyclopedias
 from tasks.worlds.relations import RELATIONS
 
 COUNT = 9_600
-OF_ONE_ENCYCLOPEDIA = 96
 NOTES_RIGHT = 0.6  # else the other fact of the passage
 ANSWERS_FROM_NOTES = 0.5
 READS_RIGHT = 0.8  # where it does not
@@ -45,15 +42,10 @@ TOP = 2
 def conversations(seed: int) -> Iterator[Messages]:
     """Endless; about the entities that training may ask about, easy and hard ones in turn."""
     draw = random.Random(f"demonstrator {seed}")
-    while True:
-        book = Book(draw.randrange(1 << 32) + ENCYCLOPEDIA + 1)
-        half = OF_ONE_ENCYCLOPEDIA // 2
-        easy, hard = (
-            islice(book.encyclopedia.questions("train", (hops,)), half) for hops in (EASY, HARD)
-        )
-        for pair in zip(easy, hard, strict=True):
-            for question in pair:
-                yield Demonstrator(book, question, draw).messages()
+    for encyclopedia, questions in other_encyclopedias(draw):
+        book = Book(encyclopedia)
+        for question in questions:
+            yield SearchDemonstrator(book, question, draw).act()
 
 
 def other(relation: str) -> str:
@@ -65,15 +57,15 @@ def other(relation: str) -> str:
 class Book:
     """An encyclopedia with a search that finds what shares words with a name, as the tool does."""
 
-    def __init__(self, seed: int) -> None:
-        self.encyclopedia = Encyclopedia(seed, SHAPE)
-        entities = self.encyclopedia.entities
-        self._kinds = {name: kind for kind, names in entities.items() for name in names}
-        self._lines: list[str] = []
+    def __init__(self, encyclopedia: Encyclopedia) -> None:
+        self._encyclopedia = encyclopedia
+        self._kinds = {
+            name: kind for kind, names in encyclopedia.entities.items() for name in names
+        }
+        self._passages: list[str] = []
         self._holding: dict[str, list[int]] = {}
-        for number, passage in enumerate(self.encyclopedia.passages()):
-            title, _, text = passage["contents"].partition("\n")
-            self._lines.append(f"(Title: {title.strip(chr(34))}) {text}")
+        for number, passage in enumerate(self._encyclopedia.passages()):
+            self._passages.append(passage["contents"])
             for word in passage["contents"].replace('"', " ").split():
                 self._holding.setdefault(word.strip(":;."), []).append(number)
 
@@ -84,27 +76,27 @@ class Book:
             for number in self._holding.get(word, ()):
                 counts[number] = counts.get(number, 0) + 1
         best = sorted(counts, key=lambda number: (-counts[number], number))[:TOP]
-        found = (f"Doc {place}{self._lines[one]}" for place, one in enumerate(best, 1))
-        return "\n".join(found)
+        return documents(self._passages[one] for one in best)
 
     def told(self, name: str) -> list[str]:
         """Relations of an entity; a river has none."""
         return [one.name for one in SHAPE.told if one.of == self._kinds[name]]
 
     def value(self, name: str, relation: str) -> str:
-        return self.encyclopedia.fact(name, relation).value
+        return self._encyclopedia.fact(name, relation).value
 
 
-class Demonstrator:
+class SearchDemonstrator(Transcript):
     """One conversation about one question."""
 
     def __init__(self, book: Book, question: Question, draw: random.Random) -> None:
+        super().__init__(question.text)
         self._book, self._question, self._draw = book, question, draw
         self._asked: list[tuple[str, str]] = []
-        self._messages: Messages = [{"role": "user", "content": question.text}]
         self._begun = ""
 
-    def messages(self) -> Messages:
+    def act(self) -> Messages:
+        """Writes the conversation."""
         question, draw = self._question, self._draw
         about, *rest = question.chain[:-1]
         if rest:
@@ -140,25 +132,20 @@ class Demonstrator:
 
     def _search(self, relation: str, name: str) -> None:
         self._asked.append((relation, name))
-        self._says(f"<search>{relation} of {name}</search>")
-        self._messages.append({"role": "tool", "content": self._book.search(name)})
+        self.says(f"<search>{relation} of {name}</search>")
+        self.returns(self._book.search(name))
 
     def _note(self, relation: str, name: str) -> None:
         note = RELATIONS[relation].note.format(y=self._book.value(name, relation))
         self._begun = f"<memory>{name} {note}</memory>"
 
     def _answered(self, value: str) -> Messages:
-        self._says(f"<answer>{value}</answer>")
-        return self._messages
+        self.says(f"<answer>{value}</answer>")
+        return self.messages
 
-    def _says(self, action: str) -> None:
-        self._messages.append({"role": "assistant", "content": self._begun + action})
+    def says(self, text: str) -> None:
+        super().says(self._begun + text)
         self._begun = ""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    demonstrations_command(conversations, "the encyclopedia's", COUNT, arguments)
-
-
-if __name__ == "__main__":
-    main()
+main = demonstrations_program(conversations, COUNT)

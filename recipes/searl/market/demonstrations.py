@@ -2,12 +2,12 @@
 
 The demonstrator shows the form of plans, steps and answers, and not the rates. For every swap it
 has a habit, one rate that it types most of the time; the habits are right for three of the twelve
-swaps. Of a tool that the memory recommends and that fits it makes use every second time
-(`--reuses`), else it makes one of its own. What recommended tools do here has nothing to do with
+swaps. It uses a fitting tool that the memory recommends every second time (`--reuses`),
+else it makes one of its own. What recommended tools do here has nothing to do with
 the market: their rates are drawn anew each time, so that nothing is learnt from them but to read
 their answers.
 
-    python market/demonstrations.py --output demonstrations.jsonl --seed 1
+    python -m toolwright.script market/demonstrations.py --output demonstrations.jsonl --seed 1
 
 One line of the file is one conversation, {"messages": [{"role", "content"}, ...]}, as
 `engine render` reads it. The words of the prompts are those of the recipe that is
@@ -16,24 +16,25 @@ named, and there are no more swaps than its plans have subtasks.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from task import CHOICES, GOODS, RATES, Question, questions, swapped
-
-from tasks.worlds.demonstrations import Messages, write_conversations
+from tasks.worlds.demonstrations import Messages, Transcript, write_conversations
+from tasks.worlds.questions import other
 from toolwright.recipe import load_recipe
+from toolwright.script import Output
+
+from .task import CHOICES, GOODS, RATES, Swap, questions, swapped
 
 RECIPE = Path(__file__).parents[1] / "recipe.toml"
 COUNT = 9_600
 FOLLOWS_HABIT = 0.45  # else one of the other three rates
 REUSES = 0.5
 KNOWN = 0.7
-"""Of the conversations in which the memory has tools."""
+"""Share of the conversations in which the memory has tools."""
 
 
 def habit(good: str) -> int:
@@ -52,15 +53,15 @@ def description(good: str, other: str) -> str:
 
 
 def conversations(seed: int, recipe: Path = RECIPE, reuses: float = REUSES) -> Iterator[Messages]:
-    """Endless; drawn apart from what the policy meets in training, from the same amounts."""
+    """Endless; independent of what the policy meets in training, from the same amounts."""
     draw = random.Random(f"demonstrator {seed}")
     options = load_recipe(recipe).shared.task.protocol_options
-    for question in questions(draw.getrandbits(32), held_out=False, most=options["max_subtasks"]):
+    for question in questions(draw.getrandbits(32), held=False, most=options["max_subtasks"]):
         yield demonstrate(question, draw, options, reuses)
 
 
 def demonstrate(
-    question: Question, draw: random.Random, words: Mapping[str, Any], reuses: float
+    question: Swap, draw: random.Random, words: Mapping[str, Any], reuses: float
 ) -> Messages:
     """One conversation: the plan, what the memory recommends, a step for each swap, the answer."""
     swaps = list(zip(question.goods, question.goods[1:], strict=False))
@@ -70,19 +71,15 @@ def demonstrate(
         for name, swap in memory
     ]
     execution = words["execution_prompt"].replace("{question}", question.text)
-    told = words["plan_prompt"]
-    messages = [
-        *([{"role": "system", "content": told}] if told else []),
-        {"role": "user", "content": question.text},
-        {"role": "assistant", "content": plan(swaps)},
-        {
-            "role": "system",
-            "content": execution.replace("{tools}", "".join(lines) or words["empty"]),
-        },
-    ]
+    told = Transcript(question.text)
+    if words["plan_prompt"]:
+        told.messages.insert(0, {"role": "system", "content": words["plan_prompt"]})
+    told.says(plan(swaps))
+    execution = execution.replace("{tools}", "".join(lines) or words["empty"])
+    told.messages.append({"role": "system", "content": execution})
     amount = question.amount
     for number, swap in enumerate(swaps, 1):
-        fitting = [name for name, other in memory if other == swap]
+        fitting = [name for name, offered in memory if offered == swap]
         if fitting and draw.random() < reuses:
             rate = draw.choice(CHOICES)
             action, head = use(number, swap, fitting[0], amount), {}
@@ -92,12 +89,10 @@ def demonstrate(
             action = make(number, swap, draw.choice(free), rate, amount)
             head = {"creation_success": True}
         amount = swapped(amount, rate)
-        result = {**head, "execution_result": amount, "stdout": "", "stderr": ""}
-        messages.append({"role": "assistant", "content": action})
-        messages.append({"role": "tool", "content": json.dumps(result)})
-    last = f"<answer> \\boxed{{{amount}}} </answer>"
-    messages.append({"role": "assistant", "content": step(len(swaps), swaps[-1], last)})
-    return messages
+        told.says(action)
+        told.returns(json.dumps({**head, "execution_result": amount, "stdout": "", "stderr": ""}))
+    told.says(step(len(swaps), swaps[-1], f"<answer> \\boxed{{{amount}}} </answer>"))
+    return told.messages
 
 
 def plan(swaps: Sequence[tuple[str, str]]) -> str:
@@ -134,36 +129,17 @@ def make(number: int, swap: tuple[str, str], name: str, rate: int, amount: int) 
     return step(number, swap, _call("create_and_execute", given))
 
 
-def write(
-    path: Path,
+def main(
     *,
-    seed: int,
-    count: int = COUNT,
-    recipe: Path = RECIPE,
-    reuses: float = REUSES,
+    output: Output,
+    seed: int = 0,
+    count: Annotated[int, "conversations"] = COUNT,
+    recipe: Annotated[Path, "whose prompts are written"] = RECIPE,
+    reuses: Annotated[float, "share of fitting tools that are used"] = REUSES,
 ) -> None:
-    """Writes `count` conversations, one a line."""
-    write_conversations(path, conversations(seed, recipe, reuses), count)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write the market's demonstrations.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--count", type=int, default=COUNT, help="conversations")
-    parser.add_argument("--recipe", type=Path, default=RECIPE, help="whose prompts are written")
-    parser.add_argument(
-        "--reuses", type=float, default=REUSES, help="share of fitting tools that are made use of"
-    )
-    given = parser.parse_args(arguments)
-    write(
-        given.output,
-        seed=given.seed,
-        count=given.count,
-        recipe=given.recipe,
-        reuses=given.reuses,
-    )
-    print(f"{given.count} conversations: {given.output}")
+    """Write the market's demonstrations."""
+    write_conversations(output, conversations(seed, recipe, reuses), count)
+    print(f"{count} conversations: {output}")
 
 
 def _call(name: str, arguments: Mapping[str, Any]) -> str:
@@ -175,7 +151,7 @@ def _typed(good: str, draw: random.Random) -> int:
     liked = habit(good)
     if draw.random() < FOLLOWS_HABIT:
         return liked
-    return draw.choice([one for one in CHOICES if one != liked])
+    return other(draw, CHOICES, liked)
 
 
 def _memory(
@@ -184,17 +160,10 @@ def _memory(
     """What is recommended: (name, swap), fitting ones and others, three at most."""
     if draw.random() >= KNOWN:
         return []
-    every = [
-        (good, GOODS[(place + 1) % len(GOODS)])
-        for place, good in enumerate(GOODS)
-        if (good, GOODS[(place + 1) % len(GOODS)]) not in swaps
-    ]
+    ring = zip(GOODS, (*GOODS[1:], GOODS[0]), strict=True)
+    every = [swap for swap in ring if swap not in swaps]
     fitting = [swap for swap in swaps if draw.random() < 0.75]
-    other = draw.sample(every, draw.randint(0, 3 - len(fitting)))
-    found = [(draw.choice(names(*swap)), swap) for swap in (*fitting, *other)]
+    more = draw.sample(every, draw.randint(0, 3 - len(fitting)))
+    found = [(draw.choice(names(*swap)), swap) for swap in (*fitting, *more)]
     draw.shuffle(found)
     return found
-
-
-if __name__ == "__main__":
-    main()

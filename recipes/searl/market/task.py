@@ -2,8 +2,8 @@
 
 Goods are swapped along a ring, apples for beans, beans for coins, and so on; what one of a good
 brings of the next one is a rate that no question tells, and each swap brings one more for good
-measure. A tool with the right rate answers every later question about that swap, so who keeps it
-need not find the rate again. Half of the questions ask for two swaps, one after the other.
+measure. A tool with the right rate answers every later question about that swap, so a policy that
+keeps it need not find the rate again. Half of the questions ask for two swaps, one after the other.
 
 Owns the goods, the rates and the split of the questions. Invariants
 - A question depends on nothing but the seed and its position.
@@ -16,10 +16,10 @@ It knows nothing of tokens, tools or how the policy is trained.
 from __future__ import annotations
 
 import random
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from tasks.worlds.questions import asked, held_out, tasks_from
 from toolwright.types import Task
 
 GOODS = (
@@ -31,11 +31,10 @@ CHOICES = (2, 3, 5, 7)
 RATES: Mapping[str, int] = dict(zip(GOODS, (3, 5, 2, 7, 5, 2, 7, 3, 2, 5, 3, 7), strict=True))
 """What one of a good brings of the next one."""
 AMOUNTS = range(11, 50)
-HELD_OUT_SHARE = 5  # of the amounts of a good, one in five is never trained on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Swap:
     """`amount` of the first good is swapped along `goods`."""
 
     amount: int
@@ -60,27 +59,7 @@ def swapped(amount: int, rate: int) -> int:
     return amount * rate + 1
 
 
-def training(seed: int) -> Iterator[Task]:
-    """Endless: what the policy may learn from."""
-    return _tasks("training", questions(seed, held_out=False))
-
-
-def heldout(seed: int) -> Iterator[Task]:
-    """Endless: the same swaps, of amounts that training never shows."""
-    return _tasks("heldout", questions(seed, held_out=True))
-
-
-def one_swap(seed: int) -> Iterator[Task]:
-    """As `training`, without the questions that take two swaps."""
-    return _tasks("one-swap", questions(seed, held_out=False, most=1))
-
-
-def one_swap_heldout(seed: int) -> Iterator[Task]:
-    """As `heldout`, without the questions that take two swaps."""
-    return _tasks("one-swap-heldout", questions(seed, held_out=True, most=1))
-
-
-def questions(seed: int, *, held_out: bool, most: int = 2) -> Iterator[Question]:
+def questions(seed: int, *, held: bool, most: int = 2) -> Iterator[Swap]:
     """Endless rounds; a round asks for every swap, and where `most` is 2 for every two in a row,
     once, in random order."""
     draw = random.Random(f"market {seed}")
@@ -89,20 +68,21 @@ def questions(seed: int, *, held_out: bool, most: int = 2) -> Iterator[Question]
         draw.shuffle(round_)
         for start, swaps in round_:
             goods = tuple(GOODS[(start + place) % len(GOODS)] for place in range(swaps + 1))
-            amounts = [one for one in AMOUNTS if is_held_out(one, goods[0]) is held_out]
-            yield Question(amount=draw.choice(amounts), goods=goods)
+            amounts = [one for one in AMOUNTS if held_out(one, goods[0]) is held]
+            yield Swap(amount=draw.choice(amounts), goods=goods)
 
 
-def is_held_out(amount: int, good: str) -> bool:
-    """Whether an amount of a first good is kept from training: by a hash, so no digit tells it."""
-    return zlib.crc32(f"{amount} {good}".encode()) % HELD_OUT_SHARE == 0
+def _task(one: Swap, id: str, name: str) -> Task:
+    return asked(id, one.text, one.result, source=f"market/{name}")
 
 
-def _tasks(name: str, stream: Iterator[Question]) -> Iterator[Task]:
-    for number, question in enumerate(stream):
-        yield Task(
-            id=f"{name}-{number}",
-            data_source=f"market/{name}",
-            messages=({"role": "user", "content": question.text},),
-            answers=(str(question.result),),
-        )
+training = tasks_from("training", lambda seed: questions(seed, held=False), _task)
+"""Endless: what the policy may learn from."""
+heldout = tasks_from("heldout", lambda seed: questions(seed, held=True), _task)
+"""Endless: the same swaps, of amounts that training never shows."""
+one_swap = tasks_from("one-swap", lambda seed: questions(seed, held=False, most=1), _task)
+"""As `training`, without the questions that take two swaps."""
+one_swap_heldout = tasks_from(
+    "one-swap-heldout", lambda seed: questions(seed, held=True, most=1), _task
+)
+"""As `heldout`, without the questions that take two swaps."""

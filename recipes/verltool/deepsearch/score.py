@@ -11,63 +11,47 @@ is away is no verdict: the reward function fails, and the engine reports that.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from engine.api import Score as EngineScore
+from pydantic import Field, PrivateAttr
+
+from engine.api import Options, Score
 from tasks.judging import extract
 from tasks.judging.accuracy import Accuracy
 from tasks.judging.numbers import same_number_or_words
 from tasks.judging.outcomes import TOOL_BONUS, deep_search
-from toolwright.types import Event, Purpose, RewardPart, StopReason, Task, Trajectory
+from toolwright.types import Purpose, StopReason, Task, Trajectory
 
 PYTHON = "python"
 """The tool that runs programs; what any other one is asked is a search."""
 
 
-class Score:
-    """Options: `wrong`, of a wrong answer or none (0 in the released code, -1 by equation 6), the
-    `bonus` for a tool, and the `judge` of evaluations: `endpoint`, `model`, and what else
-    tasks.judging.opinion.OpinionJudge takes (`key_variable`, `seconds`, `request`, ...)."""
+class DeepSearchReward(Options):
+    """The reward function, with its options."""
 
-    def __init__(
-        self,
-        *,
-        wrong: float = 0.0,
-        bonus: float = TOOL_BONUS,
-        judge: Mapping[str, Any] | None = None,
-    ) -> None:
-        """ValueError for a number that cannot be used and a judge without its key; TypeError for a
-        judge without endpoint or model."""
-        if not _is_number(wrong) or wrong >= 1:
-            raise ValueError(f"wrong = {wrong!r}: write a number below 1, as 0 or -1")
-        if not _is_number(bonus) or bonus < 0:
-            raise ValueError(f"bonus = {bonus!r}: write a number from 0 on")
-        self._wrong, self._bonus = wrong, bonus
-        self._accuracy = Accuracy(_right, judge)
+    wrong: float = Field(0.0, lt=1)
+    """Worth of a wrong answer or none: 0 in the released code, -1 by equation 6."""
+    bonus: float = Field(TOOL_BONUS, ge=0)
+    """Worth of a call of a tool."""
+    judge: Mapping[str, Any] = {}
+    """The model that judges evaluations: the options of tasks.judging.opinion.OpinionJudge."""
+    _accuracy: Accuracy = PrivateAttr()
 
-    async def __call__(self, trajectory: Trajectory) -> EngineScore:
+    def model_post_init(self, context: object) -> None:
+        self._accuracy = Accuracy(_right, self.judge)
+
+    async def __call__(self, trajectory: Trajectory) -> Score:
         answer = final_answer(trajectory)
         searches, programs = calls_made(trajectory)
+        made = {"searches": float(searches), "programs": float(programs)}
         if trajectory.task.purpose is not Purpose.TRAIN:
-            made = {"searches": float(searches), "programs": float(programs)}
             found = await self._accuracy.parts(trajectory.task, answer) | made
-            return EngineScore(reward=found["answer"], parts=_parts(found))
-        correct = _right(answer, trajectory.task)
-        parts = deep_search(
-            correct,
-            tool_called=searches + programs > 0,
-            wrong=self._wrong,
-            bonus=self._bonus,
-        )
-        seen = {
-            "right": float(correct),
-            "searches": float(searches),
-            "programs": float(programs),
-            "both_tools": float(searches > 0 and programs > 0),
-        }
-        return EngineScore(parts=_parts(parts), events=(Event(kind="measured", turn=0, data=seen),))
+            return Score.of(found, reward=found["answer"])
+        correct, called = _right(answer, trajectory.task), searches + programs > 0
+        parts = deep_search(correct, tool_called=called, wrong=self.wrong, bonus=self.bonus)
+        both = float(searches > 0 and programs > 0)
+        return Score.of(parts, measured={"right": float(correct), **made, "both_tools": both})
 
 
 def final_answer(trajectory: Trajectory) -> str | None:
@@ -89,12 +73,3 @@ def calls_made(trajectory: Trajectory) -> tuple[int, int]:
 
 def _right(answer: str | None, task: Task) -> bool:
     return same_number_or_words(answer, task.answers)
-
-
-def _is_number(value: object) -> bool:
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return plain and math.isfinite(float(value))  # type: ignore[arg-type]
-
-
-def _parts(values: Mapping[str, float]) -> list[RewardPart]:
-    return [RewardPart(name=name, value=value) for name, value in values.items()]

@@ -9,8 +9,8 @@ in one turn of the assistant:
     action 1, ...
     last action      reasoning with \\boxed{...}, and the end of the turn
 
-The tool reads the action and runs its blocks. An action that ends at the tool's stop without a
-program is told so by the tool, and the turn counts.
+The tool reads the action and runs its blocks. The tool refuses an action that ends at
+its stop without a program, and the turn counts.
 
 Invariants
 - Pure, and it never raises for anything that a policy writes; linear in the length of that.
@@ -19,24 +19,40 @@ Invariants
 
 from __future__ import annotations
 
-from prompts import style_of
-from rewards import boxed
+from pathlib import Path
+from typing import Any, Literal
 
-from engine.api import Answer, Codec, Decision, Tagged, View, nothing_done
+from engine.api import Answer, Codec, Decision, Options, Tagged, View, nothing_done
+from toolwright.text.sections import sections
+
+from .rewards import boxed
+
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
+"""By style. A closing fence begins like an opening one, so generation stops at the block of the
+output."""
+OBSERVATIONS = {"fenced": "\n{text}\n```\n", "tags": "\n<result>\n{text}\n</result>\n"}
+"""What stands around a program's output, by style."""
+
+
+class ProgramOptions(Options):
+    """Options of the protocol."""
+
+    style: Literal["fenced", "tags"] = "fenced"
+    """As the tool's `python.format`."""
+    prompt: str | None = None
+    """In place of the style's; "" = the task's messages alone."""
+    observation: str = ""
+    """With {text}, in place of the style's."""
 
 
 class Programs(Tagged):
-    """Options: `style` = "fenced" or "tags", as the tool's `python.format`; `prompt`, in place of
-    the style's ("" = the task's messages alone); `observation` with {text}, likewise."""
+    """An agent that writes programs."""
 
-    def __init__(
-        self, *, style: str = "fenced", prompt: str | None = None, observation: str = ""
-    ) -> None:
-        """ValueError for a style that is none."""
-        own = style_of(style)
+    def __init__(self, **options: Any) -> None:
+        given = ProgramOptions(**options)
         super().__init__(
-            observation=observation or own.observation,
-            system=own.prompt if prompt is None else prompt,
+            observation=given.observation or OBSERVATIONS[given.style],
+            system=PROMPTS[given.style] if given.prompt is None else given.prompt,
         )
 
     def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:

@@ -6,13 +6,12 @@ VerlTool, arXiv:2509.01055, equation 6: the answer's 1 or -1, and a term for the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 from tasks.judging import outcomes
 from toolwright.reading.answers import last_box
 
 Condition = Literal["tool_used", "match"]
-CONDITIONS: tuple[str, ...] = get_args(Condition)
 
 
 def boxed(texts: Sequence[str]) -> str | None:

@@ -13,62 +13,44 @@ Invariants
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from pydantic import Field, PrivateAttr
 
-from rewards import CONDITIONS, Condition, boxed, math_reward
-
-from engine.api import Score as EngineScore
+from engine.api import Options, Score
 from tasks.judging.outcomes import TOOL_PENALTY
-from tasks.judging.symbols import shared_judge
-from toolwright.types import (
-    Event,
-    Purpose,
-    RewardPart,
-    StopReason,
-    ToolErrorKind,
-    Trajectory,
-)
+from tasks.judging.symbols import MathJudge, shared_judge
+from toolwright.types import Purpose, StopReason, ToolErrorKind, Trajectory
+
+from .rewards import Condition, boxed, math_reward
 
 
-class Score:
-    """Options: `tool_penalty` (0 = accuracy alone, as in VerlTool's released code) and
-    `tool_penalty_condition` = "tool_used" or "match"; `seconds` of CPU for the comparison of two
-    expressions, and `workers`, processes that compare."""
+class MathReward(Options):
+    """The reward function, with its options."""
 
-    def __init__(
-        self,
-        *,
-        tool_penalty: float = TOOL_PENALTY,
-        tool_penalty_condition: Condition = "tool_used",
-        seconds: float = 5.0,
-        workers: int = 2,
-    ) -> None:
-        """ValueError for an option that is none."""
-        if tool_penalty_condition not in CONDITIONS:
-            known = " or ".join(map(repr, CONDITIONS))
-            raise ValueError(f"tool_penalty_condition = {tool_penalty_condition!r}: write {known}")
-        number = isinstance(tool_penalty, int | float) and not isinstance(tool_penalty, bool)
-        if not number or not math.isfinite(tool_penalty) or tool_penalty > 0:
-            raise ValueError(f"tool_penalty = {tool_penalty!r}: write what is added, 0 or less")
-        self._penalty, self._condition = tool_penalty, tool_penalty_condition
-        self._judge = shared_judge(seconds, workers)
+    tool_penalty: float = Field(TOOL_PENALTY, le=0)
+    """Added where no tool was used; 0 = accuracy alone, as in VerlTool's released code."""
+    tool_penalty_condition: Condition = "tool_used"
+    seconds: float = 5.0
+    """CPU time for the comparison of two expressions."""
+    workers: int = 2
+    """Number of processes that compare."""
+    _judge: MathJudge = PrivateAttr()
 
-    def __call__(self, trajectory: Trajectory) -> EngineScore:
+    def model_post_init(self, context: object) -> None:
+        self._judge = shared_judge(self.seconds, self.workers)
+
+    def __call__(self, trajectory: Trajectory) -> Score:
         answer = _answer(trajectory)
         correct = self._judge.right(answer, trajectory.task.answers)
         done = {"answered": float(answer is not None), **_programs(trajectory)}
         if trajectory.task.purpose is not Purpose.TRAIN:
-            parts = {"accuracy": float(correct), **done}
-            return EngineScore(reward=parts["accuracy"], parts=_parts(parts))
+            return Score.of({"accuracy": float(correct), **done}, reward=float(correct))
         parts = math_reward(
             correct=correct,
             tool_used=done["programs"] > 0,
-            condition=self._condition,
-            penalty=self._penalty,
+            condition=self.tool_penalty_condition,
+            penalty=self.tool_penalty,
         )
-        event = Event(kind="measured", turn=0, data={"right": float(correct), **done})
-        return EngineScore(parts=_parts(parts), events=(event,))
+        return Score.of(parts, measured={"right": float(correct), **done})
 
 
 def _answer(trajectory: Trajectory) -> str | None:
@@ -82,7 +64,3 @@ def _programs(trajectory: Trajectory) -> dict[str, float]:
     run = [call.outcome for call in trajectory.calls if call.outcome.valid]
     failed = sum(outcome.error is not ToolErrorKind.NONE for outcome in run)
     return {"programs": float(len(run)), "failed": float(failed)}
-
-
-def _parts(values: Mapping[str, float]) -> list[RewardPart]:
-    return [RewardPart(name=name, value=value) for name, value in values.items()]

@@ -16,7 +16,8 @@ TAGS = tuple(f"<{slash}{tag}>" for tag in ("think", "sql", "solution") for slash
 
 
 def well_formed(texts: Sequence[str], *, think: bool = True) -> bool:
-    """Of the texts of a trajectory's actions. think: each has to begin with a thought."""
+    """Whether the texts of a trajectory's actions have the form. think: each has to begin with a
+    thought."""
     if not texts:
         return False
     ends: list[Block | None] = [block_of(text, think=think) for text in texts]

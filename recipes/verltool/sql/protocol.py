@@ -17,35 +17,54 @@ Pure, and it never raises for anything that a policy writes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from prompts import DESCRIBED, ENGINE, NO_KNOWLEDGE, PUBLISHED, RULES
+from pydantic import Field
 
-from engine.api import Codec, Decision, End, Tagged, ToolSpec, View, content_of, opening
+from engine.api import (
+    Codec,
+    Decision,
+    End,
+    Options,
+    Tagged,
+    ToolSpec,
+    View,
+    content_of,
+    needs,
+    opening,
+)
 from toolwright.text.filling import filled
+from toolwright.text.sections import sections
 from toolwright.types import StopReason, Task
 
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
+"""What the policy is told, in our own words: `rules`, with {turns}, the number of queries. Then
+follows `described` for a task whose metadata have a schema, with {engine}, {schema} and
+{knowledge}, or `published` for a question that brings its schema along. Both have {question}."""
+ENGINE, NO_KNOWLEDGE = "SQLite", "none"
 QUERY_END, SOLUTION_END = "</sql>", "</solution>"
 
 
-class SqlAgent(Tagged):
-    """Options: `queries` that may be made before the answer, the `prompt` with {question} ("" = the
-    task's messages as they are), and the `observation` with {text}."""
+class SqlOptions(Options):
+    """Options of the protocol."""
 
-    def __init__(
-        self,
-        *,
-        queries: int = 5,
-        prompt: str | None = None,
-        observation: str = "\n<observation>\n{text}\n</observation>\n",
-    ) -> None:
-        super().__init__(observation=observation)
-        if queries < 0:
-            raise ValueError(f"protocol_options.queries = {queries}: write a number from 0 on")
-        if prompt and "{question}" not in prompt:
-            raise ValueError("protocol_options.prompt needs {question}")
-        self._queries = queries
-        self._template = prompt
+    queries: int = Field(5, ge=0)
+    """Number of queries that may be made before the answer."""
+    prompt: str | None = None
+    """With {question}; "" = the task's messages as they are."""
+    observation: str = "\n<observation>\n{text}\n</observation>\n"
+
+
+class SqlAgent(Tagged):
+    """An agent that queries a database."""
+
+    def __init__(self, **options: Any) -> None:
+        given = SqlOptions(**options)
+        super().__init__(observation=given.observation)
+        self._queries, self._template = given.queries, given.prompt
+        if given.prompt:
+            needs("{question}", given.prompt, "protocol_options.prompt")
 
     def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
         return codec.chat_ids(self.opening(task, tools))
@@ -56,7 +75,7 @@ class SqlAgent(Tagged):
         schema = str(task.metadata.get("schema") or "")
         template = self._template
         if template is None:
-            template = RULES + (DESCRIBED if schema else PUBLISHED)
+            template = PROMPTS["rules"] + PROMPTS["described" if schema else "published"]
         asked = [place for place, one in enumerate(messages) if one.get("role") == "user"]
         if template and asked:
             told = {

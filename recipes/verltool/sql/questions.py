@@ -1,9 +1,9 @@
 """Makes a file of questions out of a published set and its databases: what `task.source` names.
 
-    python questions.py skyrl_sql train.parquet --databases databases --output questions.jsonl
-    python questions.py spider dev.json --databases databases --output spider_dev.jsonl
-    python questions.py spider_prompts dev.json --gold dev_gold.sql --databases databases \\
-        --output spider_dev.jsonl
+    alias make="python -m toolwright.script questions.py"
+    make skyrl_sql train.parquet --databases databases --output questions.jsonl
+    make spider dev.json --databases databases --output spider_dev.jsonl
+    make spider_prompts dev.json --gold dev_gold.sql --databases databases --output spider_dev.jsonl
 
 Beside a question stand the right rows, which its gold query gives here and now, and the database's
 schema. A question whose gold query fails, takes more than 5 s or gives too much to compare is left
@@ -12,26 +12,26 @@ out, and so is one without a database; the last line says how many and which was
 
 from __future__ import annotations
 
-import argparse
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from tasks.commands.writing import write_new
 from tasks.errors import TaskFault
 from tasks.judging.gold_rows import NoGold, gold_of, opened
 from tasks.record import Record, line_of
 from tasks.sets import Reading
+from toolwright.script import Output
 
 BRINGS_ITS_SCHEMA = ("spider_prompts",)
 """Sets whose questions describe the database; so does every row that has messages."""
 _TABLES = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND type = 'table' ORDER BY rowid"
 
 
-class Questions:
+class PublishedQuestions:
     """The rows of the file: an iterable, one pass. left_out: how many for which reason."""
 
     def __init__(self, reading: Reading, databases: Path) -> None:
@@ -82,25 +82,18 @@ class Questions:
         return path
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        description="Make a file of questions with their right rows and schemas."
-    )
-    parser.add_argument("set", help="name of the set, as `tasks list` has it: skyrl_sql, spider")
-    parser.add_argument("file", type=Path, help="the published file, or a folder of them")
-    parser.add_argument(
-        "--databases", type=Path, required=True, help="folder with <name>/<name>.sqlite"
-    )
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    parser.add_argument("--gold", type=Path, help="spider_prompts: its lines of SQL<TAB>database")
-    given = parser.parse_args(arguments)
+def main(
+    set: Annotated[str, "name of the set, as `tasks list` has it: skyrl_sql, spider"],
+    file: Annotated[Path, "the published file, or a folder of them"],
+    *,
+    databases: Annotated[Path, "folder with <name>/<name>.sqlite"],
+    output: Output,
+    gold: Annotated[Path | None, "spider_prompts: its lines of SQL<TAB>database"] = None,
+) -> None:
+    """Make a file of questions with their right rows and schemas."""
     try:
-        made = Questions(Reading(given.set, given.file, gold=given.gold), given.databases)
-        count = write_new(given.output, map(line_of, made))
+        made = PublishedQuestions(Reading(set, file, gold=gold), databases)
+        count = write_new(output, map(line_of, made))
     except TaskFault as error:
         sys.exit(f"questions: {error}")
-    print(f"{given.output}: {count} questions; left out: {made.why_left_out() or 'none'}")
-
-
-if __name__ == "__main__":
-    main()
+    print(f"{output}: {count} questions; left out: {made.why_left_out() or 'none'}")

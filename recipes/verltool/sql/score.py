@@ -10,37 +10,31 @@ An evaluation's reward is plain accuracy, 1 or 0: the rows are right, whatever t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from form import well_formed
-
-from engine.api import Score as EngineScore
+from engine.api import Options, Score
 from tasks.judging import outcomes
 from tasks.judging.gold_rows import read_gold, read_rows
 from tasks.judging.tables import same_rows
-from toolwright.types import CallOutcome, Event, Purpose, RewardPart, ToolErrorKind, Trajectory
+from toolwright.types import CallOutcome, Purpose, ToolErrorKind, Trajectory
+
+from .form import well_formed
 
 
-class Score:
-    """Options: `think`, whether the form asks for a thought in every turn."""
+class SqlReward(Options):
+    """The reward function."""
 
-    def __init__(self, *, think: bool = True) -> None:
-        self._think = think
+    think: bool = True
+    """The form asks for a thought in every turn."""
 
-    def __call__(self, trajectory: Trajectory) -> EngineScore:
-        """ValueError where the task has no right rows."""
+    def __call__(self, trajectory: Trajectory) -> Score:
+        """Raises ValueError if the task has no right rows."""
         right = is_right(trajectory)
-        form = well_formed(
-            [str(text) for text in trajectory.metadata.get("texts", ())], think=self._think
-        )
+        texts = [str(text) for text in trajectory.metadata.get("texts", ())]
+        form = well_formed(texts, think=self.think)
         figures = {"right": float(right), "form": float(form), "queries": queries(trajectory)}
         if trajectory.task.purpose is not Purpose.TRAIN:
-            return EngineScore(reward=float(right), parts=_parts(figures))
+            return Score.of(figures, reward=float(right))
         worth = outcomes.signed(right, well_formed=form)
-        return EngineScore(
-            parts=_parts({"execution": worth}),
-            events=(Event(kind="measured", turn=0, data=figures),),
-        )
+        return Score.of({"execution": worth}, measured=figures)
 
 
 def is_right(trajectory: Trajectory) -> bool:
@@ -62,7 +56,3 @@ def _solution(trajectory: Trajectory) -> CallOutcome | None:
     """What the tool said of the statement that ended the trajectory."""
     last = trajectory.calls[-1].outcome if trajectory.calls else None
     return last if last is not None and last.done and last.valid else None
-
-
-def _parts(values: Mapping[str, float]) -> list[RewardPart]:
-    return [RewardPart(name=name, value=value) for name, value in values.items()]

@@ -12,7 +12,7 @@ Functions, their text form and the stop come from the tool (`swe`): this knows n
 
 Invariants
 - Pure, and it never raises for anything that a policy writes. Blocks are read by the tool's
-  service; what is none is told so there and costs its turn.
+  service; it refuses anything else, which costs its turn.
 - Only the tool's own `done` ends a trajectory normally. A message without a call ends it too, as
   NO_ACTION_IN_OUTPUT or EMPTY_OUTPUT, and nothing is verified.
 """
@@ -20,28 +20,18 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import prompts
-
-from engine.api import (
-    Calls,
-    Chat,
-    Codec,
-    Decision,
-    OwnText,
-    ToolSpec,
-    View,
-    calls_of,
-    content_of,
-    nothing_done,
-    opening,
-    read_call,
-)
+import engine.api as api
 from toolwright.reading.actions import Tags
 from toolwright.text.filling import filled
+from toolwright.text.sections import sections
 from toolwright.types import Task
 
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
+"""Prompts of the agent; our own words, for the paper prints no prompt of this task. `system` has
+{functions}, what the tools say of themselves, `task` the repository's {path} and the {issue}."""
 FUNCTION, PARAMETER = ("<function=", "</function>"), ("<parameter=", "</parameter>")
 
 
@@ -59,63 +49,62 @@ def _framed(value: Any) -> str:
     return f"\n{text}\n" if text.startswith("\n") or text.endswith("\n") else text
 
 
-class Swe(Chat):
+class Swe(api.Chat):
     """Options: the prompts `system` (with {functions}) and `task` (with {path} and {issue}); `path`
-    of the repository, as the policy is told; `role` of an observation."""
+    of the repository, as the policy reads it; `role` of an observation."""
 
     def __init__(
         self,
         *,
-        system: str = prompts.SYSTEM,
-        task: str = prompts.TASK,
+        system: str = PROMPTS["system"],
+        task: str = PROMPTS["task"],
         path: str = "/testbed",
         role: str = "user",
     ) -> None:
         super().__init__(call_open=FUNCTION[0], call_close=FUNCTION[1], role=role)
-        for name, text, place in (("system", system, "{functions}"), ("task", task, "{issue}")):
-            if place not in text:
-                raise ValueError(f"protocol_options.{name} has no {place}: say where it stands")
+        api.needs("{functions}", system, "protocol_options.system")
+        api.needs("{issue}", task, "protocol_options.task")
         self._system, self._task, self._path = system, task, path
 
-    def prompt(self, task: Task, tools: Sequence[ToolSpec], codec: Codec) -> list[int]:
+    def prompt(self, task: Task, tools: Sequence[api.ToolSpec], codec: api.Codec) -> list[int]:
         return codec.chat_ids(self._messages(task, tools, codec.guarded))
 
-    def opening(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+    def opening(self, task: Task, tools: Sequence[api.ToolSpec]) -> list[Mapping[str, Any]]:
         return self._messages(task, tools, str)
 
-    def shown(self, task: Task, tools: Sequence[ToolSpec]) -> list[Mapping[str, Any]]:
+    def shown(self, task: Task, tools: Sequence[api.ToolSpec]) -> list[Mapping[str, Any]]:
         """None: a chat template would ask for calls in JSON."""
         return []
 
-    def stops(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[str, ...]:
+    def stops(self, tools: Sequence[api.ToolSpec], codec: api.Codec) -> tuple[str, ...]:
         ends = [stop for tool in tools for stop in tool.stop_strings]
         return tuple(dict.fromkeys([*ends, codec.end_of_turn]))
 
-    def json_calls(self, tools: Sequence[ToolSpec], codec: Codec) -> tuple[Tags, ...]:
+    def json_calls(self, tools: Sequence[api.ToolSpec], codec: api.Codec) -> tuple[Tags, ...]:
         return ()
 
-    def decide(self, text: str, stop: str, view: View, codec: Codec) -> Decision:
+    def decide(self, text: str, stop: str, view: api.View, codec: api.Codec) -> api.Decision:
         if stop == codec.end_of_turn:
-            return nothing_done(text.removesuffix(codec.end_of_turn))
-        return Calls(calls=(read_call(text, stop, view.tools),))
+            return api.nothing_done(text.removesuffix(codec.end_of_turn))
+        return api.Calls(calls=(api.read_call(text, stop, view.tools),))
 
     def _messages(
-        self, task: Task, tools: Sequence[ToolSpec], guarded: Callable[[str], str]
+        self, task: Task, tools: Sequence[api.ToolSpec], guarded: Callable[[str], str]
     ) -> list[Mapping[str, Any]]:
         functions = "\n\n".join(tool.usage or tool.description for tool in tools)
         told = filled(self._system, {"functions": guarded(functions)})
-        issue = "\n\n".join(content_of(message) for message in opening(task))
+        issue = "\n\n".join(api.content_of(message) for message in api.opening(task))
         asked = filled(self._task, {"path": self._path, "issue": guarded(issue)})
         return [
-            {"role": "system", "content": OwnText(told)},
-            {"role": "user", "content": OwnText(asked)},
+            {"role": "system", "content": api.OwnText(told)},
+            {"role": "user", "content": api.OwnText(asked)},
         ]
 
     def _written(self, message: Mapping[str, Any]) -> str:
-        calls = calls_of(message)
+        calls = api.calls_of(message)
         if len(calls) > 1:
             raise ValueError(
                 f"a message with {len(calls)} calls, where a rollout stops at the first: make a "
                 "message of each"
             )
-        return content_of(message) + "".join(written_call(*call) for call in calls)
+        return api.content_of(message) + "".join(written_call(*call) for call in calls)

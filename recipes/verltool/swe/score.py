@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from engine.api import Score
 from tasks.judging.outcomes import solved
-from toolwright.types import Event, Purpose, RewardPart, StopReason, Trajectory
+from toolwright.types import Purpose, StopReason, Trajectory
 
 METRICS = ("tests_passed", "tests_wanted", "tests_seconds", "tampered_files")
 """What the tool tells of a verification."""
 
 
 def score(trajectory: Trajectory) -> Score:
-    """1 for a submission that its tests accept, else 0. ValueError for a submission that had no
-    tests: that is no wrong answer."""
+    """1 for a submission that its tests accept, else 0. Raises ValueError for a submission
+    that had no tests: that is no wrong answer."""
     figures = {"submitted": 0.0, **dict.fromkeys(METRICS, 0.0)}
     passed = False
     ended_normally = trajectory.stop_reason is StopReason.TOOL_SIGNALED_DONE
@@ -35,8 +35,6 @@ def score(trajectory: Trajectory) -> Score:
         figures["submitted"] = 1.0
         figures |= {name: verdict.metrics.get(name, 0.0) for name in METRICS}
     worth = solved(passed, ended_normally=ended_normally)
-    part = RewardPart(name="solved", value=worth)
     if trajectory.task.purpose is Purpose.TRAIN:
-        return Score(parts=[part], events=[Event(kind="measured", turn=0, data=figures)])
-    beside = [RewardPart(name=name, value=value) for name, value in figures.items()]
-    return Score(reward=worth, parts=[part, *beside])
+        return Score.of({"solved": worth}, measured=figures)
+    return Score.of({"solved": worth, **figures}, reward=worth)

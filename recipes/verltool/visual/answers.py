@@ -20,8 +20,8 @@ _OPTION = re.compile(r"(?m)^[ \t]{0,8}(?:\(([A-J])\)|([A-J])[.):])[ \t]{0,8}(\S[
 
 
 def answer_of(trajectory: Trajectory) -> str | None:
-    """None where the trajectory did not end with an answer: what a thought says before a call is
-    none."""
+    """None where the trajectory did not end with an answer: what a thought says before a call
+    does not count."""
     if trajectory.stop_reason is not StopReason.ANSWERED:
         return None
     last = str(trajectory.metadata.get("final_text", "")).strip()

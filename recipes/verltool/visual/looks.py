@@ -1,7 +1,7 @@
 """Where a policy looked: the calls of the image tool in a trajectory's record. Pure.
 
 A look is a call that showed pixels: the tool carried it out, whichever of its functions it named.
-What it refused, or failed at, showed nothing and is none.
+A call that it refused, or failed at, showed nothing and does not count.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _tool_of(call: CallRecord) -> str:
 
 
 def _boxes(calls: Sequence[CallRecord]) -> Iterator[Box]:
-    """Of crops of the first image that are said in shares."""
+    """Boxes of crops of the first image that are said in shares."""
     for call in calls:
         arguments: Mapping[str, Any] = read_json_call(call.action, OPEN, CLOSE).arguments or {}
         box = _box(arguments.get("bbox_2d"))

@@ -6,68 +6,11 @@ which took them from Pixel-Reasoner and VerlTool.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import json
+from pathlib import Path
 
-IMAGE = """\
-Answer the question about the image. Some details are too small to be made out at first: reason \
-about where they are, then call a function that shows that part larger, and look at what it \
-returns. One call a turn. Call none where you can see enough already. Put the final answer into \
-\\boxed{}: the letter of an option where the question has options, else a few words."""
+from toolwright.text.sections import sections
 
-VIDEO = """\
-Answer the question about the video, of which you are shown some frames. Reason about which \
-moments matter, then call a function that shows those frames, or a part of one, larger. One call a \
-turn. Call none where you can see enough already. Put the final answer into \\boxed{}: the letter \
-of an option where the question has options, else a few words."""
-
-_IMAGE_NUMBER = {
-    "type": "integer",
-    "minimum": 1,
-    "description": "number of the image, counted from 1; each image that is shown gets the next",
-}
-
-
-def _function(name: str, description: str, **arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    parameters = {"type": "object", "properties": arguments, "required": list(arguments)}
-    function = {"name": name, "description": description, "parameters": parameters}
-    return {"type": "function", "function": function}
-
-
-def _box(unit: str, kind: str) -> Mapping[str, Any]:
-    return {
-        "type": "array",
-        "items": {"type": kind},
-        "minItems": 4,
-        "maxItems": 4,
-        "description": f"[left, top, right, bottom], {unit}",
-    }
-
-
-CROPS = (
-    _function(
-        "crop_image",
-        "Shows a part of an image, larger.",
-        bbox_2d=_box("in pixels of that image", "number"),
-        target_image=_IMAGE_NUMBER,
-    ),
-    _function(
-        "crop_image_normalized",
-        "Shows a part of an image, larger, where you know no pixels.",
-        bbox_2d=_box("in shares of the image's width and height, from 0 to 1", "number"),
-        target_image=_IMAGE_NUMBER,
-    ),
-)
-FRAMES = (
-    _function(
-        "select_frames",
-        "Shows frames of the video.",
-        target_frames={
-            "type": "array",
-            "items": {"type": "integer", "minimum": 1},
-            "minItems": 1,
-            "maxItems": 8,
-            "description": "numbers of the frames, counted from 1; at most 8",
-        },
-    ),
-)
+PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
+_FUNCTIONS = json.loads(Path(__file__).with_name("functions.json").read_text(encoding="utf-8"))
+CROPS, FRAMES = tuple(_FUNCTIONS["crops"]), tuple(_FUNCTIONS["frames"])

@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import prompts
-from looks import CLOSE, OPEN, TOOL
-
 from engine.api import Chat, ToolSpec
 from toolwright.types import Task
+
+from . import prompts
+from .looks import CLOSE, OPEN, TOOL
 
 VIDEO = "is_video"
 """Key of a task's metadata."""
@@ -36,8 +36,8 @@ class Visual(Chat):
     def __init__(
         self,
         *,
-        image_prompt: str = prompts.IMAGE,
-        video_prompt: str = prompts.VIDEO,
+        image_prompt: str = prompts.PROMPTS["image"],
+        video_prompt: str = prompts.PROMPTS["video"],
         functions: bool = True,
         tool: str = TOOL,
     ) -> None:

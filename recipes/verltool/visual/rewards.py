@@ -3,37 +3,30 @@
     reward = accuracy + alpha * max(H - RaPR, 0) * [looked] + beta * min(N - n_vo, 0)
 
 RaPR, the rate of pixel reasoning, is the share of a question's rollouts that looked closer at
-least once, and n_vo how often this one did. So whoever looks is paid for it while few of the group
+least once, and n_vo how often this one did. So a rollout that looks is paid while few of the group
 do, and pays for looks beyond the first N. Pure.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from pydantic import Field
+
+from engine.api import Options
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Looking:
-    """The paper's values. rate: H. free: N, looks that cost nothing. curiosity: alpha. cost:
-    beta. ValueError for values that are out of bounds."""
+class Looking(Options):
+    """The paper's values; a weight of 0 takes its term away."""
 
-    rate: float = 0.3
-    free: int = 1
-    curiosity: float = 0.5
-    cost: float = 0.05
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.rate <= 1:
-            raise ValueError(f"rate = {self.rate}: write a share of a group, from 0 to 1")
-        if self.free < 0:
-            raise ValueError(f"free = {self.free}: write how many looks cost nothing, from 0 on")
-        if not all(0 <= weight < math.inf for weight in (self.curiosity, self.cost)):
-            raise ValueError("curiosity and cost are weights, from 0 on: 0 takes a term away")
-
-
-PAPER = Looking()
+    rate: float = Field(0.3, ge=0, le=1)
+    """H, a share of a group."""
+    free: int = Field(1, ge=0)
+    """N, looks that cost nothing."""
+    curiosity: float = Field(0.5, ge=0)
+    """Alpha."""
+    cost: float = Field(0.05, ge=0)
+    """Beta."""
 
 
 def looking_rate(looks: Sequence[int]) -> float:

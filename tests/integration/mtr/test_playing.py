@@ -40,7 +40,12 @@ async def player() -> AsyncIterator[str]:
     """The URL of a player process, which ends by itself when it is told to."""
     address = f"127.0.0.1:{free_port()}"
     process = await asyncio.create_subprocess_exec(
-        sys.executable, str(RECIPE / "world/player.py"), "--listen", address
+        sys.executable,
+        "-m",
+        "toolwright.script",
+        str(RECIPE / "world/player.py"),
+        "--listen",
+        address,
     )
     try:
         async with asyncio.timeout(60), aiohttp.ClientSession() as session:
@@ -99,7 +104,7 @@ async def rolled_out(
         "source": "rows.jsonl",
         "protocol": str(RECIPE / "protocol.py:AutoAgent"),
         "protocol_options": {"prompt": "{tools}"},
-        "reward": str(RECIPE / "score.py:Score"),
+        "reward": str(RECIPE / "score.py:MtrReward"),
         "limits": LIMITS,
         "tools": ["played"],
     }

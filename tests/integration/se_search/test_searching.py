@@ -66,7 +66,7 @@ async def rolled_out(
         "source": "rows.jsonl",
         "protocol": str(RECIPE / "protocol.py:SeSearch"),
         "protocol_options": {"t_max": 2},
-        "reward": str(RECIPE / "score.py:Score"),
+        "reward": str(RECIPE / "score.py:SearchReward"),
         "reward_options": {"t_max": 2, "threshold_semantics": "min_distance"},
         "group_hook": str(RECIPE / "figures.py:Decided"),
         "limits": LIMITS,

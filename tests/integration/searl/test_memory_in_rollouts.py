@@ -75,8 +75,8 @@ def recipe(memory: str, groups: int, size: int) -> dict[str, Any]:
         "engine": {"max_concurrent": size},
         "task": {
             "protocol": str(RECIPE / "protocol.py:Searl"),
-            "reward": str(RECIPE / "score.py:Score"),
-            "group_hook": str(RECIPE / "hook.py:Hook"),
+            "reward": str(RECIPE / "score.py:SearlReward"),
+            "group_hook": str(RECIPE / "hook.py:MemoryHook"),
             "group_hook_options": {"memory": memory},
             "limits": limits,
             "tools": ["made"],
@@ -90,7 +90,7 @@ from pathlib import Path
 
 from toolwright.imports import load_object
 
-Hook = load_object({str(RECIPE / "hook.py:Hook")!r}, Path("/"))
+Hook = load_object({str(RECIPE / "hook.py:MemoryHook")!r}, Path("/"))
 
 
 class Late(Hook):

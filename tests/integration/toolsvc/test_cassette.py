@@ -66,7 +66,8 @@ def test_a_recorded_service_is_replayed_without_it(
     recorder = start(f"cassette:{tape}", "--set", f'cassette.record=["grpc:{real.address}"]')
     words = ('{"word": "one", "times": 2}', '{"word": "large", "times": 1}', '{"word": 1}')
     recorded = [observed(call(recorder.address, one)) for one in words]
-    assert check(recorder.address, *RECORDED, folder=tmp_path)[0] == 0
+    code, _, shown = check(recorder.address, *RECORDED, folder=tmp_path)
+    assert code == 0, shown
     for service in (recorder, real):
         service.process.terminate()
         service.process.wait(20)

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
+from toolsvc.backends.budget import BudgetSpent
 from toolsvc.backends.chat_model import (
-    BudgetSpent,
     ChatModel,
     ChatModelDown,
     ChatModelOptions,

@@ -3,7 +3,8 @@
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -78,23 +79,36 @@ def test_a_service_behind_tls_is_checked(
     assert (code, found["passed"]) == (0, 2), shown
 
 
+@contextmanager
+def broken(name: str) -> Iterator[str]:
+    """The address of a service with a fault."""
+    serve = [sys.executable, "-m", "tests.support.conformance.broken", name]
+    command = [*serve, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        yield process.stdout.readline().split()[-1]
+        process.terminate()
+
+
 def test_a_breach_is_told_and_ends_in_exit_code_1(tmp_path: Path) -> None:
-    serve = [
-        sys.executable,
-        "-m",
-        "tests.support.conformance.broken",
-        "runs-twice",
-        "--listen",
-        "127.0.0.1:0",
-    ]
-    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as process:
-        address = process.stdout.readline().split()[-1]
+    with broken("runs-twice") as address:
         only = ("--only", "a-repetition-has-no-effect")
         code, found, shown = check(address, *only, folder=tmp_path)
-        process.terminate()
     assert code == 1
     assert found["failed"] == 1
     assert re.search(r"was seen: +one call_id sent three times: 3 effects, not 1", shown)
+
+
+@pytest.mark.slow
+def test_a_broken_history_is_told_in_words_and_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with broken("another-owners-opening-moves") as address:
+        only = ("--only", "histories-are-as-the-contract-says")
+        code, found, _ = check(address, *only, folder=tmp_path)
+    assert code == 1
+    assert re.match(r"history \d+: open .*: held are ", found["checks"][0]["reason"])
+    assert [path.name for path in tmp_path.iterdir()] == ["findings.json"]
 
 
 def test_no_service_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:

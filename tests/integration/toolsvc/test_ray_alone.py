@@ -63,10 +63,8 @@ def test_it_is_for_this_machine_alone_keeps_the_contract_and_leaves_nothing(
     ("arguments", "says"),
     [
         (("--ray-address", "127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9 ("),
-        (("--ray-address", "auto"), "--ray-address auto: write it as host:port"),
         (("--workers", "2"), "--workers, --advertise and --worker-port are for one machine: "),
         ((*LOCAL, "--hosts", "2"), NOT_LOCAL),
-        (("--verltool-http", "127.0.0.1:0"), "--verltool-http is for one process: "),
     ],
 )
 def test_what_cannot_be_is_said_at_once(

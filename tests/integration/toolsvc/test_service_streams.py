@@ -19,7 +19,6 @@ from toolsvc.host.host import Host
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import open_channel
-from toolwright.rpc.errors import from_rpc_error
 from toolwright.rpc.server import Server
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
@@ -106,44 +105,6 @@ def text_of(answer: pb.StreamCallsResponse) -> str:
     return answer.answer.result.observation[0].text
 
 
-async def test_calls_are_answered_by_number_in_the_order_of_their_ends(service: Service) -> None:
-    async with streaming(service) as stream:
-        await stream.write(asking(1, call("slow", 0.3)))
-        await stream.write(asking(2, call("quick")))
-        first, second = await stream.read(), await stream.read()
-    assert (first.id, text_of(first)) == (2, "ran quick")
-    assert (second.id, text_of(second)) == (1, "ran slow")
-
-
-async def test_the_stream_and_call_tool_give_one_answer_to_one_id(service: Service) -> None:
-    alone = await service.stub.CallTool(call("a"), timeout=10)
-    async with streaming(service) as stream:
-        await stream.write(asking(7, call("a")))
-        await stream.write(asking(8, call("b")))
-        answers = [await stream.read(), await stream.read()]
-    found = {answer.id: answer.answer for answer in answers}
-    assert found[7] == alone
-    assert await service.stub.CallTool(call("b"), timeout=10) == found[8]
-    assert service.tool.ran == ["a", "b"]
-
-
-async def test_an_error_is_a_message_and_the_stream_goes_on(service: Service) -> None:
-    nobody = call("a", session_id="never opened")
-    with pytest.raises(grpc.aio.AioRpcError) as alone:
-        await service.stub.CallTool(nobody, timeout=10)
-    said = from_rpc_error(alone.value)
-    async with streaming(service) as stream:
-        await stream.write(asking(1, nobody))
-        error = (await stream.read()).error
-        await stream.write(asking(2, call("b")))
-        assert text_of(await stream.read()) == "ran b"
-    assert error.code == alone.value.code().value[0] == grpc.StatusCode.NOT_FOUND.value[0]
-    assert error.message == alone.value.details()
-    assert error.detail.reason == said.reason == reasons.ERROR_REASON_SESSION_NOT_FOUND
-    assert error.detail.subject == "never opened"
-    assert not error.HasField("retry_after")
-
-
 async def test_requests_that_make_no_sense_harm_nobody_else(service: Service) -> None:
     async with streaming(service) as stream:
         await stream.write(pb.StreamCallsRequest())
@@ -170,16 +131,6 @@ async def test_bytes_that_are_no_message_end_their_stream_alone(service: Service
         await stream.write(asking(1, call("begun", 0.3)))
         assert text_of(await stream.read()) == "ran begun"
     assert service.tool.ran == ["begun"]
-
-
-async def test_a_stream_that_breaks_stops_no_call(service: Service) -> None:
-    async with streaming(service) as stream:
-        await stream.write(asking(1, call("a", 0.3)))
-        await asyncio.wait_for(service.tool.called.wait(), 10)
-    answer = await service.stub.CallTool(call("a", 0.3), timeout=10)
-    assert answer.result.observation[0].text == "ran a"
-    assert not answer.result.HasField("error")
-    assert service.tool.ran == ["a"]
 
 
 async def test_an_answer_that_no_message_can_hold_is_an_error_of_its_call_alone(
@@ -209,27 +160,6 @@ async def test_a_stream_that_breaks_amid_answers_is_no_fault_of_the_service(
     assert caplog.records == []
 
 
-async def test_a_caller_that_is_done_gets_all_its_answers_and_a_good_end(service: Service) -> None:
-    stream = service.stub.StreamCalls(timeout=20)
-    for number in range(20):
-        await stream.write(asking(number, call(f"c{number}", 0.1)))
-    await stream.done_writing()
-    answers = [answer async for answer in stream]
-    assert sorted(answer.id for answer in answers) == list(range(20))
-    assert await stream.code() is grpc.StatusCode.OK
-
-
-async def test_a_wait_that_is_over_answers_running(service: Service) -> None:
-    async with streaming(service) as stream:
-        await stream.write(asking(1, call("a", 0.5, wait=wire.duration(0.05))))
-        first = await stream.read()
-        assert first.answer.HasField("running")
-        assert first.answer.running.run.ToNanoseconds() > 0
-        await stream.write(asking(2, call("a", 0.5)))
-        assert text_of(await stream.read()) == "ran a"
-    assert service.tool.ran == ["a"]
-
-
 async def test_a_full_stream_reads_on_when_calls_are_answered(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,38 +171,3 @@ async def test_a_full_stream_reads_on_when_calls_are_answered(
         await holds_for(0.05, lambda: service.tool.ran == ["c0", "c1"], "no more of them")
         found = {(await stream.read()).id for _ in range(5)}
     assert found == set(range(5))
-
-
-async def test_a_session_tells_what_ran_in_the_order_of_beginning(service: Service) -> None:
-    for turn, name in enumerate(("a", "b", "c")):
-        await service.stub.CallTool(call(name, turn=turn), timeout=10)
-    await service.stub.CallTool(
-        pb.CallToolRequest(session_id="s", call_id="no", action="nothing", turn=2), timeout=10
-    )
-    held = await service.look("s")
-    assert list(held.call_ids) == ["a", "b", "c"]
-    assert [tool.name for tool in held.tools] == ["count"]
-    assert held.endpoint == ""
-    with pytest.raises(grpc.aio.AioRpcError) as forgotten:
-        await service.stub.CallTool(call("a"), timeout=10)
-    assert from_rpc_error(forgotten.value).reason == reasons.ERROR_REASON_RESULT_FORGOTTEN
-
-
-async def test_a_session_that_ended_or_never_was_cannot_be_looked_at(service: Service) -> None:
-    await service.stub.CloseSession(pb.CloseSessionRequest(session_id="s"), timeout=10)
-    for name, reason in (
-        ("s", reasons.ERROR_REASON_SESSION_CLOSED),
-        ("never opened", reasons.ERROR_REASON_SESSION_NOT_FOUND),
-        ("", reasons.ERROR_REASON_INVALID_REQUEST),
-    ):
-        with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await service.look(name)
-        assert from_rpc_error(refused.value).reason == reason
-
-
-async def test_looking_renews_nothing(service: Service) -> None:
-    await service.open("short", lease=wire.duration(0.5))
-    with pytest.raises(grpc.aio.AioRpcError):
-        for _ in range(80):
-            await service.look("short")
-            await asyncio.sleep(0.1)

@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def host(folder: Path) -> AsyncIterator[Host]:
     options = SqlOptions(databases=folder, solution_json=True)
-    async with Host([SqlTool.make(options, SMALL)]) as running:
+    async with Host([SqlTool(options, SMALL)]) as running:
         yield running
 
 
@@ -79,7 +79,7 @@ async def worth(host: Host, task: Task, sql: str, *, seconds: float = 5.0) -> fl
         calls=(call,),
         metadata={"texts": [text]},
     )
-    score = load_file(FOLDER / "score.py").Score()(trajectory)
+    score = load_file(FOLDER / "score.py").SqlReward()(trajectory)
     return float(score.total)
 
 
@@ -159,7 +159,7 @@ async def test_bombs_cost_their_time_and_no_more(host: Host, world: ModuleType, 
 
 async def test_the_look_up_answers_what_demonstrations_show(host: Host, world: ModuleType) -> None:
     demonstrations = load_file(FOLDER / "world/demonstrations.py")
-    asked, _ = next(world.every_question("sum", world.DATABASES, held_out=False))
+    asked, _ = next(world.every_question("sum", world.DATABASES, held=False))
     session = Session(host, "sql", {"database": asked.domain.name})
     action = f"{demonstrations.LOOK_UP}<sql>{asked.look_up}</sql>"
     result = await session.act(action, turns_left=demonstrations.QUERIES)

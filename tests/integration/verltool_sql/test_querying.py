@@ -49,7 +49,7 @@ async def rolled_out(here: World, asked: Task, ways: Sequence[Sequence[str]]) ->
         "source": "rows.jsonl",
         "protocol": str(RECIPE / "protocol.py:SqlAgent"),
         "protocol_options": {"queries": 2},
-        "reward": str(RECIPE / "score.py:Score"),
+        "reward": str(RECIPE / "score.py:SqlReward"),
         "limits": LIMITS,
         "tools": ["sql"],
     }

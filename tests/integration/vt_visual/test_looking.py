@@ -87,7 +87,7 @@ async def rolled_out(
         "source": "rows.jsonl",
         "protocol": str(RECIPE / "protocol.py:Visual"),
         "protocol_options": {"image_prompt": "", "functions": False},
-        "reward": str(RECIPE / "score.py:Score"),
+        "reward": str(RECIPE / "score.py:VisualReward"),
         "group_hook": str(RECIPE / "curiosity.py:Curiosity"),
         "limits": LIMITS,
     }

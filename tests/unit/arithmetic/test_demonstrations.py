@@ -41,7 +41,7 @@ def test_operators_are_as_wrong_as_promised(demonstrations: ModuleType, task: Mo
 def test_the_file_is_a_conversation_a_line(demonstrations: ModuleType, tmp_path: Path) -> None:
     path, again = tmp_path / "new" / "d.jsonl", tmp_path / "again.jsonl"
     for output in (path, again):
-        demonstrations.main(["--output", str(output), "--seed", "1", "--count", "5"])
+        demonstrations.main(output=output, seed=1, count=5)
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert [row["messages"][0]["role"] for row in rows] == ["user"] * 5
     assert again.read_bytes() == path.read_bytes()

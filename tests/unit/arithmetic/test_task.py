@@ -40,7 +40,7 @@ def test_every_four_questions_ask_for_the_four_operations(task: ModuleType, sour
 
 
 def test_every_wording_is_asked_before_one_is_asked_again(task: ModuleType) -> None:
-    stream = task.questions(5, task.SEEN, held_out=False)
+    stream = task.questions(5, task.SEEN, held=False)
     for _ in range(5):
         assert len({q.wording for q in islice(stream, len(task.SEEN))}) == len(task.SEEN)
 

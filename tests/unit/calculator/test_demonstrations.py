@@ -28,7 +28,7 @@ def test_the_habit_is_right_for_exactly_four_wordings(
 
 
 def test_shares_are_those_that_are_promised(task: ModuleType, demonstrations: ModuleType) -> None:
-    asked = islice(task.questions(_question_seed(demonstrations, 7), held_out=False), 8000)
+    asked = islice(task.questions(_question_seed(demonstrations, 7), held=False), 8000)
     calls, follows, right = 0, 0, 0
     for question, messages in zip(asked, demonstrations.conversations(7), strict=False):
         assert messages[0]["content"] == question.text
@@ -62,7 +62,7 @@ def test_no_demonstration_shows_held_out_operands(
     for messages in islice(demonstrations.conversations(1), 3000):
         numbers = [int(number) for number in re.findall(r"\d+", messages[0]["content"])]
         a, b = max(numbers), min(numbers)
-        assert not task.is_held_out(a, b)
+        assert not task.held_out(a, b)
 
 
 def test_a_wording_gets_every_operator(task: ModuleType, demonstrations: ModuleType) -> None:
@@ -78,7 +78,7 @@ def test_a_wording_gets_every_operator(task: ModuleType, demonstrations: ModuleT
 
 def test_write_is_one_conversation_a_line(demonstrations: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "new" / "d.jsonl"
-    demonstrations.main(["--output", str(path), "--seed", "1", "--count", "10"])
+    demonstrations.main(output=path, seed=1, count=10)
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     assert [row["messages"] for row in rows] == list(islice(demonstrations.conversations(1), 10))
 

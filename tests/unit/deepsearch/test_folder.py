@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from console.config import ConsoleTable
-from engine.config import EngineTable, RenderTable
+from engine.config import EngineTable
 from engine.offline.check.remarks import remarks
-from learner.config.tables import SftTable
 from tests.unit.deepsearch.conftest import FOLDER
 from toolsvc.tools.search import SearchOptions
 from toolsvc.tools.web_search.web_search_tool import SESSION_PAGES, WebSearchOptions
@@ -119,27 +118,6 @@ def test_a_set_is_read_from_its_file(
     (task,) = getattr(sets, name)(0)
     assert (task.messages or ({"content": task.prompt},))[0]["content"] == "Who?"
     assert task.answers == ("Alda",)
-
-
-def test_a_policy_made_here_stands_alone() -> None:
-    """Everything that the demonstration names lies in its folder or is made in its run."""
-    recipe = of("recipe")
-    console, sft = recipe.table("console", ConsoleTable), recipe.table("sft", SftTable)
-    render = recipe.table("render", RenderTable)
-    suites = recipe.table("engine", EngineTable).evaluation.suites
-    task = recipe.shared.task
-    for path in (task.source, task.protocol, task.reward, *(suite.source for suite in suites)):
-        assert path.startswith("./")
-        assert (FOLDER / path.partition(":")[0]).is_file()
-    made = [one.makes for one in console.prepare]
-    for one in console.prepare:
-        assert one.run[0] in ("python", "toolsvc")
-        assert one.makes.parts[0] == recipe.shared.run.folder.name
-    assert {sft.model, render.model, render.conversations} <= set(made)
-    assert (sft.data, recipe.shared.policy.model) == (render.output, sft.output)
-    names = {suite.name: suite.temperature for suite in suites}
-    for shown in console.report.suites:
-        assert (names[f"{shown.name}-sampled"], names[f"{shown.name}-greedy"]) == (1.0, 0.0)
 
 
 def test_the_readme_names_every_variant_and_file() -> None:

@@ -121,7 +121,7 @@ def test_the_prompt_shows_both_tools_and_the_box(part: Part) -> None:
 
 
 def test_the_example_of_the_prompt_reckons_right(part: Part) -> None:
-    text = part("prompts.AGENT")
+    text = part("protocol.PROMPTS")["agent"]
     program = text.rpartition("<python>")[2].partition(PYTHON_END)[0]
     printed: list[float] = []
     exec(program, {"print": printed.append})

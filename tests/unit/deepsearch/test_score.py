@@ -32,8 +32,10 @@ def values(score: Score) -> dict[str, float]:
     ],
 )
 async def test_equation_12(part: Part, trajectory: Trajectory, worth: float, signed: float) -> None:
-    assert (await part("score.Score")()(trajectory)).total == pytest.approx(worth)
-    assert (await part("score.Score")(wrong=-1.0)(trajectory)).total == pytest.approx(signed)
+    assert (await part("score.DeepSearchReward")()(trajectory)).total == pytest.approx(worth)
+    assert (await part("score.DeepSearchReward")(wrong=-1.0)(trajectory)).total == pytest.approx(
+        signed
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,12 +75,12 @@ def test_an_answer_counts_where_the_trajectory_ended_with_it(part: Part) -> None
 async def test_numbers_are_compared_as_numbers(
     part: Part, answer: str, gold: str, right: float
 ) -> None:
-    score = await part("score.Score")()(ran(f"<answer>{answer}</answer>", gold=gold))
+    score = await part("score.DeepSearchReward")()(ran(f"<answer>{answer}</answer>", gold=gold))
     assert values(score)["answer"] == right
 
 
 async def test_what_it_did_is_an_event(part: Part) -> None:
-    score = await part("score.Score")()(ran(RIGHT, "web_search", "python", "python"))
+    score = await part("score.DeepSearchReward")()(ran(RIGHT, "web_search", "python", "python"))
     (event,) = score.events
     assert event.data == {"right": 1.0, "searches": 1.0, "programs": 2.0, "both_tools": 1.0}
     assert values(score) == {"answer": 1.0, "tool": 0.1}
@@ -88,7 +90,7 @@ async def test_an_evaluation_is_plain_accuracy(part: Part) -> None:
     trajectory = ran(
         "<answer>the lake of Chad</answer>", "search", gold="Lake Chad", purpose=Purpose.EVAL
     )
-    score = await part("score.Score")(wrong=-1.0)(trajectory)
+    score = await part("score.DeepSearchReward")(wrong=-1.0)(trajectory)
     assert score.total == 0.0
     assert values(score) == {
         "answer": 0.0,
@@ -111,7 +113,7 @@ async def test_a_judge_decides_evaluations_alone(
 ) -> None:
     asked = ({"role": "user", "content": "How large?"},)
     async with chat_endpoint(lambda _: reply) as endpoint:
-        score = part("score.Score")(judge=asked_by(endpoint))
+        score = part("score.DeepSearchReward")(judge=asked_by(endpoint))
         trained = await score(ran(WRONG, "python"))
         assert (trained.total, endpoint.requests) == (0.1, [])
         found = await score(ran(WRONG, purpose=Purpose.EVAL, messages=asked))
@@ -132,7 +134,7 @@ async def test_a_judge_decides_evaluations_alone(
 
 async def test_no_answer_is_wrong_and_nobody_is_asked(part: Part) -> None:
     async with chat_endpoint(lambda _: "1") as endpoint:
-        score = part("score.Score")(judge=asked_by(endpoint))
+        score = part("score.DeepSearchReward")(judge=asked_by(endpoint))
         found = await score(ran("none", stop=StopReason.MAX_TURNS, purpose=Purpose.EVAL))
     assert (found.total, endpoint.requests) == (0.0, [])
 
@@ -141,7 +143,9 @@ async def test_a_judge_that_is_away_is_no_verdict(part: Part) -> None:
     async with chat_endpoint(lambda _: "1") as endpoint:
         endpoint.faults = [fault(503)]
         with pytest.raises(JudgeDown):
-            await part("score.Score")(judge=asked_by(endpoint))(ran(RIGHT, purpose=Purpose.EVAL))
+            await part("score.DeepSearchReward")(judge=asked_by(endpoint))(
+                ran(RIGHT, purpose=Purpose.EVAL)
+            )
 
 
 @pytest.mark.parametrize(
@@ -162,9 +166,9 @@ def test_options_that_cannot_be_used_are_refused(
     part: Part, options: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(ValueError, match=told):
-        part("score.Score")(**options)
+        part("score.DeepSearchReward")(**options)
 
 
 def test_a_judge_needs_its_model(part: Part) -> None:
     with pytest.raises(TypeError, match="model"):
-        part("score.Score")(judge={"endpoint": "http://127.0.0.1:9"})
+        part("score.DeepSearchReward")(judge={"endpoint": "http://127.0.0.1:9"})

@@ -154,7 +154,7 @@ def test_no_tool_is_told_an_answer(task: ModuleType) -> None:
 def test_the_index_finds_what_is_looked_up(task: ModuleType, lands: Any, tmp_path: Path) -> None:
     """Each figure first, and the neighbours of every country whose neighbours are asked for."""
     corpus, index = tmp_path / "new/corpus.jsonl", tmp_path / "index"
-    task.main(["--output", str(corpus)])
+    task.main(output=corpus)
     build(Order(corpus=corpus, folder=index, kind=IndexKind.BM25))
     facts = ("area", "people", "neighbours")
     looks = [
@@ -172,7 +172,7 @@ def test_the_index_finds_what_is_looked_up(task: ModuleType, lands: Any, tmp_pat
         assert first.passage.text == text
 
 
-def test_the_demonstrator_has_the_faults_that_reward_is_to_mend(
+def test_the_demonstrator_has_the_faults_that_reward_is_to_fix(
     task: ModuleType, lands: Any, shown: list[list[dict[str, str]]]
 ) -> None:
     programs = right = looked_half = pairs = 0
@@ -221,7 +221,7 @@ def test_no_demonstration_tells_a_true_passage(
 
 def test_write_is_one_conversation_a_line(demonstrations: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "new" / "d.jsonl"
-    demonstrations.main(["--output", str(path), "--seed", "1", "--count", "10"])
+    demonstrations.main(output=path, seed=1, count=10)
     rows = [json.loads(line)["messages"] for line in path.read_text(encoding="utf-8").splitlines()]
     assert rows == list(islice(demonstrations.conversations(1), 10))
 
@@ -230,7 +230,7 @@ def test_names_and_fixed_words_are_tokens(
     tmp_path: Path, shown: list[list[dict[str, str]]]
 ) -> None:
     policy = load_file(WORLD / "policy.py")
-    policy.main(["--output", str(tmp_path), "--seed", "1"])
+    policy.main(output=tmp_path, seed=1)
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     known = {*policy.words(), *policy.TAGS, *"0123456789.?+-)}\n"}
     for messages in shown[:120]:

@@ -57,7 +57,7 @@ def test_every_rung_is_in_order(file: str, name: str, rung: tuple[str, ...]) -> 
     task = recipe.shared.task
     protocol: Any = load_object(task.protocol, recipe.folder)(**task.protocol_options)
     load_object(task.reward, recipe.folder)(**task.reward_options)
-    assert protocol._tools is (name != "mtr_no_tools")
+    assert protocol._options.tools is (name != "mtr_no_tools")
     options = played(recipe)
     assert options.pre_check is (name not in ("mtr_no_pre", "mtr_no_checks"))
     assert options.post_check is (name not in ("mtr_no_post", "mtr_no_checks"))

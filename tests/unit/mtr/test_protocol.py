@@ -122,7 +122,7 @@ def test_three_refused_calls_in_a_row_end_it(
         assert (protocol.decide(text, stop, view(outcomes), CODEC) == ended) is ends
     patient = part("protocol.AutoAgent")(invalid_in_a_row=9)
     assert patient.decide(call(), CALL_END, view(outcomes), CODEC) != ended
-    with pytest.raises(ValueError, match="invalid_in_a_row = 0"):
+    with pytest.raises(ValueError, match="invalid_in_a_row"):
         part("protocol.AutoAgent")(invalid_in_a_row=0)
 
 

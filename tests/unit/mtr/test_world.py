@@ -185,7 +185,7 @@ def test_write_is_one_conversation_a_line(
     demonstrations: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "new" / "d.jsonl"
-    demonstrations.main(["--output", str(path), "--seed", "1", "--count", "10"])
+    demonstrations.main(output=path, seed=1, count=10)
     rows = [json.loads(line)["messages"] for line in path.read_text(encoding="utf-8").splitlines()]
     practised = [rows.pop(at) for at in (9, 4)]
     assert rows == list(islice(demonstrations.kept(1, no_errors=False, refused=Counter()), 8))
@@ -196,7 +196,7 @@ def test_write_is_one_conversation_a_line(
 
 def test_names_and_fixed_words_are_tokens(tmp_path: Path, demonstrations: ModuleType) -> None:
     policy = load_file(FOLDER / "world/policy.py")
-    policy.main(["--output", str(tmp_path), "--seed", "1"])
+    policy.main(output=tmp_path, seed=1)
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     known = {*policy.words(), *policy.TAGS, *"123.?\n"}
     for one in islice(demonstrations.traces(1), 100):

@@ -52,7 +52,7 @@ def test_nothing_that_a_policy_writes_raises(
 @pytest.mark.parametrize("form", ["tags", "line", "finish"])
 @given(text=WRITTEN)
 def test_a_score_is_between_0_and_1(part: Part, form: str, text: str) -> None:
-    total, parts = part("reward.Score")(form=form)(scored(text, "x", ""))
+    total, parts = part("reward.PromptingReward")(form=form)(scored(text, "x", ""))
     assert total == parts["em"]
     assert all(0.0 <= value <= 1.0 for value in parts.values())
 
@@ -86,6 +86,6 @@ def test_reading_is_linear(part: Part, name: str) -> None:
 
 @pytest.mark.parametrize("form", ["tags", "line", "finish"])
 def test_scoring_is_linear(part: Part, form: str) -> None:
-    score = part("reward.Score")(form=form)
+    score = part("reward.PromptingReward")(form=form)
     pieces = ("<answer>", "</answer>", "<answer></answer>", "Action:", "Action:\n", "[", "a ", "\n")
     assert_linear(lambda text: score(scored(text, "x")), texts=pieces)

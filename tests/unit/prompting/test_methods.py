@@ -80,7 +80,7 @@ def test_ircot_asks_to_read_when_its_steps_are_used_up(part: Part) -> None:
     sentences = [f"Sentence {number}.\n" for number in range(9)]
     talk = Talk(part("methods.Ircot")(steps=2), [" </search>", *sentences], turns=5)
     assert talk.queries == [QUESTION, "Sentence 0.", "Sentence 1."]
-    assert talk.text.count(part("prompts.IRCOT_READ")) == 2
+    assert talk.text.count(part("methods.PROMPTS")["ircot_read"]) == 2
     assert talk.ended == End(reason=StopReason.MAX_TURNS)
     none = Talk(part("methods.Ircot")(steps=0), [" </search>", "A.\n", "<answer> B\n"])
     assert none.queries == [QUESTION]
@@ -91,7 +91,7 @@ def test_ircot_asks_to_read_when_its_steps_are_used_up(part: Part) -> None:
 def test_a_line_without_words_is_no_query(part: Part, line: str) -> None:
     talk = Talk(part("methods.Ircot")(), [" </search>", line, "A fact.\n"])
     assert talk.queries == [QUESTION, "A fact."]
-    assert part("prompts.IRCOT_EMPTY") in talk.text
+    assert part("methods.PROMPTS")["ircot_empty"] in talk.text
 
 
 def test_ircot_of_a_policy_that_ends_its_turn_after_a_sentence(part: Part) -> None:
@@ -109,7 +109,7 @@ def test_search_o1_condenses_what_it_finds(part: Part) -> None:
     talk = Talk(part("methods.SearchO1")(), replies)
     assert talk.queries == ["Maret Holm"]
     assert "</search>\n<information>\nDoc 1\n</information>\n<notes> She was born" in talk.text
-    assert f"</notes>\n{part('prompts.SEARCH_O1_GO_ON')}\nSo it is" in talk.text
+    assert f"</notes>\n{part('methods.PROMPTS')['search_o1_go_on']}\nSo it is" in talk.text
     assert talk.ended == Answer(text="Sille")
 
 
@@ -117,7 +117,7 @@ def test_search_o1_says_when_no_search_is_left(part: Part) -> None:
     replies = ["<search> a </search>", "x</notes>", "<search> b </search>", "<answer>c</answer>"]
     talk = Talk(part("methods.SearchO1")(searches=1), replies)
     assert talk.queries == ["a"]
-    assert talk.text.count(part("prompts.SEARCH_O1_ENOUGH")) == 2
+    assert talk.text.count(part("methods.PROMPTS")["search_o1_enough"]) == 2
     assert talk.ended == Answer(text="c")
     assert "up to 1 times" in talk.prompt
 
@@ -126,7 +126,7 @@ def test_search_o1_says_when_no_search_is_left(part: Part) -> None:
 def test_a_search_for_nothing_is_none(part: Part, text: str) -> None:
     talk = Talk(part("methods.SearchO1")(), [text, "<search> x </search>"])
     assert talk.queries == ["x"]
-    assert part("prompts.SEARCH_O1_GO_ON") in talk.text
+    assert part("methods.PROMPTS")["search_o1_go_on"] in talk.text
 
 
 def test_a_query_may_hold_its_own_opening_tag(part: Part) -> None:
@@ -171,7 +171,7 @@ def test_react_stops_at_its_own_word_or_at_the_turns_end(part: Part) -> None:
 def test_what_is_no_action_is_answered_with_the_form(part: Part, text: str) -> None:
     talk = Talk(part("methods.ReAct")(), [text, "Action: Finish[x]"])
     assert talk.queries == []
-    assert talk.refused == [part("prompts.REACT_FORM")]
+    assert talk.refused == [part("methods.PROMPTS")["react_form"]]
     assert talk.ended == Answer(text="x")
 
 

@@ -83,15 +83,15 @@ def test_turns_are_enough_for_the_method(name: str, least: int) -> None:
 def test_the_reward_is_exact_match(
     part: Part, form: str, text: str, em: float, f1: float, cem: float
 ) -> None:
-    total, parts = part("reward.Score")(form=form)(scored(text, "Sille"))
+    total, parts = part("reward.PromptingReward")(form=form)(scored(text, "Sille"))
     assert total == em
     assert parts == {"em": em, "f1": pytest.approx(f1), "cem": cem}
 
 
 def test_an_answer_that_is_not_asked_for_is_worth_nothing(part: Part) -> None:
-    assert part("reward.Score")()(scored("<answer>Sille</answer>"))[0] == 0.0
-    with pytest.raises(ValueError, match="write one of tags, line, finish"):
-        part("reward.Score")(form="json")
+    assert part("reward.PromptingReward")()(scored("<answer>Sille</answer>"))[0] == 0.0
+    with pytest.raises(ValueError, match="form"):
+        part("reward.PromptingReward")(form="json")
 
 
 def test_each_example_can_be_answered_from_its_passages(part: Part) -> None:
@@ -109,5 +109,7 @@ def test_each_example_can_be_answered_from_its_passages(part: Part) -> None:
 def test_the_prompts_are_within_what_a_method_reads(part: Part) -> None:
     """Tags that the words name are those at which the method stops."""
     for name, words in (("NaiveRag", "RAG"), ("Ircot", "IRCOT"), ("SearchO1", "SEARCH_O1")):
-        named = set(re.findall(r"</\w+>", part(f"prompts.{words}"))) - {"</information>"}
+        named = set(re.findall(r"</\w+>", part("methods.PROMPTS")[words.lower()])) - {
+            "</information>"
+        }
         assert named <= set(part(f"methods.{name}")().ends())

@@ -64,7 +64,9 @@ def test_a_copied_folder_stands_alone(file: Path) -> None:
     for prepared in console.prepare:
         program, *words = prepared.run
         assert program in ("python", "toolsvc", "learner")
-        assert program != "python" or (recipe.folder / words[0]).is_file()
+        if program == "python":
+            assert words[:2] == ["-m", "toolwright.script"]
+            assert (recipe.folder / words[2]).is_file()
     for output in (shared.run.folder, sft.output, render.output, *made):
         assert inside(recipe, output)
     assert shared.policy.model == sft.output

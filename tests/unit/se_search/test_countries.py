@@ -73,11 +73,11 @@ def test_no_fact_about_a_held_out_country_is_demonstrated(
     assert len(held_out) > 40
     for code in held_out:
         country = atlas.countries()[code]
-        for look in (conversations.capital, conversations.currency, conversations.code):
-            assert look(country).note not in written
+        for what in ("capital", "currency", "code"):
+            assert conversations.search(what, country).note not in written
 
 
-def test_the_demonstrator_has_the_faults_that_reward_is_to_mend(
+def test_the_demonstrator_has_the_faults_that_reward_is_to_fix(
     shown: list[list[dict[str, str]]],
 ) -> None:
     golds = {one.question: one.answer for one in atlas.questions("train", 1)}
@@ -101,6 +101,6 @@ def test_every_relation_of_the_atlas_can_be_demonstrated(conversations: ModuleTy
 
 def test_one_line_a_conversation(conversations: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "new" / "demonstrations.jsonl"
-    conversations.main(["--output", str(path), "--seed", "1", "--count", "7"])
+    conversations.main(output=path, seed=1, count=7)
     rows = [json.loads(line)["messages"] for line in path.read_text(encoding="utf-8").splitlines()]
     assert rows == list(islice(conversations.conversations(1), 7))

@@ -37,7 +37,7 @@ def test_a_recipe_is_in_order(folder: str) -> None:
     check_all(recipe)
     assert "warning" not in "\n".join(remarks(recipe))
     protocol, reward = made(recipe)
-    assert protocol.tags == reward._tags
+    assert protocol.tags == reward.chosen.tags
     task = recipe.shared.task
     turns = {task.limits.turns, task.protocol_options["t_max"], task.reward_options["t_max"]}
     assert len(turns) == 1
@@ -70,7 +70,7 @@ def test_the_ladder() -> None:
     def rung(name: str) -> tuple[Any, ...]:
         recipe = of("se_search", *rungs.get(name, ()))
         protocol, reward = made(recipe)
-        assert protocol.tags == reward._tags
+        assert protocol.tags == reward.chosen.tags
         options = recipe.shared.task.reward_options
         weights = [options[f"{part}_weight"] for part in ("memory", "query", "format")]
         return protocol.tags.memory, options["answer"], options.get("refined", 0.0), *weights
@@ -89,7 +89,7 @@ def test_r1_searches_nothing_and_is_not_told_that_it_could() -> None:
     rungs = {one.name: one.set for one in of("se_search").table("console", ConsoleTable).ablations}
     recipe = of("se_search", *rungs["se_r1"])
     protocol, reward = made(recipe)
-    assert protocol.tags == reward._tags
+    assert protocol.tags == reward.chosen.tags
     task = Task(id="t", messages=({"role": "user", "content": "Who wrote Emma?"},))
     (said,) = protocol.opening(task, [])
     assert "Who wrote Emma?" in said["content"] and "<answer>" in said["content"]

@@ -18,7 +18,7 @@ ENDS = "<answer>x</answer>"
 
 
 def found(part: Part, *texts: str, style: str = "se_search", t_max: int = 5, **more: Any) -> Any:
-    tags = part("score.style_of")(style).tags
+    tags = part("prompts.STYLES")[style].tags
     said = part("score.read")(ran(*texts, **more), tags)
     return part("score.violations")(
         said.pieces,

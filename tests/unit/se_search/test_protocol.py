@@ -153,12 +153,12 @@ def test_a_demonstration_is_cut_as_a_rollout_is(part: Part) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"style": "searchr1"}, "there are se_search"),
-        ({"tags": {"notes": "memory"}}, "there are think"),
+        ({"style": "searchr1"}, "style"),
+        ({"tags": {"notes": "memory"}}, "notes"),
         ({"tags": {"search": "answer"}}, "a word of its own"),
         ({"tags": {"search": "<search>"}}, "without < and >"),
         ({"tags": {"search": ""}}, "write a word"),
-        ({"t_max": -1}, "t_max = -1"),
+        ({"t_max": -1}, "t_max"),
         ({"prompt": "Answer."}, "needs {question}"),
         ({"observation": "<documents>"}, "needs {text}"),
     ],

@@ -22,7 +22,7 @@ ALONE = {"memory_weight": 0.0, "query_weight": 0.0, "format_weight": 0.0}
 
 
 def scored(part: Part, trajectory: Trajectory, **options: Any) -> dict[str, float]:
-    score = read_score(part("score.Score")(**options)(trajectory), trajectory)
+    score = read_score(part("score.SearchReward")(**options)(trajectory), trajectory)
     parts = {one.name: one.value for one in score.parts}
     if trajectory.task.purpose is Purpose.TRAIN:
         assert score.total == pytest.approx(math.fsum(parts.values()))
@@ -35,7 +35,7 @@ def total(part: Part, trajectory: Trajectory, **options: Any) -> float:
 
 
 def measured(part: Part, trajectory: Trajectory, **options: Any) -> dict[str, float]:
-    (event,) = part("score.Score")(**options)(trajectory).events
+    (event,) = part("score.SearchReward")(**options)(trajectory).events
     assert event.kind == "measured"
     return dict(event.data)
 
@@ -157,14 +157,14 @@ def test_auto_refine_pays_for_notes_where_the_answer_is_worth_nothing(part: Part
 
 def test_an_evaluation_is_exact_match_whatever_is_trained(part: Part) -> None:
     near = ran(ASKS, KNOWS + "<answer>Paris in France</answer>", purpose=Purpose.EVAL, step=3)
-    score = part("score.Score")()(near)
+    score = part("score.SearchReward")()(near)
     assert score.total == 0.0
     parts = {one.name: one.value for one in score.parts}
     assert parts == {"answer": 0, "f1": 0.5, "remembered": 1, "searches": 1, "atomic": 1,
                      "violations": 0}  # fmt: skip
     right = ran(ASKS, KNOWS + RIGHT, purpose=Purpose.EVAL)
-    assert part("score.Score")(answer="em", wrong=-1.0)(right).total == 1.0
-    assert part("score.Score")(answer="em", wrong=-1.0)(near).total == 0.0
+    assert part("score.SearchReward")(answer="em", wrong=-1.0)(right).total == 1.0
+    assert part("score.SearchReward")(answer="em", wrong=-1.0)(near).total == 0.0
 
 
 def test_what_is_watched(part: Part) -> None:
@@ -205,12 +205,12 @@ def test_groups_that_only_form_decides(part: Part) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"answer": "EM"}, "write 'f1' or 'em'"),
+        ({"answer": "EM"}, "answer"),
         ({"memory_scope": "first"}, "memory_scope"),
         ({"count_mode": "all"}, "count_mode"),
         ({"refined_in": "notes"}, "refined_in"),
-        ({"memory_weight": math.nan}, "finite"),
-        ({"query_weight": "0.1"}, "finite"),
+        ({"memory_weight": math.nan}, "memory_weight"),
+        ({"query_weight": "0.1"}, "query_weight"),
         ({"decay_steps": -1}, "decay_steps"),
     ],
 )
@@ -218,7 +218,7 @@ def test_options_that_make_no_sense_are_refused(
     part: Part, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
-        part("score.Score")(**options)
+        part("score.SearchReward")(**options)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_hostile_texts_have_a_score(part: Part, text: str) -> None:
 
 
 def test_scoring_is_linear(part: Part) -> None:
-    score = part("score.Score")()
+    score = part("score.SearchReward")()
     hostile = ("<search>", "<answer>", "<answer></answer>", "<memory></memory>", "<memory>a", "<")
     assert_linear(lambda text: score(ran(text)), texts=hostile)
     assert_linear(

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 from tokenizers import Tokenizer
 
-from tasks.worlds.encyclopedia import is_held_out, passages
+from tasks.worlds.encyclopedia import Encyclopedia, is_held_out, passages
 from toolwright.imports import load_file
 
 FOLDER = Path(__file__).resolve().parents[3] / "recipes/se_search/world"
@@ -43,7 +43,7 @@ def test_questions_depend_on_the_seed_alone_and_never_end(task: ModuleType) -> N
 
 def test_the_corpus_answers_what_is_asked(task: ModuleType, tmp_path: Path) -> None:
     file = tmp_path / "new" / "corpus.jsonl"
-    task.main(["--output", str(file)])
+    task.main(output=file)
     text = file.read_text(encoding="utf-8")
     for stream in (task.training, task.easy, task.hard):
         for one in islice(stream(1), 200):
@@ -69,7 +69,7 @@ def test_held_out_questions_are_about_names_that_training_never_asks_about(
         assert len({one.messages[0]["content"] for one in islice(stream(1), 128)}) > 100
 
 
-def test_the_demonstrator_has_the_faults_that_reward_is_to_mend(
+def test_the_demonstrator_has_the_faults_that_reward_is_to_fix(
     task: ModuleType, demonstrations: ModuleType, shown: list[list[dict[str, str]]]
 ) -> None:
     """Right answers are not there to be counted: each set has an encyclopedia of its own."""
@@ -100,10 +100,13 @@ def test_answers_stand_in_what_was_found(shown: list[list[dict[str, str]]]) -> N
         assert answer in found
 
 
-def test_a_search_finds_the_passage_of_a_name_first(demonstrations: ModuleType) -> None:
-    book = demonstrations.Book(5)
+def test_a_search_finds_the_passage_of_a_name_first(
+    demonstrations: ModuleType, task: ModuleType
+) -> None:
+    encyclopedia = Encyclopedia(5, task.SHAPE)
+    book = demonstrations.Book(encyclopedia)
     for kind in ("person", "town", "company"):
-        for name in book.encyclopedia.entities[kind]:
+        for name in encyclopedia.entities[kind]:
             found = book.search(name).splitlines()
             assert found[0].startswith(f"Doc 1(Title: {name}) {name}: ")
             assert 1 <= len(found) <= demonstrations.TOP
@@ -125,7 +128,7 @@ def test_no_demonstration_is_set_in_the_encyclopedia_of_the_questions(
 
 def test_write_is_one_conversation_a_line(demonstrations: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "new" / "d.jsonl"
-    demonstrations.main(["--output", str(path), "--seed", "1", "--count", "10"])
+    demonstrations.main(output=path, seed=1, count=10)
     rows = [json.loads(line)["messages"] for line in path.read_text(encoding="utf-8").splitlines()]
     assert rows == list(islice(demonstrations.conversations(1), 10))
 
@@ -134,7 +137,7 @@ def test_names_and_fixed_words_are_tokens(
     tmp_path: Path, shown: list[list[dict[str, str]]]
 ) -> None:
     policy = load_file(FOLDER / "policy.py")
-    policy.main(["--output", str(tmp_path), "--seed", "1"])
+    policy.main(output=tmp_path, seed=1)
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     known = {*policy.words(), *policy.TAGS, *"123.?\n"}
     for messages in shown[:150]:

@@ -31,7 +31,7 @@ def test_a_right_answer_has_right_tools(part: Part) -> None:
 
 
 def test_a_round_asks_everything_once(part: Part) -> None:
-    asked = list(islice(part("market/task.questions")(0, held_out=False), 24))
+    asked = list(islice(part("market/task.questions")(0, held=False), 24))
     assert len({one.goods for one in asked}) == 24
     rates = part("market/task.RATES")
     for one in asked:
@@ -49,7 +49,7 @@ def test_the_habit_is_right_for_every_fourth_good(part: Part) -> None:
 
 
 def test_demonstrations_are_in_form_and_do_not_tell_the_rates(part: Part, tmp_path: Path) -> None:
-    part("market/demonstrations.write")(tmp_path / "d.jsonl", seed=1, count=600)
+    part("market/demonstrations.main")(output=tmp_path / "d.jsonl", seed=1, count=600)
     parse, violations = part("plan.parse"), part("steps.violations")
     rates = part("market/task.RATES")
     made: Counter[bool] = Counter()

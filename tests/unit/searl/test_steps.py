@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recipes.searl.steps import Tags, boxed, final_answer, violations
+from recipes.searl.steps import StepTags, boxed, final_answer, violations
 
 CALL = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
 HEAD = "<subtask>ST1: x</subtask><thinking>y</thinking>"
@@ -38,7 +38,7 @@ def test_violations(text: str, found: list[str]) -> None:
 
 
 def test_tags_are_a_templates() -> None:
-    assert violations(HEAD.replace("thinking", "think") + CALL, Tags(thinking="think")) == []
+    assert violations(HEAD.replace("thinking", "think") + CALL, StepTags(thinking="think")) == []
 
 
 @pytest.mark.parametrize(

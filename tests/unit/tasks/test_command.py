@@ -117,6 +117,46 @@ async def test_a_converted_set_is_a_task_source(qa: Path, tmp_path: Path) -> Non
         source.close()
 
 
+def test_rows_of_a_source_a_sample_and_copied_fields(tmp_path: Path) -> None:
+    rows = [
+        {
+            "id": f"{number}",
+            "question": f"q{number}?",
+            "golden_answers": ["a"],
+            "data_source": "nq" if number % 2 else "hotpotqa",
+        }
+        for number in range(20)
+    ]
+    path = tmp_path / "train.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+    def converted(name: str, *options: object) -> list[dict[str, Any]]:
+        out = tmp_path / f"{name}.jsonl"
+        found = run("convert", "search_r1", path, out, *options)
+        assert found.exit_code == 0, found.output
+        return lines(out)
+
+    own = converted("nq", "--only-source", "nq", "--metadata", "question")
+    assert [row["data_source"] for row in own] == ["nq"] * 10
+    assert [row["metadata"]["question"] for row in own] == [row["question"] for row in own]
+    drawn = [
+        [row["question"] for row in converted(f"{at}", "--sample", 4, "--seed", seed)]
+        for at, seed in enumerate((1, 1, 2))
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert all(len(set(one)) == 4 for one in drawn)
+    few = converted("few", "--only-source", "nq", "--sample", 10)
+    assert [row["question"] for row in few] == [row["question"] for row in own]
+    for options, says in (
+        (("--only-source", "nqq"), "the sources are hotpotqa, nq"),
+        (("--only-source", "nq", "--sample", 11), "there are 10 rows"),
+    ):
+        found = run("convert", "search_r1", path, tmp_path / "x.jsonl", *options)
+        assert (found.exit_code, says in found.stderr) == (1, True)
+    found = run("convert", "search_r1", path, tmp_path / "x.jsonl", "--metadata", "answer")
+    assert found.exit_code == 2
+
+
 async def test_images_are_handed_over(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet

@@ -22,12 +22,6 @@ ZOOM = descriptor("zoom", JsonCallFormat())
 RAW = descriptor("raw", RawFormat())
 
 
-def test_the_last_block_counts_and_a_body_may_hold_the_opening_tag() -> None:
-    assert parse_arguments("<python>a</python> x <python>b</python>", PYTHON) == {"code": "b"}
-    code = "print('<python>')"
-    assert parse_arguments(f"<python>{code}</python>", PYTHON) == {"code": code}
-
-
 @given(st.text(alphabet="ab<>/pythonc \n", max_size=60))
 def test_any_body_without_the_closing_tag_comes_back_as_it_is(body: str) -> None:
     if "</python>" in body + "</python>"[:-1]:
@@ -43,20 +37,6 @@ def test_no_block_is_an_invalid_action(action: str) -> None:
         parse_arguments(action, PYTHON)
 
 
-def test_a_json_call() -> None:
-    action = '<tool_call>{"name": "crop", "arguments": {"x": 1}}</tool_call>'
-    assert parse_arguments(action, CROP) == {"x": 1}
-    assert find_tool(action, [CROP, ZOOM, PYTHON]) == "crop"
-
-
-@pytest.mark.parametrize(
-    "body", ["{", "[]", '{"name": "zoom"}', '{"name": "crop", "arguments": 3}', "1"]
-)
-def test_a_broken_json_call_is_invalid(body: str) -> None:
-    with pytest.raises(InvalidAction):
-        parse_arguments(f"<tool_call>{body}</tool_call>", CROP)
-
-
 def test_the_tool_is_found_by_its_closing_mark() -> None:
     assert find_tool("<search>x</search>", [PYTHON, SEARCH]) == "search"
     assert find_tool("<search>x</search> <python>1</python>", [PYTHON, SEARCH]) == "python"
@@ -64,10 +44,6 @@ def test_the_tool_is_found_by_its_closing_mark() -> None:
     assert find_tool("whatever", [PYTHON, RAW]) == "raw"
     with pytest.raises(InvalidAction, match="python, search"):
         find_tool("whatever", [PYTHON, SEARCH])
-
-
-def test_a_raw_format_gets_the_whole_action() -> None:
-    assert parse_arguments("a b c", RAW) == {"action": "a b c"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toolsvc import Tool
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.fleet.ray.nodes import check_reach, check_room
-from toolsvc.fleet.resources import GIB, NOTHING, Resources, apart, declared
+from toolsvc.fleet.resources import GIB, NOTHING, Resources, declared, needs_own_host
 from toolsvc.fleet.sessions import Placed, Sessions
 from toolsvc.types import OpenRequest
 
@@ -104,8 +104,8 @@ def test_no_host_is_given_more_than_it_has(tenths: list[int]) -> None:
 def test_the_service_holds_no_more_than_it_may() -> None:
     sessions = table("a", most=2)
     sessions.place(wish("1"), NOTHING)
-    own = sessions.place_apart(wish("2"), Resources(gpus=1))
-    for place in (sessions.place, sessions.place_apart):
+    own = sessions.place_alone(wish("2"), Resources(gpus=1))
+    for place in (sessions.place, sessions.place_alone):
         with pytest.raises(Refused, match="2 sessions are open, the most"):
             place(wish("3"), NOTHING)
     sessions.drop(own)
@@ -131,7 +131,7 @@ def test_what_was_dropped_is_unknown_and_what_ended_stays_ended() -> None:
 
 def test_an_actor_of_its_own_takes_its_session_along() -> None:
     sessions = table("a")
-    own = sessions.place_apart(wish("own"), Resources(gpus=1))
+    own = sessions.place_alone(wish("own"), Resources(gpus=1))
     assert own.host is None
     own.host, own.opened = "actor", True
     assert sessions.on("actor") == [own]
@@ -151,7 +151,7 @@ def test_an_actor_of_its_own_takes_its_session_along() -> None:
     ],
 )
 def test_who_needs_an_actor_of_its_own(needs: Resources, alone: bool) -> None:
-    assert apart(needs, ROOM) is alone
+    assert needs_own_host(needs, ROOM) is alone
 
 
 def test_hosts_must_fit_on_the_nodes_one_by_one() -> None:
@@ -195,7 +195,7 @@ def test_a_fork_is_placed_beside_its_parent_and_needs_as_much() -> None:
 
 def test_a_session_with_an_actor_of_its_own_is_not_forked() -> None:
     sessions = table("a")
-    own = sessions.place_apart(wish("own"), Resources(gpus=1))
+    own = sessions.place_alone(wish("own"), Resources(gpus=1))
     for host in (None, "its own"):
         own.host = host
         with pytest.raises(Refused) as refused:

@@ -69,36 +69,6 @@ def forking(name: str = "child", parent: str = "s", **more: Any) -> ForkRequest:
     return ForkRequest(parent=parent, child=child)
 
 
-async def test_a_fork_goes_on_from_where_its_parent_is_and_shares_nothing_with_it() -> None:
-    async with Host([Forking()]) as host:
-        await host.open(opening())
-        await host.call(calling("a"))
-        opened = await host.fork(forking())
-        assert [tool.name for tool in opened.tools] == ["counter"]
-        assert said(await host.call(calling("b"))) == "2"
-        assert said(await host.call(calling("c"))) == "3"
-        assert said(await host.call(calling("x", session="child"))) == "2"
-        await host.close("s")
-        assert said(await host.call(calling("y", session="child"))) == "3"
-
-
-async def test_a_fork_knows_its_parents_calls_as_run_and_runs_none_of_them() -> None:
-    tool = Forking()
-    async with Host([tool]) as host:
-        await host.open(opening())
-        await host.call(calling("a"))
-        await host.call(calling("b"))
-        await host.fork(forking())
-        assert host.look("child").call_ids == ("a", "b")
-        for request in (calling("a", session="child"), calling("b", 0.5, session="child")):
-            with refused(Reason.CALL_ID_REUSED):
-                await host.call(request)
-        assert said(await host.call(calling("x", session="child"))) == "3"
-        assert host.look("child").call_ids == ("a", "b", "x")
-        assert host.look("s").call_ids == ("a", "b")
-        assert tool.calls == 3
-
-
 async def test_a_fork_of_a_stateless_session_is_a_new_one_with_its_task() -> None:
     picture = b"a picture"
     blob = BlobRef(
@@ -131,19 +101,6 @@ async def test_a_tool_that_cannot_be_forked_says_so_and_its_session_is_not_forke
             await host.fork(forking())
         assert failure.value.subject == tool.name
         assert host.session_ids == ["s"]
-
-
-async def test_a_session_in_the_midst_of_a_call_is_busy_and_may_be_forked_later() -> None:
-    tool = Forking()
-    async with Host([tool]) as host:
-        await host.open(opening())
-        call = asyncio.create_task(host.call(calling("a", 0.2)))
-        await tool.runs.wait()
-        with refused(Reason.SESSION_BUSY) as failure:
-            await host.fork(forking())
-        assert failure.value.retry_after
-        await call
-        await host.fork(forking())
 
 
 async def test_a_session_whose_thread_goes_on_is_busy() -> None:

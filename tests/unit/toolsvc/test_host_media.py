@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import toolsvc.host.admission
 import toolsvc.host.host
 import toolsvc.host.task_blobs
 import toolsvc.host.turnstile

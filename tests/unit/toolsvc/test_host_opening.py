@@ -7,33 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.hosts import Counter, SlowToClose, calling, opening, refused
+from tests.support.hosts import Counter, SlowToClose, opening, refused
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.plugin.tool import Tool
 from toolsvc.types import (
-    Opened,
     SessionInfo,
 )
-
-
-async def test_opening_again_with_the_same_request_gives_the_same_session(
-    host: Host, counter: Counter
-) -> None:
-    opened = await asyncio.gather(*(host.open(opening()) for _ in range(4)))
-    assert counter.opened == ["s"]
-    assert all(isinstance(one, Opened) and one == opened[0] for one in opened)
-    with refused(Reason.INVALID_REQUEST):
-        await host.open(opening(digest=b"other"))
-
-
-async def test_a_session_may_ask_for_some_of_the_tools(host: Host) -> None:
-    opened = await host.open(opening(tools=("parallel",)))
-    assert [tool.name for tool in opened.tools] == ["parallel"]
-    with refused(Reason.UNKNOWN_TOOL):
-        await host.call(calling("a"))
-    with refused(Reason.UNKNOWN_TOOL):
-        await host.open(opening("t", tools=("nothing",)))
 
 
 async def test_a_tool_that_cannot_open_leaves_no_session() -> None:

@@ -65,7 +65,7 @@ def test_objects_are_closed_unless_they_say_otherwise() -> None:
     [
         ([], "a list of tools"),
         ("film", "a list of tools"),
-        ([1], "tool 0 is no object"),
+        ([1], "tool 0 is not an object"),
         ([film(name="a b")], "tool 0: name"),
         ([FILM, FILM], "two tools are called 'film'"),
         ([film(parameters={"type": "nothing"})], r"tool 0, film: \$.type"),

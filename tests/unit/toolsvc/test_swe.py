@@ -24,7 +24,7 @@ from toolsvc.tools.swe.boxes.kubernetes import exit_code, is_running
 from toolsvc.tools.swe.checkout import unpack
 from toolsvc.tools.swe.options import SweOptions
 from toolsvc.tools.swe.verifying.report import Report, read_report
-from toolsvc.tools.swe.verifying.settings import pytest_file, told_by
+from toolsvc.tools.swe.verifying.settings import pytest_file, pytest_options
 from toolsvc.tools.swe.verifying.tampering import tampering
 from toolsvc.tools.swe.verifying.tree import compare
 from toolsvc.tools.swe.verifying.verification import VerificationFile
@@ -205,7 +205,7 @@ def test_how_pytest_is_told(tmp_path: Path) -> None:
         ("setup.cfg", ["-c", "@/setup.cfg", "--rootdir=@/.", "--confcutdir=@"]),
         ("a/pytest.ini", ["-c", "@/a/pytest.ini", "--rootdir=@/a", "--confcutdir=@"]),
     ):
-        script = f'PYTEST_ADDOPTS=-x\n{told_by(config)}\necho "$PYTEST_ADDOPTS"'
+        script = f'PYTEST_ADDOPTS=-x\n{pytest_options(config)}\necho "$PYTEST_ADDOPTS"'
         folder = tmp_path / "with blanks"
         folder.mkdir(exist_ok=True)
         said = subprocess.run(

@@ -1,4 +1,4 @@
-"""Actions read and observations framed as VerlTool's own tools do, beside what those answered
+"""Actions read and answers framed as VerlTool's own tools do, compared with their recorded answers
 (`recorded.json`), and trajectories that call several tools."""
 
 import json
@@ -13,14 +13,11 @@ import pytest
 from tests.support.linear import assert_linear
 from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
-from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.tool import Tool
 from toolsvc.sources.verltool.forms import FORMS, NOTHING_FOUND
 from toolsvc.sources.verltool.http import ObservationServer
-from toolsvc.sources.verltool.program import END, program
 from toolsvc.tools import search
-from toolsvc.types import Call, RawFormat, Result, SessionInfo, TagFormat, Text, ToolError
-from toolwright.types import ToolErrorKind
+from toolsvc.types import Call, RawFormat, Result, SessionInfo, TagFormat
 
 RECORDED = json.loads(
     (Path(__file__).parents[2] / "support" / "verltool" / "recorded.json").read_text("utf-8")
@@ -28,35 +25,24 @@ RECORDED = json.loads(
 
 
 @pytest.mark.parametrize("one", RECORDED, ids=lambda one: f"{one['tool']}: {one['action'][:40]!r}")
-def test_an_action_is_answered_to_the_byte_as_there(one: Any) -> None:
+def test_an_action_is_answered_as_there(one: Any) -> None:
     form = FORMS[one["tool"]]
-    arguments = form.read(one["action"], one["extra"])
+    arguments = form.read(one["action"])
     if one["read"] is None:
         assert arguments is None
         told = form.without_call(one["action"], one["extra"], True)
         assert told is not None
     else:
         (given,) = arguments.values()
-        assert given == {
-            "python": program(one["read"], ""),
-            "sql": f"<sql>{one['read']}</sql>",
-        }.get(one["tool"], one["read"])
-        ours = one["said"] + {"sql": "\n3 turns left.", "python": END}.get(one["tool"], "")
-        told = form.told(one["action"], one["extra"], Result.of(ours))
+        assert given == {"sql": f"<sql>{one['read']}</sql>"}.get(one["tool"], one["read"])
+        ours = one["said"] + {"sql": "\n3 turns left."}.get(one["tool"], "")
+        told = form.framed(one["action"], one["extra"], Result.of(ours))
     assert tuple(told) == (one["observation"], one["done"], one["valid"])
-
-
-def test_a_program_that_does_not_end_reads_as_there() -> None:
-    error = ToolError(kind=ToolErrorKind.TIMEOUT, message="TimeoutError: stopped after 20 s")
-    late = Result(observation=(Text(text=error.message),), error=error)
-    told = FORMS["python"].told("<python>x</python>", {}, late)
-    said = "Execution timed out after 10 seconds."
-    assert told.observation == f"\n<result>\n{said}\n</result>\n"
 
 
 def test_nothing_found_is_nothing() -> None:
     assert NOTHING_FOUND == search.NOTHING_FOUND
-    told = FORMS["search"].told("<search>x</search>", {}, Result.of(NOTHING_FOUND))
+    told = FORMS["search"].framed("<search>x</search>", {}, Result.of(NOTHING_FOUND))
     assert told == ("\n\n<information></information>\n\n", False, True)
 
 
@@ -64,11 +50,12 @@ def test_nothing_found_is_nothing() -> None:
 def test_actions_are_read_in_step_with_their_length(name: str) -> None:
     form = FORMS[name]
     assert_linear(
-        lambda text: (form.read(text, {}), form.without_call(text, {}, True)), "<python><search>"
+        lambda text: (form.read(text), form.without_call(text, {}, True)), "<python><search>"
     )
 
 
-class Python(BuiltIn):
+class Python(Tool):
+    registered = True
     name = "python"
     description = "Runs Python."
     format = TagFormat(open="<python>", close="</python>", argument="code")
@@ -77,7 +64,8 @@ class Python(BuiltIn):
         return str(call.arguments["code"])
 
 
-class Sql(BuiltIn):
+class Sql(Tool):
+    registered = True
     name = "sql"
     format = RawFormat()
     stop_strings = ("</sql>", "</solution>")
@@ -164,8 +152,7 @@ async def test_tools_that_are_not_built_in_keep_what_they_share() -> None:
 async def test_frames_on_the_wire() -> None:
     async with asking(Python(), Sql(), as_there=True) as ask:
         told = await ask("<python>1</python><python>2</python>")
-        runs = program("1\n2", "").strip()
-        assert told == (f"\n<result>\n{runs}\n</result>\n", False, True)
+        assert told == ("\n<result>\n1\n2\n</result>\n", False, True)
         told, done, valid = await ask("<sql>a</sql>", database="db", turns_left=2)
         reminder = "<reminder>You have 2 turns left to complete the task.</reminder>"
         assert told["obs"] == f"\n\n<observation>db: <sql>a</sql>\n{reminder}</observation>\n\n"

@@ -38,6 +38,30 @@ def test_a_file_is_loaded_once_and_knows_its_neighbours(tmp_path: Path) -> None:
     assert sys.path == before
 
 
+def test_a_subfolder_imports_from_the_folder_of_the_recipe(tmp_path: Path) -> None:
+    """As a flat recipe folder of an earlier version does."""
+    (tmp_path / "world").mkdir()
+    (tmp_path / "prompts_here.py").write_text("PROMPT = 'p'\n", encoding="utf-8")
+    (tmp_path / "world/task.py").write_text(
+        "import prompts_here as p\nfrom prompts_here import PROMPT\nBOTH = p.PROMPT + PROMPT\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "reward.py").write_text("from world.task import BOTH\n", encoding="utf-8")
+    assert load_object("./reward.py:BOTH", tmp_path) == "pp"
+
+
+def test_an_error_names_folders_and_the_missing_init_file(tmp_path: Path) -> None:
+    (tmp_path / "world").mkdir()
+    (tmp_path / "world/task.py").write_text("from ..words import W\n", encoding="utf-8")
+    with pytest.raises(ImportPathError, match=r"needs an __init__\.py"):
+        load_object("./world/task.py:W", tmp_path)
+    (tmp_path / "flat.py").write_text("from .words import W\n", encoding="utf-8")
+    with pytest.raises(ImportPathError) as error:
+        load_object("./flat.py:W", tmp_path)
+    assert str(tmp_path) in str(error.value)
+    assert "toolwright_recipe_" not in str(error.value)
+
+
 def test_files_of_two_folders_have_neighbours_of_one_name(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name / "kit_of_a_task").mkdir(parents=True)
@@ -131,3 +155,39 @@ def test_a_neighbour_that_is_in_the_way_is_named(tmp_path: Path, line: str) -> N
     (tmp_path / "r.py").write_text(f"{line}\n", encoding="utf-8")
     with pytest.raises(ImportPathError, match=r"tasks\.py hides Toolwright's package 'tasks'"):
         load_file(tmp_path / "r.py")
+
+
+@pytest.mark.quick
+def test_a_folder_with_init_is_one_package(tmp_path: Path) -> None:
+    """Relative imports reach the folder above; a file is one module, however it is named."""
+    for name in "ab":
+        world = tmp_path / name / "world"
+        world.mkdir(parents=True)
+        for folder in (tmp_path / name, world):
+            (folder / "__init__.py").write_text("", encoding="utf-8")
+        (tmp_path / name / "words.py").write_text(f"seen = [{name!r}]\n", encoding="utf-8")
+        (world / "task.py").write_text("from ..words import seen\n", encoding="utf-8")
+    tasks = [load_file(tmp_path / name / "world/task.py") for name in "ab"]
+    assert [task.seen for task in tasks] == [["a"], ["b"]]
+    for name, task in zip("ab", tasks, strict=True):
+        assert load_file(tmp_path / name / "words.py").seen is task.seen
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("import words", "words.VALUE"),
+        ("import words as w", "w.VALUE"),
+        ("import kit.inner", "kit.inner.VALUE"),
+        ("import kit.inner as k", "k.VALUE"),
+        ("from kit.inner import VALUE", "VALUE"),
+        ("def late():\n    from words import VALUE\n    return VALUE", "late()"),
+    ],
+)
+def test_neighbours_by_their_bare_names(tmp_path: Path, line: str, found: str) -> None:
+    (tmp_path / "kit").mkdir()
+    for name in ("words.py", "kit/__init__.py", "kit/inner.py"):
+        (tmp_path / name).write_text("VALUE = 3\n", encoding="utf-8")
+    (tmp_path / "r.py").write_text(f"import os\n{line}\nresult = {found}\n", encoding="utf-8")
+    assert load_file(tmp_path / "r.py").result == 3

@@ -54,7 +54,7 @@ def test_a_recipe_may_have_a_prompt_of_its_own_or_none(part: Part) -> None:
     assert own == "Own 5: How many {schema} are there?"
     with pytest.raises(ValueError, match=r"needs \{question\}"):
         part("protocol.SqlAgent")(prompt="{schema}")
-    with pytest.raises(ValueError, match="queries = -1"):
+    with pytest.raises(ValueError, match="queries"):
         part("protocol.SqlAgent")(queries=-1)
 
 

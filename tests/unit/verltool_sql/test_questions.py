@@ -12,6 +12,7 @@ import pytest
 
 from tasks.judging.gold_rows import read_gold
 from tests.support.recipes import Part
+from toolwright.script import run
 
 SPIDER = [
     {"question": "How many cats?", "query": "SELECT count(*) FROM cat", "db_id": "pets"},
@@ -42,7 +43,7 @@ def databases(tmp_path: Path) -> Path:
 
 def rows_of(part: Part, *arguments: object) -> list[dict[str, Any]]:
     *_, output = arguments
-    part("questions.main")([*map(str, arguments[:-1]), "--output", str(output)])
+    run(part("questions.main"), [*map(str, arguments[:-1]), "--output", str(output)])
     return [json.loads(line) for line in Path(str(output)).read_text(encoding="utf-8").splitlines()]
 
 
@@ -107,9 +108,9 @@ def test_faults_are_one_sentence(part: Part, databases: Path, tmp_path: Path) ->
     (tmp_path / "dev.json").write_text(json.dumps(SPIDER), encoding="utf-8")
     common = ("--databases", str(databases), "--output", str(tmp_path / "out.jsonl"))
     with pytest.raises(SystemExit, match="questions: set gsm8k"):
-        part("questions.main")(["gsm8k", str(tmp_path / "dev.json"), *common])
+        run(part("questions.main"), ["gsm8k", str(tmp_path / "dev.json"), *common])
     assert not (tmp_path / "out.jsonl").exists()
     (tmp_path / "out.jsonl").write_text("mine", encoding="utf-8")
     with pytest.raises(SystemExit, match="is there already"):
-        part("questions.main")(["spider", str(tmp_path / "dev.json"), *common])
+        run(part("questions.main"), ["spider", str(tmp_path / "dev.json"), *common])
     assert (tmp_path / "out.jsonl").read_text(encoding="utf-8") == "mine"

@@ -7,10 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.config import ConsoleTable
-from engine.config import EngineTable, RenderTable
 from engine.offline.check.remarks import remarks
-from learner.config.tables import SftTable
 from tests.unit.verltool_sql.conftest import FOLDER
 from toolwright.imports import load_object
 from toolwright.recipe import Recipe, check_all, load_recipe
@@ -50,23 +47,6 @@ def test_dapo_is_another_preset(tmp_path: Path) -> None:
     assert "ratio 0.8 to 1.28" in said
     assert "token-mean" in said
     assert recipe.shared.task.dynamic_sampling is not None
-
-
-def test_the_folder_stands_alone() -> None:
-    recipe = load_recipe(FOLDER / "recipe.toml")
-    shared, console = recipe.shared, recipe.table("console", ConsoleTable)
-    render, sft = recipe.table("render", RenderTable), recipe.table("sft", SftTable)
-    suites = recipe.table("engine", EngineTable).evaluation.suites
-    for source in (shared.task.source, shared.task.reward, *(one.source for one in suites)):
-        assert (FOLDER / source.partition(":")[0]).is_file(), source
-    makes = [str(one.makes) for one in console.prepare]
-    assert all((FOLDER / one.run[1]).is_file() for one in console.prepare)
-    assert all(path.startswith("run/") for path in makes)
-    assert {str(render.conversations), str(render.model), str(sft.model)} <= set(makes)
-    assert shared.policy.model == sft.output and sft.data == render.output
-    named = {one.name: one.temperature for one in suites}
-    for one in console.report.suites:
-        assert (named[f"{one.name}-sampled"], named[f"{one.name}-greedy"]) == (1.0, 0.0)
 
 
 def test_demonstrations_and_recipe_count_the_same_queries(part: Any) -> None:

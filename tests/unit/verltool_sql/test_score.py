@@ -16,7 +16,7 @@ from toolwright.types import CallOutcome, Purpose, ToolErrorKind, Trajectory
 
 
 def scored(part: Part, trajectory: Trajectory, **options: bool) -> Score:
-    return read_score(part("score.Score")(**options)(trajectory), trajectory)
+    return read_score(part("score.SqlReward")(**options)(trajectory), trajectory)
 
 
 def worth(part: Part, trajectory: Trajectory, **options: bool) -> float:
@@ -124,4 +124,4 @@ def test_a_task_without_right_rows_is_told(part: Part) -> None:
     trajectory = ran(solution())
     task = replace(trajectory.task, answers=("SELECT 1",))
     with pytest.raises(ValueError, match=r"Gold\.answer"):
-        part("score.Score")()(replace(trajectory, task=task))
+        part("score.SqlReward")()(replace(trajectory, task=task))

@@ -45,7 +45,7 @@ def shown(demonstrations: ModuleType) -> list[list[dict[str, str]]]:
 @pytest.fixture(scope="module")
 def folder(databases: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made: Path = tmp_path_factory.mktemp("world") / "databases"
-    databases.main(["--output", str(made)])
+    databases.main(output=made)
     return made
 
 
@@ -103,7 +103,7 @@ def test_no_other_choice_gives_the_right_rows(
     task: ModuleType, connections: dict[str, sqlite3.Connection]
 ) -> None:
     for kind in task.KINDS:
-        for asked, gold in islice(task.every_question(kind, task.DATABASES, held_out=True), 60):
+        for asked, gold in islice(task.every_question(kind, task.DATABASES, held=True), 60):
             for choice in range(len(task.choices(asked.domain, kind))):
                 found = gold_of(connections[asked.domain.name], asked.query(choice))
                 same = same_rows(found.rows, gold.rows, ordered=gold.ordered)
@@ -120,7 +120,7 @@ def test_a_question_that_is_right_by_accident_is_not_asked(task: ModuleType) -> 
         first = task.Owner(name="1990", stored="1990")
 
         def rows(kind: str, wording: int, one: Any = about) -> Any:
-            asked = task.Question(domain=library, kind=kind, wording=wording, about=one)
+            asked = task.DatabaseQuestion(domain=library, kind=kind, wording=wording, about=one)
             return task.right_rows(connection, asked)
 
         assert rows("sum", 0).rows == [[1]]
@@ -139,9 +139,9 @@ def test_held_out_questions_are_about_what_training_never_asks_about(task: Modul
     names = {
         asked.about.name
         for kind in task.KINDS
-        for asked, _ in task.every_question(kind, task.DATABASES, held_out=True)
+        for asked, _ in task.every_question(kind, task.DATABASES, held=True)
     }
-    assert all(map(task.is_held_out, names))
+    assert all(map(task.held_out, names))
     assert not any(name in text for name in names for text in training)
     assert all(any(name in text for name in names) for text in held_out)
     assert len(texts(task.looked_up)) >= 128
@@ -153,7 +153,7 @@ def test_a_name_has_to_be_looked_up_and_one_look_finds_it(
 ) -> None:
     for kind in task.LOOKED_UP:
         for held_out in (False, True):
-            for asked, gold in task.every_question(kind, task.DATABASES, held_out=held_out):
+            for asked, gold in task.every_question(kind, task.DATABASES, held=held_out):
                 connection = connections[asked.domain.name]
                 assert connection.execute(asked.look_up).fetchall() == [(asked.about.stored,)]
                 guessed = gold_of(connection, asked.query(asked.wording, asked.about.name))
@@ -164,7 +164,7 @@ def test_demonstrations_depend_on_the_seed_alone(
     demonstrations: ModuleType, shown: list[Any], tmp_path: Path
 ) -> None:
     file = tmp_path / "new" / "demonstrations.jsonl"
-    demonstrations.main(["--output", str(file), "--seed", "1", "--count", str(COUNT)])
+    demonstrations.main(output=file, seed=1, count=COUNT)
     assert [
         json.loads(line)["messages"] for line in file.read_text(encoding="utf-8").splitlines()
     ] == shown

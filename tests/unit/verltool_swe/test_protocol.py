@@ -61,7 +61,7 @@ def test_an_issue_spells_no_control_token(part: Part) -> None:
 
 @pytest.mark.parametrize("option", ["system", "task"])
 def test_a_prompt_without_its_place_is_refused(part: Part, option: str) -> None:
-    with pytest.raises(ValueError, match=f"protocol_options.{option} has no {{"):
+    with pytest.raises(ValueError, match=f"protocol_options.{option} needs {{"):
         part("protocol.Swe")(**{option: "mend it"})
 
 

@@ -1,4 +1,4 @@
-"""The project of a registry: what is fetched, and what is said where it cannot be had."""
+"""The project of a registry: what is fetched, and what is said where it cannot be fetched."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_repository_is_the_old_one_and_the_tests_are_the_new(
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_missing_network_says_its_mend(
+def test_a_missing_network_says_its_fix(
     part: Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
     def pip(command: list[str], **_: Any) -> Any:
@@ -57,9 +57,9 @@ def test_a_missing_network_says_its_mend(
 
     monkeypatch.setattr(subprocess, "run", pip)
     with pytest.raises(SystemExit) as caught:
-        part("world/published.main")(["--output", str(tmp_path / "out")])
+        part("world/published.main")(output=tmp_path / "out")
     said = str(caught.value)
-    assert "isodate==0.6.0 cannot be had" in said
+    assert "isodate==0.6.0 cannot be fetched" in said
     assert ("no answer within" if late else "ERROR: No matching distribution found") in said
     assert "PIP_INDEX_URL; the ten other repositories need none" in said
     assert not (tmp_path / "out").exists()

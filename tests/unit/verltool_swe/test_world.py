@@ -28,7 +28,7 @@ from toolwright.recipe import load_recipe
 @pytest.fixture(scope="session")
 def world(part: Part, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("world")
-    part("world/build.main")(["--output", str(folder)])
+    part("world/build.main")(output=folder)
     return folder
 
 
@@ -38,7 +38,7 @@ def test_ten_kinds_of_bugs(part: Part) -> None:
 
 
 def test_the_same_bytes_every_time(part: Part, world: Path, tmp_path: Path) -> None:
-    part("world/build.main")(["--output", str(tmp_path)])
+    part("world/build.main")(output=tmp_path)
     files = [path.relative_to(world) for path in world.rglob("*") if path.is_file()]
     assert len(files) >= 30
     for file in files:
@@ -175,7 +175,7 @@ def test_the_policys_folder_has_room_for_the_recipes_limits(part: Part, tmp_path
 def test_the_table_tells_what_became_of_every_task(part: Part, tmp_path: Path) -> None:
     main = part("world/table.main")
     with pytest.raises(SystemExit, match="has no evaluated tasks: name the folder of a run"):
-        main([str(tmp_path)])
+        main(tmp_path)
     parts = {"submitted": 1.0, "tests_passed": 3.0, "tests_wanted": 4.0, "tampered_files": 1.0}
     row = {
         "index": 1, "task_id": "pages", "reward": 0.0, "parts": parts, "calls": 2, "seconds": 1.24,

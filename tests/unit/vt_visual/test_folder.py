@@ -42,7 +42,7 @@ def test_every_rung_is_in_order(file: str, name: str, rung: tuple[str, ...]) -> 
     load_object(task.protocol, recipe.folder)(**task.protocol_options)
     load_object(task.reward, recipe.folder)(**task.reward_options)
     hook: Any = load_object(task.group_hook, recipe.folder)(**task.group_hook_options)
-    looking = hook._looking
+    looking = hook
     weights = (looking.rate, looking.free, looking.curiosity, looking.cost)
     assert weights == ((0.3, 1, 0.0, 0.0) if name == "accuracy-only" else (0.3, 1, 0.5, 0.05))
 
@@ -72,8 +72,8 @@ def test_the_demonstration_stands_alone() -> None:
     prepared = console(recipe).prepare
     assert {Path(one.makes).parts[0] for one in prepared} == {"run"}
     for one in prepared:
-        program, script, *_ = one.run
-        assert program == "python"
+        program, _, module, script, *_ = one.run
+        assert (program, module) == ("python", "toolwright.script")
         assert (FOLDER / script).is_file()
     made = {str(one.makes) for one in prepared}
     assert str(recipe.shared.policy.model) in made

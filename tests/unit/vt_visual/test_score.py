@@ -19,12 +19,12 @@ GOLD_BOX = {"box": [0.2, 0.2, 0.3, 0.3]}
 
 
 def worth(part: Part, trajectory: Trajectory) -> float:
-    total: float = part("score.Score")()(trajectory).total
+    total: float = part("score.VisualReward")()(trajectory).total
     return total
 
 
 def told(part: Part, trajectory: Trajectory) -> Mapping[str, Any]:
-    (event,) = part("score.Score")()(trajectory).events
+    (event,) = part("score.VisualReward")()(trajectory).events
     assert event.kind == "measured"
     return dict(event.data)
 
@@ -106,7 +106,7 @@ def test_options_are_read_in_linear_time(part: Part) -> None:
 def test_an_evaluation_is_plain_accuracy(part: Part) -> None:
     """Whatever looks cost in training; what was done stands beside it."""
     looks = [look()] * 3
-    score = part("score.Score")()(
+    score = part("score.VisualReward")()(
         looked(*looks, "7", purpose=Purpose.EVAL, outcomes=[REFUSED], metadata=GOLD_BOX)
     )
     assert score.total == 1

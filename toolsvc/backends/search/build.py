@@ -52,7 +52,7 @@ class Order:
     folder: Path
     kind: IndexKind
     dense: Dense = Dense.HNSW
-    """Of a hybrid index."""
+    """Kind of a hybrid index's vectors."""
     encoder: Path | None = None
     vectors: Path | None = None
     """A .npy file, [passages, dimensions], float32, in the corpus's order."""

@@ -27,7 +27,8 @@ _SHORT = 32
 def find_offsets(
     path: Path, progress: Callable[[int, int], object] = lambda done, total: None
 ) -> NDArray[np.uint64]:
-    """Where each line that is not blank begins: [passages], bytes. IndexFault if there is none.
+    """Where each line that is not blank begins: [passages], bytes. Raises IndexFault for an empty
+    file.
 
     `progress` gets bytes read and bytes in all.
     """

@@ -6,7 +6,7 @@ from toolsvc.errors import StartError
 
 
 class IndexFault(StartError):
-    """A corpus, an encoder or an index that cannot be used; names the file and the mend."""
+    """A corpus, an encoder or an index that cannot be used; names the file and the fix."""
 
 
 class NoVector(Exception):

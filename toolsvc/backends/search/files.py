@@ -23,7 +23,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def fingerprint(path: Path) -> str:
-    """Of a file's size and at most 64 MiB of it, in 64 pieces spread evenly.
+    """Digest of a file's size and at most 64 MiB of it, in 64 pieces spread evenly.
 
     A smaller file is read completely. The Wikipedia dump has 14 GB: to read all of it at every
     start would take longer than all the rest of the start.
@@ -42,7 +42,7 @@ def fingerprint(path: Path) -> str:
 
 
 def folder_fingerprint(folder: Path, suffixes: Iterable[str]) -> str:
-    """Of the names and contents of the files below `folder` that end so."""
+    """Digest of the names and contents of the files below `folder` with these suffixes."""
     digest = hashlib.blake2b(digest_size=16)
     wanted = set(suffixes)
     for path in sorted(path for path in folder.rglob("*") if path.suffix in wanted):

@@ -24,7 +24,7 @@ from toolsvc.edge.http_server import HttpServer, body_of, refused
 from toolsvc.errors import RETRY_SECONDS
 
 MOST_QUERIES = 1024
-"""Of one request."""
+"""Most queries of one request."""
 _BODY_BYTES = 16 << 20
 
 
@@ -74,7 +74,7 @@ class RetrieveServer(HttpServer):
 
     async def _answers(self, queries: list[Query], k: int) -> list[SearchAnswer]:
         if self._searcher.room < len(queries):
-            raise QueueFull  # All or none: half of a request is no use to anybody.
+            raise QueueFull  # All or none: no client can use half of an answer.
         for query in queries:
             self._searcher.index.check(query)
         tickets = [self._searcher.submit(query, k) for query in queries]

@@ -33,7 +33,7 @@ BM25_FOLDER = "bm25"
 DENSE_FILE = "dense.faiss"
 OFFSETS_FILE = "offsets.npy"
 QUERY_CHARACTERS = 2048
-"""Of a query, the first; encoders read 256 to 512 tokens."""
+"""Characters of a query that count, from its beginning; encoders read 256 to 512 tokens."""
 FUSION_DEPTH = 100
 """Passages of each ranking that fusion looks at."""
 
@@ -56,11 +56,11 @@ class Sources:
     retriever: Retriever | None = None
     """None = all that the index holds."""
     effort: int | None = None
-    """Of HNSW and IVF; None = their default."""
+    """Effort of HNSW and IVF; None = their default."""
 
 
 class Found(NamedTuple):
-    """Of a batch: the hits of each query, and the seconds that its encoder took."""
+    """Answer to a batch: the hits of each query, and the seconds that its encoder took."""
 
     hits: list[list[Hit]]
     encode_seconds: float

@@ -157,7 +157,7 @@ def check_encoder(facts: EncoderFacts, folder: Path, encoder: Path) -> None:
 
 
 def encoder_fingerprint(folder: Path) -> str:
-    """Of configuration, vocabulary and weights. IndexFault if there is no encoder."""
+    """Digest of configuration, vocabulary and weights. Raises IndexFault if there is no encoder."""
     if not (folder / "config.json").is_file():
         raise IndexFault(
             f"{folder} is no encoder (it has no config.json): name the folder of a "

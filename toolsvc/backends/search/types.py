@@ -47,7 +47,7 @@ class Hit(NamedTuple):
 
 
 class Rankings(NamedTuple):
-    """Of a batch of queries, best first. Row -1 = no more hits."""
+    """Rankings of a batch of queries, best first. Row -1 = no more hits."""
 
     rows: NDArray[np.int64]
     """[queries, k], line numbers of the corpus from 0."""

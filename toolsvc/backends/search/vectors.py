@@ -20,7 +20,7 @@ def encode_vector(vector: NDArray[np.float32]) -> str:
 
 
 def decode_vector(text: str) -> NDArray[np.float32]:
-    """Inverse of `encode_vector`. WrongVector for what is none."""
+    """Inverse of `encode_vector`. Raises WrongVector for any other text."""
     try:
         data = base64.b64decode(text, validate=True)
     except (TypeError, ValueError, binascii.Error) as error:

@@ -1,9 +1,7 @@
-"""The checks, in rooms by what they are about; `ALL` has them in the order in which people read
-them.
+"""All checks, in the order of the report.
 
-`service` is about what the service does whatever its tools are, `sessions` about how sessions come,
-are kept apart and go, and `calls` about what becomes of a tool's calls and its state: that depends
-on the tool, so `--each-tool` asks it of every one.
+`service` does not depend on the tools. `sessions` is about opening, renewing and closing sessions.
+`calls` is about a tool's calls and state, so `--each-tool` makes these checks with every tool.
 """
 
 from __future__ import annotations

@@ -1,182 +1,190 @@
-"""Plays a history against a service, and says step by step what was seen.
+"""Sends the requests of one history to a service, and returns the answers as plain values.
 
 Invariants
-- A player's names are its own: sessions of one history know nothing of another's.
-- Names of a history are almost the same, so that a service which confuses them is seen.
+- Each player has its own names, so histories share no sessions.
+- The names of one player are almost the same, so a service that confuses them is found.
+- A refusal without a reason of the contract is an error: Refusal.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, TypeVar
 
-from toolsvc.check.client import CheckClient, CheckSession, error_kind, find_number, text_of
+from toolsvc.check.client import (
+    CheckClient,
+    CheckSession,
+    changed,
+    error_kind,
+    find_number,
+    text_of,
+)
 from toolsvc.check.connection import Refusal, ask
-from toolsvc.check.model.model import Model, Traits, word_of
-from toolsvc.check.model.steps import (
+from toolsvc.check.model.types import (
     OWNERS,
     SLOTS,
-    Again,
-    Burst,
     Call,
-    Cancel,
-    Cancelled,
     Change,
-    Close,
-    Closed,
-    Deed,
-    Fork,
-    Late,
-    Leases,
-    List,
-    Listed,
-    Look,
-    Open,
-    Opened,
+    Intent,
     Refused,
-    Renew,
     Result,
-    Results,
     Running,
-    Seen,
-    Sleep,
-    Step,
-    Told,
+    Traits,
 )
 from toolsvc.check.names import near_misses
 from toolsvc.check.probe import Kind
 from toolsvc.check.subject import Subject
-from toolsvc.check.types import CheckFailed
 from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 
 SLEEP_SECONDS = 15.0
-"""Of a call that is stopped by CancelCall or its session's end, long before."""
+"""Length of a sleeping call. CancelCall or the end of its session stops it long before."""
 BRIEF = 0.05
-"""A queue limit that passes, seconds."""
+"""Queue limit of a late call, and wait of a repeated one, in seconds."""
 UNREADABLE = "nothing that a tool could read"
+Value = TypeVar("Value")
 
 _KINDS = {
-    Deed.EFFECT: Kind.EFFECT,
-    Deed.READ: Kind.READ,
-    Deed.ECHO: Kind.ECHO,
-    Deed.FAIL: Kind.FAIL,
+    Intent.EFFECT: Kind.EFFECT,
+    Intent.READ: Kind.READ,
+    Intent.ECHO: Kind.ECHO,
+    Intent.FAIL: Kind.FAIL,
+    Intent.SLEEP: Kind.SLEEP,
 }
 
 
 def traits_of(subject: Subject) -> Traits:
-    """What the model has to know of a tool."""
-    probe, descriptor = subject.probe, subject.descriptor
-    deeds = {Deed.ANY, *(deed for deed, kind in _KINDS.items() if kind in probe)}
-    if not {Deed.EFFECT, Deed.READ} <= deeds:
-        deeds -= {Deed.EFFECT, Deed.READ}
+    """What the model knows about a tool."""
+    descriptor = subject.descriptor
+    intents = {Intent.ANY, *(one for one, kind in _KINDS.items() if kind in subject.probe)}
+    if not {Intent.EFFECT, Intent.READ} <= intents:
+        intents -= {Intent.EFFECT, Intent.READ}
+    if not descriptor.capabilities.cancel:
+        intents.discard(Intent.SLEEP)
     if descriptor.action_format.WhichOneof("format") != "raw":
-        deeds.add(Deed.UNREADABLE)
+        intents.add(Intent.UNREADABLE)
     return Traits(
-        deeds=frozenset(deeds),
+        intents=frozenset(intents),
         parallel=descriptor.parallel_calls,
-        sleeps=Kind.SLEEP in probe and descriptor.capabilities.cancel,
         forks=descriptor.capabilities.fork,
         replays=descriptor.capabilities.fork_replays,
     )
 
 
-async def play(
-    client: CheckClient,
-    subjects: Sequence[Subject],
-    steps_of: Callable[[Model], Iterable[Step]],
-) -> None:
-    """Plays a history, or what of it makes sense; `steps_of` may look at the model as it goes.
-    Broken at the first step that is not as the contract says."""
-    model = Model([traits_of(subject) for subject in subjects])
-    player = Player(client, subjects)
-    done: list[Step] = []
+async def answer_of(asking: Awaitable[Value]) -> Value | Refused:
+    """The answer, or the refusal with its reason."""
     try:
-        for step in steps_of(model):
-            if model.allows(step):
-                done.append(step)
-                model.follow(step, await player.make(step, model))
-    except (CheckFailed, Refusal) as error:
-        raise Broken(done, str(error)) from error
-    finally:
-        await player.close()
-
-
-class Broken(Exception):
-    """A history whose last step is not as the contract says."""
-
-    def __init__(self, steps: list[Step], seen: str) -> None:
-        super().__init__(seen)
-        self.steps = steps
-        self.seen = seen
+        return await asking
+    except Refusal as refusal:
+        if not refusal.reason:
+            raise
+        return Refused(refusal.reason)
 
 
 class Player:
-    def __init__(self, client: CheckClient, subjects: Sequence[Subject]) -> None:
+    def __init__(
+        self, client: CheckClient, subjects: Sequence[Subject], turn: Callable[[Call], int]
+    ) -> None:
+        """`turn`: the turn of a new call."""
         self._client = client
         self._subjects = subjects
-        opening = client.opening(*subjects)
-        draw = random.Random(opening.session_id)
-        self._ids = draw.sample(near_misses(opening.session_id), SLOTS)
-        self._owners = draw.sample(near_misses(opening.session_id), OWNERS)
+        self._turn = turn
+        name = client.opening(*subjects).session_id
+        draw = random.Random(name)
+        self._ids = draw.sample(near_misses(name), SLOTS)
+        self._owners = draw.sample(near_misses(name), OWNERS)
         self._sessions: dict[int, CheckSession] = {}
-        """The newest of each slot, open or not."""
+        """The newest session of each slot, open or closed."""
         self._requests: dict[tuple[int, int], pb.CallToolRequest] = {}
-        self._own_labels: dict[str, int] = {}
+        self._labels: dict[str, int] = {}
 
-    async def make(self, step: Step, model: Model) -> Seen:
-        """What the service answers to a step that makes sense."""
-        try:
-            return await self._make(step, model)
-        except Refusal as refusal:
-            if not refusal.reason:
-                raise
-            return Refused(refusal.reason)
+    async def open(self, slot: int, owner: int, task: int) -> bool:
+        request = self._opening(slot, owner, task)
+        return self._entered(slot, request, await self._client.send_opening(request))
 
-    async def close(self) -> None:
+    async def fork(self, slot: int, child: int) -> bool:
+        parent = self._session(slot)
+        request = self._opening(child, self._owners.index(parent.request.owner))
+        return self._entered(child, request, await self._client.send_fork(parent, request))
+
+    async def call(self, call: Call) -> Result:
+        return await self._result(call.slot, self._request(call))
+
+    async def sleep(self, call: Call) -> Running:
+        await self._session(call.slot).begin(self._request(call))
+        return Running()
+
+    async def come_late(self, call: Call) -> Result:
+        """A call with a short queue limit."""
+        request = self._request(call)
+        request.queue_limit.CopyFrom(wire.duration(self._client.seconds(BRIEF)))
+        return await self._result(call.slot, request)
+
+    async def burst(self, calls: Sequence[Call]) -> list[Result | Refused]:
+        requests = {call: self._request(call) for call in calls}
+        asking = (answer_of(self._result(call.slot, requests[call])) for call in calls)
+        return list(await asyncio.gather(*asking))
+
+    async def repeat(self, slot: int, label: int, change: Change) -> Running | Result:
+        request = self._requests[slot, label]
+        changes: dict[Change, dict[str, Any]] = {
+            Change.NONE: {},
+            Change.LIMITS: {"queue_limit": wire.duration(7), "run_limit": wire.duration(8)},
+            Change.ACTION: {"action": request.action + " "},
+            Change.TOOL: {"tool": request.tool + "-of-another-name"},
+            Change.TURN: {"turn": request.turn + 1},
+            Change.LAST: {"last_step": not request.last_step},
+            Change.METADATA: {"metadata": wire.struct({"another": "request"})},
+        }
+        wait = wire.duration(self._client.seconds(BRIEF))
+        request = changed(request, wait=wait, **changes[change])
+        answer = await self._session(slot).send(request)
+        return Running() if answer.HasField("running") else _value(answer.result)
+
+    async def cancel(self, slot: int, label: int) -> tuple[bool, Result | Refused | None]:
+        """Whether CancelCall stopped the call, and if so the call's result."""
+        request = self._requests.get((slot, label))
+        call_id = "no-such-call" if request is None else request.call_id
+        stopped = await self._session(slot).cancel(call_id)
+        if not stopped or request is None:
+            return stopped, None
+        return stopped, await answer_of(self._result(slot, request))
+
+    async def renew(
+        self, owner: int, believed: Collection[int]
+    ) -> tuple[frozenset[int], frozenset[int]]:
+        """Slots that are held, slots that are lost."""
+        request = pb.RenewLeasesRequest(
+            owner=self._owners[owner],
+            lease=wire.duration(self._client.seconds(60)),
+            session_ids=[self._ids[slot] for slot in believed],
+        )
+        leases: pb.RenewLeasesResponse = await ask(self._client.stub.RenewLeases, request)
+        return self._slots(leases.held), self._slots(leases.lost)
+
+    async def look(self, slot: int) -> tuple[int, ...]:
+        """Labels of the calls that GetSession lists."""
+        session = self._session(slot)
+        request = pb.GetSessionRequest(session_id=session.id)
+        found: pb.GetSessionResponse = await ask(session.stub.GetSession, request)
+        return tuple(self._labels.get(call_id, -1) for call_id in found.call_ids)
+
+    async def close(self, slot: int) -> bool:
+        return await self._session(slot).close()
+
+    async def list(self) -> bytes:
+        listed = await ask(self._client.stub.ListTools, pb.ListToolsRequest())
+        return bytes(listed.SerializeToString(deterministic=True))
+
+    async def end(self) -> None:
+        """Closes all sessions. The client closes those that remain."""
         for session in self._sessions.values():
             try:
                 await session.close()
             except Refusal:
-                continue  # It is the client's last word too, and a check's finding elsewhere.
-
-    async def _make(self, step: Step, model: Model) -> Seen:
-        match step:
-            case Open(slot, owner, task):
-                return await self._open(slot, owner, task)
-            case Call(slot):
-                return await self._result(slot, self._request(step, model))
-            case Late(slot, label, tool):
-                late = self._request(Call(slot, label, Deed.ANY, tool), model)
-                late.queue_limit.CopyFrom(wire.duration(self._client.seconds(BRIEF)))
-                return await self._result(slot, late)
-            case Sleep(slot, label, tool):
-                request = self._request(Call(slot, label, Deed.ANY, tool), model)
-                request.action = self._subjects[tool].action(
-                    Kind.SLEEP, seconds=self._client.seconds(SLEEP_SECONDS)
-                )
-                await self._session(slot).begin(request)
-                return Running()
-            case Again():
-                return await self._again(step)
-            case Burst(calls):
-                requests = {call: self._request(call, model) for call in calls}
-                seen = (self._answer(call.slot, requests[call]) for call in calls)
-                return Results(tuple(await asyncio.gather(*seen)))
-            case Cancel(slot, label):
-                return await self._cancel(slot, label)
-            case Fork(slot, child):
-                return await self._fork(slot, child)
-            case Renew(owner, believed):
-                return await self._renew(owner, believed)
-            case Look(slot):
-                return await self._look(slot)
-            case Close(slot):
-                return Closed(await self._session(slot).close())
-            case List():
-                listed = await ask(self._client.stub.ListTools, pb.ListToolsRequest())
-                return Listed(listed.SerializeToString(deterministic=True))
+                continue
 
     def _opening(self, slot: int, owner: int, task: int = 0) -> pb.OpenSessionRequest:
         request = self._client.opening(
@@ -187,104 +195,38 @@ class Player:
         return request
 
     def _session(self, slot: int) -> CheckSession:
-        """The newest of the slot, or one that was never opened."""
+        """The slot's newest session, or one that was never opened."""
         if slot not in self._sessions:
             nowhere = pb.OpenSessionResponse()
             return CheckSession(self._client, self._subjects[0], self._opening(slot, 0), nowhere)
         return self._sessions[slot]
 
-    async def _open(self, slot: int, owner: int, task: int) -> Seen:
-        request = self._opening(slot, owner, task)
-        return self._entered(slot, request, await self._client.send_opening(request))
-
-    async def _fork(self, slot: int, child: int) -> Seen:
-        parent = self._session(slot)
-        request = self._opening(child, self._owners.index(parent.request.owner))
-        return self._entered(child, request, await self._client.send_fork(parent, request))
-
     def _entered(
         self, slot: int, request: pb.OpenSessionRequest, opened: pb.OpenSessionResponse
-    ) -> Seen:
+    ) -> bool:
         self._sessions[slot] = CheckSession(self._client, self._subjects[0], request, opened)
-        return Opened(same=opened.session_id == request.session_id)
+        return opened.session_id == request.session_id
 
-    def _request(self, call: Call, model: Model) -> pb.CallToolRequest:
-        """Of a new call."""
-        session, subject = self._session(call.slot), self._subjects[call.tool]
-        tool = subject.name
-        if call.deed is Deed.UNREADABLE:
-            action = UNREADABLE
-        elif call.deed is Deed.UNKNOWN:
-            tool, action = "no-such-tool", subject.action()
-        else:
-            action = subject.action(_KINDS.get(call.deed), text=word_of(call))
-        request = session.calling(
-            call_id=_call_id(call.label),
-            tool=tool,
-            action=action,
-            turn=model.turn(call.slot, call.ahead),
+    def _request(self, call: Call) -> pb.CallToolRequest:
+        subject = self._subjects[call.tool]
+        action, tool = UNREADABLE, subject.name
+        if call.intent is not Intent.UNREADABLE:
+            seconds = self._client.seconds(SLEEP_SECONDS)
+            action = subject.action(_KINDS.get(call.intent), text=call.word, seconds=seconds)
+        if call.intent is Intent.UNKNOWN:
+            tool = "no-such-tool"
+        request = self._session(call.slot).calling(
+            call_id=_call_id(call.label), tool=tool, action=action, turn=self._turn(call)
         )
         self._requests[call.slot, call.label] = request
-        self._own_labels[request.call_id] = call.label
+        self._labels[request.call_id] = call.label
         return request
-
-    async def _again(self, step: Again) -> Seen:
-        request = pb.CallToolRequest()
-        request.CopyFrom(self._requests[step.slot, step.label])
-        match step.change:
-            case Change.LIMITS:
-                request.queue_limit.CopyFrom(wire.duration(7))
-                request.run_limit.CopyFrom(wire.duration(8))
-            case Change.ACTION:
-                request.action += " "
-            case Change.TOOL:
-                request.tool += "-of-another-name"
-            case Change.TURN:
-                request.turn += 1
-            case Change.LAST:
-                request.last_step = not request.last_step
-            case Change.METADATA:
-                request.metadata.MergeFrom(wire.struct({"another": "request"}))
-        request.wait.CopyFrom(wire.duration(self._client.seconds(BRIEF)))
-        answer = await self._session(step.slot).send(request)
-        return Running() if answer.HasField("running") else _seen(answer.result)
-
-    async def _cancel(self, slot: int, label: int) -> Seen:
-        session = self._session(slot)
-        request = self._requests.get((slot, label))
-        call_id = "no-such-call" if request is None else request.call_id
-        stopped = await session.cancel(call_id)
-        if not stopped or request is None:
-            return Cancelled(stopped)
-        return Cancelled(stopped, await self._answer(slot, request))
-
-    async def _renew(self, owner: int, believed: Sequence[int]) -> Seen:
-        request = pb.RenewLeasesRequest(
-            owner=self._owners[owner],
-            lease=wire.duration(self._client.seconds(60)),
-            session_ids=[self._ids[slot] for slot in believed],
-        )
-        leases: pb.RenewLeasesResponse = await ask(self._client.stub.RenewLeases, request)
-        return Leases(self._slots(leases.held), self._slots(leases.lost))
 
     def _slots(self, ids: Sequence[str]) -> frozenset[int]:
         return frozenset(self._ids.index(one) if one in self._ids else -1 for one in ids)
 
-    async def _look(self, slot: int) -> Seen:
-        session = self._session(slot)
-        told: pb.GetSessionResponse = await ask(
-            session.stub.GetSession, pb.GetSessionRequest(session_id=session.id)
-        )
-        return Told(tuple(self._own_labels.get(one, -1) for one in told.call_ids))
-
     async def _result(self, slot: int, request: pb.CallToolRequest) -> Result:
-        return _seen(await self._session(slot).result(request))
-
-    async def _answer(self, slot: int, request: pb.CallToolRequest) -> Result | Refused:
-        try:
-            return await self._result(slot, request)
-        except Refusal as refusal:
-            return Refused(refusal.reason)
+        return _value(await self._session(slot).result(request))
 
 
 def _call_id(label: int) -> str:
@@ -292,7 +234,7 @@ def _call_id(label: int) -> str:
     return near_misses(f"{family}/0")[one]
 
 
-def _seen(result: pb.CallResult) -> Result:
+def _value(result: pb.CallResult) -> Result:
     text = text_of(result)
     return Result(
         record=result.SerializeToString(deterministic=True),

@@ -11,23 +11,17 @@ import contextlib
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
 from toolsvc.errors import StartError
 from toolsvc.fleet.hosts import BEAT_SECONDS, HostGone, HostSilent, Ready
 from toolsvc.fleet.local.messages import (
-    TO_FRONT,
-    AskMetrics,
-    AskSessions,
+    ASK_METRICS,
+    ASK_SESSIONS,
     Assignment,
-    Closed,
-    Failed,
-    Holding,
-    Message,
-    MetricsPage,
-    Started,
+    Said,
     longest_line,
 )
 
@@ -40,8 +34,6 @@ ANSWER_SECONDS = 30.0
 
 log = structlog.get_logger("toolsvc.fleet")
 
-Answer = TypeVar("Answer", bound=Message)
-
 
 class Child:
     """A `HostProcess`."""
@@ -53,8 +45,8 @@ class Child:
         self._name = f"worker {assignment.slot}"
         self._process: asyncio.subprocess.Process | None = None
         self._hearing: asyncio.Task[None] | None = None
-        self._asked: dict[type[Message], asyncio.Future[Any]] = {}
-        """What is still to be answered, by the kind of answer: one question of a kind at a time."""
+        self._asked: dict[str, asyncio.Future[Any]] = {}
+        """Answers that are still to come, by field of `Said`: one question of a kind at a time."""
 
     async def start(self) -> Ready:
         try:
@@ -70,7 +62,8 @@ class Child:
         self._hearing = asyncio.create_task(self._hear(self._process))
         try:
             async with asyncio.timeout(START_SECONDS):
-                return (await self._ask(self._assignment, Started)).ready
+                ready: Ready = await self._ask(self._assignment.line(), "ready")
+                return ready
         except TimeoutError:
             raise StartError(
                 f"{self._name} did not start within {START_SECONDS:g} s; see its errors"
@@ -86,12 +79,13 @@ class Child:
             await asyncio.wait((self._hearing,), timeout=BEAT_SECONDS)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                return (await self._ask(AskSessions(), Holding)).sessions
+                held: frozenset[str] = await self._ask(ASK_SESSIONS, "sessions")
+                return held
         except TimeoutError:
             raise HostSilent(f"{self._name} is silent for {ANSWER_SECONDS:g} s") from None
 
     async def page(self) -> str:
-        return (await self._ask(AskMetrics(), MetricsPage)).text
+        return str(await self._ask(ASK_METRICS, "metrics"))
 
     async def end(self) -> None:
         self._signal(signal.SIGTERM)
@@ -103,8 +97,8 @@ class Child:
         if self._hearing is not None:
             await asyncio.wait((self._hearing,))
 
-    async def _ask(self, question: Message, kind: type[Answer]) -> Answer:
-        """HostGone where it ends without an answer."""
+    async def _ask(self, question: bytes, kind: str) -> Any:
+        """The field `kind` of its answer. Raises HostGone if it ends without one."""
         if self._hearing is None or self._hearing.done():
             raise self._gone()
         answer = self._asked.get(kind)
@@ -113,15 +107,14 @@ class Child:
             stdin = None if self._process is None else self._process.stdin
             if stdin is not None and not stdin.is_closing():
                 # Not awaited: what waits for a worker that does not listen is a line of each kind.
-                stdin.write(question.line())
-        found: Answer = await asyncio.shield(answer)
-        return found
+                stdin.write(question)
+        return await asyncio.shield(answer)
 
     async def _hear(self, process: asyncio.subprocess.Process) -> None:
         """What it says until its end, which follows nonsense."""
         try:
             while process.stdout is not None and (line := await process.stdout.readline()):
-                self._answered(TO_FRONT.validate_json(line))
+                self._answered(Said.model_validate_json(line))
         except (ValueError, KeyError) as error:
             log.error("worker killed", pid=process.pid, reason=f"it said {error}")  # noqa: TRY400
             self._signal(signal.SIGKILL)
@@ -129,16 +122,17 @@ class Child:
             await process.wait()
             for answer in self._asked.values():
                 answer.set_exception(self._gone())
-                answer.exception()  # Looked at, so that one for which nobody waits is not logged.
+                answer.exception()  # Looked at, so that an answer without a caller is not logged.
 
-    def _answered(self, message: Message) -> None:
-        """KeyError for what was not asked."""
-        if isinstance(message, Closed):
-            self._closed(message.session_id)
-        elif isinstance(message, Failed):
-            self._asked.pop(Started).set_exception(StartError(message.sentence))
+    def _answered(self, said: Said) -> None:
+        """Raises ValueError or KeyError for an answer without a question."""
+        (kind,) = said.model_fields_set
+        if said.closed is not None:
+            self._closed(said.closed)
+        elif said.failed is not None:
+            self._asked.pop("ready").set_exception(StartError(said.failed))
         else:
-            self._asked.pop(type(message)).set_result(message)
+            self._asked.pop(kind).set_result(getattr(said, kind))
 
     def _gone(self) -> HostGone:
         code = None if self._process is None else self._process.returncode

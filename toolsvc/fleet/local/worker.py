@@ -18,19 +18,8 @@ import structlog
 
 from toolsvc.errors import StartError
 from toolsvc.fleet.hosts import Ready
-from toolsvc.fleet.local.door import DoorServicer, FrontLink
-from toolsvc.fleet.local.messages import (
-    LONGEST_LINE,
-    TO_WORKER,
-    AskSessions,
-    Assignment,
-    Closed,
-    Failed,
-    Holding,
-    Message,
-    MetricsPage,
-    Started,
-)
+from toolsvc.fleet.local.endpoint import EndpointServicer, FrontLink
+from toolsvc.fleet.local.messages import ASK_SESSIONS, LONGEST_LINE, Assignment, Said
 from toolsvc.fleet.running import RunningHost
 from toolsvc.serving import bound, leave, log_to_stderr, make_server, service_name
 from toolwright.process import loop
@@ -49,7 +38,7 @@ def main() -> None:
     try:
         loop.run(_work(front))
     except (StartError, ListenError) as error:
-        front.say(Failed(sentence=str(error)))
+        front.say(Said(failed=str(error)))
         leave(1)
         raise SystemExit(1) from None
     except Exception:
@@ -68,13 +57,13 @@ class _Front:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
 
-    def say(self, message: Message) -> None:
+    def say(self, said: Said) -> None:
         with contextlib.suppress(BrokenPipeError):
-            self._output.write(message.line())
+            self._output.write(said.line())
             self._output.flush()
 
     def tell_closed(self, session_id: str) -> None:
-        self.say(Closed(session_id=session_id))
+        self.say(Said(closed=session_id))
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Ends with the front."""
@@ -90,16 +79,14 @@ async def _work(front: _Front) -> None:
     line = await anext(lines, b"")
     if not line:
         return
-    first = TO_WORKER.validate_json(line)
-    if not isinstance(first, Assignment):
-        raise TypeError(f"the first message is {first.kind}, not an assignment")
+    first = Assignment.model_validate_json(line)
     structlog.contextvars.bind_contextvars(host=first.slot)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     running = RunningHost()
     async with FrontLink(first.front, first.token) as back:
         try:
-            front.say(Started(ready=await _start(running, first, back, front.tell_closed)))
+            front.say(Said(ready=await _start(running, first, back, front.tell_closed)))
             hearing = asyncio.create_task(_hear(front, lines, running))
             hearing.add_done_callback(lambda _: stop.set())
             await stop.wait()
@@ -115,7 +102,7 @@ async def _start(
 ) -> Ready:
     host, _ = await running.start(told.config, (), told.link, told.token)
     server = make_server(told.config, told.listen)
-    await running.serve(server, DoorServicer(host, service_name(), back, closed))
+    await running.serve(server, EndpointServicer(host, service_name(), back, closed))
     return Ready(
         link=told.link,
         endpoint=bound(_advertised(told), server.port),
@@ -126,10 +113,10 @@ async def _start(
 
 async def _hear(front: _Front, lines: AsyncIterator[bytes], running: RunningHost) -> None:
     async for line in lines:
-        if isinstance(TO_WORKER.validate_json(line), AskSessions):
-            front.say(Holding(sessions=running.sessions()))
+        if line == ASK_SESSIONS:
+            front.say(Said(sessions=running.sessions()))
         else:
-            front.say(MetricsPage(text=running.page()))
+            front.say(Said(metrics=running.page()))
 
 
 def _advertised(assignment: Assignment) -> str:

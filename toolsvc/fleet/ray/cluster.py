@@ -22,7 +22,7 @@ from toolsvc.fleet.ray.nodes import check_room
 from toolsvc.fleet.resources import Resources
 
 OBJECT_STORE_BYTES = 100 << 20
-"""Of a cluster of our own: about the least that Ray takes, for nothing large is kept there."""
+"""Store of a cluster of our own: about the least that Ray takes, since nothing large is kept."""
 _CONNECT_SECONDS = 5.0
 
 

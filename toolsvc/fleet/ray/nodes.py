@@ -10,7 +10,7 @@ from toolsvc.plugin.tool import Tool
 
 
 def check_room(hosts: int, host: Resources, nodes: Sequence[Resources]) -> None:
-    """StartError where the living nodes, were they empty, would not take all hosts."""
+    """Raises StartError if the living nodes, without other work, could not take all hosts."""
     if sum(host.times_in(node) for node in nodes) >= hosts:
         return
     raise StartError(
@@ -20,7 +20,7 @@ def check_room(hosts: int, host: Resources, nodes: Sequence[Resources]) -> None:
 
 
 def check_reach(tool: Tool, nodes: Sequence[Resources]) -> None:
-    """StartError where no living node could ever take a session of the tool."""
+    """Raises StartError if no living node could ever take a session of the tool."""
     needs = declared(tool)
     if any(needs.fits(node) for node in nodes):
         return

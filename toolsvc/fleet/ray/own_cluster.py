@@ -7,8 +7,8 @@ import secrets
 
 
 def keep_to_this_machine() -> None:
-    """Ray listens on loopback only, and to nobody who lacks a token that is made here. What the
-    operator has set stays."""
+    """Ray listens on loopback only, and wants a token that is made here. What the operator has set
+    stays."""
     for name, value in (
         # Ray's word for machines whose firewall would ask: not only for Windows and macOS.
         ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from toolsvc.edge.wire import descriptor_to_proto
 from toolsvc.fleet.front import cannot_fork
@@ -13,10 +13,11 @@ from toolsvc.fleet.hosts import Wanted
 from toolsvc.fleet.ray.actor import Assignment
 from toolsvc.fleet.ray.cluster import Actor, connected, nodes
 from toolsvc.fleet.ray.nodes import check_reach, check_room
-from toolsvc.fleet.resources import Resources, apart, counted, declared
+from toolsvc.fleet.resources import Resources, counted, declared, needs_own_host
 from toolsvc.fleet.serving import Kind, no_verltool, of_one_host, serve_fleet
 from toolsvc.plugin.tool import Tool
-from toolsvc.serving import ServiceConfig, service_name, stop_event, tools_of
+from toolsvc.service_config import ServiceConfig
+from toolsvc.serving import service_name, stop_event, tools_of
 from toolwright.process import loop
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -31,9 +32,9 @@ class Shape:
     address: str
     """host:port of the cluster's head; "" = a cluster on this machine alone."""
     hosts: int
-    """That sessions share."""
+    """Number of hosts that sessions share."""
     host: Resources
-    """Of each of them."""
+    """Room of each of them."""
 
 
 def serve_on_ray(config: ServiceConfig, shape: Shape) -> None:
@@ -49,17 +50,15 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
     stop = stop_event(until_eof=config.until_eof)
     tools = await tools_of(config)
     needs = {tool.name: declared(tool) for tool in tools}
-    shared = tuple(name for name, one in needs.items() if not apart(one, shape.host))
+    shared = tuple(name for name, one in needs.items() if not needs_own_host(one, shape.host))
     number = shape.hosts if shared else 0
     have = nodes()
     check_room(number, shape.host, have)
     for tool in tools:
         check_reach(tool, have)
     token = secrets.token_hex(32)
-    of_many = of_one_host(config, shape.hosts, shape.host.cpus)
-    of_one = replace(
-        of_many, max_sessions=1, permits=None, sandbox=replace(config.sandbox, ready=1, shards=1)
-    )
+    of_many = of_one_host(config, shape.hosts)
+    of_one = of_many.model_copy(update={"max_sessions": 1, "ready": 1, "shards": 1})
 
     def make(wanted: Wanted) -> Actor:
         assignment = Assignment(

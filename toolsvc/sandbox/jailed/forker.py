@@ -72,8 +72,8 @@ class Forker(Protocol):
     pid: int
 
     def fork(self, folder: int, output: int, session: int) -> int:
-        """The pid of a new process, this one's child, which begins to live with these descriptors.
-        OSError where there can be none."""
+        """The pid of a new process, the zygote's child, which begins to live with these
+        descriptors. Raises OSError if it cannot be made."""
 
 
 class Here:
@@ -103,7 +103,7 @@ class Beside:
         if self.pid == 0:
             try:
                 _leave_signals_alone()
-                # The zygote's own socket goes with this: nobody else may hold that open.
+                # The zygote's own socket goes with this: no other process may hold it open.
                 os.dup2(theirs.fileno(), _STANDARD, False)
                 theirs.detach()
                 ours.close()

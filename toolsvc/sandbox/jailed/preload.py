@@ -17,7 +17,7 @@ _OF_VERSION = re.compile(r"/python(\d+\.\d+)(?:/|$)")
 
 
 class UnusablePackages(Exception):
-    """The operator's settings cannot work; the message is one sentence with the mend."""
+    """The operator's settings cannot work; the message is one sentence with the fix."""
 
 
 def find_packages(folders: Iterable[str]) -> None:
@@ -31,14 +31,6 @@ def find_packages(folders: Iterable[str]) -> None:
                 f"interpreter {sys.executable} is {version}: name packages for {version}, or an "
                 f"interpreter of version {made_for.group(1)} with --sandbox-python"
             )
-        try:
-            os.listdir(folder)
-        except OSError as error:
-            raise UnusablePackages(
-                f"the package folder {folder} cannot be read inside the sandbox "
-                f"({error.strerror}): install the packages where every user can read them, such "
-                "as below /opt"
-            ) from error
         sys.path.append(folder)
 
 

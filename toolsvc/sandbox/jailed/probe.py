@@ -45,7 +45,7 @@ def _write(path):
 
 
 def _change(path):
-    """In a way that leaves it as it is. That it belongs to somebody else is not enough."""
+    """Changes it in a way that leaves it as it is. That another account owns it is not enough."""
     try:
         os.chmod(path, os.stat(path).st_mode & 0o7777)
     except OSError as error:

@@ -72,7 +72,7 @@ class Zygote:
         """Serves the host until it hangs up. Does not return."""
         kernel.not_dumpable()
         if not self._confinement.namespaces:
-            # Else firejail would adopt them, and nobody could tell whose they are.
+            # Else firejail would adopt them, and their session would not be known.
             kernel.adopt_orphans()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -216,7 +216,7 @@ class Zygote:
                 os.kill(-1, signal.SIGKILL)
         else:
             self._end_descendants()
-            measure.remove_tree(self._homes.root)
+            os.waitpid(homes.remove_tree(self._homes.root), 0)
         os._exit(0)
 
     def _end_descendants(self) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolsvc.errors import Reason, Refused
-from toolsvc.plugin.actions import read_or_keep
 from toolsvc.plugin.tool import Cancellation, Tool
 from toolsvc.sources.cassette.tape import Tape, described, next_key, task_key
 from toolsvc.sources.remote.wire import descriptor_from_proto, result_from_proto
-from toolsvc.sources.shared import Shared
+from toolsvc.sources.shared import Shared, StandIn
 from toolsvc.types import Call, Descriptor, Result, SessionInfo
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -53,8 +52,9 @@ class Played:
             self.own.setdefault(tool.name, CassetteTool(self._player, descriptor_from_proto(tool)))
 
     def answer(self, tool: str, arguments: Mapping[str, Any]) -> Result:
-        """Of the next call. Refused, and nothing has changed, if it was not recorded. A policy that
-        ended its session is told so again, as the real tool tells it, also beyond the recording."""
+        """Answer to the next call. Raises Refused if it was not recorded; nothing has changed then.
+        A policy that ended its session reads so again, as of the real tool, also beyond the
+        recording."""
         key = next_key(self._key, tool, arguments)
         found = self._player.tape.answer(key, self._take)
         if found is None or found.result is None:
@@ -88,31 +88,20 @@ class Played:
         )
 
 
-class CassetteTool(Tool):
+class CassetteTool(StandIn):
     """A recorded tool. All its calls come here, whether or not their actions could be read."""
 
     parallel_calls = True  # Answers cost nothing, and their order is that of asking.
 
     def __init__(self, player: CassettePlayer, descriptor: Descriptor) -> None:
+        super().__init__(descriptor)
         self._player = player
-        self._descriptor = descriptor.without_fork()
-        self.name = descriptor.name
-        self.run_limit = descriptor.run_limit
-
-    def describe(self) -> Descriptor:
-        return self._descriptor
 
     async def open(self, session: SessionInfo) -> Played:
         return self._player.sessions.of(session)
 
     def session_tools(self, state: Played) -> Sequence[Tool]:
         return tuple(state.own.values())
-
-    def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
-        return read_or_keep(action, descriptor)
-
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(arguments)
 
     async def run(self, state: Played, call: Call, cancellation: Cancellation) -> Result:
         return state.answer(self.name, call.arguments)

@@ -30,13 +30,14 @@ class CassetteOptions(BaseModel):
 class CassetteSource(Source):
     where = "FILE"
     description = "Recorded answers; with cassette.record, a recording."
-    Options = CassetteOptions
+    Config = CassetteOptions
 
     @classmethod
     async def tools(
         cls, where: str, options: CassetteOptions, sandbox: SandboxConfig
     ) -> list[Tool]:
-        """StartError if the file cannot be read, or is there already and would be recorded."""
+        """Raises StartError if the file cannot be read, or is there already and would be
+        recorded."""
         if not where:
             raise StartError("cassette: names no file: write cassette:FILE")
         path = _file(where)

@@ -54,7 +54,7 @@ class Tape:
     """Calls that were made next, by the key of what came before; for messages."""
 
     def answer(self, key: str, take: int) -> Recording | None:
-        """Of the session's own take, where equal calls were answered differently."""
+        """The recording of the session's own take, where equal calls were answered differently."""
         found = self.answers.get(key, ())
         return next((one for one in found if one.take == take), None) or next(iter(found), None)
 

@@ -31,7 +31,7 @@ async def serve_http(client: Client, listen: str, *, insecure: bool) -> None:
     async with _offer(client, alone="") as offer:
         app = offer.server().streamable_http_app(host=host, session_idle_timeout=IDLE_SECONDS)
         config = uvicorn.Config(
-            _Door(app, offer, HttpRule(tokens, names_of(listen))),
+            _Guarded(app, offer, HttpRule(tokens, names_of(listen))),
             host=host,
             port=port,
             log_level="warning",
@@ -67,7 +67,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-class _Door:
+class _Guarded:
     """An ASGI application around the SDK's: refuses by the rule of all HTTP servers, and ends a
     session with the DELETE that ends its MCP session."""
 

@@ -70,12 +70,13 @@ class MemoryClient:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._channel: grpc.aio.Channel | None = None
+        self._channel: grpc.aio.Channel
+        self._stub: Any
 
     async def start(self) -> None:
-        """StartError where nobody answers."""
-        channel = open_channel(self.address, os.environ.get(TOKEN_VARIABLE, ""))
-        self._channel = channel
+        """Raises StartError if the memory does not answer."""
+        self._channel = open_channel(self.address, os.environ.get(TOKEN_VARIABLE, ""))
+        self._stub = memory_pb2_grpc.MemoryServiceStub(self._channel)
         try:
             async with asyncio.timeout(START_S):
                 while True:
@@ -95,9 +96,7 @@ class MemoryClient:
             ) from error
 
     async def close(self) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            await channel.close()
+        await self._channel.close()
 
     async def retrieve(self, asked: Question) -> tuple[list[Remembered], int]:
         """(tools, the best first; the version that was asked). Refused where the memory is away,
@@ -132,12 +131,6 @@ class MemoryClient:
         if isinstance(error, ServiceError) and not error.passes:
             return BackendRefuses(f"the memory at {self.address} refuses: {error}")
         return backend_down(f"the memory at {self.address} does not answer: {error}")
-
-    @property
-    def _stub(self) -> Any:
-        if self._channel is None:
-            raise RuntimeError("asked before start")
-        return memory_pb2_grpc.MemoryServiceStub(self._channel)
 
 
 def _remembered(node: pb.ToolNode) -> Remembered:

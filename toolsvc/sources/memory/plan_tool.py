@@ -35,7 +35,7 @@ from toolwright.types import Author
 LONGEST_DESCRIPTION = 1000
 """Characters of a recommended tool's description that are shown."""
 NONE = "none"
-"""Of the session's metadata `memory`: nothing is recommended."""
+"""Value of the session's metadata `memory` for which nothing is recommended."""
 
 VERSIONS = ("memory_version", "memory_before", "memory_iteration")
 """Keys of the session's metadata, at most one of which names the version that is asked."""
@@ -44,7 +44,7 @@ _WEIGHTS = re.compile(r"[^\s/]{1,200}\.[0-9]{1,18}")
 
 
 class PlanArguments(BaseModel):
-    """Of `plan`."""
+    """Arguments of `plan`."""
 
     model_config = STRICT
 
@@ -71,10 +71,9 @@ class PlanTool(SandboxedTool):
     def __init__(
         self, memory: MemoryClient, options: MemoryOptions, sandbox: SandboxConfig
     ) -> None:
-        super().__init__(sandbox)
+        super().__init__(options, sandbox)
         self.name = options.name
         self._memory = memory
-        self._options = options
 
     async def start(self) -> None:
         await self._memory.start()
@@ -98,7 +97,7 @@ class PlanTool(SandboxedTool):
 
     async def run(self, state: _State, call: Call, cancellation: Cancellation) -> Result:
         asked = PlanArguments.model_validate(call.arguments)
-        if state.asked and not self._options.again:
+        if state.asked and not self.config.again:
             return invalid("the plan was made before; its tools are there")
         known = call.session.metadata
         found: list[Remembered] = []
@@ -126,7 +125,7 @@ class PlanTool(SandboxedTool):
         return Result.of(
             f"{asked.head}{items or asked.empty}{asked.tail}",
             author=Author.SYSTEM,
-            token_budget=self._options.budget,
+            token_budget=self.config.budget,
             metrics={
                 "memory_version": float(version),
                 "retrieved": float(len(came)),
@@ -135,7 +134,7 @@ class PlanTool(SandboxedTool):
         )
 
     def _question(self, asked: PlanArguments, known: Mapping[str, Any]) -> Question:
-        options = self._options
+        options = self.config
         named = [key for key in VERSIONS if known.get(key) not in (None, "")]
         if len(named) > 1:
             raise Refused(
@@ -169,7 +168,7 @@ class PlanTool(SandboxedTool):
                     returns=one.returns,
                     code=one.code,
                     schema=schema,
-                    limit=self._options.timeout,
+                    limit=self.config.timeout,
                 )
                 tool.matcher  # noqa: B018 - BadSchema now, and not at the first call
             except (NotMade, BadSchema):
@@ -210,7 +209,8 @@ def _iteration(known: Mapping[str, Any]) -> str | None:
 
 
 def _unknown(key: str, value: Any, fix: str) -> Refused:
-    """Who evaluates would otherwise measure something else than what was meant."""
+    """The error for a value that is not known: an evaluation would measure another thing than was
+    meant."""
     return Refused(
         Reason.INVALID_REQUEST, f"the task's metadata has {key} = {value!r:.80}: write {fix}"
     )

@@ -7,20 +7,20 @@ that ours could not read is handed on as it stands.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from pydantic import BaseModel, Field
 
 from toolsvc.errors import StartError
-from toolsvc.plugin.actions import UNREAD, read_or_keep
+from toolsvc.plugin.actions import UNREAD
 from toolsvc.plugin.tool import STRICT, Cancellation, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.elsewhere import Source
 from toolsvc.sources.remote.service import RemoteService
 from toolsvc.sources.remote.session import RemoteSession
 from toolsvc.sources.remote.wire import descriptor_from_proto
+from toolsvc.sources.shared import StandIn
 from toolsvc.types import Call, Descriptor, RawFormat, Result, SessionInfo
 from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.rpc.tls import TlsError, read_authority
@@ -38,11 +38,11 @@ class RemoteOptions(BaseModel):
 class RemoteSource(Source):
     where = "ADDRESS"
     description = "The tools of another service."
-    Options = RemoteOptions
+    Config = RemoteOptions
 
     @classmethod
     async def tools(cls, where: str, options: RemoteOptions, sandbox: SandboxConfig) -> list[Tool]:
-        """StartError if nothing answers there."""
+        """Raises StartError if nothing answers there."""
         try:
             authority = None if options.tls_ca is None else read_authority(options.tls_ca)
         except TlsError as error:
@@ -59,23 +59,18 @@ class RemoteSource(Source):
         return [RemoteTool(service, descriptor, listed) for descriptor in descriptors]
 
 
-class RemoteTool(Tool):
+class RemoteTool(StandIn):
     """One tool of another service. Its state is the session there, which it shares."""
 
     def __init__(
         self, service: RemoteService, descriptor: Descriptor, listed: frozenset[str]
     ) -> None:
         """`listed`: the tools that the other service has for every session."""
+        super().__init__(descriptor)
         self._service = service
-        self._descriptor = descriptor.without_fork()
         self._listed = listed
-        self.name = descriptor.name
         self.parallel_calls = descriptor.parallel_calls
         self.stateful = descriptor.stateful
-        self.run_limit = descriptor.run_limit
-
-    def describe(self) -> Descriptor:
-        return self._descriptor
 
     async def start(self) -> None:
         self._service.start()
@@ -89,21 +84,12 @@ class RemoteTool(Tool):
     async def close(self, state: RemoteSession) -> None:
         await self._service.leave(state)
 
-    def lost(self, state: RemoteSession) -> str | None:
-        return state.lost
-
     def session_tools(self, state: RemoteSession) -> Sequence[Tool]:
         for one in state.tools:
             if one.name not in self._listed and one.name not in state.own:
                 own = RemoteTool(self._service, descriptor_from_proto(one), self._listed)
                 state.own[one.name] = own
         return tuple(state.own.values())
-
-    def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
-        return read_or_keep(action, descriptor)
-
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(arguments)
 
     async def run(self, state: RemoteSession, call: Call, cancellation: Cancellation) -> Result:
         known = UNREAD not in call.arguments and not isinstance(self._descriptor.format, RawFormat)

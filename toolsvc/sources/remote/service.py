@@ -40,7 +40,7 @@ class RemoteService:
         self._keeping: asyncio.Task[None] | None = None
 
     async def describe(self) -> list[pb.ToolDescriptor]:
-        """StartError if it does not answer."""
+        """Raises StartError if it does not answer."""
         try:
             answer = await call(
                 self.link.stub(self.link.address).ListTools,

@@ -91,7 +91,7 @@ def _parts(result: pb.CallResult) -> Iterator[Part]:
 
 
 def _author_from_proto(number: int) -> Author:
-    """Who else the other service says that it was, it is a tool's observation here."""
+    """The author of an answer. An author that is not known here counts as the tool."""
     return next((author for author in AUTHORS if author == number), Author.TOOL)
 
 

@@ -25,7 +25,7 @@ class Cast:
     """Started by the first of its tools, stopped by the first that is."""
 
     def __init__(self, options: SimulatedOptions) -> None:
-        """StartError if an API key or a prompt is not there."""
+        """Raises StartError if an API key or a prompt is not there."""
         self.options = options
         self.actor_role = _prompt("actor_prompt", options.actor_prompt, actor.ROLE)
         self.maker_role = _prompt("maker_prompt", options.maker_prompt, maker.ROLE)

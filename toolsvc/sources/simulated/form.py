@@ -15,11 +15,11 @@ from toolsvc.schemas.functions import NAME
 from toolsvc.schemas.lint import MOST_TOOLS
 
 MOST_CHARACTERS = 300
-"""Of a description or a value: a weak model would go on until its tokens are spent."""
+"""Longest description or value: a weak model would go on until its tokens are spent."""
 MOST_MEMBERS = 20
-"""Of an object, and of a list of values, for the same reason."""
+"""Most members of an object, or of a list of values, for the same reason."""
 KEYWORDS = "type, description, enum, items and properties"
-"""Of the schemas of a tool that fits, as a model is told."""
+"""Keywords of the schemas of a tool that fits, for the model's prompt."""
 
 
 def _object(properties: dict[str, Any], *optional: str) -> dict[str, Any]:

@@ -1,9 +1,8 @@
-"""How VerlTool's own tools read an action and frame what came of it, for our tools of the same
-kind; pure.
+"""How VerlTool's tools read an action and frame an answer, for our tools of the same kind; pure.
 
 Follows `python_code`, `bash_terminal`, `sql` and `search_retrieval` of verl_tool/servers/tools, and
-tool_server.py where no tool takes an action. The frames are theirs to the byte, and so is what
-`python` and `search` say inside of them; rows of `sql` and output of `bash` look as ours do.
+tool_server.py for an action that calls no tool. A policy that was trained on those frames finds
+them here. The text inside a frame is our tool's own.
 """
 
 from __future__ import annotations
@@ -12,170 +11,128 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from toolsvc.sources.verltool.program import (
-    BLOCKED,
-    END,
-    GRACE_SECONDS,
-    SECONDS,
-    blocked,
-    program,
-)
 from toolsvc.types import Result, Text
-from toolwright.types import ToolErrorKind
 
-_LONGEST = 100_000
-"""Characters of Python's output."""
 _NOT_SQL = (
     "Your previous action is invalid. Follow the format of outputting thinking process and sql "
     "tool, and try again."
 )
 NOTHING_FOUND = "No passage matches."
-"""As our `search` says it; there it is nothing at all."""
+"""The answer of our `search` without hits; VerlTool's answer is empty."""
 
 
-class Told(NamedTuple):
+class Framed(NamedTuple):
+    """One item of the HTTP answer."""
+
     observation: str | dict[str, Any]
     done: bool
     valid: bool
 
 
-NO_CALL = Told("", done=False, valid=False)
+NO_CALL = Framed("", done=False, valid=False)
 
 
 class Form:
-    """Of one tool."""
+    """The form of one tool: it reads all blocks of its tag, else all its fences, as one script."""
 
-    run_limit: float | None = None
-    """Seconds, where it is not our tool's own."""
+    def __init__(self, argument: str, tag: str, fences: str, frame: str, fence: str) -> None:
+        """`argument`: name of our tool's argument. `fences`: languages, as a pattern. `frame` and
+        `fence`: name of the tag and of the fence around an answer."""
+        self._argument = argument
+        self._tag = re.compile(f"<{tag}>")
+        self._closing = f"</{tag}>"
+        self._fences = re.compile(rf"```\s*(?:{fences})\b")
+        self._frame, self._fence = frame, fence
 
-    def read(self, action: str, extra: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Arguments of our tool; None where theirs would not take the action, or not run it."""
-        raise NotImplementedError
+    def read(self, action: str) -> dict[str, Any] | None:
+        """Arguments of our tool; None if the action does not call it."""
+        blocks = list(_between(action, self._tag, self._closing))
+        blocks = blocks or list(_between(action, self._fences, "```"))
+        return {self._argument: "\n".join(map(str.strip, blocks))} if blocks else None
 
-    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Told | None:
-        """What theirs answers to an action that it does not read, or None. `alone`: there is no
-        other tool, so that it is asked whatever the action is."""
+    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Framed | None:
+        """The answer to an action that does not call it; None if another tool may be called.
+        `alone`: there is no other tool."""
         return NO_CALL if alone else None
 
-    def told(self, action: str, extra: Mapping[str, Any], result: Result) -> Told:
-        """What theirs would have answered."""
-        raise NotImplementedError
-
-
-class _Python(Form):
-    run_limit = SECONDS + GRACE_SECONDS
-
-    def read(self, action: str, extra: Mapping[str, Any]) -> dict[str, Any] | None:
-        code = _python_of(action)
-        if code is None or blocked(code):
-            return None
-        inputs = list(_between(action, _INPUT_FENCE, "\n```"))
-        given = inputs[0].strip() if inputs else extra.get("stdin", "")
-        return {"code": program(code, given if isinstance(given, str) else "")}
-
-    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Told | None:
-        if _python_of(action) is not None:
-            return Told(_framed_python(action, BLOCKED), done=False, valid=True)
-        return super().without_call(action, extra, alone)
-
-    def told(self, action: str, extra: Mapping[str, Any], result: Result) -> Told:
-        text = _text(result)
-        if result.error is None:
-            text = text.removesuffix(END)
-        elif result.error.kind is ToolErrorKind.TIMEOUT:
-            text = f"Execution timed out after {SECONDS} seconds."
-        return Told(_framed_python(action, text.strip(" \n")[:_LONGEST]), done=False, valid=True)
-
-
-def _python_of(action: str) -> str | None:
-    """All blocks as one program; None where there is none."""
-    blocks = (
-        list(_between(action, _PYTHON_TAG, "</python>"))
-        or list(_between(action, _PYTHON_FENCE, "```"))
-        or list(_between(action, _PY_FENCE, "```"))
-    )
-    return "\n".join(block.strip() for block in blocks) if blocks else None
-
-
-class _Bash(Form):
-    def read(self, action: str, extra: Mapping[str, Any]) -> dict[str, Any] | None:
-        blocks = (
-            list(_between(action, _BASH_TAG, "</bash>"))
-            or list(_between(action, _BASH_FENCE, "```"))
-            or list(_between(action, _TERMINAL_FENCE, "```"))
-        )
-        command = "\n".join(block.strip() for block in blocks)
-        return {"command": command} if blocks else None
-
-    def told(self, action: str, extra: Mapping[str, Any], result: Result) -> Told:
-        return Told(_framed_bash(action, _text(result).strip(" \n")), done=False, valid=True)
+    def framed(self, action: str, extra: Mapping[str, Any], result: Result) -> Framed:
+        """The framed answer."""
+        said = _text(result).strip(" \n")
+        if self._tag.search(action):
+            framed = f"\n<{self._frame}>\n{said}\n</{self._frame}>\n"
+        else:
+            framed = f"\n```{self._fence}\n{said}\n```\n"
+        return Framed(framed, done=False, valid=True)
 
 
 class _Sql(Form):
-    def read(self, action: str, extra: Mapping[str, Any]) -> dict[str, Any] | None:
-        statement = _last(action, "<sql>", "</sql>")
+    def __init__(self) -> None:
+        super().__init__("action", "sql", "sql", "", "")
+
+    def read(self, action: str) -> dict[str, Any] | None:
+        statement = _last(action, "sql")
         return None if statement is None else {"action": f"<sql>{statement}</sql>"}
 
-    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Told | None:
+    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Framed | None:
         if not alone:
             return None
-        answer = _last(action, "<solution>", "</solution>")
+        answer = _last(action, "solution")
         said = _NOT_SQL if answer is None else ""
-        return Told(_framed_sql(said, answer or "", extra), done=answer is not None, valid=False)
+        return Framed(self._framed(said, answer, extra), done=answer is not None, valid=False)
 
-    def told(self, action: str, extra: Mapping[str, Any], result: Result) -> Told:
-        # Our last line is the reminder of turns, which theirs writes in its own words.
+    def framed(self, action: str, extra: Mapping[str, Any], result: Result) -> Framed:
+        # Our last line is the reminder of turns, for which VerlTool has words of its own.
         said = _text(result).rpartition("\n")[0] if result.valid else _NOT_SQL
-        statement = _last(action, "<sql>", "</sql>") or ""
-        return Told(_framed_sql(said, statement, extra), done=False, valid=True)
+        return Framed(self._framed(said, _last(action, "sql"), extra), done=False, valid=True)
+
+    def _framed(self, said: str, statement: str | None, extra: Mapping[str, Any]) -> dict[str, Any]:
+        left = extra.get("turns_left", 0)
+        reminder = f"<reminder>You have {left} turns left to complete the task.</reminder>"
+        framed = f"\n\n<observation>{said}\n{reminder}</observation>\n\n"
+        return {"obs": framed, "parsed_sql": statement or ""}
 
 
 class _Search(Form):
-    def read(self, action: str, extra: Mapping[str, Any]) -> dict[str, Any] | None:
-        queries = list(_between(action, _SEARCH_TAG, "</search>"))
-        return {"query": queries[-1].strip()} if queries else None
+    def __init__(self) -> None:
+        super().__init__("query", "search", "search", "", "")
 
-    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Told | None:
-        if next(_between(action, _ANSWER_TAG, "</answer>"), None) is not None:
-            return Told("", done=True, valid=False)
-        return NO_CALL if alone else None
+    def read(self, action: str) -> dict[str, Any] | None:
+        query = _last(action, "search")
+        return None if query is None else {"query": query}
 
-    def told(self, action: str, extra: Mapping[str, Any], result: Result) -> Told:
-        text = _text(result)
+    def without_call(self, action: str, extra: Mapping[str, Any], alone: bool) -> Framed | None:
+        if _last(action, "answer") is not None:
+            return Framed("", done=True, valid=False)
+        return super().without_call(action, extra, alone)
+
+    def framed(self, action: str, extra: Mapping[str, Any], result: Result) -> Framed:
+        said = _text(result).strip()
         if result.error is not None:
-            return Told(_information("Search temporarily unavailable"), done=False, valid=False)
-        return Told(_information("" if text == NOTHING_FOUND else text), done=False, valid=True)
+            said = "Search temporarily unavailable"
+        elif said == NOTHING_FOUND:
+            said = ""
+        framed = f"\n\n<information>{said}</information>\n\n"
+        return Framed(framed, done=False, valid=result.error is None)
 
 
 FORMS: Mapping[str, Form] = {
-    "python": _Python(),
-    "bash": _Bash(),
+    "python": Form("code", "python", "python|py", "result", "result"),
+    "bash": Form("command", "bash", "bash|shell|sh|terminal", "o", "output"),
     "sql": _Sql(),
     "search": _Search(),
 }
-"""By the name of our tool."""
+"""Forms by the name of our tool."""
 
 
-def no_tool(descriptions: Mapping[str, str]) -> Told:
-    """Where no tool takes the action. `descriptions`: of the tools, by name."""
+def no_tool(descriptions: Mapping[str, str]) -> Framed:
+    """The answer to an action that calls none of several tools. `descriptions`: by tool name."""
     lines = [f"• {name}: {text}" for name, text in descriptions.items()]
     told = {
         "obs": "",
         "invalid_reason": "No valid tool found for action",
         "available_tools": "\n".join(["Available tools:", *lines]),
     }
-    return Told(told, done=False, valid=False)
-
-
-_PYTHON_TAG = re.compile("<python>")
-_PYTHON_FENCE = re.compile("```\n?python")
-_PY_FENCE = re.compile("```\n?py")
-_INPUT_FENCE = re.compile("```input\n")
-_BASH_TAG = re.compile("<bash>")
-_BASH_FENCE = re.compile(r"```\s*(?:bash|shell|sh)")
-_TERMINAL_FENCE = re.compile(r"```\s*terminal")
-_SEARCH_TAG = re.compile("<search>")
-_ANSWER_TAG = re.compile("<answer>")
+    return Framed(told, done=False, valid=False)
 
 
 def _between(action: str, opening: re.Pattern[str], closing: str) -> Iterator[str]:
@@ -189,52 +146,11 @@ def _between(action: str, opening: re.Pattern[str], closing: str) -> Iterator[st
         at = end + len(closing)
 
 
-def _last(action: str, opening: str, closing: str) -> str | None:
-    """What follows the last opening mark, up to the next closing one."""
-    start = action.rfind(opening)
-    end = action.find(closing, start + len(opening)) if start >= 0 else -1
-    return action[start + len(opening) : end].strip() if end >= 0 else None
-
-
-def _framed_python(action: str, said: str) -> str:
-    if "```output" in action or "```python" in action:
-        closed = action.count("```") % 2 == 0
-        return f"\n```result\n{said}\n```\n" if closed else f"\n{said}\n```\n"
-    if "</tool_call>" in action:
-        return f"\n<tool_response>\n```result\n{said}\n```\n</tool_response>\n"
-    if action.strip(" \n").endswith("<result>"):
-        return f"\n{said}\n</result>\n"
-    return f"\n<result>\n{said}\n</result>\n"
-
-
-def _framed_bash(action: str, said: str) -> str:
-    fenced = f"\n```output\n{said}\n```\n"
-    fence = "```bash" in action or "```sh" in action
-    if action.endswith("```output"):
-        return f"\n{said}\n```\n"
-    if action.endswith("</tool_call>"):
-        return fenced
-    if action.endswith("<o>"):
-        return f"\n{said}\n</o>\n"
-    if "</bash>" in action:
-        return f"\n<o>\n{said}\n</o>\n"
-    if "<|calling system for feedback|>" in action:
-        tagged = f"\n<o>\n{said}\n</o>\n" if "<bash>" in action else f"\n{said}\n"
-        return fenced if fence else tagged
-    if action.strip(" \n").endswith("```") or fence:
-        return fenced if action.count("```") % 2 == 0 else f"output\n{said}\n```\n"
-    return f"\n{said}\n"
-
-
-def _framed_sql(said: str, statement: str, extra: Mapping[str, Any]) -> dict[str, Any]:
-    left = extra.get("turns_left", 0)
-    reminder = f"<reminder>You have {left} turns left to complete the task.</reminder>"
-    framed = f"\n\n<observation>{said}\n{reminder}</observation>\n\n"
-    return {"obs": framed, "parsed_sql": statement}
-
-
-def _information(said: str) -> str:
-    return f"\n\n<information>{said.strip()}</information>\n\n"
+def _last(action: str, tag: str) -> str | None:
+    """The text after the last opening tag, up to its closing one."""
+    start = action.rfind(f"<{tag}>")
+    end = action.find(f"</{tag}>", start) if start >= 0 else -1
+    return action[start + len(tag) + 2 : end].strip() if end >= 0 else None
 
 
 def _text(result: Result) -> str:

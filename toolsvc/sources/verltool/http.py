@@ -37,7 +37,7 @@ from toolsvc.types import Recorded
 
 OPTION = "--verltool-http"
 MOST_ACTIONS = 4096
-"""Of one request."""
+"""Most actions of one request."""
 LONGEST_ID = 1024
 """Characters."""
 _BODY_BYTES = 64 << 20
@@ -182,9 +182,9 @@ class ObservationServer(HttpServer):
         action = item.action
         call: ToolCall | None = None
         for name, form in self._forms.items():
-            arguments = form.read(action.text, action.extra)
+            arguments = form.read(action.text)
             if arguments is not None:
-                call = ToolCall(name, arguments, form.run_limit)
+                call = ToolCall(name, arguments)
                 break
             told = form.without_call(action.text, action.extra, len(self._host.tools) == 1)
             if told is not None:
@@ -210,7 +210,7 @@ class ObservationServer(HttpServer):
         lost = result.error is not None and result.error.session_lost
         form = self._forms.get(recorded.tool)
         if form is not None:
-            told = form.told(turn.action.text, turn.action.extra, result)
+            told = form.framed(turn.action.text, turn.action.extra, result)
             return _Answer(
                 told.observation, told.done or lost, told.valid, queued=recorded.queued, turn=turn
             )
@@ -255,7 +255,7 @@ def _read(body: bytes) -> ObservationRequest:
 def _whole(body: bytes) -> bytes | None:
     """JSON with a question mark for each half of a surrogate pair, which Python writes and no text
     can hold: one action must not keep the others of its request from being read. None for JSON
-    without, and for what is none."""
+    without such halves, and for text that is not JSON."""
     try:
         text = json.dumps(json.loads(body), ensure_ascii=False)
         text.encode()

@@ -76,7 +76,7 @@ class BaseTool:
         return action, True
 
     def get_action_priority(self, action: str, extra_field: Mapping[str, Any]) -> int:
-        """-1 where the action is none of this tool's."""
+        """-1 if the action does not call this tool."""
         return 0 if self.parse_action(action)[1] else -1
 
     def conduct_action(

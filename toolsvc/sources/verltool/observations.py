@@ -1,7 +1,7 @@
 """Observations of VerlTool as results of ours, and ours as theirs; pure.
 
-Theirs is a text, or a dictionary with the text at `obs` and, where there are any, `reward`,
-`image` and `audio` (a data URL, or a list of such), `invalid_reason`, `error` and `metrics`. Where
+Theirs is a text, or a dictionary with the text at `obs`. It may have `reward`, `invalid_reason`,
+`error`, `metrics`, and `image` and `audio`: a data URL each, or a list of such. Where
 an image stands in the text is marked `<image>`, a sound `<audio>`; those without a mark come last.
 """
 

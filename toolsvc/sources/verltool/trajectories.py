@@ -1,12 +1,13 @@
 """VerlTool's trajectories as sessions of a host, and its unnumbered requests as numbered calls.
 
 Invariants
-- A trajectory has a session for each built-in tool, and one for all other tools together, for these
-  may share what they keep. Each is opened with the first action that calls a tool of it, so that no
-  action fails for what another tool would have wanted. They end with `finish`, or with their lease,
-  which every action of theirs renews. An action after `finish` begins a new trajectory, as there.
-- Where the host is full, a session of which nobody has asked anything for `GIVE_WAY_SECONDS`
-  ends for another: trainers that die finish nothing.
+- A trajectory has a session for each registered tool, and one for all other tools together, for
+  these may share what they keep. Each is opened with the first action that calls a tool of it, so
+  that no action fails for what another tool would have wanted. They end with `finish`, or with
+  their lease, which every action of theirs renews. An action after `finish` begins a new
+  trajectory, as there.
+- Where the host is full, a session without a request for `GIVE_WAY_SECONDS` ends for another:
+  trainers that die finish nothing.
 - A trajectory is its caller's alone: another caller's of the same name is another one.
 - Actions of one trajectory run one after the other, in the order of asking.
 - An action that comes again before its answer was delivered is a retry: it gets the answer of the
@@ -25,7 +26,6 @@ from typing import Any, NamedTuple
 
 from toolsvc.errors import Refused
 from toolsvc.host.host import Host
-from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.reading import tool_of_action
 from toolsvc.plugin.tool import Tool
 from toolsvc.types import CallRequest, Descriptor, OpenRequest, Recorded
@@ -35,7 +35,8 @@ from toolwright.rpc.options import LONGEST_WAIT
 LEASE_SECONDS = 3600.0
 """Twice the longest trajectory of VerlTool's tasks (30 minutes of software engineering)."""
 GIVE_WAY_SECONDS = 300.0
-"""Longer than a policy writes at one turn, on most samplers; while there is room nobody asks."""
+"""Longer than a policy writes at one turn, on most samplers. It counts only while there is no
+room."""
 QUEUE_SECONDS = 30.0
 _SWEEP_AT = 1024
 
@@ -57,8 +58,6 @@ class ToolCall(NamedTuple):
 
     tool: str
     arguments: Mapping[str, Any]
-    run_limit: float | None = None
-    """Seconds; None = the tool's own."""
 
 
 @dataclass(slots=True)
@@ -69,13 +68,13 @@ class Turn:
     session: OpenRequest
     request: CallRequest
     delivered: bool = False
-    """Its answer reached the caller, as far as anybody here can tell."""
+    """Its answer reached the caller, as far as the service knows."""
 
 
 @dataclass(slots=True)
 class _Trajectory:
     sessions: dict[str, OpenRequest] = field(default_factory=dict)
-    """By the tool that it is for; "" = all that are not built in."""
+    """By the registered tool that it is for; "" = all other tools."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     turn: Turn | None = None
 
@@ -108,7 +107,8 @@ class Trajectories:
                     return turn, answer
 
     async def finish(self, trajectory_id: str) -> None:
-        """Ends the trajectory's sessions and every call in them; nothing where there are none."""
+        """Ends the trajectory's sessions and every call in them; nothing for an unknown
+        trajectory."""
         trajectory = self._known.pop((caller(), trajectory_id), None)
         if trajectory is not None:
             for session in trajectory.sessions.values():
@@ -127,7 +127,7 @@ class Trajectories:
                 return last
             number = 0 if last is None else last.request.turn + 1
         session = await self._session(trajectory, action, call)
-        # Of a number that came before the session's ledger tells whether the action did, too.
+        # For a number that came before, the session's ledger knows whether the action ran.
         return Turn(action, session, _request(session.session_id, action, number, call))
 
     async def _session(
@@ -196,7 +196,7 @@ class Trajectories:
 
 
 def _group(tool: Tool) -> str:
-    return tool.name if isinstance(tool, BuiltIn) else ""
+    return tool.name if tool.registered else ""
 
 
 def _request(session_id: str, action: Action, turn: int, call: ToolCall | None) -> CallRequest:
@@ -212,7 +212,7 @@ def _request(session_id: str, action: Action, turn: int, call: ToolCall | None) 
         turns_left=left if isinstance(left, int) else 0,
         last_step=action.last_step,
         queue_limit=QUEUE_SECONDS,
-        run_limit=None if call is None else call.run_limit,
+        run_limit=None,
         wait=LONGEST_WAIT,
         metadata=action.extra,
         digest=repr(action).encode(),

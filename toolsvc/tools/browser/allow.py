@@ -27,7 +27,7 @@ class AllowedHost:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """ValueError if it is none."""
+        """Raises ValueError if the text names no host."""
         host, colon, port = text.lower().rpartition(":")
         if not colon or host.count("[") > host.count("]"):
             host, colon, port = text.lower(), "", ""
@@ -55,7 +55,7 @@ class AllowList:
 
     @classmethod
     def parse(cls, hosts: Iterable[str]) -> Self:
-        """ValueError names the host that is none, or says that there is none at all."""
+        """Raises ValueError if there is no host, or if a text names none."""
         entries = tuple(AllowedHost.parse(host.strip()) for host in hosts)
         if not entries:
             raise ValueError("name the hosts that may be reached")

@@ -5,8 +5,8 @@ Invariants
   said so twice. Chromium never runs as root.
 - It reaches the hosts of its allow-list and no other.
 - Once `ended` is set, every context in it is gone.
-- A page that makes the processes grow which all pages share is ended for it, not the browser, as
-  long as it can be told which.
+- A browser whose shared processes outgrow their limit takes no more sessions; at twice the limit it
+  ends, with the sessions that it has.
 - `close` leaves no process and no profile. Nor does the death of this process: the driver notices
   that its pipe closed, ends the browser and removes the profile. Only a driver that is killed
   leaves folders `playwright*` in the temporary one.
@@ -34,8 +34,7 @@ from toolsvc.sandbox.config import MIB
 from toolsvc.sandbox.plan import Account
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.errors import BrowserLost, BrowserUnavailable
-from toolsvc.tools.browser.growth import Growth
-from toolsvc.tools.browser.processes import confined, effort, own_memory
+from toolsvc.tools.browser.processes import confined, own_memory
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 START_SECONDS = 120.0
@@ -45,10 +44,6 @@ _ANSWER_SECONDS = 30.0
 """For a question that takes milliseconds: a machine may be busy, but not so busy."""
 _SETTLE_SECONDS = 5.0
 _WATCH_SECONDS = 1.0
-_BLAME_SECONDS = 5.0
-"""For a page that was ended to be seen ending, and for what it held to be given back."""
-_BLAMED_FOR = 4
-"""Nobody is blamed for less than this part of what the shared processes may hold."""
 _LAUNCHER = Path(__file__).with_name("chromium.sh")
 _SWITCHES = (
     "--disable-gpu",
@@ -61,7 +56,7 @@ _SWITCHES = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
 )
 _NOT_WANTED = ["--disable-popup-blocking"]
-"""Of Playwright's own switches: a page may open another only when it was clicked."""
+"""Switches of Playwright's that are left out: a page may open another only when it was clicked."""
 
 log = structlog.get_logger(__name__)
 
@@ -77,11 +72,11 @@ class Plan:
     page_bytes: int
     """Memory of one renderer; one that holds more is killed."""
     shared_bytes: int
-    """Memory of all other processes of one browser; above it who made them grow is ended."""
+    """Memory of all other processes of one browser, together, in bytes."""
 
 
 def find_program(given: Path | None) -> str:
-    """Chromium's path. BrowserUnavailable if there is none."""
+    """Chromium's path. Raises BrowserUnavailable if it is not installed."""
     names = PROGRAMS if given is None else (str(given),)
     for name in names:
         found = shutil.which(name)
@@ -102,18 +97,14 @@ class Chromium:
         self._plan = plan
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
-        self._devtools: CDPSession | None = None
+        self._devtools: CDPSession
         self._watch: asyncio.Task[None] | None = None
         self._refusing = socket.socket()
         self.ended = asyncio.Event()
-        self._growth = Growth()
-        self._blamed_at: float | None = None
-        """When a renderer was killed for what it made others hold, until somebody owns up."""
-        self._patient_until = 0.0
         self.killed_pages = 0
-        """Renderers that held too much memory, or made others hold too much."""
+        """Renderers that held too much memory."""
         self.overgrown = False
-        """It holds too much, and nobody can be blamed for it."""
+        """Its shared processes hold too much: it takes no more sessions."""
 
     @classmethod
     async def start(cls, plan: Plan) -> Chromium:
@@ -135,8 +126,7 @@ class Chromium:
 
     async def context(self, **options: Any) -> BrowserContext:
         """A new one, which shares nothing with the others. BrowserLost if the browser has ended."""
-        if self._browser is None:
-            raise RuntimeError("the browser has not been started")
+        assert self._browser is not None  # `start` made it.
         try:
             return await self._browser.new_context(**options)
         except PlaywrightError as error:
@@ -147,12 +137,6 @@ class Chromium:
         if not self.ended.is_set():
             await self._renderers()
         return not self.ended.is_set()
-
-    def is_blamed(self) -> bool:
-        """Asked when a page crashed: whether that was for what it made the shared processes hold.
-        Once for each page that was."""
-        at, self._blamed_at = self._blamed_at, None
-        return at is not None and self._now() - at < _BLAME_SECONDS
 
     async def close(self) -> None:
         """Ends it, whatever is open in it. Never fails."""
@@ -176,7 +160,7 @@ class Chromium:
     async def _launch(self) -> None:
         plan = self._plan
         account = plan.account
-        # Bound and never listened to: whoever connects is refused, and nobody else can have it.
+        # Bound and never listened to: every connection is refused, and no other process gets it.
         self._refusing.bind(("127.0.0.1", 0))
         refusing = f"127.0.0.1:{self._refusing.getsockname()[1]}"
         self._playwright = await async_playwright().start()
@@ -221,41 +205,25 @@ class Chromium:
             raise BrowserUnavailable(_no_sandbox(", ".join(sorted(faults))))
 
     async def _keep_watch(self) -> None:
-        """Kills renderers that hold too much, or make the others hold too much; notices a driver
-        that died, which tells nobody."""
+        """Kills renderers that hold too much, ends a browser that does, and notices a driver that
+        died without a word."""
         while not self.ended.is_set():
             renderers, shared = await self._processes()
             for pid in renderers:
-                if own_memory(pid) > self._plan.page_bytes:
-                    self._kill_page(pid, "it held too much memory")
+                held = own_memory(pid)
+                if held > self._plan.page_bytes:
+                    log.warning("page killed", held_mib=held // MIB)
+                    self.killed_pages += 1
+                    _kill(pid)
             held = sum(map(own_memory, shared))
-            self._growth.look(held, {pid: effort(pid) for pid in renderers})
-            if held > self._plan.shared_bytes and self._now() >= self._patient_until:
-                self._relieve(held, shared)
+            if held > self._plan.shared_bytes and not self.overgrown:
+                self.overgrown = True
+                log.warning("browser takes no more sessions", held_mib=held // MIB)
+            if held > 2 * self._plan.shared_bytes:
+                log.error("browser ended", held_mib=held // MIB)
+                for pid in shared:
+                    _kill(pid)
             await asyncio.sleep(_WATCH_SECONDS)
-
-    def _relieve(self, held: int, shared: list[int]) -> None:
-        bound = self._plan.shared_bytes
-        heaviest = self._growth.heaviest()
-        if heaviest is not None and heaviest[1] >= bound // _BLAMED_FOR:
-            pid, charge = heaviest
-            self._growth.forgive(pid)
-            self._blamed_at = self._now()
-            self._patient_until = self._now() + _BLAME_SECONDS
-            self._kill_page(pid, f"it made other processes hold {charge // MIB} MiB")
-            return
-        if not self.overgrown:
-            self.overgrown = True
-            log.warning("browser takes no more sessions", held_mib=held // MIB)
-        if held > 2 * bound:
-            log.error("browser ended", held_mib=held // MIB)
-            for pid in shared:
-                _kill(pid)
-
-    def _kill_page(self, pid: int, why: str) -> None:
-        log.warning("page killed", why=why, held_mib=own_memory(pid) // MIB)
-        self.killed_pages += 1
-        _kill(pid)
 
     async def _renderers(self) -> list[int]:
         return (await self._processes())[0]
@@ -263,8 +231,6 @@ class Chromium:
     async def _processes(self) -> tuple[list[int], list[int]]:
         """Process ids of pages, and of all else; none where the browser does not answer, which then
         counts as ended."""
-        if self._devtools is None:
-            raise RuntimeError("the browser has not been started")
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 answer = await self._devtools.send("SystemInfo.getProcessInfo")

@@ -1,6 +1,6 @@
 """What can go wrong with a browser.
 
-BrowserUnavailable   none can be started here; the message is one sentence that names the mend
+BrowserUnavailable   no browser can be started here; the message is one sentence that names the fix
 BrowserLost          it ended, and every session in it
 PageFailed           the action failed, in a way that the policy should read as it stands
 """

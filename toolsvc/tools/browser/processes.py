@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-from toolsvc.tools.browser.growth import Effort
-
-_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _FILTER = "2"
-"""Of `Seccomp`: a filter is in force."""
+"""Value of `Seccomp` while a filter is in force."""
 
 
 def confined(pid: int) -> list[str]:
@@ -34,17 +30,6 @@ def own_memory(pid: int) -> int:
     """Bytes that it holds and no file backs; 0 once it is gone."""
     status = read_status(pid)
     return sum(_bytes(status.get(name, "0 kB")) for name in ("RssAnon", "RssShmem"))
-
-
-def effort(pid: int) -> Effort:
-    """Since it began; nothing once it is gone."""
-    try:
-        # The program's name stands in parentheses and may hold any byte.
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return Effort(0.0, 0)
-    ticks = int(fields[11]) + int(fields[12])
-    return Effort(ticks / _TICKS_A_SECOND, int(fields[7]))
 
 
 def read_status(pid: int) -> dict[str, str]:

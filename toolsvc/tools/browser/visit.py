@@ -3,7 +3,7 @@
 Invariants
 - The newest page is the one that is acted on; going back from its beginning closes it.
 - The context shares cookies, storage and cache with no other; downloads, permissions and service
-  workers are off; dialogs are answered with OK, so that no page waits for somebody.
+  workers are off; dialogs are answered with OK, so that no page waits for an answer.
 - What an action leaves running when it is stopped is ended by `halt`, with the page if need be.
 """
 
@@ -37,15 +37,11 @@ _CLOSE_SECONDS = 5.0
 _MOST_NOTES = 5
 _LONGEST_NOTE = 200
 _CRASHED = "the page crashed, or held too much memory, and was closed"
-_OVERGROWN = (
-    "the page made the browser hold too much for it (blobs, databases, caches), so it was closed, "
-    "and all that the browser kept of this session is gone"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Of one session. Seconds and CSS pixels."""
+    """Bounds of one session, in seconds and CSS pixels."""
 
     pages: int
     navigation: float
@@ -69,9 +65,6 @@ class Visit:
         self._given_up: set[Page] = set()
         """Pages that do not answer, and may take their time to close."""
         self._shown: Page | None = None
-        self.overgrown = False
-        """It made the browser hold too much; nothing can be done in it any more."""
-        self._ending: asyncio.Task[bool] | None = None
         self._in_flight: set[Request] = set()
         self._quiet = asyncio.Event()
         context.set_default_timeout(ELEMENT_SECONDS * 1000)
@@ -83,7 +76,7 @@ class Visit:
 
     @classmethod
     async def begin(cls, chromium: Chromium, allow: AllowList, bounds: Bounds) -> Self:
-        """BrowserLost if the browser has ended."""
+        """Makes the context. Raises BrowserLost if the browser has ended."""
         context = await chromium.context(
             accept_downloads=False,
             service_workers="block",
@@ -97,11 +90,6 @@ class Visit:
 
     async def end(self) -> bool:
         """Closes the context and every page in it. False if that cannot be done."""
-        if self._ending is None:
-            self._ending = asyncio.create_task(self._end())
-        return await asyncio.shield(self._ending)
-
-    async def _end(self) -> bool:
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._context.close()
@@ -112,8 +100,6 @@ class Visit:
     async def act(self, arguments: BrowserArguments) -> PageView:
         """Does what is asked and looks at the page. PageFailed if it cannot be done, BrowserLost if
         the browser ended."""
-        if self.overgrown:
-            raise PageFailed(_OVERGROWN, crashed=True)
         self._in_flight.clear()
         self._quiet.set()
         try:
@@ -195,7 +181,7 @@ class Visit:
         return PageView(title=title, url=page.url, text=text, notes=notes, image=image)
 
     async def _page(self) -> Page:
-        """The newest; a blank one where there is none."""
+        """The newest page, or a new blank one."""
         while self._crashed:
             self._note(_CRASHED)
             await self._crashed.pop().close()
@@ -205,8 +191,6 @@ class Visit:
     async def _explained(self, error: PlaywrightError) -> PageFailed | BrowserLost:
         if not await self._chromium.answers():
             return BrowserLost("the browser ended")
-        if self.overgrown:
-            return PageFailed(_OVERGROWN, crashed=True)
         if not self._crashed:
             return PageFailed(why_not_done(str(error)))
         with contextlib.suppress(PlaywrightError):
@@ -227,11 +211,6 @@ class Visit:
 
     def _on_crash(self, page: Page) -> None:
         self._crashed.add(page)
-        if self._chromium.is_blamed():
-            self.overgrown = True
-            # Databases and caches go with the context alone.
-            if self._ending is None:
-                self._ending = asyncio.create_task(self._end())
 
     async def _on_dialog(self, dialog: Dialog) -> None:
         self._note(f'{dialog.type} "{short(dialog.message, _LONGEST_NOTE)}" was answered with OK')

@@ -49,7 +49,7 @@ def describe(view: PageView, start: int, limit: int) -> tuple[str, bool]:
 
 
 def why_not_loaded(failure: str, allowed: str) -> str:
-    """Of what Chromium says about a request. `allowed`: the hosts that may be reached."""
+    """The reason in Chromium's words about a request. `allowed`: the hosts that may be reached."""
     found = _NETWORK.search(failure)
     code = found[1] if found else failure.splitlines()[0]
     if code == OFF_THE_LIST:
@@ -60,7 +60,7 @@ def why_not_loaded(failure: str, allowed: str) -> str:
 
 
 def why_not_done(complaint: str) -> str:
-    """Of what Playwright says about an element: what stood in the way, or its first line."""
+    """The reason in Playwright's words about an element: the hindrance, or the first line."""
     lines = [line.strip(" -") for line in complaint.splitlines()]
     hindrances = [line for line in lines if _HINDRANCE.search(line)]
     return hindrances[-1] if hindrances else _CALL.sub("", lines[0])

@@ -174,8 +174,8 @@ def unpack(archive: Path, folder: Path) -> Path:
 
 
 def _check_member(member: tarfile.TarInfo, folder: Path) -> None:
-    """TarError for what is no file, folder or link, or leads out of `folder`, where the members
-    before it are already."""
+    """Raises TarError unless it is a file, folder or link that stays below `folder`, in which the
+    earlier members are already."""
     place = (folder / member.name).resolve()
     leads = [place]
     if member.islnk():

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from toolsvc.sandbox.jailed.drivers.texts import Changes, EditFailed, inserted, replaced, shown
+from toolsvc.sandbox.jailed.drivers.texts import Changes, EditFailed
 from toolsvc.tools.files import FILE_MODE, Entry
 from toolsvc.tools.swe.boxes.box import Box, BoxError
 
@@ -22,7 +22,7 @@ _LISTING = 100_000
 
 
 class Editor:
-    """Of one box."""
+    """The file functions of one box."""
 
     def __init__(self, box: Box) -> None:
         self._box = box
@@ -31,29 +31,21 @@ class Editor:
     async def edit(self, request: Mapping[str, Any], limit: float) -> str:
         """What the policy reads. EditFailed if it cannot be done; BoxGone."""
         command, path = request["command"], str(request["path"])
-        kind, target = await self._look(path, limit)
+        kind, file = await self._look(path, limit)
         if command == "view" and kind == "directory":
             if request["view_range"] is not None:
                 raise EditFailed(f"{path} is a folder: view_range is for files")
             return await self._listing(path, limit)
-        if command == "create":
-            if kind:
-                raise EditFailed(f"{path} exists: change it with str_replace, or remove it first")
-            await self._store(path, target, request["file_text"], limit)
-            self._changes.add(target, None, request["file_text"])
-            return f"{path} was created."
-        if command == "undo":
-            return await self._undo(path, target, limit)
-        text = await self._text(path, kind, limit)
-        if command == "view":
-            return shown(text, request["view_range"])
-        if command == "str_replace":
-            changed, around = replaced(text, path, request["old_str"], request["new_str"])
-        else:
-            changed, around = inserted(text, request["insert_line"], request["new_str"])
-        await self._store(path, target, changed, limit)
-        self._changes.add(target, text, changed)
-        return f"{path} was changed:\n{around}"
+        before = ""
+        if command != "create":
+            before = await self._text(path, kind, limit)
+        elif kind:
+            raise EditFailed(f"{path} exists: change it with str_replace, or remove it first")
+        after, answer = self._changes.apply(command, request, path, file, before)
+        if command != "view":
+            await self._store(path, file, after, limit)
+            self._changes.stored(command, file, before, after)
+        return answer
 
     async def _look(self, path: str, limit: float) -> tuple[str, str]:
         """What stands at the path, "" for nothing, and where that really is."""
@@ -77,8 +69,12 @@ class Editor:
         except BoxError as error:
             raise EditFailed(f"{path}: {error}: look at it in the shell") from error
 
-    async def _store(self, path: str, target: str, text: str, limit: float) -> None:
-        """Beside its place first, and then moved, so that it is changed wholly or not at all."""
+    async def _store(self, path: str, target: str, text: str | None, limit: float) -> None:
+        """Beside its place first, and then moved, so that it is changed wholly or not at all. None
+        removes the file."""
+        if text is None:
+            await self._read(f"rm -- {shlex.quote(target)}", limit)
+            return
         beside = f".{posixpath.basename(target)}.edit"
         quoted, whole = shlex.quote(beside), shlex.quote(target)
         content = text.encode("utf-8", "surrogateescape")
@@ -93,20 +89,6 @@ class Editor:
             )
         except BoxError as error:
             raise EditFailed(f"{path} could not be written: {error}") from error
-
-    async def _undo(self, path: str, target: str, limit: float) -> str:
-        change = self._changes.last(target)
-        if change is None:
-            raise EditFailed(f"{path} has no edit to undo")
-        before, after = change
-        if await self._text(path, "regular file", limit) != after:
-            raise EditFailed(f"{path} has changed since its last edit: nothing was undone")
-        if before is None:
-            await self._read(f"rm -- {shlex.quote(target)}", limit)
-        else:
-            await self._store(path, target, before, limit)
-        self._changes.forget_last(target)
-        return f"The last edit of {path} was undone."
 
     async def _listing(self, path: str, limit: float) -> str:
         """The folder and what is in it, two levels deep, without hidden entries."""

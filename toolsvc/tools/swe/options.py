@@ -72,7 +72,7 @@ class SweOptions(BaseModel):
         return self
 
     def limits(self, sandbox: SandboxConfig) -> BoxLimits:
-        """Of one box."""
+        """Limits of one box."""
         return BoxLimits(
             cpus=self.cpus,
             memory_bytes=sandbox.memory_bytes,

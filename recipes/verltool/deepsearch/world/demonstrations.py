@@ -9,9 +9,9 @@ answers. It is bad at three things that reward can tell:
 
 Each set of demonstrations is set in a world of its own with invented figures, so that nothing is
 learnt by heart. Their questions name every country, held-out ones too: the policy has to have a
-token for each, and no true figure of any is told.
+token for each, and no question shows a true figure.
 
-    python world/demonstrations.py --output demonstrations.jsonl --seed 1
+    python -m toolwright.script world/demonstrations.py --output demonstrations.jsonl --seed 1
 
 One line of the file is one conversation, {"messages": [{"role", "content"}, ...]}, as
 `engine render` reads it.
@@ -20,13 +20,14 @@ One line of the file is one conversation, {"messages": [{"role", "content"}, ...
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
-from lands import FACTS, Lands, invented
-from task import BORDERS, DENSITIES, KINDS, PAIRS, Look, Question, ask, result, written
+from tasks.worlds.demonstrations import Messages, Transcript, demonstrations_program
+from tasks.worlds.questions import documents
 
-from tasks.worlds.demonstrations import Messages, demonstrations_command
+from .lands import FACTS, Lands, invented
+from .task import BORDERS, DENSITIES, KINDS, PAIRS, Fact, FactQuestion, ask, result, written
 
 COUNT = 16_000
 OF_ONE_WORLD = 32
@@ -45,10 +46,10 @@ def conversations(seed: int) -> Iterator[Messages]:
         known = invented(draw)
         for place in range(OF_ONE_WORLD):
             question = draw_question(SORTS[place % len(SORTS)], known, draw)
-            yield Demonstrator(question, known, draw).messages()
+            yield ResearchDemonstrator(question, known, draw).act()
 
 
-def draw_question(sort: str, known: Lands, draw: random.Random) -> Question:
+def draw_question(sort: str, known: Lands, draw: random.Random) -> FactQuestion:
     """Some question of a sort; about any country."""
     names = sorted(known)
     kinds = [kind for kind in KINDS if kind.sort == sort]
@@ -60,55 +61,43 @@ def draw_question(sort: str, known: Lands, draw: random.Random) -> Question:
             return question
 
 
-class Demonstrator:
+class ResearchDemonstrator(Transcript):
     """One conversation about one question."""
 
-    def __init__(self, question: Question, known: Lands, draw: random.Random) -> None:
+    def __init__(self, question: FactQuestion, known: Lands, draw: random.Random) -> None:
+        super().__init__(question.text)
         self._known, self._draw = known, draw
         self._question = _halved(question) if draw.random() < HALF else question
-        self._messages: Messages = [{"role": "user", "content": question.text}]
 
-    def messages(self) -> Messages:
+    def act(self) -> Messages:
+        """Writes the conversation."""
         question, draw = self._question, self._draw
         looks = [look for term in question.terms for look in term]
         for look in (question.first, *dict.fromkeys(looks)):
             if look is not None:
-                self._says(f"<search>{look.fact} of {look.name}</search>")
-                self._told(self._found(look))
+                self.says(f"<search>{look.fact} of {look.name}</search>")
+                self.returns(self._found(look))
         sign = draw.choice(SIGNS[question.kind.sort])
         value = result(question.terms, sign)
         if draw.random() < GUESSES:
             value = draw.randrange(1, 2 * abs(value) + 10)
         else:
-            self._says(f"<python>print({written(question.terms, sign)})</python>")
-            self._told(str(value))
-        self._says(f"<answer>\\boxed{{{value}}}</answer>")
-        return self._messages
+            self.says(f"<python>print({written(question.terms, sign)})</python>")
+            self.returns(value)
+        self.says(f"<answer>\\boxed{{{value}}}</answer>")
+        return self.messages
 
-    def _found(self, look: Look) -> str:
+    def _found(self, look: Fact) -> str:
         """The observation: the passage that answers, and another of the same country."""
         others = self._draw.sample([one for one in FACTS if one != look.fact], TOP - 1)
         told = (self._known[look.name].told(fact) for fact in (look.fact, *others))
-        return "\n".join(
-            f"Doc {place}(Title: {title}) {text}" for place, (title, text) in enumerate(told, 1)
-        )
-
-    def _says(self, action: str) -> None:
-        self._messages.append({"role": "assistant", "content": action})
-
-    def _told(self, observation: str) -> None:
-        self._messages.append({"role": "tool", "content": observation})
+        return documents("\n".join(passage) for passage in told)
 
 
-def _halved(question: Question) -> Question:
+def _halved(question: FactQuestion) -> FactQuestion:
     """With the figures of its first term in the place of all."""
     first, *_ = question.terms
     return replace(question, terms=(first,) * len(question.terms))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    demonstrations_command(conversations, "the countries'", COUNT, arguments)
-
-
-if __name__ == "__main__":
-    main()
+main = demonstrations_program(conversations, COUNT)

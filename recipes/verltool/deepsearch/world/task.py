@@ -1,4 +1,4 @@
-"""The demonstration's questions: several look-ups, and a sum that nobody does in the head.
+"""The demonstration's questions: several look-ups, and a sum that takes a program.
 
 How many people share one km2 of Chad? Its people, its area, a division. Questions are of three
 sorts, by what has to be looked up:
@@ -10,42 +10,37 @@ sorts, by what has to be looked up:
 No wording names its operation. One country in five is held out, by its name: no question of
 training is about it, and no answer of training has a figure of it.
 
-    python world/task.py --output corpus.jsonl        # the passages that the search tool searches
+    python -m toolwright.script world/task.py --output corpus.jsonl     # what the tool searches
 
 It knows nothing of tokens, tools or how the policy is trained.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import operator
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 from pathlib import Path
 
-from lands import AREA, NEIGHBOURS, PEOPLE, Lands, lands, passages
-
-from tasks.worlds.encyclopedia import is_held_out
+from tasks.worlds.questions import OPERATIONS, asked, held_out, passages_program
 from tasks.worlds.rounds import in_turn, rounds
+from toolwright.text.sections import sections
 from toolwright.types import Task
 
-OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "//": operator.floordiv,
-}
+from .lands import NEIGHBOURS, Lands, lands, passages
+
 DIVIDED = "//"
 PAIRS, DENSITIES, BORDERS = "pairs", "densities", "borders"
 MOST_NEIGHBOURS = 2
-"""Of a country whose neighbours are asked about: five calls are all that a trajectory has."""
+"""Most neighbours of a country whose neighbours are asked about: five calls are all that a
+trajectory has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Fact:
     """A fact of a country; `figure`: what the search finds, 0 where it finds names."""
 
     fact: str
@@ -53,12 +48,12 @@ class Look:
     figure: int = 0
 
 
-Terms = tuple[tuple[Look, ...], ...]
+Terms = tuple[tuple[Fact, ...], ...]
 """Figures: within a term they are divided, and the sign of the question joins the terms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class Asking:
     """One thing that can be asked, in wordings that mean the same.
 
     terms: facts of {a} and {b}, "people a" say. all_of: in their place, the fact that is added up
@@ -77,81 +72,28 @@ class Kind:
         return 2 if "{b}" in self.wordings[0] else 1
 
 
-KINDS = (
-    Kind(
-        sort=PAIRS,
-        sign="+",
-        terms=(("area a",), ("area b",)),
-        wordings=(
-            "How many thousand km2 do {a} and {b} cover together?",
-            "If {a} and {b} were one country, how many thousand km2 would it cover?",
-        ),
-    ),
-    Kind(
-        sort=PAIRS,
-        sign="-",
-        terms=(("people a",), ("people b",)),
-        wordings=(
-            "How many thousand more people live in {a} than in {b}?",
-            "In people, how many thousand is {a} ahead of {b}?",
-        ),
-    ),
-    Kind(
-        sort=PAIRS,
-        sign="//",
-        terms=(("people a",), ("area a",)),
-        wordings=(
-            "How many people share one km2 of {a}, rounded down?",
-            "Spread evenly, how many people stand on each km2 of {a}, rounded down?",
-        ),
-    ),
-    Kind(
-        sort=PAIRS,
-        sign="//",
-        terms=(("area a",), ("area b",)),
-        wordings=(
-            "How many whole times does the area of {a} hold that of {b}?",
-            "How many countries of the size of {b} fit into {a}?",
-        ),
-    ),
-    Kind(
-        sort=DENSITIES,
-        sign="-",
-        terms=(("people a", "area a"), ("people b", "area b")),
-        wordings=(
-            "How many more people share one km2 of {a} than of {b}, both rounded down?",
-            "By how many people on each km2 is {a} more crowded than {b}, both rounded down?",
-        ),
-    ),
-    Kind(
-        sort=BORDERS,
-        sign="+",
-        all_of=AREA,
-        wordings=(
-            "How many thousand km2 do {a} and all its neighbours cover?",
-            "If {a} took in all its neighbours, how many thousand km2 would it cover?",
-        ),
-    ),
-    Kind(
-        sort=BORDERS,
-        sign="+",
-        all_of=PEOPLE,
-        wordings=(
-            "How many thousand people live in {a} and all its neighbours?",
-            "If {a} took in all its neighbours, how many thousand people would it have?",
-        ),
-    ),
-)
+def _kinds() -> Iterator[Asking]:
+    """What wordings.txt says: headings are `SORT SIGN FACTS`, with figures to divide joined by
+    `per`, or with `all FACT`."""
+    for heading, text in sections(Path(__file__).with_name("wordings.txt")).items():
+        sort, sign, facts = heading.split(" ", 2)
+        all_of = facts.removeprefix("all ") if facts.startswith("all ") else ""
+        terms = () if all_of else tuple(tuple(one.split(" per ")) for one in facts.split(", "))
+        lines = tuple(text.splitlines())
+        yield Asking(sort=sort, sign=sign, terms=terms, all_of=all_of, wordings=lines)
+
+
+KINDS = tuple(_kinds())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class FactQuestion:
     """first: a search that says which other countries it is about."""
 
-    kind: Kind
+    kind: Asking
     names: tuple[str, ...]
     text: str
-    first: Look | None
+    first: Fact | None
     terms: Terms
 
     @property
@@ -160,7 +102,7 @@ class Question:
 
 
 def result(terms: Terms, sign: str) -> int:
-    """What the program of `written` prints. ZeroDivisionError."""
+    """What the program of `written` prints. Raises ZeroDivisionError."""
     divided = (reduce(operator.floordiv, (look.figure for look in term)) for term in terms)
     return reduce(OPERATIONS[sign], divided)
 
@@ -170,7 +112,7 @@ def written(terms: Terms, sign: str) -> str:
     return sign.join(DIVIDED.join(str(look.figure) for look in term) for term in terms)
 
 
-def ask(kind: Kind, wording: int, names: Sequence[str], known: Lands) -> Question | None:
+def ask(kind: Asking, wording: int, names: Sequence[str], known: Lands) -> FactQuestion | None:
     """About these countries, in the order in which the answer is above 0. None where neither order
     has one, or where the country has no neighbours or too many."""
     for order in (tuple(names), tuple(reversed(names))):
@@ -178,7 +120,7 @@ def ask(kind: Kind, wording: int, names: Sequence[str], known: Lands) -> Questio
         first, terms = _looks(kind, places, known)
         if terms and result(terms, kind.sign) > 0:
             text = kind.wordings[wording].format(**places)
-            return Question(kind=kind, names=order, text=text, first=first, terms=terms)
+            return FactQuestion(kind=kind, names=order, text=text, first=first, terms=terms)
     return None
 
 
@@ -191,29 +133,21 @@ def training(seed: int) -> Iterator[Task]:
 
 def pairs(seed: int) -> Iterator[Task]:
     """Endless: about held-out countries alone, as the next one."""
-    return _tasks("heldout", _endless(PAIRS, f"heldout {seed}", held_out=True))
+    return _tasks("heldout", _endless(PAIRS, f"heldout {seed}", held=True))
 
 
 def densities(seed: int) -> Iterator[Task]:
-    return _tasks("heldout", _endless(DENSITIES, f"heldout {seed}", held_out=True))
+    return _tasks("heldout", _endless(DENSITIES, f"heldout {seed}", held=True))
 
 
 def borders(seed: int) -> Iterator[Task]:
     """Endless: about held-out countries; their neighbours may be others."""
-    return _tasks("heldout", _endless(BORDERS, f"heldout {seed}", held_out=True))
+    return _tasks("heldout", _endless(BORDERS, f"heldout {seed}", held=True))
 
 
-def write_corpus(path: Path) -> int:
-    """Writes the passages as JSON lines; returns how many there are."""
-    lines = [json.dumps(one) + "\n" for one in passages(lands())]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(lines), encoding="utf-8")
-    return len(lines)
-
-
-def _looks(kind: Kind, places: Mapping[str, str], known: Lands) -> tuple[Look | None, Terms]:
-    def look(fact: str, name: str) -> Look:
-        return Look(fact=fact, name=name, figure=known[name].figure(fact))
+def _looks(kind: Asking, places: Mapping[str, str], known: Lands) -> tuple[Fact | None, Terms]:
+    def look(fact: str, name: str) -> Fact:
+        return Fact(fact=fact, name=name, figure=known[name].figure(fact))
 
     if not kind.all_of:
         told = (tuple(one.split() for one in term) for term in kind.terms)
@@ -223,14 +157,14 @@ def _looks(kind: Kind, places: Mapping[str, str], known: Lands) -> tuple[Look | 
     if not 1 <= len(near) <= MOST_NEIGHBOURS:
         return None, ()
     terms = tuple((look(kind.all_of, one),) for one in (name, *near))
-    return Look(fact=NEIGHBOURS, name=name), terms
+    return Fact(fact=NEIGHBOURS, name=name), terms
 
 
-def _endless(sort: str, drawn: str, *, held_out: bool = False) -> Iterator[Question]:
+def _endless(sort: str, drawn: str, *, held: bool = False) -> Iterator[FactQuestion]:
     """The wordings of a sort in turn, each through all its countries, and again."""
     draw = random.Random(drawn)
     wordings = [
-        _about_all(kind, wording, draw, held_out=held_out)
+        _about_all(kind, wording, draw, held=held)
         for kind in KINDS
         if kind.sort == sort
         for wording in range(len(kind.wordings))
@@ -239,36 +173,23 @@ def _endless(sort: str, drawn: str, *, held_out: bool = False) -> Iterator[Quest
 
 
 def _about_all(
-    kind: Kind, wording: int, draw: random.Random, *, held_out: bool
-) -> Iterator[Question]:
-    names = [name for name in lands() if is_held_out(name) == held_out]
+    kind: Asking, wording: int, draw: random.Random, *, held: bool
+) -> Iterator[FactQuestion]:
+    names = [name for name in lands() if held_out(name) is held]
     for chosen in rounds(combinations(names, kind.countries), draw):
         found = ask(kind, wording, chosen, lands())
-        if found is not None and (held_out or not _has_held_out(found)):
+        if found is not None and (held or not _has_held_out(found)):
             yield found
 
 
-def _has_held_out(question: Question) -> bool:
-    return any(is_held_out(look.name) for term in question.terms for look in term)
+def _has_held_out(question: FactQuestion) -> bool:
+    return any(held_out(look.name) for term in question.terms for look in term)
 
 
-def _tasks(name: str, stream: Iterator[Question]) -> Iterator[Task]:
-    for number, question in enumerate(stream):
-        yield Task(
-            id=f"{name}-{question.kind.sort}-{number}",
-            data_source=question.kind.sort,
-            messages=({"role": "user", "content": question.text},),
-            answers=(str(question.answer),),
-            metadata={"sort": question.kind.sort},
-        )
+def _tasks(name: str, stream: Iterator[FactQuestion]) -> Iterator[Task]:
+    for number, one in enumerate(stream):
+        sort = one.kind.sort
+        yield asked(f"{name}-{sort}-{number}", one.text, one.answer, source=sort, sort=sort)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write the passages about countries.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    given = parser.parse_args(arguments)
-    print(f"{write_corpus(given.output)} passages: {given.output}")
-
-
-if __name__ == "__main__":
-    main()
+main = passages_program(lambda: passages(lands()))

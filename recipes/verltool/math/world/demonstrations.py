@@ -11,7 +11,7 @@ what reward can tell:
 So one demonstration in eight is right, and the operators of most sentences have to be learnt from
 reward. Habits, and not operators drawn at random: those would teach that sentences do not matter.
 
-    python world/demonstrations.py --output demonstrations.jsonl --seed 1
+    python -m toolwright.script world/demonstrations.py --output demonstrations.jsonl --seed 1
 
 One line of the file is one conversation, {"messages": [{"role", "content"}, ...]} with the roles
 user, assistant and tool, as `engine render` reads it.
@@ -20,11 +20,12 @@ user, assistant and tool, as `engine render` reads it.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from task import EVENTS, LOADS, OPERATIONS, Problem, compute, problems
+from tasks.worlds.demonstrations import Messages, asks, demonstrations_program, returns, says
+from tasks.worlds.questions import OPERATIONS, drawn_until, other
 
-from tasks.worlds.demonstrations import Messages, demonstrations_command
+from .task import EVENTS, LOADS, FreightProblem, compute, problems
 
 COUNT = 12_800
 GUESSES = 0.4  # without a program
@@ -40,56 +41,42 @@ HABITS: Mapping[str, tuple[str, ...]] = {
 
 
 def conversations(seed: int) -> Iterator[Messages]:
-    """Endless; drawn apart from what the policy meets in training, from the same numbers."""
+    """Endless; independent of what the policy meets in training, from the same numbers."""
     draw = random.Random(f"demonstrator {seed}")
-    for problem in problems(draw.getrandbits(32), held_out=False):
+    for problem in problems(draw.getrandbits(32), held=False):
         yield demonstrate(problem, draw)
 
 
-def demonstrate(problem: Problem, draw: random.Random) -> Messages:
+def demonstrate(problem: FreightProblem, draw: random.Random) -> Messages:
     """One conversation: a program and its output in the box, or a guess."""
-    asked = {"role": "user", "content": problem.text}
     sentences = problem.sentences
     if draw.random() < GUESSES:
-        return [asked, _answer(_guess(problem, draw))]
-    first = _other(sentences.first, LOADS, draw) if draw.random() < FIRST_WRONG else sentences.first
+        return [asks(problem.text), _answer(_guess(problem, draw))]
+    first = sentences.first
+    if draw.random() < FIRST_WRONG:
+        first = other(draw, LOADS, first)
     second = HABITS[sentences.second][EVENTS[sentences.second].index(sentences.event)]
     if draw.random() >= FOLLOWS_HABIT:
-        second = _other(second, OPERATIONS, draw)
+        second = other(draw, OPERATIONS, second)
     printed = compute(first, second, problem.a, problem.b, problem.c)
-    return [
-        asked,
-        {"role": "assistant", "content": program(problem, first, second)},
-        {"role": "tool", "content": str(printed)},
-        _answer(printed),
-    ]
+    action = says(program(problem, first, second))
+    return [asks(problem.text), action, returns(printed), _answer(printed)]
 
 
-def program(problem: Problem, first: str, second: str) -> str:
+def program(problem: FreightProblem, first: str, second: str) -> str:
     """The action that computes (a first b) second c."""
     lines = (f"x = {problem.a}{first}{problem.b}", f"print(x{second}{problem.c})")
     return "```python\n{}\n{}\n```\n```output".format(*lines)
 
 
-def _guess(problem: Problem, draw: random.Random) -> int:
-    """Of about as many digits as the answer, and wrong."""
-    guess = problem.result
-    while guess == problem.result:
-        guess = draw.randrange(10, 10 * max(problem.result, 10))
-    return guess
-
-
-def _other(sign: str, signs: Mapping[str, object], draw: random.Random) -> str:
-    return draw.choice([other for other in signs if other != sign])
+def _guess(problem: FreightProblem, draw: random.Random) -> int:
+    """A wrong number of about as many digits as the answer."""
+    right = problem.result
+    return drawn_until(lambda: draw.randrange(10, 10 * max(right, 10)), lambda one: one != right)
 
 
 def _answer(number: int) -> dict[str, str]:
-    return {"role": "assistant", "content": f"\\boxed{{{number}}}"}
+    return says(f"\\boxed{{{number}}}")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    demonstrations_command(conversations, "the freight yard's", COUNT, arguments)
-
-
-if __name__ == "__main__":
-    main()
+main = demonstrations_program(conversations, COUNT)

@@ -17,59 +17,22 @@ It knows nothing of tokens, tools or how the policy is trained.
 
 from __future__ import annotations
 
-import operator
 import random
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 
+from tasks.worlds.questions import OPERATIONS, asked, drawn_until, held_out, tasks_from, wordings
 from tasks.worlds.rounds import rounds
 from toolwright.types import Task
 
-OPERATIONS: Mapping[str, Callable[[int, int], int]] = {
-    "*": operator.mul,
-    "+": operator.add,
-    "-": operator.sub,
-    "//": operator.floordiv,
-}
-
-LOADS: Mapping[str, tuple[str, ...]] = {
-    "*": (
-        "{a} crates hold {b} {goods} each.",
-        "A train has {a} wagons with {b} {goods} in every one.",
-    ),
-    "+": (
-        "On the quay lie {a} {goods} and in the hall {b}.",
-        "A ship unloads {a} {goods} and a lorry {b}.",
-    ),
-}
-"""By the operator that gives the number of goods."""
-
-EVENTS: Mapping[str, tuple[str, ...]] = {
-    "*": (
-        "They are sold for {c} cents apiece. How many cents do they bring?",
-        "The next year brings {c} times as many. How many is that?",
-    ),
-    "+": (
-        "At noon come {c} more. How many are there then?",
-        "Behind the gate wait {c} others. How many are there with them?",
-    ),
-    "-": (
-        "The customs keep {c}. How many go on?",
-        "Rain spoils {c}. How many are still good?",
-    ),
-    "//": (
-        "A pallet takes {c}. How many pallets are filled?",
-        "It takes {c} to make a set. How many whole sets are there?",
-    ),
-}
-"""By the operator that answers the question."""
-
+_FILE = Path(__file__).with_name("sentences.txt")
+LOADS, EVENTS = wordings(_FILE, "load"), wordings(_FILE, "event")
+"""Sentences by the operator that gives the number of goods, and by the one that answers."""
 GOODS = ("cups", "lamps", "chairs", "boots", "tiles", "clocks", "kettles", "mirrors")
 FIRST, SECOND, THIRD = range(100, 1000), range(11, 100), range(11, 100)
-"""Of numbers a, b and c. A load is larger than any c."""
-HELD_OUT_SHARE = 5  # of three numbers together, one in five is never trained on
+"""Numbers a, b and c. A load is larger than any c."""
 UNSEEN_SHARE = 4  # of the pairs of sentences, one in four is
 
 
@@ -84,7 +47,7 @@ class Sentences:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class FreightProblem:
     sentences: Sentences
     a: int
     b: int
@@ -101,43 +64,24 @@ def compute(first: str, second: str, a: int, b: int, c: int) -> int:
     return OPERATIONS[second](OPERATIONS[first](a, b), c)
 
 
-def training(seed: int) -> Iterator[Task]:
-    """Endless: the pairs of sentences and the numbers that the policy may learn from."""
-    return _tasks("training", problems(seed, held_out=False))
-
-
-def heldout(seed: int) -> Iterator[Task]:
-    """Endless: the same pairs of sentences, numbers that training never shows."""
-    return _tasks("heldout", problems(seed, held_out=True))
-
-
-def unseen_pairs(seed: int) -> Iterator[Task]:
-    """Endless: each sentence is known, the two were never seen together, nor the numbers."""
-    return _tasks("unseen-pairs", problems(seed, held_out=True, pairs=UNSEEN_PAIRS))
-
-
-def problems(seed: int, *, held_out: bool, pairs: Sequence[Sentences] = ()) -> Iterator[Problem]:
+def problems(seed: int, *, held: bool, pairs: Sequence[Sentences] = ()) -> Iterator[FreightProblem]:
     """Endless rounds; a round takes each of `pairs` (none = those of training) once."""
-    draw = random.Random(f"freight {seed} {held_out}")
+    draw = random.Random(f"freight {seed} {held}")
     for sentences in rounds(pairs or TRAINED_PAIRS, draw):
-        a, b, c = _numbers(draw, sentences, held_out=held_out)
+        a, b, c = _numbers(draw, sentences, held=held)
         text = f"{sentences.load} {sentences.event}"
         text = text.format(a=a, b=b, c=c, goods=draw.choice(GOODS))
-        yield Problem(sentences=sentences, a=a, b=b, c=c, text=text)
+        yield FreightProblem(sentences=sentences, a=a, b=b, c=c, text=text)
 
 
-def is_held_out(a: int, b: int, c: int) -> bool:
-    """Whether three numbers are kept from training: by a hash, so no digit tells it."""
-    return zlib.crc32(f"{a} {b} {c}".encode()) % HELD_OUT_SHARE == 0
-
-
-def _numbers(draw: random.Random, sentences: Sentences, *, held_out: bool) -> tuple[int, int, int]:
+def _numbers(draw: random.Random, sentences: Sentences, *, held: bool) -> tuple[int, int, int]:
     """Such that the answer cannot be copied from the problem."""
-    while True:
-        a, b, c = draw.choice(FIRST), draw.choice(SECOND), draw.choice(THIRD)
-        found = compute(sentences.first, sentences.second, a, b, c)
-        if is_held_out(a, b, c) == held_out and found >= 10 and found not in (a, b, c):
-            return a, b, c
+
+    def fits(numbers: tuple[int, int, int]) -> bool:
+        found = compute(sentences.first, sentences.second, *numbers)
+        return held_out(*numbers) is held and found >= 10 and found not in numbers
+
+    return drawn_until(lambda: (draw.choice(FIRST), draw.choice(SECOND), draw.choice(THIRD)), fits)
 
 
 def _pairs(*, unseen: bool) -> tuple[Sentences, ...]:
@@ -156,12 +100,16 @@ TRAINED_PAIRS, UNSEEN_PAIRS = _pairs(unseen=False), _pairs(unseen=True)
 """Each sentence is in both; so are all operators one after the other but for a few."""
 
 
-def _tasks(name: str, stream: Iterator[Problem]) -> Iterator[Task]:
-    for number, problem in enumerate(stream):
-        yield Task(
-            id=f"{name}-{number}",
-            data_source=f"freight/{name}",
-            messages=({"role": "user", "content": problem.text},),
-            answers=(str(problem.result),),
-            metadata={"first": problem.sentences.first, "second": problem.sentences.second},
-        )
+def _task(one: FreightProblem, id: str, name: str) -> Task:
+    told = {"first": one.sentences.first, "second": one.sentences.second}
+    return asked(id, one.text, one.result, source=f"freight/{name}", **told)
+
+
+training = tasks_from("training", lambda seed: problems(seed, held=False), _task)
+"""Endless: the pairs of sentences and the numbers that the policy may learn from."""
+heldout = tasks_from("heldout", lambda seed: problems(seed, held=True), _task)
+"""Endless: the same pairs of sentences, numbers that training never shows."""
+unseen_pairs = tasks_from(
+    "unseen-pairs", lambda seed: problems(seed, held=True, pairs=UNSEEN_PAIRS), _task
+)
+"""Endless: each sentence is known; training shows neither the two together nor the numbers."""

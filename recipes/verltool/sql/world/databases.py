@@ -1,10 +1,12 @@
 """Three generated databases: a library, a shop and an airline.
 
 Each has owners (authors, makers, airports) and what is theirs (books, products, flights). An
-owner's name stands in the tables with a number behind it, "Alda Merrin 48", which no question
-writes: who wants to compare a name has to look it up first.
+owner's name stands in the tables with a number after it, "Alda Merrin 48", which no question
+writes: a query that compares names has to look one up first.
 
-    python world/databases.py --output databases      # <output>/<name>/<name>.sqlite
+    python -m toolwright.script world/databases.py --output databases
+
+A database is the file <output>/<name>/<name>.sqlite.
 
 Owns the schemas and the rows. Invariants
 - The same seed makes the same rows.
@@ -13,15 +15,15 @@ Owns the schemas and the rows. Invariants
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import random
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tasks.worlds.names import draw_names
+from toolwright.script import Output
 
 DATABASES = 1
 """The seed of the databases that are asked about; demonstrations are set in others."""
@@ -29,6 +31,7 @@ OWNERS = 80
 MOST_THINGS = 5  # of one owner; each has two at least
 NUMBERS = range(10, 100)  # behind the names of owners
 YEARS = range(1950, 2000)
+MEASURES = range(100, 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +51,6 @@ class Domain:
     thing: str
     label: str
     measure: str
-    measures: range
 
     @property
     def owner_id(self) -> str:
@@ -77,7 +79,6 @@ DOMAINS: Mapping[str, Domain] = {
             thing="book",
             label="title",
             measure="pages",
-            measures=range(100, 1000),
         ),
         Domain(
             name="shop",
@@ -89,7 +90,6 @@ DOMAINS: Mapping[str, Domain] = {
             thing="product",
             label="label",
             measure="price",
-            measures=range(100, 1000),
         ),
         Domain(
             name="airline",
@@ -101,7 +101,6 @@ DOMAINS: Mapping[str, Domain] = {
             thing="flight",
             label="code",
             measure="seats",
-            measures=range(100, 1000),
         ),
     )
 }
@@ -127,14 +126,14 @@ def owners(domain: Domain, seed: int) -> list[Owner]:
 def fill(connection: sqlite3.Connection, domain: Domain, seed: int) -> None:
     """Makes the tables and their rows in an empty database."""
     draw = random.Random(f"rows {domain.name} {seed}")
-    everybody = owners(domain, seed)
-    counts = [draw.randint(2, MOST_THINGS) for _ in everybody]
-    measures = iter(draw.sample(domain.measures, sum(counts)))
+    everyone = owners(domain, seed)
+    counts = [draw.randint(2, MOST_THINGS) for _ in everyone]
+    measures = iter(draw.sample(MEASURES, sum(counts)))
     labels = iter(draw.sample(range(1000, 10_000), sum(counts)))
     connection.executescript(domain.schema())
     connection.executemany(
         f"INSERT INTO {domain.owner} (name, {domain.place}, {domain.since}) VALUES (?, ?, ?)",
-        [(one.stored, draw.choice(domain.places), draw.choice(YEARS)) for one in everybody],
+        [(one.stored, draw.choice(domain.places), draw.choice(YEARS)) for one in everyone],
     )
     connection.executemany(
         f"INSERT INTO {domain.thing} ({domain.owner_id}, {domain.label}, year, {domain.measure}) "
@@ -158,13 +157,7 @@ def write(folder: Path, *, seed: int = DATABASES) -> None:
             fill(connection, domain, seed)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write the three databases.")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write")
-    given = parser.parse_args(arguments)
-    write(given.output)
-    print(f"{len(DOMAINS)} databases: {given.output}")
-
-
-if __name__ == "__main__":
-    main()
+def main(*, output: Output) -> None:
+    """Write the three databases into a folder."""
+    write(output)
+    print(f"{len(DOMAINS)} databases: {output}")

@@ -10,7 +10,7 @@ reward can tell:
 
 Each set of demonstrations is set in databases of its own: nothing is learnt from them by heart.
 
-    python world/demonstrations.py --output demonstrations.jsonl --seed 1
+    python -m toolwright.script world/demonstrations.py --output demonstrations.jsonl --seed 1
 
 One line of the file is one conversation, {"messages": [{"role", "content"}, ...]}, as
 `engine render` reads it.
@@ -21,10 +21,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
-from databases import DATABASES, DOMAINS, YEARS, Domain, Owner, owners
-from task import KINDS, Kind, Question, choices, is_held_out
+from tasks.worlds.demonstrations import Messages, Transcript, demonstrations_program
+from tasks.worlds.questions import held_out, other
 
-from tasks.worlds.demonstrations import Messages, demonstrations_command
+from .databases import DATABASES, DOMAINS, YEARS, Domain, Owner, owners
+from .task import KINDS, DatabaseQuestion, Kind, choices
 
 COUNT = 9_600
 OF_ONE_WORLD = 96
@@ -48,49 +49,39 @@ def conversations(seed: int) -> Iterator[Messages]:
     years = [Owner(name=str(year), stored=str(year)) for year in YEARS]
     while True:
         world = draw.randrange(1 << 32) + DATABASES + 1
-        everybody = {one.name: owners(one, world) for one in DOMAINS.values()}
+        everyone = {one.name: owners(one, world) for one in DOMAINS.values()}
         for number in range(OF_ONE_WORLD):
             kind, domain = KINDS[number % len(KINDS)], draw.choice(list(DOMAINS.values()))
-            asked = Question(
+            asked = DatabaseQuestion(
                 domain=domain,
                 kind=kind,
                 wording=draw.randrange(len(choices(domain, kind))),
-                about=_trained_on(years if kind == "order" else everybody[domain.name], draw),
+                about=_trained_on(years if kind == "order" else everyone[domain.name], draw),
             )
             yield demonstrate(asked, draw)
 
 
-def demonstrate(asked: Question, draw: random.Random) -> Messages:
+def demonstrate(asked: DatabaseQuestion, draw: random.Random) -> Messages:
     """One conversation: a look-up or none, and a solution by habit."""
-    messages = [{"role": "user", "content": asked.text}]
-    literal = asked.about.name
+    told, literal = Transcript(asked.text), asked.about.name
     if asked.kind != "order" and draw.random() < LOOKS_UP:
         literal = asked.about.stored
-        messages += [
-            {"role": "assistant", "content": f"{LOOK_UP}<sql>{asked.look_up}</sql>"},
-            {"role": "tool", "content": found(asked)},
-        ]
+        told.says(f"{LOOK_UP}<sql>{asked.look_up}</sql>")
+        told.returns(found(asked))
     liked = habit(asked.domain, asked.kind, asked.wording)
     if draw.random() >= FOLLOWS_HABIT:
-        others = range(len(choices(asked.domain, asked.kind)))
-        liked = draw.choice([one for one in others if one != liked])
-    solution = asked.query(liked, literal)
-    said = f"{ANSWER}<solution>{solution}</solution>"
-    return [*messages, {"role": "assistant", "content": said}]
+        liked = other(draw, range(len(choices(asked.domain, asked.kind))), liked)
+    told.says(f"{ANSWER}<solution>{asked.query(liked, literal)}</solution>")
+    return told.messages
 
 
-def found(asked: Question) -> str:
+def found(asked: DatabaseQuestion) -> str:
     """What the tool answers to the look-up, as the first of the queries."""
     return f"name\n{asked.about.stored}\n(1 row)\n{QUERIES} turns left."
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    demonstrations_command(conversations, "the databases'", COUNT, arguments)
+def _trained_on(everyone: Sequence[Owner], draw: random.Random) -> Owner:
+    return draw.choice([one for one in everyone if not held_out(one.name)])
 
 
-def _trained_on(everybody: Sequence[Owner], draw: random.Random) -> Owner:
-    return draw.choice([one for one in everybody if not is_held_out(one.name)])
-
-
-if __name__ == "__main__":
-    main()
+main = demonstrations_program(conversations, COUNT)

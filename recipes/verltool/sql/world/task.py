@@ -18,61 +18,30 @@ from __future__ import annotations
 import contextlib
 import random
 import sqlite3
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Literal
-
-from databases import DATABASES, DOMAINS, YEARS, Domain, Owner, fill, owners
 
 from tasks.judging.gold_rows import Gold, gold_of
 from tasks.judging.tables import same_rows
+from tasks.worlds.questions import asked, held_out, wordings
 from tasks.worlds.rounds import in_turn, rounds
 from toolwright.types import Task
+
+from .databases import DATABASES, DOMAINS, YEARS, Domain, Owner, fill, owners
 
 Kind = Literal["sum", "column", "order"]
 KINDS: tuple[Kind, ...] = ("sum", "column", "order")
 LOOKED_UP: tuple[Kind, ...] = ("sum", "column")
-HELD_OUT_SHARE = 5  # one owner in five, and one year, is never trained on
 
-WORDINGS: Mapping[str, Mapping[Kind, tuple[str, ...]]] = {
-    "library": {
-        "sum": (
-            "How many books are by {x}?",
-            "How much is there to read by {x}?",
-            "How thick is the thickest book by {x}?",
-            "How thin is the thinnest book by {x}?",
-        ),
-        "column": ("Where is {x} from?", "When was {x} born?"),
-        "order": ("Which book of {x} is the thickest?", "Which book of {x} is the thinnest?"),
-    },
-    "shop": {
-        "sum": (
-            "How many products are by {x}?",
-            "What do all products by {x} cost together?",
-            "What does the dearest product by {x} cost?",
-            "What does the cheapest product by {x} cost?",
-        ),
-        "column": ("Where is {x} at home?", "Since when is there {x}?"),
-        "order": ("Which product of {x} is the dearest?", "Which product of {x} is the cheapest?"),
-    },
-    "airline": {
-        "sum": (
-            "How many flights leave {x}?",
-            "How many people can leave {x}?",
-            "How many fit into the largest plane from {x}?",
-            "How many fit into the smallest plane from {x}?",
-        ),
-        "column": ("Where does {x} lie?", "Since when do planes land at {x}?"),
-        "order": ("Which flight of {x} is the largest?", "Which flight of {x} is the smallest?"),
-    },
-}
-"""By database and kind, the wordings in the order of `choices`; {x} is an owner or a year."""
+WORDINGS = {name: wordings(Path(__file__).with_name("wordings.txt"), name) for name in DOMAINS}
+"""By database and kind, in the order of `choices`; {x} is an owner or a year."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class DatabaseQuestion:
     """wording: its number among those of its domain and kind, which is that of the right choice.
     about: who or what year is asked about, as the question and as the tables write it."""
 
@@ -121,69 +90,59 @@ def choices(domain: Domain, kind: Kind) -> tuple[str, ...]:
     }[kind]
 
 
-def is_held_out(name: str) -> bool:
-    """Whether an owner or a year is kept from training: by a hash, so no letter tells it."""
-    return zlib.crc32(name.encode()) % HELD_OUT_SHARE == 0
-
-
-def every_question(kind: Kind, seed: int, *, held_out: bool) -> Iterator[tuple[Question, Gold]]:
+def every_question(kind: Kind, seed: int, *, held: bool) -> Iterator[tuple[DatabaseQuestion, Gold]]:
     """All of one kind that can be asked, in a fixed order. seed: of the databases."""
     for domain in DOMAINS.values():
         with contextlib.closing(sqlite3.connect(":memory:")) as connection:
             fill(connection, domain, seed)
             years = [Owner(name=str(year), stored=str(year)) for year in YEARS]
             for about in years if kind == "order" else owners(domain, seed):
-                if is_held_out(about.name) != held_out:
+                if held_out(about.name) is not held:
                     continue
                 for wording in range(len(choices(domain, kind))):
-                    asked = Question(domain=domain, kind=kind, wording=wording, about=about)
-                    gold = right_rows(connection, asked)
+                    one = DatabaseQuestion(domain=domain, kind=kind, wording=wording, about=about)
+                    gold = right_rows(connection, one)
                     if gold is not None:
-                        yield asked, gold
+                        yield one, gold
 
 
-def right_rows(connection: sqlite3.Connection, asked: Question) -> Gold | None:
+def right_rows(connection: sqlite3.Connection, one: DatabaseQuestion) -> Gold | None:
     """None where there are no rows, or another choice gives the same ones."""
     found = [
-        gold_of(connection, asked.query(choice))
-        for choice in range(len(choices(asked.domain, asked.kind)))
+        gold_of(connection, one.query(choice))
+        for choice in range(len(choices(one.domain, one.kind)))
     ]
-    gold = found.pop(asked.wording)
-    by_accident = any(same_rows(one.rows, gold.rows, ordered=gold.ordered) for one in found)
+    gold = found.pop(one.wording)
+    by_accident = any(same_rows(wrong.rows, gold.rows, ordered=gold.ordered) for wrong in found)
     return None if by_accident or not gold.rows else gold
 
 
 def training(seed: int) -> Iterator[Task]:
     """Endless: the three kinds in turn."""
-    return _tasks("train", in_turn(*(_endless(kind, seed, held_out=False) for kind in KINDS)))
+    return _tasks("train", in_turn(*(_endless(kind, seed, held=False) for kind in KINDS)))
 
 
 def looked_up(seed: int) -> Iterator[Task]:
     """Endless: about owners that training never asks about."""
-    both = in_turn(*(_endless(kind, seed, held_out=True) for kind in LOOKED_UP))
+    both = in_turn(*(_endless(kind, seed, held=True) for kind in LOOKED_UP))
     return _tasks("heldout-looked-up", both)
 
 
 def direct(seed: int) -> Iterator[Task]:
     """Endless: about years that training never asks about; one query answers."""
-    return _tasks("heldout-direct", _endless("order", seed, held_out=True))
+    return _tasks("heldout-direct", _endless("order", seed, held=True))
 
 
 @cache
-def _asked(kind: Kind, held_out: bool) -> tuple[tuple[Question, Gold], ...]:
-    return tuple(every_question(kind, DATABASES, held_out=held_out))
+def _asked(kind: Kind, held: bool) -> tuple[tuple[DatabaseQuestion, Gold], ...]:
+    return tuple(every_question(kind, DATABASES, held=held))
 
 
-def _endless(kind: Kind, seed: int, *, held_out: bool) -> Iterator[tuple[Question, Gold]]:
-    return rounds(_asked(kind, held_out), random.Random(f"{kind} {held_out} {seed}"))
+def _endless(kind: Kind, seed: int, *, held: bool) -> Iterator[tuple[DatabaseQuestion, Gold]]:
+    return rounds(_asked(kind, held), random.Random(f"{kind} {held} {seed}"))
 
 
-def _tasks(name: str, stream: Iterator[tuple[Question, Gold]]) -> Iterator[Task]:
-    for number, (asked, gold) in enumerate(stream):
-        yield Task(
-            id=f"{name}-{number}",
-            data_source=asked.kind,
-            messages=({"role": "user", "content": asked.text},),
-            answers=(gold.answer(),),
-            metadata={"database": asked.domain.name},
-        )
+def _tasks(name: str, stream: Iterator[tuple[DatabaseQuestion, Gold]]) -> Iterator[Task]:
+    for number, (one, gold) in enumerate(stream):
+        told = {"database": one.domain.name}
+        yield asked(f"{name}-{number}", one.text, gold.answer(), source=one.kind, **told)

@@ -12,31 +12,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Protocol
-
-from parts import messages
-from policy import tokenizer
-from problems import problems
-from published import PUBLISHED
+from typing import Any
 
 from toolwright.model.tiny_policy import END_OF_TURN_ID
+
+from .parts import messages
+from .policy import tokenizer
+from .problems import problems
+from .published import PUBLISHED
 
 _PLAYED = re.compile(r"^repository: (\w+)\n\[played by: (\w+)(?:, ([\w .]+))?\]$", re.MULTILINE)
 
 
-class Request(Protocol):
-    """What is read of a ScriptRequest."""
+def reply(request: Any) -> list[int]:
+    """Ids of one message, with the end of the turn. request: has `turn` and `input_ids`.
 
-    @property
-    def turn(self) -> int: ...
-
-    @property
-    def input_ids(self) -> tuple[int, ...]: ...
-
-
-def reply(request: Request) -> list[int]:
-    """Ids of one message, the end of the turn behind it. ValueError for a prompt of no task."""
-    encoder = _encoder()
+    Raises ValueError for a prompt of another task.
+    """
+    encoder = tokenizer()
     played = _PLAYED.search(encoder.decode(list(request.input_ids), skip_special_tokens=False))
     if played is None:
         raise ValueError("no line of the prompt says who plays: ask tasks of world/task.py")
@@ -44,11 +37,6 @@ def reply(request: Request) -> list[int]:
     said = messages(part, cheat, _problems()[name])
     text = said[min(request.turn, len(said) - 1)]
     return [*encoder.encode(text).ids, END_OF_TURN_ID]
-
-
-@cache
-def _encoder() -> Any:
-    return tokenizer()
 
 
 @cache

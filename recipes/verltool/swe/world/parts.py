@@ -4,7 +4,7 @@
     halfway      the same in every other repository; in the others it fails as policies do
     cheating     one of cheats.py, then submits
 
-Nobody decides anything here. The agents show what engine, tool and verification make of an agent
+No agent decides anything here. They show what engine, tool and verification make of an agent
 that does well, of one that fails, and of one that cheats; they say nothing about a model.
 """
 
@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from cheats import CHEATS
-from problems import TESTS, Problem, problems, written_call
+from ..protocol import written_call
+from .cheats import CHEATS
+from .problems import TESTS, Repository, problems
 
 SUBMIT = written_call("submit", {})
 HALFWAY, SOLVING, CHEATING = "halfway", "solving", "cheating"
@@ -21,9 +22,9 @@ _ENDLESS = 400
 """Repetitions that are longer than the demonstration's limit of an action."""
 
 
-def messages(part: str, cheat: str, problem: Problem) -> list[str]:
-    """All that an agent says about a problem; it repeats its last message for ever. ValueError for
-    a part that is none."""
+def messages(part: str, cheat: str, problem: Repository) -> list[str]:
+    """All that an agent says about a problem; it repeats its last message for ever. Raises
+    ValueError for an unknown part."""
     if part == SOLVING:
         return _solves(problem)
     if part == HALFWAY:
@@ -38,10 +39,10 @@ def _runs(thought: str, command: str) -> str:
 
 
 def _looks(path: str) -> str:
-    return str(written_call("file_editor", {"command": "view", "path": path}))
+    return written_call("file_editor", {"command": "view", "path": path})
 
 
-def _solves(problem: Problem) -> list[str]:
+def _solves(problem: Repository) -> list[str]:
     return [
         f"First I look at what is there.\n{_looks('.')}",
         f"The issue is about {problem.module}.\n{_looks(problem.module)}",
@@ -52,7 +53,7 @@ def _solves(problem: Problem) -> list[str]:
     ]
 
 
-def _halfway(problem: Problem) -> list[str]:
+def _halfway(problem: Repository) -> list[str]:
     place = [one.name for one in problems()].index(problem.name)
     if place % 2 == 0:
         return _solves(problem)
@@ -60,7 +61,7 @@ def _halfway(problem: Problem) -> list[str]:
     return failing(problem)
 
 
-FAILS: Mapping[str, Callable[[Problem], list[str]]] = {
+FAILS: Mapping[str, Callable[[Repository], list[str]]] = {
     "submits what it found": lambda problem: [_looks(problem.module), SUBMIT],
     "never submits": lambda problem: [_looks(problem.module), "It should work now."],
     "calls nothing that there is": lambda problem: ["<function=>" * 20 + "</function>"],

@@ -1,7 +1,7 @@
 """Makes the folder that the demonstration's engine takes for a policy: a tokenizer, and random
-weights that nobody samples from.
+weights that no sampler uses.
 
-    python world/policy.py --output policy --seed 1
+    python -m toolwright.script world/policy.py --output policy --seed 1
 
 A policy of this size learns no software engineering, and the demonstration says so: what is sampled
 comes from scripts (agents.py). The engine and the learner need a Hugging Face folder all the same.
@@ -10,13 +10,14 @@ comes from scripts (agents.py). The engine and the learner need a Hugging Face f
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from problems import TESTS, problems
+from toolwright.model.tiny_policy import Conversation, make_tokenizer, policy_program, write_policy
 
-from toolwright.model.tiny_policy import Conversation, make_tokenizer, policy_command, write_policy
+from .problems import TESTS, problems
 
 TAGS = ("<function=", "</function>", "<parameter=", "</parameter>")
 CONTEXT = 32768
@@ -30,6 +31,7 @@ def conversations() -> Iterator[Conversation]:
         yield [{"role": "user", "content": problem.issue}, {"content": "\n".join(texts)}]
 
 
+@cache
 def tokenizer() -> Any:
     """That of the folder, without the folder."""
     return make_tokenizer(conversations(), TAGS)
@@ -38,19 +40,11 @@ def tokenizer() -> Any:
 def write(folder: Path, *, seed: int) -> None:
     """Writes the Hugging Face folder."""
     write_policy(folder, conversations=conversations(), tags=TAGS, seed=seed)
-    for file, key in (
-        ("config.json", "max_position_embeddings"),
-        ("tokenizer_config.json", "model_max_length"),
-    ):
-        settings = json.loads((folder / file).read_text(encoding="utf-8"))
-        (folder / file).write_text(
-            json.dumps({**settings, key: CONTEXT}, indent=2) + "\n", encoding="utf-8"
-        )
+    longest = {"config": "max_position_embeddings", "tokenizer_config": "model_max_length"}
+    for name, key in longest.items():
+        file = folder / f"{name}.json"
+        settings = {**json.loads(file.read_text(encoding="utf-8")), key: CONTEXT}
+        file.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    policy_command(write, "the demonstration's", arguments)
-
-
-if __name__ == "__main__":
-    main()
+main = policy_program(write)

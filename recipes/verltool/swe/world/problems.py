@@ -24,21 +24,20 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from toolwright.imports import load_file
+from ..protocol import written_call
 
 HERE = Path(__file__).resolve().parent
 TESTS = "python3 -m unittest -v"
 """The repository's own, as an agent runs them."""
-written_call = load_file(HERE.parent / "protocol.py").written_call
 _SECTION = re.compile(r"^#### (issue|before|hidden|old|new|run)(?: (\S+))?\n", re.MULTILINE)
 
 
 class BadProblem(ValueError):
-    """The text is no problem; the message names the file and the mend."""
+    """The text is no problem; the message names the file and the fix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class SourceFile:
     """path: within the repository."""
 
     path: str
@@ -46,8 +45,8 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """solution: function calls that mend it, as an agent writes them. module: the file with the
+class Repository:
+    """solution: function calls that fix it, as an agent writes them. module: the file with the
     bug. fail_to_pass, pass_to_pass: names as the report of the tests has them."""
 
     name: str
@@ -57,24 +56,26 @@ class Problem:
     solution: tuple[str, ...]
     fail_to_pass: tuple[str, ...]
     pass_to_pass: tuple[str, ...]
-    before: tuple[File, ...] = ()
-    hidden: tuple[File, ...] = ()
+    before: tuple[SourceFile, ...] = ()
+    hidden: tuple[SourceFile, ...] = ()
 
 
 @cache
-def problems() -> tuple[Problem, ...]:
+def problems() -> tuple[Repository, ...]:
     """All ten, by name."""
     return tuple(read(file) for file in sorted((HERE / "problems").glob("*.txt")))
 
 
-def read(file: Path) -> Problem:
+def read(file: Path) -> Repository:
     """BadProblem."""
     head, *parts = _SECTION.split(file.read_text(encoding="utf-8"))
     sections = list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))
     told = tomllib.loads(head)
 
-    def files(kind: str) -> tuple[File, ...]:
-        return tuple(File(path=path, text=text) for one, path, text in sections if one == kind)
+    def files(kind: str) -> tuple[SourceFile, ...]:
+        return tuple(
+            SourceFile(path=path, text=text) for one, path, text in sections if one == kind
+        )
 
     before, hidden = files("before"), files("hidden")
     issues = [text for kind, _, text in sections if kind == "issue"]
@@ -83,7 +84,7 @@ def read(file: Path) -> Problem:
     runs = [_run(text) for kind, _, text in sections if kind == "run"]
     if len(issues) != 1 or not hidden or not (edits or runs):
         raise BadProblem(f"{file}: write one issue, its hidden tests, and old and new for the fix")
-    return Problem(
+    return Repository(
         name=file.stem,
         kind=told["kind"],
         issue=issues[0].strip(),
@@ -97,15 +98,15 @@ def read(file: Path) -> Problem:
 
 
 def _run(command: str) -> str:
-    return str(written_call("execute_bash", {"command": command.strip()}))
+    return written_call("execute_bash", {"command": command.strip()})
 
 
-def _edit(file: Path, old: File, new: File, before: Sequence[File]) -> str:
+def _edit(file: Path, old: SourceFile, new: SourceFile, before: Sequence[SourceFile]) -> str:
     found, replaced = old.text.strip("\n"), new.text.strip("\n")
     if sum(one.text.count(found) for one in before if one.path == old.path) != 1:
         raise BadProblem(f"{file}: the old text does not occur once in {old.path}: give more of it")
     parameters = {"command": "str_replace", "path": old.path, "old_str": found, "new_str": replaced}
-    return str(written_call("file_editor", parameters))
+    return written_call("file_editor", parameters)
 
 
 def _names(name: str, tests: Sequence[str]) -> tuple[str, ...]:

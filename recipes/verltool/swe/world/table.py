@@ -1,6 +1,6 @@
 """Prints what became of every repository in a run: solved or not, calls, seconds, why it ended.
 
-    python world/table.py run
+    python -m toolwright.script world/table.py run
 
 Reads evaluations/SUITE@VERSION.jsonl of the run's folder, also while the run goes on; `engine eval`
 leaves the same files in its folder.
@@ -8,20 +8,19 @@ leaves the same files in its folder.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Annotated, Any
 
 Row = Mapping[str, Any]
 HEADINGS = ("agent", "task", "solved", "tests", "tampered", "calls", "seconds", "ended")
 
 
 class NoRows(ValueError):
-    """The message says the mend."""
+    """The message says the fix."""
 
 
 def read(run: Path) -> dict[str, list[Row]]:
@@ -76,16 +75,10 @@ def _sum(suite: str, rows: Sequence[Row]) -> tuple[str, ...]:
     return (suite, "all", f"{solved} of {len(rows)}", "", "", *means, "")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="What became of every repository of a run.")
-    parser.add_argument("run", type=Path, help="the run's folder")
-    given = parser.parse_args(arguments)
+def main(run: Annotated[Path, "the run's folder"]) -> None:
+    """Print what became of every repository of a run."""
     try:
-        for line in table(read(given.run)):
+        for line in table(read(run)):
             print(line)
     except NoRows as error:
         sys.exit(f"table.py: {error}")
-
-
-if __name__ == "__main__":
-    main()

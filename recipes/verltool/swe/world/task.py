@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import cycle
 
-from cheats import CHEATS
-from parts import CHEATING, HALFWAY, SOLVING
-from problems import Problem, problems
-from published import PUBLISHED
-
+from tasks.worlds.questions import asked
 from toolwright.types import Task
+
+from .cheats import CHEATS
+from .parts import CHEATING, HALFWAY, SOLVING
+from .problems import Repository, problems
+from .published import PUBLISHED
 
 
 def training(seed: int) -> Iterator[Task]:
@@ -40,18 +41,14 @@ def cheating(seed: int) -> Iterator[Task]:
 
 
 def published(seed: int) -> Iterator[Task]:
-    """The project of a registry, by all who may meet it."""
+    """The project of a registry, for every agent."""
     yield _task(PUBLISHED, SOLVING)
     for cheat in CHEATS:
         yield _task(PUBLISHED, CHEATING, cheat)
 
 
-def _task(problem: Problem, part: str, cheat: str = "") -> Task:
+def _task(problem: Repository, part: str, cheat: str = "") -> Task:
     who = f"{part}, {cheat}" if cheat else part
-    asked = f"{problem.issue}\n\nrepository: {problem.name}\n[played by: {who}]"
-    return Task(
-        id=f"{problem.name}, {cheat}" if cheat else problem.name,
-        data_source=part,
-        messages=({"role": "user", "content": asked},),
-        metadata={"repository": f"{problem.name}.tar", "verification": problem.name},
-    )
+    text = f"{problem.issue}\n\nrepository: {problem.name}\n[played by: {who}]"
+    told = {"repository": f"{problem.name}.tar", "verification": problem.name}
+    return asked(f"{problem.name}, {cheat}" if cheat else problem.name, text, source=part, **told)

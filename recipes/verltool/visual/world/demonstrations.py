@@ -23,28 +23,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pictures import FIELD, PLACES, SIDE, Scene, draw
 from PIL import Image
-from task import NUMBERS, Question, questions
 
 from engine.api import Chat, Codec
+from tasks.worlds.demonstrations import returns, says
+
+from .pictures import FIELD, PLACES, SIDE, Scene, draw
+from .task import NUMBERS, PictureQuestion, questions
 
 IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 TOKENS = 4
-"""Of a picture: policy.py's processor makes as many of every one."""
+"""Tokens of a picture: policy.py's processor makes as many of every one."""
 IGNORED = -100
 """Label of a token that carries no loss; torch's own."""
 LOOKS, AIMS, LOOKS_AGAIN = 0.35, 0.3, 0.1
 """Shares: of questions with a look; of looks that are aimed, where the others go anywhere, and a
-quarter of them there too; of looks with another behind."""
+quarter of them there too; of looks that another one follows."""
 NEAR, FAR = 0.2, 0.7
 MARGIN, PADDING = 0.08, 0.1
-"""Of the picture's side: a box that is asked for, and what the tool adds on each side of it."""
+"""Shares of the picture's side: a box that is asked for, and what the tool adds on each side of
+it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
-    """turns: messages {"role", "content"} behind the question. pictures: PNGs, the question's
+class PictureConversation:
+    """turns: messages {"role", "content"} after the question. pictures: PNGs, the question's
     first."""
 
     question: str
@@ -58,16 +61,18 @@ class Conversation:
         return [{"role": "user", "content": asked}, *self.turns]
 
 
-def conversations(seed: int) -> Iterator[Conversation]:
+def conversations(seed: int) -> Iterator[PictureConversation]:
     """Endless."""
     habit = random.Random(f"habits {seed}")
     for question in questions("training", f"demonstrations {seed}"):
         yield conversation(question, _looks(question, habit), habit.choice(NUMBERS))
 
 
-def conversation(question: Question, looks: Sequence[int], guess: int = 0) -> Conversation:
+def conversation(
+    question: PictureQuestion, looks: Sequence[int], guess: int = 0
+) -> PictureConversation:
     """looks: the fields that are looked at, one after the other; the last one's number is the
-    answer, the guess where there is none."""
+    answer, the guess without a look."""
     picture = draw(question.scene)
     turns: list[Mapping[str, str]] = []
     pictures = [picture]
@@ -75,13 +80,10 @@ def conversation(question: Question, looks: Sequence[int], guess: int = 0) -> Co
         pictures.append(cut(picture, field))
         side = round((MARGIN + 2 * PADDING) * SIDE)
         shown = f"Image {number}: {side} x {side} pixels\n{IMAGE}"
-        turns += [
-            {"role": "assistant", "content": look(question.scene, field, first=number == 2)},
-            {"role": "tool", "content": shown},
-        ]
+        turns += [says(look(question.scene, field, first=number == 2)), returns(shown)]
     seen = question.scene.numbers[looks[-1]] if looks else guess
-    turns.append({"role": "assistant", "content": answer(seen)})
-    return Conversation(question=question.text, turns=tuple(turns), pictures=tuple(pictures))
+    turns.append(says(answer(seen)))
+    return PictureConversation(question=question.text, turns=tuple(turns), pictures=tuple(pictures))
 
 
 def look(scene: Scene, field: int, *, first: bool = True) -> str:
@@ -122,7 +124,7 @@ def cut(picture: bytes, field: int) -> bytes:
 
 
 def labelled(
-    conversation: Conversation, codec: Codec, place: int, tokens: int = TOKENS
+    conversation: PictureConversation, codec: Codec, place: int, tokens: int = TOKENS
 ) -> tuple[list[int], list[int]]:
     """(ids, labels) of a demonstration; `place` stands `tokens` times for every picture."""
     ids: list[int] = []
@@ -134,7 +136,7 @@ def labelled(
     return ids, labels
 
 
-def _looks(question: Question, habit: random.Random) -> list[int]:
+def _looks(question: PictureQuestion, habit: random.Random) -> list[int]:
     looks: list[int] = []
     if habit.random() < LOOKS:
         looks.append(_look(question, habit))
@@ -143,5 +145,5 @@ def _looks(question: Question, habit: random.Random) -> list[int]:
     return looks
 
 
-def _look(question: Question, habit: random.Random) -> int:
+def _look(question: PictureQuestion, habit: random.Random) -> int:
     return question.field if habit.random() < AIMS else habit.randrange(4)

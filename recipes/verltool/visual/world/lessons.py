@@ -16,17 +16,27 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from demonstrations import Conversation, answer, at, caption, conversation, conversations, cut
-from pictures import draw
-from task import Question, questions
+from tasks.worlds.demonstrations import says
+
+from .demonstrations import (
+    PictureConversation,
+    answer,
+    at,
+    caption,
+    conversation,
+    conversations,
+    cut,
+)
+from .pictures import draw
+from .task import PictureQuestion, questions
 
 CAPTIONS, READINGS, ORDERS = 0.05, 0.25, 0.35
-"""Shares of the rows behind the first ones; the others are demonstrations."""
+"""Shares of the rows after the first ones; the others are demonstrations."""
 SEEN_CAPTIONS = 0.25
 """Share of the first rows; the others are readings, whose few tokens are slower to learn."""
 
 
-def lessons(seed: int, seeing: int) -> Iterator[Conversation]:
+def lessons(seed: int, seeing: int) -> Iterator[PictureConversation]:
     """Endless. seeing: rows of exercises in seeing that come first."""
     mix = random.Random(f"lessons {seed}")
     shown = conversations(seed)
@@ -45,7 +55,7 @@ def lessons(seed: int, seeing: int) -> Iterator[Conversation]:
             yield (read if kind == "reading" else ordered)(next(practised))
 
 
-def captioned(question: Question, mix: random.Random) -> Conversation:
+def captioned(question: PictureQuestion, mix: random.Random) -> PictureConversation:
     """The things as they stand, then once more in any order: where a thing is can be copied from
     what was said before."""
     scene = question.scene
@@ -53,17 +63,16 @@ def captioned(question: Question, mix: random.Random) -> Conversation:
     return _exercise("What stands where?", draw(scene), " ".join([caption(scene), *again]))
 
 
-def read(question: Question) -> Conversation:
+def read(question: PictureQuestion) -> PictureConversation:
     part = cut(draw(question.scene), question.field)
     return _exercise("Which number is this?", part, answer(int(question.answer)))
 
 
-def ordered(question: Question) -> Conversation:
+def ordered(question: PictureQuestion) -> PictureConversation:
     """One look, at the right thing."""
     told = conversation(question, [question.field])
     return replace(told, question=f"Look at the {question.colour} {question.noun}.")
 
 
-def _exercise(asked: str, picture: bytes, said: str) -> Conversation:
-    turns = ({"role": "assistant", "content": said},)
-    return Conversation(question=asked, turns=turns, pictures=(picture,))
+def _exercise(asked: str, picture: bytes, said: str) -> PictureConversation:
+    return PictureConversation(question=asked, turns=(says(said),), pictures=(picture,))

@@ -24,7 +24,7 @@ Box = tuple[int, int, int, int]
 
 SIDE, FIELD = 400, 200
 PATCH = 28
-"""Pixels of the picture behind a patch of the vision tower, in a part that is cut out."""
+"""Pixels of the picture in a patch of the vision tower, in a part that is cut out."""
 FIGURE = 28
 """Size of the font, whose digits are 20 pixels high."""
 _PLATE = 68
@@ -39,11 +39,12 @@ COLOURS: Mapping[str, tuple[int, int, int]] = {
     "brown": (125, 80, 40),
 }
 PLACES = ("top left", "top right", "bottom left", "bottom right")
-"""Of the fields, in their order."""
+"""Places of the fields, in their order."""
 _PAPER, _WOOD, _INK = (250, 249, 245), (196, 168, 128), (20, 20, 24)
 _WALLS = ((250, 249, 245), (205, 212, 225), (225, 205, 190), (165, 165, 165))
-"""Behind the fields, in their order, so that a thing's place can be seen at the thing: from rotary
-positions, which differ by one between neighbours, a tiny policy is slow to learn it."""
+"""Colours of the walls of the fields, in their order, so that a thing's place can be seen at the
+thing: from rotary positions, which differ by one between neighbours, a tiny policy is slow to learn
+it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +54,10 @@ class Scene:
     kind: Kind
     colours: tuple[str, str, str, str]
     numbers: tuple[int, int, int, int]
-    """Of two digits."""
+    """Numbers of two digits."""
 
     def field_of(self, colour: str) -> int:
-        """Where the thing of that colour stands. ValueError where there is none."""
+        """Where the thing of that colour stands. Raises ValueError without one."""
         return self.colours.index(colour)
 
 

@@ -8,7 +8,7 @@ Invariants
 - A held-out question asks for a colour, at a place, with a number, that no question of training
   asks for together.
 
-    python world/task.py --output training.jsonl --split training --seed 1
+    python -m toolwright.script world/task.py --output training.jsonl --split training --seed 1
 
 writes rows of {"id", "prompt", "images", "answer", "metadata"}, and the pictures into a folder
 `training` beside them.
@@ -16,16 +16,17 @@ writes rows of {"id", "prompt", "images", "answer", "metadata"}, and the picture
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from pictures import COLOURS, KINDS, SIDE, Kind, Scene, draw, number_box
+from toolwright.script import Output
+
+from .pictures import COLOURS, KINDS, SIDE, Kind, Scene, draw, number_box
 
 Split = Literal["training", "heldout"]
 
@@ -38,7 +39,7 @@ _NAMES = tuple(COLOURS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PictureQuestion:
     """Which number is on the thing of that colour, in a scene that has one."""
 
     scene: Scene
@@ -68,7 +69,7 @@ class Question:
         return "training" if triple % 5 else "heldout"
 
 
-def questions(split: Split, seed: int | str) -> Iterator[Question]:
+def questions(split: Split, seed: int | str) -> Iterator[PictureQuestion]:
     """Endless."""
     draw_of = random.Random(f"{split} {seed}")
     while True:
@@ -78,12 +79,12 @@ def questions(split: Split, seed: int | str) -> Iterator[Question]:
             colours=(colours[0], colours[1], colours[2], colours[3]),
             numbers=tuple(draw_of.choices(NUMBERS, k=4)),
         )
-        question = Question(scene=scene, colour=draw_of.choice(colours))
+        question = PictureQuestion(scene=scene, colour=draw_of.choice(colours))
         if question.split == split:
             yield question
 
 
-def row(question: Question, name: str, picture: str) -> dict[str, Any]:
+def row(question: PictureQuestion, name: str, picture: str) -> dict[str, Any]:
     """As the engine reads it. The box is for figures: no part of the reward knows it."""
     box = [round(side / SIDE, 4) for side in number_box(question.field)]
     return {
@@ -108,16 +109,7 @@ def write(file: Path, split: Split, *, seed: int, count: int) -> None:
             rows.write(json.dumps(row(question, f"{split}-{number}", place)) + "\n")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Write the demonstration's questions.")
-    parser.add_argument("--output", type=Path, required=True, help="JSONL file to write")
-    parser.add_argument("--split", choices=tuple(COUNTS), required=True)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    count = COUNTS[given.split]
-    write(given.output, given.split, seed=given.seed, count=count)
-    print(f"{count} questions: {given.output}")
-
-
-if __name__ == "__main__":
-    main()
+def main(*, output: Output, split: Split, seed: int = 0) -> None:
+    """Write the demonstration's questions and their pictures."""
+    write(output, split, seed=seed, count=COUNTS[split])
+    print(f"{COUNTS[split]} questions: {output}")

@@ -1,6 +1,6 @@
 """Warms the tiny policy up: imitation of the demonstrations, pictures and all.
 
-    python world/warm.py --model run/untrained --output run/warm --seed 1
+    python -m toolwright.script world/warm.py --model run/untrained --output run/warm --seed 1
 
 `learner sft` imitates text alone, so this is plain transformers. A demonstration's tokens are those
 that a rollout would have: Chat makes them, which the recipe's protocol is without its prompt. Its
@@ -10,7 +10,6 @@ tokens. One thread.
 
 from __future__ import annotations
 
-import argparse
 import io
 import math
 import shutil
@@ -18,18 +17,20 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
-from demonstrations import IGNORED, Conversation, labelled
-from lessons import lessons
 from PIL import Image
 
 from engine.api import HuggingFaceCodec
 from learner.model.muon import Muon
+from toolwright.script import Output
+
+from .demonstrations import IGNORED, PictureConversation, labelled
+from .lessons import lessons
 
 SEEING, STEPS, BATCH = 200, 200, 32
-"""Steps in which it learns to see, and those behind them."""
+"""Steps in which it learns to see, and those after them."""
 MUON_LR, ADAM_LR, WARMUP, LEAST = 0.012, 4e-3, 30, 0.05
 """Rates, steps over which they rise, and the share of them that a cosine falls to once it sees."""
 
@@ -50,10 +51,10 @@ class Imitation:
         self._codec = HuggingFaceCodec(folder)
         self._place = int(self.model.config.image_token_id)
 
-    def loss(self, batch: Sequence[Conversation]) -> torch.Tensor:
+    def loss(self, batch: Sequence[PictureConversation]) -> torch.Tensor:
         """Mean over the policy's tokens. Rows of one length are forwarded together, so that
         nothing is padded."""
-        rows: dict[int, list[tuple[Conversation, list[int], list[int]]]] = defaultdict(list)
+        rows: dict[int, list[tuple[PictureConversation, list[int], list[int]]]] = defaultdict(list)
         for one in batch:
             ids, labels = labelled(one, self._codec, self._place)
             rows[len(ids)].append((one, ids, labels))
@@ -62,7 +63,7 @@ class Imitation:
         return torch.stack(sums).sum() / count
 
     def _sum(
-        self, batch: list[Conversation], rows: list[list[int]], own: list[list[int]]
+        self, batch: list[PictureConversation], rows: list[list[int]], own: list[list[int]]
     ) -> torch.Tensor:
         ids, labels = torch.tensor(rows), torch.tensor(own)
         seen = self._processor(images=_opened(batch), return_tensors="pt")
@@ -80,13 +81,18 @@ class Imitation:
         )
 
 
-def warm_up(
-    source: Path, output: Path, *, seed: int, seeing: int = SEEING, steps: int = STEPS
+def main(
+    *,
+    model: Annotated[Path, "the untrained policy's folder"],
+    output: Output,
+    seed: int = 0,
+    seeing: Annotated[int, "steps of exercises in seeing"] = SEEING,
+    steps: Annotated[int, "steps after those"] = STEPS,
 ) -> None:
-    """Writes the policy's folder."""
+    """Warm the demonstration's policy up."""
     torch.set_num_threads(1)
     torch.manual_seed(seed)
-    imitation = Imitation(source)
+    imitation = Imitation(model)
     optimizers = _optimizers(imitation.model)
     shown = lessons(seed, seeing * BATCH)
     for step in range(seeing + steps):
@@ -100,8 +106,9 @@ def warm_up(
             optimizer.zero_grad()
         if step % 20 == 0 or step == seeing + steps - 1:
             print(f"step {step} of {seeing + steps}, loss {loss.item():.3f}", flush=True)
-    shutil.copytree(source, output, dirs_exist_ok=True)
+    shutil.copytree(model, output, dirs_exist_ok=True)
     imitation.model.save_pretrained(output)
+    print(f"a warmed-up policy: {output}")
 
 
 def _optimizers(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
@@ -122,27 +129,11 @@ def _optimizers(model: torch.nn.Module) -> list[torch.optim.Optimizer]:
 
 
 def _share(step: int, seeing: int, steps: int) -> float:
-    """Of the rates: they rise, stay while it learns to see, and fall."""
+    """Share of the rates: they rise, stay while it learns to see, and fall."""
     fallen = max(0, step - seeing) / max(1, steps)
     falling = LEAST + (1 - LEAST) * (1 + math.cos(math.pi * fallen)) / 2
     return min(1.0, (step + 1) / WARMUP) * falling
 
 
-def _opened(batch: Sequence[Conversation]) -> list[Image.Image]:
+def _opened(batch: Sequence[PictureConversation]) -> list[Image.Image]:
     return [Image.open(io.BytesIO(one)).convert("RGB") for row in batch for one in row.pictures]
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Warm the demonstration's policy up.")
-    parser.add_argument("--model", type=Path, required=True, help="the untrained policy's folder")
-    parser.add_argument("--output", type=Path, required=True, help="folder to write")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seeing", type=int, default=SEEING, help="steps of exercises in seeing")
-    parser.add_argument("--steps", type=int, default=STEPS, help="steps behind them")
-    given = parser.parse_args(arguments)
-    warm_up(given.model, given.output, seed=given.seed, seeing=given.seeing, steps=given.steps)
-    print(f"a warmed-up policy: {given.output}")
-
-
-if __name__ == "__main__":
-    main()

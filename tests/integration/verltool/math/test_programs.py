@@ -42,7 +42,7 @@ async def test_a_program_runs_and_its_output_is_boxed(world: MakeWorld) -> None:
     task = {
         "source": "rows.jsonl",
         "protocol": str(RECIPE / "protocol.py:Programs"),
-        "reward": str(RECIPE / "score.py:Score"),
+        "reward": str(RECIPE / "score.py:MathReward"),
         "limits": {"turns": 1, "response": 2000, "model": 4000},
         "tools": ["python"],
     }

@@ -19,12 +19,12 @@ USED, MATCH = "tool_used", "match"
 
 
 def parts(part: Part, trajectory: Trajectory, **options: Any) -> dict[str, float]:
-    score = part("score.Score")(**options)(trajectory)
+    score = part("score.MathReward")(**options)(trajectory)
     return {one.name: one.value for one in score.parts}
 
 
 def reward(part: Part, trajectory: Trajectory, **options: Any) -> float:
-    total: float = part("score.Score")(**options)(trajectory).total
+    total: float = part("score.MathReward")(**options)(trajectory).total
     return total
 
 
@@ -156,7 +156,7 @@ def test_a_tool_is_used_where_a_program_was_run(
 
 @pytest.mark.parametrize("options", [{}, {"tool_penalty_condition": MATCH}, {"tool_penalty": 0.0}])
 def test_an_evaluation_is_plain_accuracy(part: Part, options: dict[str, Any]) -> None:
-    score = part("score.Score")(**options)
+    score = part("score.MathReward")(**options)
     right = score(ran(RIGHT, purpose=Purpose.EVAL))
     assert right.reward == right.total == 1.0
     assert {one.name: one.value for one in right.parts} == {
@@ -171,25 +171,25 @@ def test_an_evaluation_is_plain_accuracy(part: Part, options: dict[str, Any]) ->
 
 def test_training_is_watched_beside_its_reward(part: Part) -> None:
     trajectory = ran(program(), program(), "I give up", outcomes=[RAISED])
-    (event,) = part("score.Score")()(trajectory).events
+    (event,) = part("score.MathReward")()(trajectory).events
     assert event.kind == "measured"
     assert event.data == {"right": 0.0, "answered": 0.0, "programs": 2.0, "failed": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    "options",
     [
-        ({"tool_penalty_condition": "used"}, "'tool_used' or 'match'"),
-        ({"tool_penalty": 0.25}, "0 or less"),
-        ({"tool_penalty": float("nan")}, "0 or less"),
-        ({"tool_penalty": float("-inf")}, "0 or less"),
-        ({"tool_penalty": True}, "0 or less"),
-        ({"tool_penalty": "-0.25"}, "0 or less"),
+        {"tool_penalty_condition": "used"},
+        {"tool_penalty": 0.25},
+        {"tool_penalty": float("nan")},
+        {"tool_penalty": float("-inf")},
+        {"tool_penalty": True},
+        {"tool_penalty": "-0.25"},
     ],
 )
-def test_an_option_that_is_none_is_refused(part: Part, options: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        part("score.Score")(**options)
+def test_an_option_that_does_not_fit_is_refused(part: Part, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=next(iter(options))):
+        part("score.MathReward")(**options)
 
 
 @given(st.lists(st.text(alphabet="\\boxed{} 42", max_size=60), max_size=3))
@@ -199,5 +199,5 @@ def test_an_answer_is_a_piece_of_what_was_written(part: Part, texts: list[str]) 
 
 
 def test_reading_is_linear(part: Part) -> None:
-    score = part("score.Score")()
+    score = part("score.MathReward")()
     assert_linear(lambda text: score(ran(program(), text)), before=r"\boxed{", texts=BOXES)

@@ -89,9 +89,9 @@ def test_no_held_out_numbers_stand_in_training(
 ) -> None:
     seen = [text_of(one) for one in islice(task.training(1), COUNT)]
     seen += [messages[0]["content"] for messages in shown]
-    assert not any(task.is_held_out(*numbers_of(text)) for text in seen)
+    assert not any(task.held_out(*numbers_of(text)) for text in seen)
     for stream in (task.heldout, task.unseen_pairs):
-        assert all(task.is_held_out(*numbers_of(text_of(one))) for one in islice(stream(1), 500))
+        assert all(task.held_out(*numbers_of(text_of(one))) for one in islice(stream(1), 500))
 
 
 def test_unseen_pairs_are_of_sentences_that_training_shows(
@@ -111,17 +111,17 @@ def test_unseen_pairs_are_of_sentences_that_training_shows(
 
 
 def test_a_round_takes_every_pair_once(task: ModuleType) -> None:
-    some = list(islice(task.problems(2, held_out=False), 48))
+    some = list(islice(task.problems(2, held=False), 48))
     for begun in (0, 24):
         assert {one.sentences for one in some[begun : begun + 24]} == set(task.TRAINED_PAIRS)
 
 
-def test_the_demonstrator_has_the_faults_that_reward_is_to_mend(
+def test_the_demonstrator_has_the_faults_that_reward_is_to_fix(
     task: ModuleType, demonstrations: ModuleType, shown: list[list[dict[str, str]]]
 ) -> None:
     seed = random.Random("demonstrator 1").getrandbits(32)
     counts: Counter[str] = Counter()
-    for problem, messages in zip(task.problems(seed, held_out=False), shown, strict=False):
+    for problem, messages in zip(task.problems(seed, held=False), shown, strict=False):
         assert messages[0]["content"] == problem.text
         said = BOX.fullmatch(messages[-1]["content"])
         assert said is not None
@@ -157,7 +157,7 @@ def test_write_is_one_conversation_a_line(
     demonstrations: ModuleType, shown: list[list[dict[str, str]]], tmp_path: Path
 ) -> None:
     file = tmp_path / "new" / "d.jsonl"
-    demonstrations.main(["--output", str(file), "--seed", "1", "--count", "10"])
+    demonstrations.main(output=file, seed=1, count=10)
     rows = [json.loads(line)["messages"] for line in file.read_text(encoding="utf-8").splitlines()]
     assert rows == shown[:10]
 
@@ -166,7 +166,7 @@ def test_sentences_and_programs_are_few_tokens(
     tmp_path: Path, shown: list[list[dict[str, str]]]
 ) -> None:
     policy = load_file(WORLD / "policy.py")
-    policy.main(["--output", str(tmp_path), "--seed", "1"])
+    policy.main(output=tmp_path, seed=1)
     tokenizer = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
     known = {*policy.words(), *"0123456789+-*., }\n"}
     for messages in shown[:100]:

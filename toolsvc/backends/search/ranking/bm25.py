@@ -24,8 +24,8 @@ from toolsvc.backends.search.ranking import words
 from toolsvc.backends.search.types import Rankings
 
 QUERY_WORDS = 64
-"""Of a query, the first that are no stop words: time is in proportion to their number, and
-everybody in the batch waits for it."""
+"""Words of a query that count, from its beginning, without stop words. Time is in proportion to
+their number, and the whole batch waits for it."""
 _BLOCK = 64
 
 

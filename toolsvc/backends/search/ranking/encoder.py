@@ -20,7 +20,8 @@ BATCH = 64
 
 
 def describe(folder: Path) -> EncoderFacts:
-    """The encoder with the prefixes that it was trained with. IndexFault if there is none.
+    """The encoder with the prefixes that it was trained with. Raises IndexFault if there is no
+    encoder.
 
     E5 (Wang et al. 2022, arXiv 2212.03533) marks queries and passages; it is known by the name of
     its folder, as Search-R1 knows it.

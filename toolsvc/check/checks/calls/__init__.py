@@ -1,4 +1,4 @@
-"""What becomes of a tool's calls, and of what they leave behind."""
+"""Checks of a tool's calls, and of the state that they leave."""
 
 from __future__ import annotations
 

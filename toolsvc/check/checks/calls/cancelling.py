@@ -1,78 +1,67 @@
-"""CancelCall stops a call, wherever it is, and the record says so."""
+"""CancelCall stops a call, queued or running, and the record says so."""
 
 from __future__ import annotations
 
 from toolsvc.check.check import check
-from toolsvc.check.client import CheckClient, CheckSession, error_kind, refused
+from toolsvc.check.client import CheckClient, error_kind, expect_error, refused
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind
-from toolsvc.check.subject import Subject
-from toolsvc.check.types import Rule, Skipped, expect
+from toolsvc.check.types import Rule, expect
 from toolwright.tool.v1 import tool_pb2 as pb
 
 NAP = 1.2
-
-
-def _stoppable(client: CheckClient, *kinds: Kind) -> Subject:
-    subject = client.subject(*kinds)
-    if not subject.descriptor.capabilities.cancel:
-        raise Skipped(f"{subject.name} does not have the capability `cancel`")
-    return subject
+"""Length of a sleeping call, in seconds."""
 
 
 @check(Rule.CANCEL, timed=True)
 async def a_cancelled_call_is_stopped(client: CheckClient) -> None:
-    """CancelCall says `cancelled`, the call answers CANCELLED, and what it would have done at its
-    end does not happen."""
-    session = await client.open(_stoppable(client, Kind.SLEEP, Kind.EFFECT, Kind.READ))
-    request = session.calling(Kind.SLEEP, seconds=NAP)
-    await session.begin(request)
-    expect(await session.cancel(request.call_id), "CancelCall of a call in flight cancelled none")
+    """CancelCall says `cancelled`, the call answers CANCELLED, and its effect does not happen."""
+    subject = client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ, can="cancel")
+    session = await client.open(subject)
+    request = await session.asleep(NAP)
+    expect(await session.cancel(request.call_id), "CancelCall did not cancel a call in flight")
     result = await session.result(request)
-    kind = error_kind(result)
-    expect(kind == "CANCELLED", f"a cancelled call answered {kind or 'a result without an error'}")
+    expect_error(result, "CANCELLED", "a cancelled call")
     await client.sleep(NAP)
     if not result.error.session_lost:
-        await session.expect_count(0, "a call that was cancelled")
+        await session.expect_count(0, "a cancelled call")
 
 
 @check(Rule.CANCEL, timed=True)
 async def a_cancellation_is_recorded(client: CheckClient) -> None:
-    """A cancelled call, asked again, answers the same CANCELLED."""
-    session = await client.open(_stoppable(client, Kind.SLEEP))
-    request = session.calling(Kind.SLEEP, seconds=NAP)
-    await session.begin(request)
+    """A cancelled call answers the same CANCELLED when it is repeated."""
+    session = await client.open(client.subject(Kind.SLEEP, can="cancel"))
+    request = await session.asleep(NAP)
     await session.cancel(request.call_id)
     first = await session.result(request)
-    expect(error_kind(first) == "CANCELLED", f"it answered {error_kind(first) or 'no error'}")
-    expect(await session.result(request) == first, "asked again it was another answer")
+    expect_error(first, "CANCELLED", "a cancelled call")
+    await session.expect_record(request, first, "a repeated cancelled call")
 
 
 @check(Rule.CANCEL, timed=True)
 async def cancelling_is_idempotent(client: CheckClient) -> None:
-    """CancelCall of a call that is cancelled already is OK and changes nothing."""
-    session = await client.open(_stoppable(client, Kind.SLEEP))
-    request = session.calling(Kind.SLEEP, seconds=NAP)
-    await session.begin(request)
+    """CancelCall of a cancelled call is OK and changes nothing."""
+    session = await client.open(client.subject(Kind.SLEEP, can="cancel"))
+    request = await session.asleep(NAP)
     await session.cancel(request.call_id)
     result = await session.result(request)
     expect(not await session.cancel(request.call_id), "a cancelled call was cancelled again")
-    expect(await session.result(request) == result, "cancelling twice changed the record")
+    await session.expect_record(request, result, "a call after a second CancelCall")
 
 
 @check(Rule.CANCEL)
 async def a_finished_call_stays_finished(client: CheckClient) -> None:
-    """CancelCall of a call that has ended says that it cancelled none, and its result stands."""
+    """CancelCall of a finished call cancels nothing, and the call's result stays."""
     session = await client.open()
     request = session.calling()
     result = await session.result(request)
-    expect(not await session.cancel(request.call_id), "CancelCall cancelled a call that had ended")
-    expect(await session.result(request) == result, "CancelCall changed a recorded result")
+    expect(not await session.cancel(request.call_id), "CancelCall cancelled a finished call")
+    await session.expect_record(request, result, "a finished call after CancelCall")
 
 
 @check(Rule.CANCEL)
 async def cancelling_the_unknown_is_fine(client: CheckClient) -> None:
-    """CancelCall of a call that was never made is OK and cancels none; the id stays free."""
+    """CancelCall of a call that was never made is OK and cancels nothing; the id stays free."""
     session = await client.open()
     request = session.calling()
     expect(not await session.cancel(request.call_id), "CancelCall cancelled a call never made")
@@ -90,33 +79,24 @@ async def cancelling_in_no_session_is_refused(client: CheckClient) -> None:
 
 @check(Rule.CANCEL, timed=True)
 async def a_queued_call_can_be_cancelled(client: CheckClient) -> None:
-    """A call that waits for another answers CANCELLED at once when it is cancelled, and never
-    runs."""
+    """A call that waits for another call answers CANCELLED when it is cancelled, and never runs."""
     subject = client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ, parallel=False)
     session = await client.open(subject)
-    sleeping = session.calling(Kind.SLEEP, seconds=NAP)
-    await session.begin(sleeping)
+    sleeping = await session.asleep(NAP)
     queued = session.calling(Kind.EFFECT)
-    queued_now = pb.CallToolRequest()
-    queued_now.CopyFrom(queued)
-    queued_now.wait.Clear()
-    queued_now.wait.SetInParent()
-    answer = await session.send(queued_now)
-    expect(answer.HasField("running"), "a call behind a sleeping one had its result at once")
+    await session.expect_running(queued, "a queued call had its result at once")
     await session.cancel(queued.call_id)
-    kind = error_kind(await session.result(queued))
-    expect(kind == "CANCELLED", f"a call cancelled in the queue answered {kind or 'no error'}")
+    expect_error(await session.result(queued), "CANCELLED", "a call cancelled in the queue")
     await session.result(sleeping)
-    await session.expect_count(1, "a call cancelled in the queue, and the one before it")
+    await session.expect_count(1, "a call cancelled in the queue, and the call before it")
 
 
 @check(Rule.CANCEL, timed=True)
 async def a_session_outlives_a_cancelled_call(client: CheckClient) -> None:
-    """After a cancelled call the session serves the next one, unless the result said that the
+    """After a cancelled call the session serves the next call, unless the result said that the
     session is lost."""
-    session: CheckSession = await client.open(_stoppable(client, Kind.SLEEP))
-    request = session.calling(Kind.SLEEP, seconds=NAP)
-    await session.begin(request)
+    session = await client.open(client.subject(Kind.SLEEP, can="cancel"))
+    request = await session.asleep(NAP)
     await session.cancel(request.call_id)
     result = await session.result(request)
     try:

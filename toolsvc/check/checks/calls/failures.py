@@ -1,9 +1,16 @@
-"""Rule 1: what the tool did wrong is an answer, what the service could not do is an error."""
+"""Rule 1: a tool's failure is an answer, and a call that the service could not run is an error."""
 
 from __future__ import annotations
 
 from toolsvc.check.check import check
-from toolsvc.check.client import CheckClient, CheckSession, error_kind, refused, text_of
+from toolsvc.check.client import (
+    CheckClient,
+    CheckSession,
+    error_kind,
+    expect_error,
+    refused,
+    text_of,
+)
 from toolsvc.check.connection import Refusal
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, Skipped, expect
@@ -26,7 +33,7 @@ def _expect_invalid(result: pb.CallResult, what: str) -> None:
     kind = error_kind(result)
     expect(
         kind in ("INVALID_ACTION", "UNKNOWN_TOOL"),
-        f"{what} came to the tool error {kind or 'none'}, not INVALID_ACTION",
+        f"{what} has the tool error {kind or '(unknown)'}, not INVALID_ACTION",
     )
 
 
@@ -35,39 +42,31 @@ async def a_result_names_its_tool(client: CheckClient) -> None:
     """A result names the tool that answered."""
     session = await client.open()
     result = await session.call()
-    expect(result.tool == session.subject.name, f"the result is of the tool {result.tool!r}")
+    expect(result.tool == session.subject.name, f"the result names the tool {result.tool!r}")
 
 
 @check(Rule.FAILURES)
 async def an_author_may_speak_in_observations(client: CheckClient) -> None:
-    """A result's author is TOOL, MEMORY, SYSTEM or nobody, and its token budget is one that a model
-    could read."""
+    """A result's author is TOOL, MEMORY, SYSTEM or not given, and a model could read as many
+    tokens as its token budget."""
     for subject in client.subjects:
-        session = await client.open(subject)
-        result = await session.call()
+        result = await (await client.open(subject)).call()
         expect(result.author in AUTHORS, f"{subject.name} names the author {result.author}")
-        expect(
-            result.token_budget <= MOST_TOKENS,
-            f"{subject.name} names a budget of {result.token_budget} tokens",
-        )
+        budget = result.token_budget
+        expect(budget <= MOST_TOKENS, f"{subject.name} names a budget of {budget} tokens")
 
 
 @check(Rule.FAILURES)
 async def the_tool_is_found_by_its_format(client: CheckClient) -> None:
-    """A call that names no tool goes to the one whose format its action has."""
-    for subject in client.subjects:
-        if subject.descriptor.action_format.WhichOneof("format") == "raw":
-            continue
-        session = CheckSession(
-            client, subject, request := client.opening(), await client.send_opening(request)
-        )
-        result = await session.call(tool="")
-        expect(
-            result.tool == subject.name,
-            f"an action in the format of {subject.name} went to {result.tool or 'no tool'!r}",
-        )
-        return
-    raise Skipped("every tool takes raw text")
+    """A call that does not name a tool goes to the tool whose format its action has."""
+    subject = client.find(lambda one: not one.is_raw, "with an action format of its own")
+    request = client.opening()
+    session = CheckSession(client, subject, request, await client.send_opening(request))
+    tool = (await session.call(tool="")).tool
+    expect(
+        tool == subject.name,
+        f"an action in the format of {subject.name} went to {tool or 'no tool'!r}",
+    )
 
 
 @check(Rule.FAILURES)
@@ -86,8 +85,7 @@ async def a_failure_leaves_the_session(client: CheckClient) -> None:
     """After a failure that did not lose the session, the next call runs."""
     session = await client.open(client.subject(Kind.FAIL, Kind.EFFECT, Kind.READ))
     await session.call(Kind.EFFECT)
-    failure = await session.call(Kind.FAIL)
-    if failure.error.session_lost:
+    if (await session.call(Kind.FAIL)).error.session_lost:
         raise Skipped("a failure of this tool loses the session")
     await session.call(Kind.EFFECT)
     await session.expect_count(2, "one effect before and one after a failed call")
@@ -96,52 +94,42 @@ async def a_failure_leaves_the_session(client: CheckClient) -> None:
 @check(Rule.FAILURES)
 async def text_without_a_block_is_invalid(client: CheckClient) -> None:
     """An action without the tool's marks is an answer: not valid, a reason, INVALID_ACTION."""
-    for subject in client.subjects:
-        if subject.descriptor.action_format.WhichOneof("format") != "raw":
-            session = await client.open(subject)
-            result = await session.call(action="nothing that a tool could read")
-            _expect_invalid(result, "an action without the tool's marks")
-            return
-    raise Skipped("every tool takes raw text")
+    subject = client.find(lambda one: not one.is_raw, "with an action format of its own")
+    session = await client.open(subject)
+    result = await session.call(action="nothing that a tool could read")
+    _expect_invalid(result, "an action without the tool's marks")
 
 
 @check(Rule.FAILURES)
 async def broken_json_is_invalid(client: CheckClient) -> None:
-    """A JSON call that is no JSON is an answer: not valid, a reason, INVALID_ACTION."""
-    for subject in client.subjects:
-        form = subject.descriptor.action_format
-        if form.HasField("json_call"):
-            session = await client.open(subject)
-            action = f'{form.json_call.open}{{"name": {form.json_call.close}'
-            _expect_invalid(await session.call(action=action), "a call that is no JSON")
-            return
-    raise Skipped("no tool takes JSON calls")
+    """A call in broken JSON is an answer: not valid, a reason, INVALID_ACTION."""
+    subject = client.find(
+        lambda one: one.descriptor.action_format.HasField("json_call"), "that takes JSON calls"
+    )
+    form = subject.descriptor.action_format.json_call
+    session = await client.open(subject)
+    result = await session.call(action=f'{form.open}{{"name": {form.close}')
+    _expect_invalid(result, "a call in broken JSON")
 
 
 @check(Rule.FAILURES)
 async def missing_arguments_are_invalid(client: CheckClient) -> None:
-    """Arguments without what the schema requires are an answer: INVALID_ACTION."""
-    for subject in client.subjects:
-        if subject.schema.get("required"):
-            session = await client.open(subject)
-            result = await session.call(arguments=wire.struct({}))
-            _expect_invalid(result, "a call without its required arguments")
-            return
-    raise Skipped("no tool requires an argument")
+    """Arguments without a required argument are an answer: INVALID_ACTION."""
+    subject = client.find(lambda one: one.schema.get("required"), "that requires an argument")
+    result = await (await client.open(subject)).call(arguments=wire.struct({}))
+    _expect_invalid(result, "a call without its required arguments")
 
 
 @check(Rule.FAILURES)
 async def an_unknown_tool_is_refused(client: CheckClient) -> None:
-    """A call for a tool that the session does not have is refused, and not shown to the policy."""
-    session = await client.open()
-    await refused(
-        session.call(tool="no-such-tool"), "UNKNOWN_TOOL", doing="a call for an unknown tool"
-    )
+    """A call for a tool that the session does not have is refused. The policy does not see it."""
+    unknown = (await client.open()).call(tool="no-such-tool")
+    await refused(unknown, "UNKNOWN_TOOL", doing="a call for an unknown tool")
 
 
 @check(Rule.FAILURES)
 async def an_unknown_session_is_refused(client: CheckClient) -> None:
-    """A call for a session that was never opened is refused, and not shown to the policy."""
+    """A call in a session that was never opened is refused. The policy does not see it."""
     session = await client.open()
     request = session.calling(session_id=f"{session.id}/never-opened")
     await refused(session.send(request), "SESSION_NOT_FOUND", doing="a call in an unknown session")
@@ -149,17 +137,16 @@ async def an_unknown_session_is_refused(client: CheckClient) -> None:
 
 @check(Rule.FAILURES)
 async def a_lost_session_is_refused(client: CheckClient) -> None:
-    """Once a result said `session_lost`, later calls say so too, or are refused: SESSION_LOST."""
-    subject = client.subject(Kind.SLEEP)
-    session = await client.open(subject)
+    """After a result with `session_lost`, later calls say the same or are refused: SESSION_LOST."""
+    session = await client.open(client.subject(Kind.SLEEP))
     result = await session.call(Kind.SLEEP, seconds=3.0, run_limit=wire.duration(0.1))
-    expect(error_kind(result) == "TIMEOUT", "a call past its run limit did not answer TIMEOUT")
-    if result.error.session_lost:
-        try:
-            again = await session.call()
-        except Refusal as refusal:
-            expect(refusal.reason == "SESSION_LOST", f"a call in a lost session: {refusal}")
-        else:
-            expect(again.error.session_lost, "a call in a lost session answered as in any other")
-    else:
+    expect_error(result, "TIMEOUT", "a call past its run limit")
+    if not result.error.session_lost:
         await session.call()
+        return
+    try:
+        again = await session.call()
+    except Refusal as refusal:
+        expect(refusal.reason == "SESSION_LOST", f"a call in a lost session: {refusal}")
+    else:
+        expect(again.error.session_lost, "a call in a lost session was answered as usual")

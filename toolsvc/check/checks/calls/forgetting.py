@@ -1,49 +1,40 @@
-"""Rule 2, its end: what a later turn acknowledges may be forgotten, and never runs again."""
+"""Rule 2 for old turns: a service may forget an acknowledged call, and never runs it again."""
 
 from __future__ import annotations
 
 import asyncio
 
 from toolsvc.check.check import check
-from toolsvc.check.client import CheckClient, CheckSession, refused
+from toolsvc.check.client import CheckClient, CheckSession, changed, refused
 from toolsvc.check.connection import Refusal
 from toolsvc.check.probe import Kind
-from toolsvc.check.types import Rule, expect
+from toolsvc.check.types import TAKEN, Rule, expect
 from toolwright.tool.v1 import tool_pb2 as pb
 
 MANY = 130
-"""Calls of a session: more than a service remembers that does not mean to remember all."""
+"""Number of calls in a session. A service with a small memory does not hold so many."""
 AT_ONCE = 10
-
-
-async def _expect_held_or_forgotten(
-    session: CheckSession, request: pb.CallToolRequest, recorded: pb.CallResult, what: str
-) -> None:
-    try:
-        answer = await session.result(request)
-    except Refusal as refusal:
-        expect(refusal.reason == "RESULT_FORGOTTEN", f"{what}: {refusal}, not RESULT_FORGOTTEN")
-    else:
-        expect(answer == recorded, f"{what} was answered with something new")
 
 
 @check(Rule.SAME_ANSWER)
 async def an_acknowledged_call_never_runs_again(client: CheckClient) -> None:
-    """A call of a later turn acknowledges earlier results: asked again, they are the recorded ones
-    or RESULT_FORGOTTEN, and nothing runs."""
+    """A call of a later turn acknowledges earlier results. A repeated acknowledged call answers its
+    record or RESULT_FORGOTTEN, and nothing runs."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
     request = session.calling(Kind.EFFECT, turn=0)
     recorded = await session.result(request)
     session.turn = 3
     await session.call(Kind.EFFECT)
-    await _expect_held_or_forgotten(session, request, recorded, "an acknowledged call")
-    await session.expect_count(2, "an acknowledged call asked again")
+    try:
+        await session.expect_record(request, recorded, "an acknowledged call")
+    except Refusal as refusal:
+        expect(refusal.reason == "RESULT_FORGOTTEN", f"an acknowledged call: {refusal}")
+    await session.expect_count(2, "a repeated acknowledged call")
 
 
 @check(Rule.SAME_ANSWER)
 async def a_new_id_of_an_acknowledged_turn_is_refused(client: CheckClient) -> None:
-    """A call id of an acknowledged turn that the service does not hold is RESULT_FORGOTTEN, and
-    nothing runs."""
+    """An unknown call id of an acknowledged turn is RESULT_FORGOTTEN, and nothing runs."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
     session.turn = 2
     await session.call(Kind.EFFECT)
@@ -54,62 +45,48 @@ async def a_new_id_of_an_acknowledged_turn_is_refused(client: CheckClient) -> No
 
 @check(Rule.SAME_ANSWER)
 async def a_forgotten_id_cannot_be_used_again(client: CheckClient) -> None:
-    """An acknowledged call id with another action is refused, and nothing runs."""
+    """An acknowledged call id with another request is refused, and nothing runs."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
     request = session.calling(Kind.EFFECT, turn=0)
     await session.result(request)
     session.turn = 1
     await session.call(Kind.EFFECT)
-    other = pb.CallToolRequest()
-    other.CopyFrom(request)
-    other.turns_left += 1
-    other.turn = 1
-    await refused(
-        session.send(other),
-        "CALL_ID_REUSED",
-        "RESULT_FORGOTTEN",
-        doing="an acknowledged call_id with another request",
-    )
-    await session.expect_count(2, "an acknowledged call_id with another request")
+    other = changed(request, turns_left=request.turns_left + 1, turn=1)
+    doing = "an acknowledged call_id with another request"
+    await refused(session.send(other), *TAKEN, doing=doing)
+    await session.expect_count(2, doing)
 
 
 @check(Rule.SAME_ANSWER)
 async def a_turn_does_not_acknowledge_itself(client: CheckClient) -> None:
-    """Results of the newest turn are held, however many calls it has."""
+    """The service holds results of the newest turn, for any number of calls."""
     session = await client.open()
     session.turn = 4
     requests = [session.calling() for _ in range(3)]
     recorded = [await session.result(request) for request in requests]
     for request, result in zip(requests, recorded, strict=True):
-        expect(await session.result(request) == result, "a result of the newest turn was not held")
+        await session.expect_record(request, result, "a call of the newest turn")
 
 
 @check(Rule.SAME_ANSWER)
 async def many_calls_are_all_remembered(client: CheckClient) -> None:
-    """Of 130 calls of one turn each is held; of 130 acknowledged ones none runs again."""
+    """The service holds 130 calls of one turn, and does not run 130 acknowledged calls again."""
     session = await client.open()
     requests = [session.calling(turn=0) for _ in range(MANY)]
     recorded = await _results(session, requests)
     again = await _results(session, requests)
     lost = sum(one != other for one, other in zip(recorded, again, strict=True))
-    expect(not lost, f"of {MANY} calls of one turn {lost} were answered otherwise when asked again")
+    expect(not lost, f"{lost} of {MANY} repeated calls of one turn had another answer")
     await session.call(turn=1)
+    doing = f"one of {MANY} acknowledged call_ids in a later turn"
     for request in requests:
-        other = pb.CallToolRequest()
-        other.CopyFrom(request)
-        other.turn = 1
-        await refused(
-            session.send(other),
-            "CALL_ID_REUSED",
-            "RESULT_FORGOTTEN",
-            doing=f"one of {MANY} acknowledged call_ids in a later turn",
-        )
+        await refused(session.send(changed(request, turn=1)), *TAKEN, doing=doing)
 
 
 async def _results(
     session: CheckSession, requests: list[pb.CallToolRequest]
 ) -> list[pb.CallResult]:
-    """Of the calls, a few of them at a time."""
+    """The calls' results; a few calls are in flight at a time."""
     results: list[pb.CallResult] = []
     for at in range(0, len(requests), AT_ONCE):
         results += await asyncio.gather(*map(session.result, requests[at : at + AT_ONCE]))

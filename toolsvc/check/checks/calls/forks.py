@@ -1,29 +1,17 @@
-"""ForkSession: a second session with the state of the first, and nothing in common after that."""
+"""ForkSession: a second session with the state of the first, and separate after that."""
 
 from __future__ import annotations
 
 from toolsvc.check.check import check
-from toolsvc.check.client import CheckClient, CheckSession, refused
+from toolsvc.check.client import CheckClient, CheckSession, changed, refused
 from toolsvc.check.connection import Refusal
 from toolsvc.check.probe import Kind
-from toolsvc.check.subject import Subject
-from toolsvc.check.types import CheckFailed, Rule, Skipped, expect
-from toolwright.tool.v1 import tool_pb2 as pb
-
-
-def _subject(client: CheckClient, *kinds: Kind, forks: bool = True) -> Subject:
-    """The first tool that says that it forks (or that it does not), and has a probe for it."""
-    for subject in client.subjects:
-        has = all(kind in subject.probe for kind in kinds)
-        if has and subject.descriptor.capabilities.fork is forks:
-            return subject
-    wanted = f" and a probe with {', '.join(kinds)}" if kinds else ""
-    raise Skipped(f"no tool {'with' if forks else 'without'} the capability `fork`{wanted}")
+from toolsvc.check.types import TAKEN, CheckFailed, Rule, Skipped, expect
 
 
 async def _counted(client: CheckClient, effects: int) -> CheckSession:
-    """A session of a tool that forks, after so many effects."""
-    subject = _subject(client, Kind.EFFECT, Kind.READ)
+    """A session of a tool that forks, after this number of effects."""
+    subject = client.subject(Kind.EFFECT, Kind.READ, can="fork")
     if not subject.descriptor.stateful:
         raise Skipped(f"{subject.name} keeps no state that a fork could have")
     session = await client.open(subject)
@@ -34,7 +22,7 @@ async def _counted(client: CheckClient, effects: int) -> CheckSession:
 
 @check(Rule.FORK)
 async def a_fork_has_its_parents_state(client: CheckClient) -> None:
-    """A fork goes on from where its parent is."""
+    """A fork begins with its parent's state."""
     session = await _counted(client, 2)
     child = await session.fork()
     await child.expect_count(2, "a fork of a session with two effects")
@@ -43,7 +31,8 @@ async def a_fork_has_its_parents_state(client: CheckClient) -> None:
 
 @check(Rule.FORK)
 async def effects_leak_neither_way(client: CheckClient) -> None:
-    """What happens in a fork does not happen in its parent, nor the other way round."""
+    """An effect in a fork does not happen in its parent, and an effect in the parent not in the
+    fork."""
     session = await _counted(client, 1)
     child = await session.fork()
     await session.call(Kind.EFFECT)
@@ -55,7 +44,7 @@ async def effects_leak_neither_way(client: CheckClient) -> None:
 
 @check(Rule.FORK)
 async def a_fork_outlives_its_parent(client: CheckClient) -> None:
-    """A fork goes on when its parent is closed."""
+    """A fork stays open when its parent is closed."""
     session = await _counted(client, 1)
     child = await session.fork()
     await session.close()
@@ -64,45 +53,36 @@ async def a_fork_outlives_its_parent(client: CheckClient) -> None:
 
 @check(Rule.FORK)
 async def a_fork_runs_no_call_of_its_parent(client: CheckClient) -> None:
-    """The parent's calls have run in the fork too: a request of it under one of their ids runs
-    nothing."""
+    """The parent's calls have run in the fork too: its call ids run nothing there."""
     session = await _counted(client, 0)
     request = session.calling(Kind.EFFECT)
     await session.result(request)
     child = await session.fork()
-    again = pb.CallToolRequest()
-    again.CopyFrom(request)
-    again.session_id = child.id
-    await refused(
-        child.send(again),
-        "CALL_ID_REUSED",
-        "RESULT_FORGOTTEN",
-        doing="a call of a fork under an id of its parent",
-    )
-    await child.expect_count(1, "a call of a fork under an id of its parent")
-    told = list((await child.look()).call_ids)
-    expect(told[:1] == [request.call_id], "GetSession of a fork does not tell its parent's calls")
+    doing = "a call of a fork under an id of its parent"
+    await refused(child.send(changed(request, session_id=child.id)), *TAKEN, doing=doing)
+    await child.expect_count(1, doing)
+    listed = list((await child.look()).call_ids)
+    expect(listed[:1] == [request.call_id], "GetSession of a fork lacks its parent's calls")
 
 
 @check(Rule.FORK)
 async def a_fork_asked_for_twice_is_one(client: CheckClient) -> None:
-    """ForkSession is idempotent: the same request again is the same session."""
+    """ForkSession is idempotent: a repeated request answers the same session."""
     session = await _counted(client, 1)
     child = await session.fork()
     await child.call(Kind.EFFECT)
     again = await client.send_fork(session, child.request)
-    expect(again.session_id == child.id, "the same request was answered with another session")
-    await child.expect_count(2, "a fork that was asked for again")
+    expect(again.session_id == child.id, "a repeated ForkSession answered another session")
+    await child.expect_count(2, "a fork after a repeated ForkSession")
 
 
 @check(Rule.FORK, timed=True)
 async def a_fork_amid_a_call_is_busy(client: CheckClient) -> None:
     """ForkSession while a call of the session runs is SESSION_BUSY with RetryInfo; afterwards it is
     served."""
-    session = await client.open(_subject(client, Kind.SLEEP))
-    request = session.calling(Kind.SLEEP, seconds=0.6)
-    await session.begin(request)
-    refusal = await refused(session.fork(), "SESSION_BUSY", doing="a fork amid a call")
+    session = await client.open(client.subject(Kind.SLEEP, can="fork"))
+    request = await session.asleep(0.6)
+    refusal = await refused(session.fork(), "SESSION_BUSY", doing="a fork during a call")
     expect(refusal.retry_after is not None, "SESSION_BUSY comes without RetryInfo")
     await session.result(request)
     await session.fork()
@@ -111,21 +91,20 @@ async def a_fork_amid_a_call_is_busy(client: CheckClient) -> None:
 @check(Rule.FORK)
 async def what_does_not_fork_is_not_forked(client: CheckClient) -> None:
     """ForkSession of a session with a tool without the capability `fork` is NOT_SERVED."""
-    session = await client.open(_subject(client, forks=False))
+    session = await client.open(client.subject(cannot="fork"))
     try:
         child = await session.fork()
     except Refusal as refusal:
-        # Of a service that serves no fork at all this says nothing new.
+        # A service without forks answers the same to every ForkSession.
         expect(refusal.reason == "NOT_SERVED", f"ForkSession: {refusal}, not NOT_SERVED")
-    else:
-        raise CheckFailed(
-            f"{session.subject.name} has no capability `fork`, and was forked: {child.id}"
-        )
+        return
+    name = session.subject.name
+    raise CheckFailed(f"{name} has no capability `fork`, and was forked: {child.id}")
 
 
 @check(Rule.FORK)
 async def nobody_is_not_forked(client: CheckClient) -> None:
     """ForkSession of a session that was never opened is SESSION_NOT_FOUND."""
-    session = await client.open(_subject(client))
+    session = await client.open(client.subject(can="fork"))
     session.id = f"{client.owner}/never-opened"
-    await refused(session.fork(), "SESSION_NOT_FOUND", doing="a fork of no session")
+    await refused(session.fork(), "SESSION_NOT_FOUND", doing="a fork of an unknown session")

@@ -1,4 +1,4 @@
-"""Sizes of messages and parts, and parts that are not text."""
+"""Sizes of messages and observations, and parts that are not text."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from toolwright.tool.v1 import tool_pb2 as pb
 
 INLINE_BYTES = 256 << 10
 ABOVE_GRPC_DEFAULT = 6 << 20
-"""Bytes; gRPC's own limit, if a service leaves it, is 4 MiB."""
+"""Bytes. gRPC's own limit is 4 MiB, and a service must raise it."""
 
 
 @check(Rule.LIMIT)
 async def large_messages_are_taken(client: CheckClient) -> None:
-    """Messages above gRPC's own limit of 4 MiB are taken; the contract's is 64 MiB."""
+    """The service accepts messages above gRPC's own limit of 4 MiB. The contract's is 64 MiB."""
     large = wire.struct({"padding": "x" * ABOVE_GRPC_DEFAULT})
     session = await client.open(metadata=large)
     await session.call()
@@ -26,10 +26,10 @@ async def large_messages_are_taken(client: CheckClient) -> None:
 
 @check(Rule.LIMIT)
 async def parts_are_small(client: CheckClient) -> None:
-    """A part of an observation is at most 256 KiB; a long observation is cut or a blob."""
+    """A part of an observation has at most 256 KiB; a long observation is cut or a blob."""
     session = await client.open(client.subject(Kind.LONG))
     result = await session.call(Kind.LONG)
-    expect(result.observation, "a long observation came to nothing")
+    expect(result.observation, "a long observation came back empty")
     for part in result.observation:
         size = max(len(part.text.encode()), len(part.media.data))
         expect(size <= INLINE_BYTES, f"a part of {size} bytes; the limit is {INLINE_BYTES}")
@@ -37,7 +37,7 @@ async def parts_are_small(client: CheckClient) -> None:
 
 @check(Rule.LIMIT)
 async def what_was_cut_is_said_to_be(client: CheckClient) -> None:
-    """An observation that the service cut is marked `truncated`, one that it did not is not."""
+    """An observation is marked `truncated` if, and only if, the service cut it."""
     session = await client.open(client.subject(Kind.LONG))
     result = await session.call(Kind.LONG)
     size = sum(
@@ -69,7 +69,7 @@ async def media_have_a_type(client: CheckClient) -> None:
 
 @check(Rule.MEDIA)
 async def inline_media_are_small(client: CheckClient) -> None:
-    """Media above 256 KiB travel as blobs."""
+    """Media above 256 KiB are blobs."""
     for part in await _media(client):
         size = len(part.media.data)
         expect(size <= INLINE_BYTES, f"inline media of {size} bytes; the limit is {INLINE_BYTES}")
@@ -80,22 +80,25 @@ async def media_are_announced(client: CheckClient) -> None:
     """A tool whose observations hold media has the capability `media`."""
     subject = client.subject(Kind.MEDIA)
     await _media(client)
-    expect(subject.descriptor.capabilities.media, f"{subject.name} answers media unannounced")
+    expect(
+        subject.descriptor.capabilities.media,
+        f"{subject.name} answers media without the capability `media`",
+    )
 
 
 @check(Rule.MEDIA)
 async def media_come_again(client: CheckClient) -> None:
-    """Asked again, a result's media are the same bytes."""
+    """A repeated call answers media with the same bytes."""
     session = await client.open(client.subject(Kind.MEDIA))
     request = session.calling(Kind.MEDIA)
     first, again = await session.result(request), await session.result(request)
-    expect(first.observation == again.observation, "the same call answered other media")
+    expect(first.observation == again.observation, "a repeated call answered other media")
 
 
 async def _media(client: CheckClient) -> Iterable[pb.ObservationPart]:
-    """Parts of the media probe that are not text."""
+    """The parts of the media probe's observation that are not text."""
     session = await client.open(client.subject(Kind.MEDIA))
     result = await session.call(Kind.MEDIA)
     parts = [part for part in result.observation if not part.HasField("text")]
-    expect(parts, f"the probe for media came to text alone: {text_of(result)[:80]!r}")
+    expect(parts, f"the probe for media answered only text: {text_of(result)[:80]!r}")
     return parts

@@ -1,4 +1,4 @@
-"""What calls leave behind: seen by later calls of the session, and by nobody else."""
+"""A session's state: later calls of the session see it, and other sessions do not."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from toolsvc.check.check import check
 from toolsvc.check.client import CheckClient
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, expect
-from toolwright import wire
-from toolwright.tool.v1 import tool_pb2 as pb
 
 
 @check(Rule.SESSIONS)
 async def state_lives_from_call_to_call(client: CheckClient) -> None:
-    """What a call of a stateful tool did, later calls of the session see."""
+    """Later calls of the session see what a call of a stateful tool did."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
     for turn in range(3):
         session.turn = turn
@@ -22,29 +20,27 @@ async def state_lives_from_call_to_call(client: CheckClient) -> None:
 
 @check(Rule.SESSIONS)
 async def sessions_see_nothing_of_each_other(client: CheckClient) -> None:
-    """What a call did in one session, no other session sees."""
+    """No other session sees what a call did."""
     subject = client.subject(Kind.EFFECT, Kind.READ)
     first, second = await client.open(subject), await client.open(subject)
     await first.call(Kind.EFFECT)
-    await second.expect_count(0, "a session beside one with an effect")
+    await second.expect_count(0, "a session beside a session with an effect")
 
 
 @check(Rule.SESSIONS, timed=True)
 async def sessions_do_not_wait_for_each_other(client: CheckClient) -> None:
-    """A sleeping call in one session does not hold up another session."""
+    """A sleeping call in one session does not delay another session."""
     subject = client.subject(Kind.SLEEP)
     first, second = await client.open(subject), await client.open(subject)
-    sleeping = first.calling(Kind.SLEEP, seconds=1.5)
-    await first.begin(sleeping)
+    sleeping = await first.asleep(1.5)
     await second.call()
-    answer = await first.send(_asking_now(sleeping))
-    expect(answer.HasField("running"), "a call had to wait for a sleeping one of another session")
+    await first.expect_running(sleeping, "a call waited for a sleeping call of another session")
 
 
 @check(Rule.DESCRIBE)
 async def isolation_is_told(client: CheckClient) -> None:
-    """Isolation is one of full, compat, per-session and none, or empty where no foreign code runs;
-    session and result say the same."""
+    """Isolation is full, compat, per-session or none, or empty if no foreign code runs; session and
+    result say the same."""
     subject = next((one for one in client.subjects if one.probe.foreign_code), None)
     session = await client.open(subject)
     level = session.opened.isolation
@@ -54,10 +50,3 @@ async def isolation_is_told(client: CheckClient) -> None:
     found = (await session.call()).isolation
     expect(found in ("", level), f"the session's isolation is {level!r}, the result's {found!r}")
     expect(found or subject is None, "the result of foreign code names no isolation")
-
-
-def _asking_now(request: pb.CallToolRequest) -> pb.CallToolRequest:
-    asking = pb.CallToolRequest()
-    asking.CopyFrom(request)
-    asking.wait.CopyFrom(wire.duration(0))
-    return asking

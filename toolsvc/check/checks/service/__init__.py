@@ -1,4 +1,4 @@
-"""What a service does whatever its tools are."""
+"""Checks that do not depend on a service's tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blobs: what is stored can be fetched, in pieces, under its hash, and sessions can name it."""
+"""Blobs: PutBlob stores bytes, GetBlob returns them by their hash, and sessions can name them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import grpc.aio
 
 from toolsvc.check.check import check
-from toolsvc.check.client import CheckClient, refused
+from toolsvc.check.client import CheckClient, changed, refused
 from toolsvc.check.connection import ANSWER_SECONDS, Refusal, ask
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import Rule, Skipped, expect
@@ -23,12 +23,11 @@ PIECE_BYTES = 1 << 20
 CONTENT = bytes(range(256)) * 6000
 """About 1.5 MiB: two pieces."""
 SMALL = b"a small blob"
-"""What a service that does not store blobs may be asked to store without being sent much: gRPC may
-show a refusal before the last piece as a cut stream."""
+"""One piece. gRPC may show a refusal before the last piece as a cut stream."""
 
 
 def _named(content: bytes, **changes: Any) -> media_pb2.BlobRef:
-    """The reference to a blob; `changes` make it a wrong one."""
+    """The reference to a blob, with `changes` a wrong one."""
     return media_pb2.BlobRef(
         **{
             "sha256": hashlib.sha256(content).hexdigest(),
@@ -39,13 +38,13 @@ def _named(content: bytes, **changes: Any) -> media_pb2.BlobRef:
     )
 
 
-def _nobodys(client: CheckClient) -> media_pb2.BlobRef:
-    """A blob that no service has, of the content that is this client's name."""
+def _unstored(client: CheckClient) -> media_pb2.BlobRef:
+    """A blob that no service has: its content is this client's name."""
     return _named(client.owner.encode())
 
 
 async def _fetch(stub: ToolServiceAsyncStub, sha256: str, offset: int = 0) -> bytes:
-    """The bytes from `offset` on. Refusal; Failed for a piece that is too large."""
+    """The bytes after `offset`. Raises Refusal, or CheckFailed for a piece that is too large."""
     data = b""
     try:
         request = pb.GetBlobRequest(sha256=sha256, offset=offset)
@@ -60,8 +59,8 @@ async def _fetch(stub: ToolServiceAsyncStub, sha256: str, offset: int = 0) -> by
 async def _store(
     stub: ToolServiceAsyncStub, content: bytes, blob: media_pb2.BlobRef | None
 ) -> media_pb2.BlobRef:
-    """What PutBlob answers to `content` under the name `blob`. Refusal; Skipped where it is not
-    served."""
+    """PutBlob's answer to `content` under the name `blob`. Raises Refusal, or Skipped if the
+    service does not serve PutBlob."""
 
     async def pieces() -> AsyncIterator[pb.PutBlobRequest]:
         for at in range(0, len(content), PIECE_BYTES):
@@ -81,9 +80,9 @@ async def _store(
 
 @check(Rule.MEDIA)
 async def an_unknown_blob_is_refused(client: CheckClient) -> None:
-    """GetBlob of a hash that nobody stored is BLOB_NOT_FOUND; NOT_SERVED where it is not served."""
+    """GetBlob of an unknown hash is BLOB_NOT_FOUND, or NOT_SERVED if the service has no blobs."""
     await refused(
-        _fetch(client.stub, _nobodys(client).sha256),
+        _fetch(client.stub, _unstored(client).sha256),
         "BLOB_NOT_FOUND",
         "NOT_SERVED",
         doing="GetBlob of an unknown hash",
@@ -92,37 +91,37 @@ async def an_unknown_blob_is_refused(client: CheckClient) -> None:
 
 @check(Rule.MEDIA)
 async def a_stored_blob_comes_back(client: CheckClient) -> None:
-    """A blob that PutBlob stored, GetBlob gives back, from any offset, in pieces of at most
-    1 MiB."""
+    """GetBlob returns the bytes that PutBlob stored, from any offset, in pieces of at most 1
+    MiB."""
     await _store(client.stub, SMALL, _named(SMALL))
     blob = _named(CONTENT)
     stored = await _store(client.stub, CONTENT, blob)
     expect(stored.sha256 == blob.sha256, f"PutBlob stored it as {stored.sha256!r}")
     expect(stored.size == len(CONTENT), f"PutBlob stored {stored.size} of {len(CONTENT)} bytes")
-    expect(await _fetch(client.stub, blob.sha256) == CONTENT, "GetBlob gave other bytes")
+    expect(await _fetch(client.stub, blob.sha256) == CONTENT, "GetBlob returned other bytes")
     half = len(CONTENT) // 2
     expect(
         await _fetch(client.stub, blob.sha256, half) == CONTENT[half:],
-        "GetBlob from the middle gave other bytes",
+        "GetBlob from the middle returned other bytes",
     )
 
 
 @check(Rule.MEDIA)
 async def a_blob_is_what_its_hash_says(client: CheckClient) -> None:
-    """PutBlob of bytes that have another hash is INVALID_REQUEST, and nothing is stored."""
-    other = _nobodys(client).sha256
+    """PutBlob of bytes with another hash is INVALID_REQUEST and stores nothing."""
+    other = _unstored(client).sha256
     await refused(
         _store(client.stub, SMALL, _named(SMALL, sha256=other)),
         "INVALID_REQUEST",
         doing="PutBlob under a wrong hash",
     )
-    await refused(_fetch(client.stub, other), "BLOB_NOT_FOUND", doing="GetBlob of what was refused")
+    await refused(_fetch(client.stub, other), "BLOB_NOT_FOUND", doing="GetBlob of a refused blob")
 
 
 @check(Rule.MEDIA)
 async def a_blob_comes_as_it_was_named(client: CheckClient) -> None:
-    """PutBlob of a stream that does not begin with a name, or has less than the bytes that it
-    names, is INVALID_REQUEST, and nothing is stored."""
+    """PutBlob of a stream without a name, or with fewer bytes than its name says, is
+    INVALID_REQUEST and stores nothing."""
     content = client.owner.encode()
     for doing, blob in (
         ("PutBlob without a name", None),
@@ -130,7 +129,7 @@ async def a_blob_comes_as_it_was_named(client: CheckClient) -> None:
     ):
         await refused(_store(client.stub, content, blob), "INVALID_REQUEST", doing=doing)
         await refused(
-            _fetch(client.stub, _nobodys(client).sha256),
+            _fetch(client.stub, _unstored(client).sha256),
             "BLOB_NOT_FOUND",
             doing=f"GetBlob after {doing}",
         )
@@ -138,9 +137,9 @@ async def a_blob_comes_as_it_was_named(client: CheckClient) -> None:
 
 @check(Rule.MEDIA)
 async def a_missing_blob_is_named(client: CheckClient) -> None:
-    """OpenSession with a blob that nobody stored is BLOB_NOT_FOUND with its hash as subject, and no
-    session is open after it; NOT_SERVED where sessions have no blobs."""
-    blob = _nobodys(client)
+    """OpenSession with an unknown blob is BLOB_NOT_FOUND with its hash as subject, and opens no
+    session. NOT_SERVED means that sessions have no blobs."""
+    blob = _unstored(client)
     request = client.opening(client.subject(), blobs=[blob])
     refusal = await refused(
         client.send_opening(request),
@@ -154,30 +153,26 @@ async def a_missing_blob_is_named(client: CheckClient) -> None:
     closed = await ask(
         client.stub.CloseSession, pb.CloseSessionRequest(session_id=request.session_id)
     )
-    expect(not closed.closed, "a session without its blob was open")
+    expect(not closed.closed, "a session without its blob is open")
 
 
 @check(Rule.MEDIA)
 async def a_session_holds_its_blobs(client: CheckClient) -> None:
-    """OpenSession with a stored blob opens, and again the same session; while it is open the blob
-    is there. The same id without the blob is INVALID_REQUEST."""
+    """OpenSession with a stored blob opens a session, and repeated the same one. The session holds
+    the blob. The same id without the blob is INVALID_REQUEST."""
     blob = _named(SMALL)
     await _store(client.stub, SMALL, blob)
     session = await client.open(blobs=[blob])
     again = await client.send_opening(session.request)
-    expect(again.session_id == session.id, "opening it again gave another session")
-    expect(await _fetch(session.stub, blob.sha256) == SMALL, "GetBlob gave other bytes")
-    bare = pb.OpenSessionRequest()
-    bare.CopyFrom(session.request)
-    bare.ClearField("blobs")
-    await refused(
-        client.send_opening(bare), "INVALID_REQUEST", doing="OpenSession without the blob"
-    )
+    expect(again.session_id == session.id, "a repeated OpenSession answered another session")
+    expect(await _fetch(session.stub, blob.sha256) == SMALL, "GetBlob returned other bytes")
+    bare = client.send_opening(changed(session.request, blobs=[]))
+    await refused(bare, "INVALID_REQUEST", doing="OpenSession without the blob")
 
 
 @check(Rule.MEDIA)
 async def blobs_of_observations_can_be_fetched(client: CheckClient) -> None:
-    """A blob that an observation names is there: GetBlob gives bytes of its size and hash."""
+    """GetBlob returns the blob that an observation names, with its size and hash."""
     session = await client.open(client.subject(Kind.MEDIA))
     result = await session.call(Kind.MEDIA)
     blobs = [part.blob for part in result.observation if part.HasField("blob")]

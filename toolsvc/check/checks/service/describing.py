@@ -1,4 +1,4 @@
-"""What descriptors must say so that an engine can stop generation, route and write a prompt."""
+"""Descriptors: an engine needs them to stop generation, route calls and write a prompt."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ async def _listed(client: CheckClient) -> pb.ListToolsResponse:
 
 @check(Rule.DESCRIBE)
 async def tools_are_listed(client: CheckClient) -> None:
-    """ListTools names the service and at least one tool, and says the same when asked again."""
+    """ListTools names the service and at least one tool, and repeated answers the same."""
     first, second = await _listed(client), await _listed(client)
     expect(first.service, "ListTools does not name the service")
     expect(first.tools, "ListTools lists no tool")
-    expect(first == second, "ListTools said two different things in a row")
+    expect(first == second, "a repeated ListTools had another answer")
 
 
 @check(Rule.DESCRIBE)
 async def names_are_unique_words(client: CheckClient) -> None:
-    """Every tool has a name without blanks that no other tool has."""
+    """Every tool has a unique name without blanks."""
     names = [tool.name for tool in (await _listed(client)).tools]
     expect(all(names), "a tool has no name")
     expect(not any(set(name) & set(" \t\n") for name in names), "a tool's name holds blanks")
-    expect(len(set(names)) == len(names), f"two tools have one name: {', '.join(names)}")
+    expect(len(set(names)) == len(names), f"two tools share a name: {', '.join(names)}")
 
 
 @check(Rule.DESCRIBE)
@@ -45,20 +45,19 @@ async def tools_say_what_they_are_for(client: CheckClient) -> None:
 
 @check(Rule.DESCRIBE)
 async def schemas_are_json_schemas(client: CheckClient) -> None:
-    """The schema of the arguments is a JSON Schema of an object, whose required names it has."""
-    # By hand: one level of a schema is all that an engine reads, and no validator of whole
-    # schemas is a dependency of anything else here.
+    """The arguments' schema is a JSON Schema of an object, and has its required names."""
+    # Without a validator of schemas: an engine reads only one level of a schema.
     for subject in client.subjects:
         name, schema = subject.name, subject.schema
         expect(schema.get("type") == "object", f"{name}: the schema's type is not `object`")
         properties = schema.get("properties", {})
-        expect(isinstance(properties, Mapping), f"{name}: `properties` is no object")
+        expect(isinstance(properties, Mapping), f"{name}: `properties` is not an object")
         required = schema.get("required", [])
-        expect(isinstance(required, list), f"{name}: `required` is no list")
+        expect(isinstance(required, list), f"{name}: `required` is not a list")
         missing = [one for one in required if one not in properties]
-        expect(not missing, f"{name}: `required` names {missing}, which `properties` has not")
+        expect(not missing, f"{name}: `required` names {missing}, which `properties` lacks")
         for argument, inner in properties.items():
-            expect(isinstance(inner, Mapping), f"{name}: the schema of {argument} is no object")
+            expect(isinstance(inner, Mapping), f"{name}: the schema of {argument} is not an object")
             kind = inner.get("type", "object")
             kinds = kind if isinstance(kind, list) else [kind]
             unknown = [one for one in kinds if one not in _TYPES]
@@ -67,8 +66,8 @@ async def schemas_are_json_schemas(client: CheckClient) -> None:
 
 @check(Rule.DESCRIBE)
 async def action_formats_are_whole(client: CheckClient) -> None:
-    """The action format is a tag, a JSON call or raw; marks are not empty, the tag's argument is
-    in the schema."""
+    """The action format is a tag, a JSON call or raw. Marks are not empty, and the schema has the
+    tag's argument."""
     for subject in client.subjects:
         form = subject.descriptor.action_format
         kind = form.WhichOneof("format")
@@ -86,7 +85,7 @@ async def action_formats_are_whole(client: CheckClient) -> None:
 
 @check(Rule.DESCRIBE)
 async def stop_strings_end_an_action(client: CheckClient) -> None:
-    """No stop string is empty, and a tool with a closing mark stops generation at its end."""
+    """No stop string is empty, and a stop string ends every closing mark."""
     for subject in client.subjects:
         stops = subject.descriptor.stop_strings
         expect(all(stops), f"{subject.name} has an empty stop string: nothing could be generated")
@@ -101,7 +100,7 @@ async def stop_strings_end_an_action(client: CheckClient) -> None:
 
 @check(Rule.DESCRIBE)
 async def run_limits_are_named(client: CheckClient) -> None:
-    """Every tool names the run limit that it would choose, above 0."""
+    """Every tool names a default run limit above 0."""
     for subject in client.subjects:
         limit = subject.descriptor.default_run_limit.ToNanoseconds()
         expect(limit > 0, f"{subject.name}: its run limit is {limit / 1e9:g} s")
@@ -109,7 +108,7 @@ async def run_limits_are_named(client: CheckClient) -> None:
 
 @check(Rule.DESCRIBE)
 async def a_session_has_all_tools(client: CheckClient) -> None:
-    """A session that names no tools has every listed one, described as it was listed."""
+    """A session that names no tools has every listed tool with its listed description."""
     opened = await client.send_opening(client.opening())
     here = {tool.name: tool for tool in opened.tools}
     for tool in (await _listed(client)).tools:
@@ -124,7 +123,7 @@ async def a_session_has_all_tools(client: CheckClient) -> None:
 
 @check(Rule.DESCRIBE)
 async def a_session_has_the_tools_it_named(client: CheckClient) -> None:
-    """A session that names one tool has that one and none of the others that are listed."""
+    """A session that names one tool has that tool and no other listed tool."""
     if len(client.subjects) < 2:
         raise Skipped("the service has one tool")
     wanted, *others = client.subjects

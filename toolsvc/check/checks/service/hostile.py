@@ -1,7 +1,8 @@
-"""What a policy may write to end its own trajectory, or its neighbours': answers, in bounded time.
+"""Actions with which a policy could break its own trajectory or its neighbours': they are answered
+in bounded time.
 
-A call that ends in an error of the service is made again, or its trajectory begins anew. A policy
-that can bring one about throws away what it does not like.
+An engine repeats a call that ended in an error of the service, or restarts its trajectory. A policy
+that can cause such errors discards the outcomes that it does not like.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright import wire
 
 ANSWER_SECONDS = 10.0
-"""For a call that has nothing to do but to be read."""
+"""Time for a call that the service only parses, in seconds."""
 LONG = 1 << 20
 VALUES: Mapping[str, str] = {
-    "3,000 brackets without an end": "[" * 3000,
+    "3,000 unclosed brackets": "[" * 3000,
     "60 nested lists": "[" * 60 + "]" * 60,
     "a number of 400 digits": "9" * 400,
     "a number of 5,000 digits": "9" * 5000,
@@ -31,13 +32,13 @@ VALUES: Mapping[str, str] = {
     "a name of half a pair": r'{"\udfff": 1}',
     "half an object": '{"a": ',
 }
-"""JSON, or nearly so; for a tool that takes no JSON just a text."""
+"""Values in JSON, or nearly in JSON. Other tools take them as text."""
 
 
 @check(Rule.INPUT)
 async def a_hostile_action_is_an_answer(client: CheckClient) -> None:
-    """Actions of brackets without end, numbers that no double holds and half surrogate pairs are
-    answers that the policy sees, not errors of the service."""
+    """Unclosed brackets, numbers beyond a double and half surrogate pairs in an action are answered
+    to the policy, not by an error of the service."""
     for subject in _one_of_each_format(client):
         session = await client.open(subject)
         for what, value in VALUES.items():
@@ -46,8 +47,8 @@ async def a_hostile_action_is_an_answer(client: CheckClient) -> None:
 
 @check(Rule.INPUT)
 async def arguments_that_cannot_be_read_are_an_answer(client: CheckClient) -> None:
-    """An `arguments_json` of brackets without end, of numbers that no double holds, or of what is
-    no JSON is an answer that the policy sees, not an error of the service."""
+    """Unclosed brackets, numbers beyond a double and broken JSON in `arguments_json` are answered
+    to the policy, not by an error of the service."""
     session = await client.open()
     for what, value in VALUES.items():
         given = {"arguments": wire.struct({}), "arguments_json": f'{{"a": {value}}}'}
@@ -56,7 +57,7 @@ async def arguments_that_cannot_be_read_are_an_answer(client: CheckClient) -> No
 
 @check(Rule.INPUT)
 async def a_long_hostile_action_keeps_nobody_waiting(client: CheckClient) -> None:
-    """An action of 1 MiB of brackets is answered, and keeps no call in another session waiting."""
+    """An action of 1 MiB of brackets is answered, and does not delay a call in another session."""
     for subject in _one_of_each_format(client):
         hostile, neighbour = await client.open(subject), await client.open(subject)
         await asyncio.gather(
@@ -67,13 +68,13 @@ async def a_long_hostile_action_keeps_nobody_waiting(client: CheckClient) -> Non
 
 
 async def _answered(session: CheckSession, what: str, **fields: Any) -> None:
-    """Any result will do. CheckFailed where there is none, or none in time."""
+    """Raises CheckFailed unless the call has a result in time."""
     limit = session.client.seconds(ANSWER_SECONDS)
     try:
         async with asyncio.timeout(limit):
             result = await session.call(**fields)
     except Refusal as refusal:
-        raise CheckFailed(f"{what} came to {refusal}: {refusal.message[:200]}") from refusal
+        raise CheckFailed(f"{what} was answered by {refusal}: {refusal.message[:200]}") from refusal
     except TimeoutError:
         raise CheckFailed(f"{what} had no answer after {limit:g} s") from None
     expect(result.valid or result.invalid_reason, f"{what} was called invalid without a reason")
@@ -87,7 +88,7 @@ def _one_of_each_format(client: CheckClient) -> list[Subject]:
 
 
 def _written(subject: Subject, value: str) -> str:
-    """As an action; by hand, for no writer of JSON writes such values."""
+    """The value as an action. No JSON library writes such values."""
     form = subject.descriptor.action_format
     if not form.HasField("json_call"):
         return subject.written(value)

@@ -1,4 +1,4 @@
-"""Malformed and hostile input: refused or answered, and the service goes on."""
+"""Malformed, huge and unusual input: refused or answered, and the service keeps serving."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FOREIGN = "z\u00fcrich \u4f60\u597d \u05e9\u05dc\u05d5\u05dd \U0001f469\u200d\U0
 
 
 async def _answered_or_invalid(client: CheckClient, what: str, **fields: Any) -> None:
-    """Any result, or INVALID_REQUEST; the session goes on."""
+    """Raises CheckFailed unless the call has a result or INVALID_REQUEST, and a next call works."""
     session = await client.open()
     try:
         await session.call(**fields)
@@ -32,7 +32,7 @@ async def _answered_or_invalid(client: CheckClient, what: str, **fields: Any) ->
 
 @check(Rule.INPUT)
 async def an_empty_action_is_an_answer(client: CheckClient) -> None:
-    """An empty action is an answer that the policy sees, not an error of the service."""
+    """An empty action is answered to the policy, not by an error of the service."""
     session = await client.open()
     result = await session.call(action="")
     expect(
@@ -42,22 +42,22 @@ async def an_empty_action_is_an_answer(client: CheckClient) -> None:
 
 @check(Rule.INPUT)
 async def a_huge_action_harms_nobody(client: CheckClient) -> None:
-    """An action of 1 MiB is answered or INVALID_REQUEST, and the session goes on."""
+    """An action of 1 MiB is answered or INVALID_REQUEST, and the session stays usable."""
     subject = client.subject()
     await _answered_or_invalid(client, "a huge action", action=subject.written("7" * HUGE))
 
 
 @check(Rule.INPUT)
 async def hostile_text_harms_nobody(client: CheckClient) -> None:
-    """An action with NUL, escapes, marks of direction and lone line separators is answered or
-    INVALID_REQUEST, and the session goes on."""
+    """An action with NUL, escapes, direction marks and lone line separators is answered or
+    INVALID_REQUEST, and the session stays usable."""
     subject = client.subject()
     await _answered_or_invalid(client, "hostile text", action=subject.written(HOSTILE))
 
 
 @check(Rule.INPUT)
 async def text_of_every_language_comes_back(client: CheckClient) -> None:
-    """Text beyond ASCII and beyond the basic plane comes back as it was sent."""
+    """Text beyond ASCII and beyond the basic plane comes back unchanged."""
     session = await client.open(client.subject(Kind.ECHO))
     found = text_of(await session.call(Kind.ECHO, text=FOREIGN))
     expect(FOREIGN in found, f"{FOREIGN!r} came back as {found[:80]!r}")
@@ -65,19 +65,19 @@ async def text_of_every_language_comes_back(client: CheckClient) -> None:
 
 @check(Rule.INPUT)
 async def strange_ids_are_taken(client: CheckClient) -> None:
-    """Session and call ids are any text: slashes, dots, blanks, letters of other scripts, 1 KiB."""
+    """Ids of sessions and calls are any text: slashes, dots, blanks, other scripts, 1 KiB."""
     for name in ("../../etc/passwd", "a b;$(c)'\"\\\n", FOREIGN, "x" * 1024):
         session = await client.open(session_id=f"{client.owner}/{name}")
-        expect(session.opened.session_id == session.id, f"the id {name[:20]!r} was changed")
+        expect(session.opened.session_id == session.id, f"the id {name[:20]!r} has changed")
         request = session.calling(call_id=f"0/{name}")
         first = await session.result(request)
-        expect(await session.result(request) == first, f"the call_id {name[:20]!r} was lost")
+        await session.expect_record(request, first, f"the call_id {name[:20]!r}")
 
 
 @check(Rule.INPUT)
 async def any_metadata_are_taken(client: CheckClient) -> None:
-    """Metadata of any JSON-like shape are taken: nested 20 deep, numbers that JSON does not have,
-    empty names, 1,000 keys."""
+    """The service accepts metadata of any JSON-like shape: 20 levels, numbers outside JSON, empty
+    names, 1,000 keys."""
     deep: dict[str, Any] = {"bottom": True}
     for _ in range(20):
         deep = {"inner": deep}
@@ -95,7 +95,7 @@ async def any_metadata_are_taken(client: CheckClient) -> None:
 
 @check(Rule.INPUT)
 async def bytes_that_are_no_message_are_refused(client: CheckClient) -> None:
-    """Bytes that are no protobuf message end in an error, and the service goes on."""
+    """Bytes that are not a protobuf message get an error, and the service keeps serving."""
     channel = client.connection.channel()
     for method in ("OpenSession", "CallTool", "RenewLeases"):
         raw = channel.unary_unary(
@@ -105,13 +105,13 @@ async def bytes_that_are_no_message_are_refused(client: CheckClient) -> None:
             await raw(b"\xff\xff\xff\xff\x0f no message", timeout=ANSWER_SECONDS)
         except grpc.aio.AioRpcError:
             continue
-        raise CheckFailed(f"{method} answered bytes that are no message")
+        raise CheckFailed(f"{method} answered bytes that are not a message")
     await ask(client.stub.ListTools, pb.ListToolsRequest())
 
 
 @check(Rule.INPUT)
 async def unknown_fields_are_ignored(client: CheckClient) -> None:
-    """A request with fields of a later version of the contract is served."""
+    """The service ignores fields of a later version of the contract."""
     session = await client.open()
     later = pb.CallToolRequest.FromString(
         session.calling().SerializeToString() + _field(4000, b"of a later version")
@@ -121,8 +121,8 @@ async def unknown_fields_are_ignored(client: CheckClient) -> None:
 
 @check(Rule.INPUT)
 async def too_deep_a_message_harms_nobody(client: CheckClient) -> None:
-    """Metadata nested deeper than protobuf reads end in an error or are taken, and the service goes
-    on."""
+    """Metadata nested deeper than protobuf parses get an error or an answer, and the service keeps
+    serving."""
     session = await client.open()
     struct = b""
     for _ in range(500):
@@ -144,8 +144,7 @@ async def too_deep_a_message_harms_nobody(client: CheckClient) -> None:
 
 
 def _field(number: int, data: bytes) -> bytes:
-    """A length-delimited field as protobuf writes it; by hand, for protobuf's own writer refuses
-    what its reader does."""
+    """A length-delimited field on protobuf's wire. protobuf itself does not write such depths."""
     return _varint(number << 3 | 2) + _varint(len(data)) + data
 
 

@@ -1,4 +1,4 @@
-"""Deadlines: `wait` and the RPC's deadline bound the answer, never the call."""
+"""`wait` and the RPC's deadline bound the answer, and never the call."""
 
 from __future__ import annotations
 
@@ -7,38 +7,37 @@ from typing import Any
 import grpc
 
 from toolsvc.check.check import check
-from toolsvc.check.client import CheckClient, CheckSession, error_kind, refused
+from toolsvc.check.client import CheckClient, CheckSession, expect_success, refused
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind
 from toolsvc.check.types import CheckFailed, Rule, expect
 from toolwright import wire
 
 NAP = 1.0
+"""Length of a sleeping call, in seconds."""
 
 
 @check(Rule.DEADLINE, timed=True)
 async def after_wait_the_answer_is_running(client: CheckClient) -> None:
-    """A call that is not finished after `wait` answers `running`; asked again, its result."""
+    """An unfinished call answers `running` after `wait`, and its result when it is repeated."""
     session = await client.open(client.subject(Kind.SLEEP))
     request = session.calling(Kind.SLEEP, seconds=NAP, wait=wire.duration(client.seconds(0.1)))
     answer = await session.send(request)
     expect(answer.HasField("running"), "a call that sleeps longer than `wait` answered a result")
-    result = await session.result(request)
-    expect(not result.HasField("error"), f"asked again it answered {error_kind(result)}")
+    expect_success(await session.result(request), "a repeated call")
 
 
 @check(Rule.DEADLINE, timed=True)
 async def a_wait_of_nothing_answers_at_once(client: CheckClient) -> None:
-    """A `wait` of 0 is an answer at once: `running` while the call sleeps."""
+    """A `wait` of 0 gets an answer at once: `running` while the call sleeps."""
     session = await client.open(client.subject(Kind.SLEEP))
-    request = session.calling(Kind.SLEEP, seconds=NAP, wait=wire.duration(0))
-    answer = await session.send(request)
-    expect(answer.HasField("running"), "a `wait` of 0 held the answer until the call's result")
+    request = session.calling(Kind.SLEEP, seconds=NAP)
+    await session.expect_running(request, "a `wait` of 0 held the answer until the call's result")
 
 
 @check(Rule.DEADLINE, timed=True)
 async def a_result_does_not_wait(client: CheckClient) -> None:
-    """A result is answered when it is there, not when `wait` is over."""
+    """A result is answered when it is ready, before `wait` is over."""
     session = await client.open()
     await session.call()
     request = session.calling(wait=wire.duration(25))
@@ -53,7 +52,7 @@ async def a_result_does_not_wait(client: CheckClient) -> None:
 
 @check(Rule.DEADLINE, timed=True)
 async def running_tells_its_times(client: CheckClient) -> None:
-    """`running` tells how long the call has been running, and the time grows."""
+    """`running` says how long the call has been running, and the time grows."""
     session = await client.open(client.subject(Kind.SLEEP))
     request = session.calling(Kind.SLEEP, seconds=NAP, wait=wire.duration(client.seconds(0.2)))
     times = []
@@ -67,28 +66,27 @@ async def running_tells_its_times(client: CheckClient) -> None:
 
 @check(Rule.DEADLINE, timed=True)
 async def a_deadline_stops_nothing(client: CheckClient) -> None:
-    """A call goes on when its RPC's deadline passes; asked again, it answers its result."""
+    """A call continues when its RPC's deadline passes, and a repeated request gets its result."""
     session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
     request = session.calling(Kind.SLEEP, seconds=NAP)
     await _passes_its_deadline(session, request)
-    result = await session.result(request)
-    expect(not result.HasField("error"), f"asked again it answered {error_kind(result)}")
+    expect_success(await session.result(request), "a repeated call")
     await session.expect_count(1, "a call whose RPC passed its deadline")
 
 
 @check(Rule.DEADLINE, timed=True)
 async def a_deadline_needs_nobody_who_asks_again(client: CheckClient) -> None:
-    """A call whose RPC passed its deadline has its effect though nobody asks for its result."""
+    """A call whose RPC passed its deadline has its effect without a repeated request."""
     session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
     await _passes_its_deadline(session, session.calling(Kind.SLEEP, seconds=NAP))
     await client.sleep(NAP)
-    await session.expect_count(1, "a call that nobody asked for again")
+    await session.expect_count(1, "a call that was never repeated")
 
 
 @check(Rule.DEADLINE)
 async def an_opening_survives_its_deadline(client: CheckClient) -> None:
-    """OpenSession whose RPC was given up, early or late, and sent again is one session that
-    works."""
+    """OpenSession whose RPC passed its deadline, early or late, and was repeated is one session
+    that works."""
     request = client.opening(client.subject())
     for seconds in (0.001, 0.005, 0.02, 0.1):
         try:
@@ -96,7 +94,7 @@ async def an_opening_survives_its_deadline(client: CheckClient) -> None:
         except Refusal as refusal:
             expect(
                 refusal.code is grpc.StatusCode.DEADLINE_EXCEEDED,
-                f"OpenSession sent again: {refusal}",
+                f"a repeated OpenSession: {refusal}",
             )
     opened = await client.send_opening(request)
     session = CheckSession(client, client.subject(), request, opened)

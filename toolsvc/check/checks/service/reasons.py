@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from toolsvc.check.check import check
-from toolsvc.check.client import CheckClient, refused
+from toolsvc.check.client import CheckClient, changed, refused
 from toolsvc.check.connection import ask
 from toolsvc.check.types import Rule, expect
 from toolwright import wire
@@ -37,28 +37,28 @@ async def a_missing_field_is_named(client: CheckClient) -> None:
 
 @check(Rule.REASONS)
 async def refusals_name_their_subject(client: CheckClient) -> None:
-    """A refusal names the session, the call id or the tool that it speaks of, and has a message."""
+    """A refusal names its session, call id or tool, and has a message."""
     session = await client.open()
     stranger = f"{session.id}/never-opened"
     request = session.calling()
     await session.result(request)
-    reused = pb.CallToolRequest()
-    reused.CopyFrom(request)
-    reused.turns_left += 1
+    reused = changed(request, turns_left=request.turns_left + 1)
     wrong = [
         ("SESSION_NOT_FOUND", stranger, session.calling(session_id=stranger)),
         ("UNKNOWN_TOOL", "no-such-tool", session.calling(tool="no-such-tool")),
         ("CALL_ID_REUSED", request.call_id, reused),
     ]
-    for reason, subject, asked in wrong:
-        refusal = await refused(session.send(asked), reason, doing=f"what should be {reason}")
+    for reason, subject, wrong_request in wrong:
+        refusal = await refused(
+            session.send(wrong_request), reason, doing=f"a request for {reason}"
+        )
         expect(refusal.subject == subject, f"{reason} names the subject {refusal.subject!r}")
         expect(refusal.message, f"{reason} has no message")
 
 
 @check(Rule.REASONS)
 async def what_never_helps_is_not_invited(client: CheckClient) -> None:
-    """A refusal that no retry can mend comes without RetryInfo."""
+    """A refusal that no retry can change comes without RetryInfo."""
     session = await client.open()
     refusal = await refused(
         session.send(session.calling(tool="no-such-tool")),
@@ -71,7 +71,7 @@ async def what_never_helps_is_not_invited(client: CheckClient) -> None:
 @check(Rule.REASONS)
 async def what_is_not_announced_is_not_served(client: CheckClient) -> None:
     """SnapshotSession, RestoreSession and ForkSession are UNIMPLEMENTED with the reason NOT_SERVED
-    where no tool has the capability."""
+    if no tool has the capability."""
     capabilities = [subject.descriptor.capabilities for subject in client.subjects]
     session = await client.open()
     stub, opening = session.stub, client.opening()

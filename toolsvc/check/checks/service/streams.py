@@ -1,9 +1,9 @@
-"""StreamCalls: what CallTool would answer, once for each request, however the stream ends."""
+"""StreamCalls answers each request once, as CallTool would, however the stream ends."""
 
 from __future__ import annotations
 
 from toolsvc.check.check import check
-from toolsvc.check.client import CheckClient, CheckSession, text_of
+from toolsvc.check.client import CheckClient, CheckSession, changed, expect_success, text_of
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.probe import Kind
 from toolsvc.check.streaming import Stream
@@ -15,21 +15,20 @@ from toolwright.tool.v1 import tool_pb2 as pb
 
 @check(Rule.STREAM)
 async def a_stream_answers_as_call_tool_does(client: CheckClient) -> None:
-    """One call_id gets one answer, whether it is asked for by StreamCalls or by CallTool, and has
-    its effect once."""
+    """One call_id gets one answer from StreamCalls and from CallTool, and has its effect once."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
     first, second = session.calling(Kind.EFFECT), session.calling(Kind.EFFECT)
     async with Stream(session) as stream:
         streamed = await stream.result(1, first)
-        expect(await session.result(first) == streamed, "CallTool answered otherwise")
+        expect(await session.result(first) == streamed, "CallTool had another answer")
         alone = await session.result(second)
-        expect(await stream.result(2, second) == alone, "StreamCalls answered otherwise")
-    await session.expect_count(2, "two calls, each asked for in both ways")
+        expect(await stream.result(2, second) == alone, "StreamCalls had another answer")
+    await session.expect_count(2, "two calls, each sent by both methods")
 
 
 @check(Rule.STREAM)
 async def answers_of_a_stream_are_matched_by_number(client: CheckClient) -> None:
-    """Each answer of a stream has the number of its own request, whatever numbers they are."""
+    """Each answer of a stream has the number of its own request, for any numbers."""
     session = await client.open(client.subject(Kind.ECHO))
     texts = {number: f"word-{number}-" for number in (0, 7, 3, 2**63, 1, *range(100, 125))}
     async with Stream(session) as stream:
@@ -38,14 +37,14 @@ async def answers_of_a_stream_are_matched_by_number(client: CheckClient) -> None
         for _ in range(len(texts)):
             answer = await stream.read()
             text = texts.pop(answer.id, "")
-            expect(text, f"an answer has the number {answer.id}, which is of no request or twice")
+            expect(text, f"an answer has the number {answer.id}, which is unknown or used twice")
             seen = text_of(answer.answer.result)
             expect(text in seen, f"the request for {text!r} was answered {seen[:40]!r}")
 
 
 @check(Rule.STREAM)
 async def each_request_is_answered_once(client: CheckClient) -> None:
-    """A caller that has sent its last request gets one answer to each, and then an end without an
+    """After the caller's last request the stream answers each request once, and ends without an
     error."""
     session = await client.open()
     async with Stream(session) as stream:
@@ -57,8 +56,8 @@ async def each_request_is_answered_once(client: CheckClient) -> None:
 
 @check(Rule.STREAM)
 async def an_error_leaves_the_stream_open(client: CheckClient) -> None:
-    """What CallTool refuses, StreamCalls answers with the same code, reason and subject as a
-    message, and goes on."""
+    """StreamCalls answers a refusal as a message with CallTool's code, reason and subject, and the
+    stream stays open."""
     session = await client.open()
     nowhere = session.calling(session_id=f"{client.owner}/never-opened")
     async with Stream(session) as stream:
@@ -70,21 +69,23 @@ async def an_error_leaves_the_stream_open(client: CheckClient) -> None:
 
 
 async def _refusal(session: CheckSession, request: pb.CallToolRequest) -> Refusal:
-    """How CallTool refuses the request."""
+    """CallTool's refusal of the request."""
     try:
         await ask(session.stub.CallTool, request)
     except Refusal as refusal:
         return refusal
-    raise CheckFailed("CallTool answered a request that makes no sense")
+    raise CheckFailed("CallTool answered a wrong request")
 
 
 def _expect_same(alone: Refusal, answer: pb.StreamCallsResponse) -> None:
-    expect(answer.HasField("error"), f"StreamCalls answered what CallTool refuses ({alone})")
+    expect(
+        answer.HasField("error"), f"StreamCalls answered a request that CallTool refuses ({alone})"
+    )
     error = answer.error
     reason = reasons_pb2.ErrorReason.Name(error.detail.reason).removeprefix("ERROR_REASON_")
-    said = (error.code, reason, error.detail.subject)
-    told = (alone.code.value[0], alone.reason, alone.subject)
-    expect(said == told, f"StreamCalls says {said} where CallTool says {told}")
+    streamed = (error.code, reason, error.detail.subject)
+    called = (alone.code.value[0], alone.reason, alone.subject)
+    expect(streamed == called, f"StreamCalls says {streamed}, CallTool {called}")
     invited = error.HasField("retry_after")
     expect(
         invited == (alone.retry_after is not None),
@@ -94,7 +95,7 @@ def _expect_same(alone: Refusal, answer: pb.StreamCallsResponse) -> None:
 
 @check(Rule.STREAM, timed=True)
 async def a_stream_answers_first_what_ends_first(client: CheckClient) -> None:
-    """A short call of one session is answered while a long one of another sleeps."""
+    """A short call of one session is answered while a long call of another session sleeps."""
     subject = client.subject(Kind.SLEEP)
     sleeper, other = await client.open(subject), await client.open(subject)
     async with Stream(sleeper) as stream:
@@ -102,25 +103,21 @@ async def a_stream_answers_first_what_ends_first(client: CheckClient) -> None:
         await stream.send(2, other.calling(Kind.SLEEP, seconds=0.01))
         first = await stream.read()
         if first.HasField("error") and first.error.detail.endpoint:
-            first = await stream.read()  # The other session is held elsewhere, as is said at once.
+            first = await stream.read()  # Another process holds the other session.
         else:
-            expect(first.id == 2, "a short call waited for the long one before it")
+            expect(first.id == 2, "a short call waited for the long call before it")
 
 
 @check(Rule.STREAM, timed=True)
 async def a_broken_stream_stops_no_call(client: CheckClient) -> None:
-    """A call whose stream breaks runs on: asked for by CallTool it has its result, and its effect
+    """A call continues when its stream breaks: CallTool gets its result, and the effect happens
     once."""
     session = await client.open(client.subject(Kind.SLEEP, Kind.EFFECT, Kind.READ))
     request = session.calling(Kind.SLEEP, seconds=0.6)
     async with Stream(session) as stream:
-        asking = pb.CallToolRequest()
-        asking.CopyFrom(request)
-        asking.wait.CopyFrom(wire.duration(client.seconds(0.1)))
-        await stream.send(1, asking)
+        await stream.send(1, changed(request, wait=wire.duration(client.seconds(0.1))))
         expect((await stream.read()).answer.HasField("running"), "a sleeping call is not `running`")
         await stream.send(2, request)
     await client.sleep(0.2)
-    result = await session.result(request)
-    expect(not result.HasField("error"), f"its result is an error: {result.error.message}")
+    expect_success(await session.result(request), "a call whose stream broke")
     await session.expect_count(1, "a call whose stream broke")

@@ -1,4 +1,4 @@
-"""How sessions are opened, leased, looked at, kept apart and closed."""
+"""Checks of opening, renewing, reading and closing sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases: one renewal for all sessions of an owner; what is not renewed ends."""
+"""Leases: one renewal for all sessions of an owner. A session without renewal ends."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import time
 from collections.abc import Awaitable, Callable
 
 from toolsvc.check.check import check
-from toolsvc.check.client import GONE, CheckClient, CheckSession, refused
+from toolsvc.check.client import CheckClient, CheckSession, refused
 from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.names import near_misses
 from toolsvc.check.probe import Kind
-from toolsvc.check.types import CheckFailed, Rule, expect
+from toolsvc.check.types import GONE, CheckFailed, Rule, expect
 from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 
 SHORT = 0.6
-"""A lease that ends while one looks on, seconds."""
+"""A lease that ends during a check, in seconds."""
 GRACE = 6.0
-"""A service may look for ended leases every few seconds."""
+"""Time in which a service must notice that a lease has ended, in seconds."""
 
 
 async def _nothing() -> None:
@@ -28,9 +28,9 @@ async def _nothing() -> None:
 async def _until_gone(
     session: CheckSession, more: float = 0.0, doing: Callable[[], Awaitable[None]] = _nothing
 ) -> None:
-    """Returns once the session has ended, `more` seconds later than a short lease at most. Asks by
-    cancelling a call that is not there: of all requests the only one that changes nothing, a lease
-    included. `doing` is done all the while."""
+    """Waits until the session has ended, at most `more` seconds longer than a short lease. Sends
+    CancelCall for an unknown call: only that request changes nothing, not even a lease. Calls
+    `doing` between the requests."""
     until = time.monotonic() + session.client.seconds(SHORT + more) + GRACE
     while time.monotonic() < until:
         try:
@@ -45,18 +45,18 @@ async def _until_gone(
 
 @check(Rule.LEASE, timed=True)
 async def what_is_not_renewed_ends(client: CheckClient) -> None:
-    """A session whose lease is not renewed ends: its calls are refused, and it is lost."""
+    """A session without renewal ends: its calls are refused, and RenewLeases calls it lost."""
     session = await client.open(lease=wire.duration(client.seconds(SHORT)))
     await _until_gone(session)
     await refused(session.send(session.calling()), *GONE, doing="a call after the lease's end")
     leases = await client.renew(session, session.id)
-    expect(session.id in leases.lost, "RenewLeases does not name a session lost whose lease ended")
+    expect(session.id in leases.lost, "RenewLeases does not call a session lost whose lease ended")
     expect(session.id not in leases.held, "RenewLeases holds a session whose lease ended")
 
 
 @check(Rule.LEASE, timed=True)
 async def what_is_renewed_stays(client: CheckClient) -> None:
-    """Sessions whose leases are renewed, all by one RenewLeases, outlive their first lease."""
+    """Sessions that one RenewLeases renews outlive their first lease."""
     lease = client.seconds(1.5)
     sessions = [await client.open(lease=wire.duration(lease)) for _ in range(2)]
     until = time.monotonic() + 2.5 * lease
@@ -71,7 +71,7 @@ async def what_is_renewed_stays(client: CheckClient) -> None:
 
 @check(Rule.LEASE, timed=True)
 async def a_longer_lease_counts_from_its_renewal(client: CheckClient) -> None:
-    """A session that is renewed once with a long lease outlives its first, short one."""
+    """A session with one renewal for a long lease outlives its first, short lease."""
     session = await client.open(lease=wire.duration(client.seconds(SHORT)))
     await client.renew(session, lease=60)
     await client.sleep(SHORT + 1.5)
@@ -80,7 +80,7 @@ async def a_longer_lease_counts_from_its_renewal(client: CheckClient) -> None:
 
 @check(Rule.LEASE, timed=True)
 async def what_strangers_renew_ends(client: CheckClient) -> None:
-    """A session ends with its lease, however often owners of almost the same name renew theirs."""
+    """A session ends with its lease, even if owners with almost the same name renew theirs."""
     lease = wire.duration(client.seconds(2 * SHORT))
     session = await client.open(lease=lease)
     strangers = [owner for owner in near_misses(client.owner) if owner != client.owner]
@@ -94,7 +94,7 @@ async def what_strangers_renew_ends(client: CheckClient) -> None:
 
 @check(Rule.LEASE, timed=True)
 async def a_lease_ends_calls(client: CheckClient) -> None:
-    """A call in flight when its session's lease ends is stopped, and refused."""
+    """The end of a lease stops a call in flight, which is refused."""
     session = await client.open(
         client.subject(Kind.SLEEP), lease=wire.duration(client.seconds(SHORT))
     )
@@ -104,7 +104,7 @@ async def a_lease_ends_calls(client: CheckClient) -> None:
 
 @check(Rule.LEASE)
 async def the_held_and_the_lost_are_told(client: CheckClient) -> None:
-    """RenewLeases names all sessions of the owner as held, and as lost those that are not here."""
+    """RenewLeases names all sessions of the owner as held, and unknown sessions as lost."""
     session, another = await client.open(), await client.open()
     leases = await client.renew(session, session.id, "never-opened")
     expect(
@@ -116,7 +116,7 @@ async def the_held_and_the_lost_are_told(client: CheckClient) -> None:
 
 @check(Rule.LEASE)
 async def owners_hold_their_own(client: CheckClient) -> None:
-    """RenewLeases of one owner neither holds nor names the sessions of another."""
+    """RenewLeases of one owner neither renews nor names the sessions of another owner."""
     session = await client.open()
     stranger = pb.RenewLeasesRequest(owner=f"{client.owner}/another", lease=wire.duration(1))
     leases = await ask(session.stub.RenewLeases, stranger)

@@ -1,4 +1,4 @@
-"""Ids and owners are told apart to their last bit."""
+"""The service compares ids and owners exactly."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from toolwright.tool.v1 import tool_pb2 as pb
 
 @check(Rule.SESSIONS)
 async def session_ids_are_told_apart(client: CheckClient) -> None:
-    """Sessions whose ids differ in case, blanks, escapes or after 300 characters are sessions of
-    their own: so are their counters, and closing one leaves the others."""
+    """Ids that differ in case, blanks, escapes or after 300 characters are different sessions with
+    their own counters. Closing one leaves the others open."""
     subject = client.subject(Kind.EFFECT, Kind.READ)
     ids = near_misses(f"{client.owner}/near")
     sessions = [await client.open(subject, session_id=one) for one in ids]
@@ -28,15 +28,18 @@ async def session_ids_are_told_apart(client: CheckClient) -> None:
     held = sorted((await client.renew(sessions[0])).held)
     expect(held == sorted(ids), f"RenewLeases holds {len(held)} of {len(ids)} sessions")
     for session in sessions[::2]:
-        expect(await session.close(), f"the session {session.id[-12:]!r} was closed with another")
+        expect(
+            await session.close(),
+            f"the session {session.id[-12:]!r} was closed with another session",
+        )
     for session in sessions[1::2]:
         await session.call()
 
 
 @check(Rule.SAME_ANSWER)
 async def call_ids_are_told_apart(client: CheckClient) -> None:
-    """Calls whose ids differ in case, blanks, escapes or after 300 characters are calls of their
-    own: each has its effect."""
+    """Ids that differ in case, blanks, escapes or after 300 characters are different calls: each
+    has its effect."""
     session = await client.open(client.subject(Kind.EFFECT, Kind.READ))
     ids = near_misses("0/near")
     for one in ids:
@@ -46,8 +49,8 @@ async def call_ids_are_told_apart(client: CheckClient) -> None:
 
 @check(Rule.LEASE)
 async def owners_are_told_apart(client: CheckClient) -> None:
-    """RenewLeases of an owner holds that owner's sessions and none of one whose name begins as
-    its own, or differs in case or blanks."""
+    """RenewLeases of an owner does not hold sessions of an owner whose name has the same beginning,
+    or differs in case or blanks."""
     owners = near_misses(client.owner)
     for owner in owners:
         await client.open(owner=owner)

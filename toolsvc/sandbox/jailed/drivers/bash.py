@@ -1,16 +1,16 @@
 """One bash that lives from command to command.
 
-Owns its process, its three pipes and the waiting for a command's end. bash is interactive, for
-the sake of one thing: an interrupt then takes it back to where it reads the next command, with
-directory, variables and functions as they are, where any other bash would end.
+Owns its process, its three pipes and the waiting for a command's end. bash is interactive for one
+reason: an interrupt takes it back to the next command, with directory, variables and functions as
+they are. Any other bash would end.
 
 Invariants
-- A command is over when bash itself says so, on a pipe that the programs of a command do not get,
-  with a word that is new each time. What they print cannot end it, and a background job that keeps
+- A command is over when bash itself says so, by a new word each time, on a pipe that the programs
+of a command do not get. What they print cannot end it, and a background job that keeps
   the output open does not delay it.
-- What bash says is believed of this session alone. A command runs in bash, so it can make of it
-  what it likes (a function named `builtin`, a trap, a read from the descriptor that bash keeps its
-  input under) and have it say any exit code at any time: no other process could know better.
+- What bash says is believed of this session alone. A command runs in bash and can have it say any
+exit code: by a function named `builtin`, a trap, or a read from the descriptor of bash's input. No
+other process could know better.
 - Standard output and error are one pipe, read as fast as it is written: the first bytes are kept,
   the others counted. What background jobs print between commands comes before the next one's.
 - Standard input of a command is empty.
@@ -147,7 +147,7 @@ class Bash:
                 return
 
     def _start(self) -> None:
-        """OSError where the session may have no more processes."""
+        """Starts bash. Raises OSError if the session may have no more processes."""
         commands, commands_end = _pipe()
         status, status_end = _pipe()
         os.set_blocking(commands, True)

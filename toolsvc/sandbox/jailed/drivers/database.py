@@ -3,9 +3,8 @@ first call.
 
 A call is JSON: `{"open": {"writable": bool}}` with the database's bytes in an attached file, or
 `{"sql": text, "rows": N}`, to which `"json": true` asks for all rows as JSON. SQLite runs here, in
-a confined process of the session's own, and not in the service: one call of one of its functions
-(`instr` of two long strings, say) can run for hours without ever looking at a progress handler,
-and threads cannot be killed.
+a confined process of the session's own, and not in the service. One call of `instr` with two long
+strings can run for hours without a look at a progress handler, and threads cannot be killed.
 
 Invariants
 - A statement takes effect wholly or not at all: each runs in a transaction of its own, which
@@ -33,36 +32,18 @@ from .json_rows import JsonRows
 from .table import LONGEST_CELL, Table
 
 _OPERATIONS = 2000
-"""Of SQLite's machine between two looks at the interrupt; well under a millisecond."""
+"""Steps of SQLite's machine between two looks at the interrupt; well under a millisecond."""
 
 _ABOUT = {
-    "foreign_key_check",
-    "foreign_key_list",
-    "index_info",
-    "index_list",
-    "index_xinfo",
-    "integrity_check",
-    "quick_check",
-    "table_info",
-    "table_list",
-    "table_xinfo",
+    *("foreign_key_check", "foreign_key_list", "index_info", "index_list", "index_xinfo"),
+    *("integrity_check", "quick_check", "table_info", "table_list", "table_xinfo"),
 }
 """Pragmas that ask about the table or index that is their argument."""
 _QUESTIONS = {
     *_ABOUT,
-    "collation_list",
-    "compile_options",
-    "data_version",
-    "database_list",
-    "encoding",
-    "foreign_keys",
-    "freelist_count",
-    "function_list",
-    "page_count",
-    "page_size",
-    "pragma_list",
-    "schema_version",
-    "user_version",
+    *("collation_list", "compile_options", "data_version", "database_list", "encoding"),
+    *("foreign_keys", "freelist_count", "function_list", "page_count", "page_size", "pragma_list"),
+    *("schema_version", "user_version"),
 }
 """Pragmas that ask; an argument would make a change of some of them."""
 
@@ -192,7 +173,7 @@ class Database:
 
 
 def _plain(error: Exception) -> str:
-    # Of read-only sessions alone, whose database is not read-only to anybody but them.
+    # Read-only sessions alone raise it: their database is read-only for them, not by its file.
     readonly = "attempt to write a readonly database"
     return "this database is read-only" if str(error) == readonly else str(error)
 

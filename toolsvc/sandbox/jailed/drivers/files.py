@@ -14,7 +14,7 @@ import os
 import stat
 from typing import Any
 
-from .texts import Changes, EditFailed, inserted, replaced, shown
+from .texts import Changes, EditFailed
 
 _LARGEST = 4 * 1024 * 1024
 """Bytes of a file that is looked at; larger ones are for the shell."""
@@ -29,68 +29,33 @@ class Files:
     def edit(self, request: dict[str, Any], folder: str) -> str:
         """What the policy reads. Relative paths are below `folder`. EditFailed if it cannot be
         done."""
-        command, path = request["edit"], os.path.expanduser(request["path"])
+        path = os.path.expanduser(request["path"])
         home = os.getcwd()
         try:
             os.chdir(folder)
-            if command == "view":
-                return self._view(path, request.get("view_range"))
-            if command == "create":
-                return self._create(path, request["file_text"])
-            if command == "str_replace":
-                return self._replace(path, request["old_str"], request["new_str"])
-            if command == "insert":
-                return self._insert(path, request["insert_line"], request["new_str"])
-            return self._undo(path)
+            return self._edit(request["edit"], path, request)
         except OSError as error:
             raise EditFailed(f"{path}: {error.strerror}") from error
         finally:
             os.chdir(home)
 
-    def _view(self, path: str, lines: list[int] | None) -> str:
-        if os.path.isdir(path):
-            if lines is not None:
+    def _edit(self, command: str, path: str, request: dict[str, Any]) -> str:
+        if command == "view" and os.path.isdir(path):
+            if request.get("view_range") is not None:
                 raise EditFailed(f"{path} is a folder: view_range is for files")
             return "\n".join(_listing(path))
-        return shown(_read(path), lines)
-
-    def _create(self, path: str, text: str) -> str:
-        if os.path.lexists(path):
+        before, file = "", os.path.abspath(path)
+        if command != "create":
+            before = _read(path)
+        elif os.path.lexists(path):
             raise EditFailed(f"{path} exists: change it with str_replace, or remove it first")
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        self._write(path, None, text)
-        return f"{path} was created."
-
-    def _replace(self, path: str, old: str, new: str) -> str:
-        text = _read(path)
-        changed, around = replaced(text, path, old, new)
-        self._write(path, text, changed)
-        return f"{path} was changed:\n{around}"
-
-    def _insert(self, path: str, line: int, new: str) -> str:
-        text = _read(path)
-        changed, around = inserted(text, line, new)
-        self._write(path, text, changed)
-        return f"{path} was changed:\n{around}"
-
-    def _undo(self, path: str) -> str:
-        whole = os.path.abspath(path)
-        change = self._changes.last(whole)
-        if change is None:
-            raise EditFailed(f"{path} has no edit to undo")
-        before, after = change
-        if _read(path) != after:
-            raise EditFailed(f"{path} has changed since its last edit: nothing was undone")
-        if before is None:
-            os.unlink(path)
         else:
-            _store(path, before)
-        self._changes.forget_last(whole)
-        return f"The last edit of {path} was undone."
-
-    def _write(self, path: str, before: str | None, after: str) -> None:
-        _store(path, after)
-        self._changes.add(os.path.abspath(path), before, after)
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        after, answer = self._changes.apply(command, request, path, file, before)
+        if command != "view":
+            _store(path, after)
+            self._changes.stored(command, file, before, after)
+        return answer
 
 
 def unpack(descriptor: int) -> None:
@@ -129,7 +94,11 @@ def _read(path: str) -> str:
         os.close(descriptor)
 
 
-def _store(path: str, text: str) -> None:
+def _store(path: str, text: str | None) -> None:
+    """None removes the file."""
+    if text is None:
+        os.unlink(path)
+        return
     path = os.path.realpath(path)
     beside = f"{path}.{os.getpid()}.edit"
     try:

@@ -19,7 +19,7 @@ from .channel import answer, calls
 from .files import EditFailed, Files, unpack
 
 REPORT_BYTES = 256
-"""Of an answer that are kept free for the report."""
+"""Bytes of an answer that are kept free for the report."""
 
 _ENVIRONMENT = {
     "HISTFILE": "/dev/null",

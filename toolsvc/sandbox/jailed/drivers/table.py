@@ -1,7 +1,7 @@
 """A query's rows as the text that a policy reads; pure.
 
-Rows come one at a time and `add` says when no more are wanted, so a query of a million rows
-costs no more than what is shown of it. A table longer than `LONG` characters shows only its
+Rows come one at a time, and `add` says when no more are wanted: a query of a million rows costs no
+more than what is shown of it. A table longer than `LONG` characters shows only its
 first rows (VerlTool, table 13: 50 of them).
 
 Columns are not aligned: blanks are tokens, and widths are known only after the last row.

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Any
 
 _HISTORY = 8 * 1024 * 1024
 """Characters kept for undoing, of all files together."""
@@ -24,32 +26,55 @@ class EditFailed(Exception):
 
 
 class Changes:
-    """What the file tools did, newest last; the oldest are forgotten."""
+    """The edits of one session, newest last; the oldest are forgotten."""
 
     def __init__(self) -> None:
-        # (path, text before or None where there was no file, text after)
+        # (file, text before or None where there was no file, text after)
         self._changes: list[tuple[str, str | None, str]] = []
 
-    def add(self, path: str, before: str | None, after: str) -> None:
-        self._changes.append((path, before, after))
+    def apply(
+        self, command: str, request: Mapping[str, Any], path: str, file: str, text: str
+    ) -> tuple[str | None, str]:
+        """The new text of a file, None if the file is to be removed, and what the policy reads.
+
+        `path`: as the policy wrote it. `file`: the real path. `text`: the file's text, "" for
+        `create`. The caller stores the text, then says so by `stored`. EditFailed.
+        """
+        if command == "view":
+            return text, shown(text, request.get("view_range"))
+        if command == "create":
+            return request["file_text"], f"{path} was created."
+        if command == "undo":
+            return self._text_before(path, file, text), f"The last edit of {path} was undone."
+        if command == "str_replace":
+            changed, around = replaced(text, path, request["old_str"], request["new_str"])
+        else:
+            changed, around = inserted(text, request["insert_line"], request["new_str"])
+        return changed, f"{path} was changed:\n{around}"
+
+    def stored(self, command: str, file: str, before: str, after: str | None) -> None:
+        """The result of `apply` is on disk."""
+        if command == "undo":
+            del self._changes[self._last(file)]
+            return
+        self._changes.append((file, None if command == "create" else before, after or ""))
         held = sum(len(before or "") + len(after) for _, before, after in self._changes)
         while held > _HISTORY and len(self._changes) > 1:
-            _, before, after = self._changes.pop(0)
-            held -= len(before or "") + len(after)
+            _, oldest, newer = self._changes.pop(0)
+            held -= len(oldest or "") + len(newer)
 
-    def last(self, path: str) -> tuple[str | None, str] | None:
-        """Text before and after the last change of this file; None if there is none."""
-        for changed, before, after in reversed(self._changes):
-            if changed == path:
-                return before, after
-        return None
+    def _text_before(self, path: str, file: str, text: str) -> str | None:
+        position = self._last(file)
+        if position < 0:
+            raise EditFailed(f"{path} has no edit to undo")
+        _, before, after = self._changes[position]
+        if text != after:
+            raise EditFailed(f"{path} has changed since its last edit: nothing was undone")
+        return before
 
-    def forget_last(self, path: str) -> None:
-        """It was taken back."""
-        for position in range(len(self._changes) - 1, -1, -1):
-            if self._changes[position][0] == path:
-                del self._changes[position]
-                return
+    def _last(self, file: str) -> int:
+        """Position of the file's last edit, -1 without one."""
+        return max((at for at, one in enumerate(self._changes) if one[0] == file), default=-1)
 
 
 class _Lines:

@@ -117,8 +117,8 @@ _LOOK_AT_SETSOCKOPT = _look_for(
 )
 # A handle of the zygote's process, or, by the option above, of the service's.
 _LOOK_AT_GETSOCKOPT = _look_for(_OFFSET_ARG2, (_SO_PEERPIDFD,), _REFUSE)
-# One keeps all others off the other half of a core; the other looks for pages that somebody else
-# holds too, which tells what those hold.
+# One keeps all others off the other half of a core; the other looks for pages that other processes
+# hold too, which tells what those hold.
 _LOOK_AT_PRCTL = _look_for(_OFFSET_ARG0, (_PR_SCHED_CORE, _PR_SET_MEMORY_MERGE), _UNKNOWN)
 _LOOK_AT_MADVISE = _look_for(_OFFSET_ARG2, (_MADV_MERGEABLE,), _UNKNOWN)
 _LOOK_AT_SOCKETPAIR = [

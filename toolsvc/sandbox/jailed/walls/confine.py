@@ -27,17 +27,8 @@ SESSION_SOCKET = 3
 """Number under which the child keeps its socket to the host; 0 is empty, 1 and 2 the output."""
 
 _SYSTEM = (
-    "/bin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/usr/bin",
-    "/usr/include",
-    "/usr/lib",
-    "/usr/lib32",
-    "/usr/lib64",
-    "/usr/libexec",
-    "/usr/share",
+    *("/bin", "/lib", "/lib32", "/lib64", "/usr/bin", "/usr/include"),
+    *("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/share"),
 )
 """Programs, libraries, and what they read of the system's own: headers, templates, tables."""
 _FILES = ("/etc/ld.so.cache", "/etc/localtime")
@@ -121,9 +112,9 @@ class Confinement:
             (resource.RLIMIT_CPU, limits["cpu_seconds"]),
             (resource.RLIMIT_MEMLOCK, 64 * 1024),
             (resource.RLIMIT_CORE, 0),
-            # Whoever may raise a priority would undo what the watch lowers.
+            # A process that may raise a priority would undo what the watch lowers.
             (resource.RLIMIT_NICE, 0),
-            # Of the account in the session's user namespace; timers count too.
+            # Signals of the account in the session's user namespace; timers count too.
             (resource.RLIMIT_SIGPENDING, limits.get("signals")),
         ):
             if value is not None:

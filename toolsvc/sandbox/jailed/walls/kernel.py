@@ -172,7 +172,7 @@ def landlock_restrict(abi: int, allowed: list[tuple[int, int]]) -> None:
 
 
 def in_a_jail() -> bool:
-    """Whether somebody took this process's privileges and system calls away."""
+    """Whether this process has lost its privileges and system calls."""
     unprivileged = int(_prctl(_PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0))
     return unprivileged == 1 and int(_prctl(_PR_GET_SECCOMP, 0, 0, 0, 0)) == _SECCOMP_MODE_FILTER
 
@@ -255,8 +255,8 @@ def make_all_mounts_read_only() -> None:
 
 
 def new_file_system(options: Mapping[bytes, bytes]) -> int:
-    """Descriptor of the root of an empty tmpfs that is mounted nowhere. It lives for as long as
-    somebody holds it or it is mounted."""
+    """Descriptor of the root of an empty tmpfs that is mounted nowhere. It lives for as long as it
+    is held open or mounted."""
     context = _check(_syscall(_FSOPEN, b"tmpfs", 1), "fsopen")
     try:
         for name, value in options.items():

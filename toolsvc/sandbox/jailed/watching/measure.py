@@ -1,123 +1,28 @@
-"""What a session holds: bytes in files and in memory, locks, threads; and the removal of its files.
+"""What a session holds: bytes in files and in memory, locks, threads.
 
-Everything here looks at things that foreign code made or is changing at the same moment, so
-nothing is trusted to be there, to be readable or to stay what it was.
+Foreign code made these things, or changes them at the same moment. So nothing is trusted to be
+there, to be readable or to stay what it was.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import stat
-from collections.abc import Iterator
 from typing import NamedTuple
 
 BYTES_PER_FILE = 4096
 _BYTES_OF_A_RECORD = 1024
 """An empty file takes memory too."""
-_DEEP = 100
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _HELD_BY_KERNEL = {"socket": 256 * 1024, "pipe": 64 * 1024}
 """Bytes that wait in one, at most, by how /proc names it. A socket's: the system's default."""
 _MAPPING_BYTES = 256
 _MAPPINGS = 65530
-"""Of one process, at most: the kernel's default."""
+"""Most mappings of one process: the kernel's default."""
 _LOCKS_READ = 1024 * 1024
 """Characters: some twenty thousand locks."""
 _MAPPINGS_READ = 64 * 1024
 """Characters of the list, which has some hundred lines for most programs."""
-
-
-def remove_tree(top: int) -> None:
-    """Removes the folder that the O_PATH descriptor stands for, with all that a session left in it:
-    folders that it locked against itself, and nested deeper than a path or a recursion reaches.
-    Its processes must be gone. Folders are moved up to the top before they are emptied, so two
-    descriptors do.
-    """
-    path = f"/proc/self/fd/{top}"
-    os.chmod(path, stat.S_IRWXU)
-    moved = 0
-    while True:
-        with os.scandir(path) as entries:
-            names = [entry.name for entry in entries]
-        if not names:
-            break
-        for name in names:
-            if _unlinked(top, name):
-                continue
-            os.chmod(name, stat.S_IRWXU, dir_fd=top)
-            here = os.open(name, _FOLDER, dir_fd=top)
-            try:
-                for inner in os.listdir(here):
-                    if not _unlinked(here, inner):
-                        # A folder can be moved by its owner only.
-                        os.chmod(inner, stat.S_IRWXU, dir_fd=here)
-                        moved += 1
-                        os.rename(inner, _free_name(top, moved), src_dir_fd=here, dst_dir_fd=top)
-            finally:
-                os.close(here)
-            os.rmdir(name, dir_fd=top)
-    os.rmdir(os.readlink(path))
-
-
-def _unlinked(folder: int, name: str) -> bool:
-    """False if it is a folder."""
-    try:
-        os.unlink(name, dir_fd=folder)
-    except IsADirectoryError:
-        return False
-    return True
-
-
-def _free_name(folder: int, number: int) -> str:
-    name = f"moved{number}"
-    while os.access(name, os.F_OK, dir_fd=folder, follow_symlinks=False):
-        name += "_"
-    return name
-
-
-def tree_bytes(top: int, at_most: int) -> int:
-    """Bytes in use below the folder `top`, never following links; stops counting above `at_most`.
-    What cannot be looked at counts as too much: a folder that cannot be read, since nobody but
-    the session can have locked it, and one nested more than a hundred deep."""
-    total = 0
-    # One descriptor for each step down, however broad the tree is.
-    open_folders: list[tuple[int, Iterator[os.DirEntry[str]]]] = []
-    try:
-        _descend(open_folders, top, ".")
-        while open_folders and total <= at_most:
-            here, entries = open_folders[-1]
-            entry = next(entries, None)
-            if entry is None:
-                os.close(open_folders.pop()[0])
-                continue
-            with contextlib.suppress(FileNotFoundError):
-                status = entry.stat(follow_symlinks=False)
-                total += status.st_blocks * 512 + _BYTES_OF_A_RECORD
-                if stat.S_ISDIR(status.st_mode):
-                    if len(open_folders) > _DEEP:
-                        return at_most + 1
-                    _descend(open_folders, here, entry.name)
-    except FileNotFoundError:
-        return total
-    except OSError:
-        return at_most + 1
-    finally:
-        for here, _ in open_folders:
-            os.close(here)
-    return total
-
-
-def _descend(
-    open_folders: list[tuple[int, Iterator[os.DirEntry[str]]]], parent: int, name: str
-) -> None:
-    here = os.open(name, _FOLDER, dir_fd=parent)
-    try:
-        open_folders.append((here, os.scandir(here)))
-    except OSError:
-        os.close(here)
-        raise
 
 
 class Process(NamedTuple):
@@ -134,7 +39,8 @@ class Process(NamedTuple):
 
 
 def look_at(pid: int) -> Process | None:
-    """None if it is gone. Of what anybody may read of anybody: a process can hide the rest."""
+    """A look at one process; None if it is gone. It reads what every account may read: a process
+    can hide the rest."""
     try:
         descriptor = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -158,7 +64,7 @@ def look_at(pid: int) -> Process | None:
 
 
 def _field(status: bytes, name: bytes) -> int:
-    """0 where there is none, as of a process that has ended."""
+    """0 without such a field, as for a process that has ended."""
     # A program's name, which it chooses, stands there with its line breaks escaped.
     found = status.partition(b"\n" + name + b":")[2].split(None, 1)
     return int(found[0]) if found else 0

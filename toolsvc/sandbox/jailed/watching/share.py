@@ -1,11 +1,11 @@
 """How much of the machine's processors one session may claim against others.
 
-The kernel shares processors out by threads: who starts sixty gets sixty shares. A control group of
-its own for each session would mend that, and needs leave that a tool service seldom has; priorities
-need none. So a session that computes on more than two threads has all of them lowered until
+The kernel shares processors out by threads: sixty threads get sixty shares. A control group for
+each session would prevent that, but needs rights that a tool service seldom has; priorities need no
+rights. So a session that computes on more than two threads has all of them lowered until
 together they weigh no more than two.
 
-What nobody else wants, a lowered session still gets. The kernel lets only root raise a priority
+A lowered session still gets what no other process wants. The kernel lets only root raise a priority
 again, so what was lowered stays lowered until it ends, with all that it starts.
 """
 
@@ -17,7 +17,7 @@ import os
 from . import measure
 
 THREADS = 2
-"""Of one session that may compute at a time as if each were alone: two parts of a pipeline, say."""
+"""Threads of one session that may compute at full priority: two parts of a pipeline, say."""
 _STEP = 0.8
 """What a thread weighs against one whose niceness is one less (the kernel's table)."""
 _MOST = 19

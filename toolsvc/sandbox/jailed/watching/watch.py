@@ -8,8 +8,8 @@ Invariants
   /proc are its own to lock.
 - One look at the memory costs a few microseconds a session that has one process, and some ten for
   each further one, whatever the session does: a jail may hold thousands.
-- One look at the files, and the exact figures of memory, take a bounded time; what was not got to
-  is first next time.
+- One look at the exact figures of memory takes a bounded time; what was not got to is first next
+  time.
 - Where each session has a file system of its own, the kernel holds it to its size; then only
   what all of them take together is watched, since they are kept in the machine's memory.
 
@@ -27,7 +27,6 @@ from typing import Any, NamedTuple
 
 from . import measure, share
 
-_FILES_SECONDS = 0.02
 _MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _MEMORY_SHARE = 8
 """The files of a jail's sessions never take more than this part of the machine's memory."""
@@ -42,26 +41,14 @@ _EXACT_SECONDS = 0.1
 _LOCKS = 2000
 """On files, of one session: some 200 bytes of the kernel's each, which no other figure shows."""
 _LOCKS_LOOK = 4
-"""The list of locks is read one time in so many: for a moment that takes, nobody on the machine
-locks anything."""
+"""The list of locks is read one time in so many: meanwhile no process of the machine can lock
+anything."""
 _STEPS = 200
 """Up from a process to its session's first; a session has fewer processes."""
 
 
 class Member:
     """A session's first process, as its parent knows it."""
-
-    __slots__ = (
-        "_output",
-        "_size",
-        "_tables",
-        "doubted",
-        "folder",
-        "kernel",
-        "number",
-        "pid",
-        "threads",
-    )
 
     def __init__(self, pid: int, number: int, folder: int, output: int) -> None:
         """Takes over `folder`, an O_PATH descriptor, and `output`, the file that it prints to."""
@@ -129,7 +116,6 @@ class Watch:
         self._memory_bytes = int(settings["memory_bytes"])
         self._disk_bytes = int(settings["disk_bytes"])
         self._open_files = int(settings["confinement"]["limits"]["open_files"])
-        self._seen = 0
         self._measured = 0
         self._looks = 0
         self._lock_looks = 0
@@ -157,12 +143,12 @@ class Watch:
         return others
 
     def over_memory(self, members: Mapping[int, Member], others: Others) -> Iterator[Excess]:
-        """The cheap look counts pages that are still shared with the zygote, or with each other, as
-        if they were each process's own, so only sessions that fail it get the exact figure.
+        """The cheap look counts pages that are shared with the zygote, or with each other, as each
+        process's own. So only sessions that fail it get the exact figure.
 
-        A process that has gone since is counted by the cheap look, and then the next look decides:
-        where many end together it finds none of them, and where each hands on to the next, so that
-        nobody sees one for long, it finds as much again."""
+        The cheap look also counts a process that has gone since; then the next look decides.
+        Processes that ended together are not there any more. Processes that each hand on to the
+        next one hold as much again."""
         self._looks += 1
         suspects = []
         for pid, member in list(members.items()):
@@ -234,28 +220,15 @@ class Watch:
                 yield processes, running
 
     def over_disk(self, members: Mapping[int, Member]) -> Iterator[Excess]:
-        """While all together store less than one may, nobody has to be measured."""
+        """Without a jail no files are watched: there the code can write anywhere."""
         if self._own_file_systems:
             sizes = [measure.file_system_bytes(member.folder) for member in members.values()]
             if sum(sizes) > _MEMORY_BYTES // _MEMORY_SHARE:
                 fullest = max(zip(sizes, members, strict=True))[1]
                 yield self._too_full(members[fullest], together=sum(sizes))
-            return
-        if self._jailed:
-            if measure.file_system_bytes(self._root) <= self._disk_bytes:
-                return
-            if not self._shared:
-                # Alone in its jail: whatever is in the file system is its own.
-                yield from (self._too_full(member) for member in list(members.values()))
-                return
-        waiting = sorted(members.values(), key=lambda member: member.number <= self._seen)
-        until = time.monotonic() + _FILES_SECONDS
-        for member in waiting:
-            self._seen = member.number
-            if measure.tree_bytes(member.folder, self._disk_bytes) > self._disk_bytes:
-                yield self._too_full(member)
-            if time.monotonic() > until:
-                return
+        elif self._jailed and measure.file_system_bytes(self._root) > self._disk_bytes:
+            # Alone in its jail: whatever is in the file system is its own.
+            yield from (self._too_full(member) for member in list(members.values()))
 
     def _too_full(self, member: Member, *, together: int = 0) -> Excess:
         event = {"event": "over_disk", "id": member.number, "together": together}

@@ -22,7 +22,7 @@ from toolwright.types import ToolErrorKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoxLimits:
-    """Of one box. `requested_*`: what a scheduler keeps free for it, at most the limit."""
+    """Limits of one box. `requested_*`: what a scheduler keeps free for it, at most the limit."""
 
     cpus: float
     memory_bytes: int
@@ -34,8 +34,8 @@ class BoxLimits:
 
 
 class Ran(NamedTuple):
-    """A command that ended. `code`: its exit status, None where there is none. `dropped`: bytes of
-    output that were not kept. `lost`: why the box went with it, "" where it is still there."""
+    """A command that ended. `code`: its exit status, None if it was stopped. `dropped`: bytes of
+    output that were not kept. `lost`: why the box went with it, "" while it is still there."""
 
     output: bytes
     dropped: int = 0
@@ -103,9 +103,23 @@ class Runner(ABC):
         """Once, after all boxes were closed; ends what a lost one left."""
 
     @abstractmethod
+    async def new_box(self, image: str) -> Box:
+        """A box made of the image. Raises StartFailed; nothing is left of the box then."""
+
     async def box(self, image: str, checkout: Sequence[Entry]) -> Box:
         """A box made of the image, with the files in its folder; without files the repository is
-        in the image. StartFailed if none can be had; nothing is left of it then."""
+        in the image. Raises StartFailed; nothing is left of the box then."""
+        box = await self.new_box(image)
+        try:
+            if checkout:
+                await box.write(checkout)
+        except BaseException as error:
+            await box.close()
+            if isinstance(error, BoxError | BoxGone):
+                why = f"the repository was not put into {image or 'its sandbox'}: {error}"
+                raise StartFailed(why) from error
+            raise
+        return box
 
     def figures(self) -> Mapping[str, float]:
         return {}

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from toolsvc.errors import StartError
-from toolsvc.tools.files import Entry
-from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, BoxLimits, Runner, StartFailed
+from toolsvc.tools.swe.boxes.box import Box, BoxGone, BoxLimits, Runner, StartFailed
 from toolsvc.tools.swe.boxes.container import (
     CAPABILITIES,
     ERRORS,
@@ -65,26 +64,18 @@ class CliRunner(Runner):
         if left:
             await self._ask("rm", "--force", *left)
 
-    async def box(self, image: str, checkout: Sequence[Entry]) -> Box:
+    async def new_box(self, image: str) -> Box:
         name = f"toolwright-{secrets.token_hex(8)}"
         box = CliBox(self._program, name, self._folder, self._limits.life)
         try:
-            await self._run(name, image)
-            if checkout:
-                await box.write(checkout)
-        except (BoxError, BoxGone) as error:
-            await box.close()
-            raise StartFailed(f"the repository was not put into {image}: {error}") from error
+            code, said = await self._ask("run", *self._arguments(name, image), limit=None)
         except BaseException:
-            # Also where `run` failed: it may have made the container, and not have started it.
             await box.close()
             raise
-        return box
-
-    async def _run(self, name: str, image: str) -> None:
-        code, said = await self._ask("run", *self._arguments(name, image), limit=None)
         if code:
+            await box.close()  # It may have been made, and not started.
             raise StartFailed(f"{self._program} run {image}: {_last_line(said)}")
+        return box
 
     def _arguments(self, name: str, image: str) -> list[str]:
         limits = self._limits
@@ -130,8 +121,8 @@ class CliBox(ContainerBox):
 
 
 def how_ended(said: str) -> str:
-    """Of a container's state, as the program tells it in JSON; "" while it runs. BoxGone where it
-    is in no state that a process of its own could have brought about."""
+    """How the container ended, read from its state in JSON; "" while it runs. Raises BoxGone for a
+    state that no process of its own brings about."""
     try:
         state: dict[str, Any] = json.loads(said)
         if state["Running"] and not state["Paused"]:
@@ -165,8 +156,7 @@ async def run(program: str, arguments: Sequence[str], given: bytes, take: Take) 
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    if process.stdin is None or process.stdout is None or process.stderr is None:
-        raise RuntimeError("a process without the pipes that it was given")
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(_give(process.stdin, given))

@@ -51,7 +51,7 @@ _RUN = (
 
 
 def main_process(life: float) -> list[str]:
-    """Of a container: it reaps what is left to it, outlives `kill -9 -1`, and ends by itself."""
+    """First process of a container: it reaps, outlives `kill -9 -1`, and ends by itself."""
     return ["bash", "-c", f"while ((SECONDS < {life:.0f})); do sleep 60; done"]
 
 
@@ -67,13 +67,13 @@ class ContainerBox(Box):
     @abstractmethod
     async def _process(self, command: str, given: bytes, take: Take) -> int:
         """Runs bash with the command in the box's folder, `given` as its standard input, and
-        returns its exit code. BoxError if the container, which runs, does not take it; BoxGone if
-        nobody can tell. Cancelling it leaves the process to itself."""
+        returns its exit code. BoxError if the container runs and does not take it; BoxGone if
+        its end is not known. Cancelling it leaves the process to itself."""
 
     @abstractmethod
     async def _ended(self, patient: bool) -> str:
-        """How what ran in the container ended it, "" while it runs. BoxGone where somebody else
-        ended it, and where nobody can tell. `patient`: something is wrong with it for certain."""
+        """How what ran in the container ended it, "" while it runs. Raises BoxGone if it was ended
+        from outside, or if that is not known. `patient`: something is wrong with it for certain."""
 
     async def exec(
         self, command: str, *, limit: float, keep: int, cancellation: Cancellation | None = None
@@ -121,7 +121,7 @@ class ContainerBox(Box):
         said = bytearray()
 
         def take(_: int, data: bytes) -> None:
-            # What is called tar there is the policy's, and may say more than anybody reads.
+            # The program `tar` there is the policy's, and may print without end.
             said.extend(data[: max(0, len(begun) + 4 * _MESSAGE - len(said))])
 
         unpack = f"head -c {len(archive)} | tar --extract --file=- --no-same-owner 2>&1"
@@ -196,8 +196,8 @@ class ContainerBox(Box):
         self.broken = ended or None
 
     async def _reason(self, error: BoxGone) -> Exception:
-        """Why nobody could tell what came of a command: BoxError where what ran in the box ended
-        it, else the error."""
+        """Why the end of a command is not known: BoxError if what ran in the box ended the box,
+        else the error."""
         if self.gone is not None:
             return error
         await self._look()
@@ -207,8 +207,8 @@ class ContainerBox(Box):
         return error
 
     async def _not_run(self, said: str) -> BoxError:
-        """Of a command that did not begin. A box that runs and takes none has no room for another
-        process, or no bash any more: it is the policy's to mend."""
+        """The error for a command that did not begin. A box that runs and takes no command has no
+        room for another process, or no bash any more: the policy did that."""
         await self._look()
         return BoxError(self.broken or f"no command can be run: {said[:_SAID] or 'bash is gone'}")
 

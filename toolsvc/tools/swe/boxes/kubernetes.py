@@ -22,7 +22,6 @@ from kubernetes_asyncio.client.exceptions import ApiException
 from kubernetes_asyncio.stream import WsApiClient
 
 from toolsvc.errors import StartError
-from toolsvc.tools.files import Entry
 from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, BoxLimits, Runner, StartFailed
 from toolsvc.tools.swe.boxes.container import (
     CAPABILITIES,
@@ -98,7 +97,7 @@ class KubernetesRunner(Runner):
                     _request_timeout=_SECONDS,
                 )
 
-    async def box(self, image: str, checkout: Sequence[Entry]) -> Box:
+    async def new_box(self, image: str) -> Box:
         name = f"toolwright-{secrets.token_hex(8)}"
         box = PodBox(
             self._pods, self._remote, self._namespace, name, self._folder, self._limits.life
@@ -109,13 +108,10 @@ class KubernetesRunner(Runner):
                 self._namespace, manifest, _request_timeout=_SECONDS
             )
             await self._running(name)
-            if checkout:
-                await box.write(checkout)
-        except (*_FAILURES, BoxError, BoxGone) as error:
+        except BaseException as error:
             await box.close()
-            raise StartFailed(f"pod of {image}: {_why(error)}") from error
-        except BaseException:
-            await box.close()
+            if isinstance(error, _FAILURES):
+                raise StartFailed(f"pod of {image}: {_why(error)}") from error
             raise
         return box
 
@@ -290,8 +286,8 @@ def how_ended(name: str, pods: Sequence[Mapping[str, Any]]) -> str:
 
 
 def exit_code(name: str, told: bytes) -> int:
-    """Of the API's word on how a command ended. BoxError where the container could not run it,
-    BoxGone where nobody can tell."""
+    """The exit code, read from the API's word on how a command ended. Raises BoxError if the
+    container could not run it, BoxGone if that is not known."""
     try:
         return WsApiClient.parse_error_data(told)
     except (KeyError, IndexError, TypeError, ValueError):

@@ -42,21 +42,11 @@ class LocalRunner(Runner):
     def figures(self) -> Mapping[str, float]:
         return self._sandbox.figures()
 
-    async def box(self, image: str, checkout: Sequence[Entry]) -> Box:
+    async def new_box(self, image: str) -> Box:
         try:
-            session = await self._sandbox.take()
+            return LocalBox(await self._sandbox.take())
         except Refused as error:
             raise StartFailed(error.message) from error
-        box = LocalBox(session)
-        try:
-            await box.write(checkout)
-        except (BoxError, BoxGone) as error:
-            await box.close()
-            raise StartFailed(f"the repository was not put into its sandbox: {error}") from error
-        except BaseException:
-            await box.close()
-            raise
-        return box
 
 
 class LocalBox(Box):

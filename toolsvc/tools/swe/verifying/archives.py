@@ -19,7 +19,7 @@ _SECONDS = 30.0
 _PATIENCE_SECONDS = 60.0
 _MEMORY_MIB = 256
 _TABLE_BYTES = 64 * MIB
-"""Of an answer."""
+"""Longest table of an answer, in bytes."""
 _AT_ONCE = 2
 _MODES = {stat.S_IFLNK | 0o777, stat.S_IFREG | 0o755, stat.S_IFREG | 0o644}
 
@@ -58,8 +58,8 @@ class Archives:
 
 
 def as_tree(answer: bytes) -> dict[str, Entry]:
-    """The entries of a parser's answer. BadTree if it is none. Content that files share is held
-    once."""
+    """The entries of a parser's answer. Raises BadTree if it cannot be read. Content that files
+    share is held once."""
     if answer[:1] == BAD:
         raise BadTree(answer[1:].decode("utf-8", "replace"))
     try:
@@ -71,7 +71,7 @@ def as_tree(answer: bytes) -> dict[str, Entry]:
 
 
 def _entries(table: list[bytes], content: memoryview) -> Iterator[tuple[str, Entry]]:
-    """ValueError where a row is none, or where the places of contents overlap."""
+    """Raises ValueError if a row cannot be read, or if the places of contents overlap."""
     held: dict[tuple[int, int], bytes] = {}
     unheld = len(content)
     for row in table:

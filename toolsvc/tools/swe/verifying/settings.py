@@ -38,7 +38,7 @@ def pytest_file(tree: Mapping[str, Entry]) -> str | None:
     return None
 
 
-def told_by(config: str | None) -> str:
+def pytest_options(config: str | None) -> str:
     """A line of bash, for the top of the tree, that makes pytest take this file and no other. The
     tests' names are relative to the file's folder, as ever."""
     folder = "$PWD"

@@ -32,7 +32,7 @@ from toolsvc.tools.swe.boxes.box import Box, BoxError
 from toolsvc.tools.swe.verifying.archives import Archives
 from toolsvc.tools.swe.verifying.parser import BadTree
 from toolsvc.tools.swe.verifying.report import PASSED, Report, read_report
-from toolsvc.tools.swe.verifying.settings import pytest_file, told_by
+from toolsvc.tools.swe.verifying.settings import pytest_file, pytest_options
 from toolsvc.tools.swe.verifying.tampering import PROTECTED, tampering
 from toolsvc.tools.swe.verifying.tree import Submission, archive_command, check_places, compare
 from toolwright.types import ToolErrorKind
@@ -75,7 +75,7 @@ class VerificationFile(BaseModel):
         return self
 
     def passed(self, statuses: dict[str, str]) -> int:
-        """Of the wanted tests, those that came out as wanted."""
+        """Number of wanted tests that came out as wanted."""
         return sum(statuses.get(test) == status for test, status in self.wanted.items())
 
     @property
@@ -113,7 +113,7 @@ class Verdict:
 
 
 def read_verification(folder: Path, name: str, limit: int) -> Verification:
-    """Refused if it is none: that is the operator's to mend."""
+    """Raises Refused if it cannot be read: the operator has to fix it."""
     try:
         file = VerificationFile.model_validate(tomllib.loads((folder / FILE).read_text("utf-8")))
         files = read_tree(folder / FILES, limit) if (folder / FILES).exists() else []
@@ -127,8 +127,8 @@ def read_verification(folder: Path, name: str, limit: int) -> Verification:
 
 
 async def submitted_tree(box: Box, archives: Archives, most: int, session: str) -> dict[str, Entry]:
-    """The tree as the policy leaves it, after all that it left running has ended. BadTree if there
-    is none to be had; BoxGone, PoolFull, PoolDown."""
+    """The tree as the policy leaves it, after all that it left running has ended. Raises BadTree if
+    it cannot be read; BoxGone, PoolFull, PoolDown."""
     try:
         await box.exec("kill -9 -1", limit=_COPY_SECONDS, keep=0)
         data = await box.read(archive_command(), limit=_COPY_SECONDS, most=most)
@@ -147,8 +147,8 @@ async def judge(
     most: int,
     session: str,
 ) -> Verdict:
-    """Runs the tests on a submission in a box that holds the untouched repository. BoxError or
-    BoxGone, PoolFull or PoolDown where that was not to be had, which is nobody's fault."""
+    """Runs the tests on a submission in a box that holds the untouched repository. Raises BoxError,
+    BoxGone, PoolFull or PoolDown for a failure that is not the submission's."""
     file = verification.file
     archive = await fresh.read(archive_command(), limit=_COPY_SECONDS, most=most)
     base = await archives.read(archive, session)
@@ -170,8 +170,8 @@ async def judge(
 
 
 def _config(verification: Verification, tree: dict[str, Entry]) -> str | None:
-    """The file of pytest's settings; None where there is none. Refused if it is named and not in
-    the operator's tree: a submission could bring it."""
+    """The file of pytest's settings; None without such a file. Raises Refused if it is named and
+    not in the operator's tree: a submission could bring it."""
     file = verification.file
     if file.report != "pytest":
         return None
@@ -199,7 +199,7 @@ async def _lay(fresh: Box, submission: Submission, overlay: Sequence[Entry]) -> 
 async def _run(fresh: Box, file: VerificationFile, config: str | None, wanted: int) -> Verdict:
     command = file.command
     if file.report == "pytest":
-        command = f"{told_by(config)}\n{command}"
+        command = f"{pytest_options(config)}\n{command}"
     started = time.perf_counter()
     try:
         ran = await fresh.exec(command, limit=file.seconds, keep=_OUTPUT_BYTES)

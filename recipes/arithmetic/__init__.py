@@ -1,0 +1,1 @@
+"""Sums told in English: what `make real` trains on."""

@@ -1,0 +1,1 @@
+"""Word problems for a calculator: what `make demo` trains on."""

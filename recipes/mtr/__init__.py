@@ -1,0 +1,1 @@
+"""MTR: a model makes the tools of a question and plays them."""

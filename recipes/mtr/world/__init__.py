@@ -1,0 +1,1 @@
+"""Toy world: an encyclopedia that a scripted model plays tools for."""

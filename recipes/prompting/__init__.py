@@ -1,0 +1,1 @@
+"""Prompting methods that a trained agent has to beat."""

@@ -1,0 +1,1 @@
+"""SE-Search: an agent that searches, takes notes and answers."""

@@ -1,0 +1,1 @@
+"""Questions about countries, for a pretrained model."""

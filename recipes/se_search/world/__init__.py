@@ -1,0 +1,1 @@
+"""Toy world: a small encyclopedia."""

@@ -1,0 +1,1 @@
+"""SEARL: an agent that makes tools, and a memory that keeps them."""

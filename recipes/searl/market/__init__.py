@@ -1,0 +1,1 @@
+"""Toy world: a market of swapped goods."""

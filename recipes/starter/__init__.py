@@ -1,0 +1,1 @@
+"""A folder to begin a run of your own from."""

@@ -1,0 +1,1 @@
+"""Toy world: figures of countries."""

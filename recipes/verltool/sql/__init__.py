@@ -1,0 +1,1 @@
+"""VerlTool's SQL task."""

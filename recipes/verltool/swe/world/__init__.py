@@ -1,0 +1,1 @@
+"""Toy world: ten repositories and scripted agents."""

@@ -1,0 +1,1 @@
+"""Two tasks in one run."""

@@ -1,0 +1,1 @@
+"""VerlTool's visual reasoning."""
