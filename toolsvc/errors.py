@@ -1,7 +1,7 @@
-"""Why the service did not do what it was asked; the policy never sees one of these.
+"""Errors of the service; the policy never reads one of these.
 
 Refused            nothing ran (or, for SESSION_CLOSED, the session ended under the call)
-StartError         the service cannot start; the message is one sentence that names the mend
+StartError         the service cannot start; the message is one sentence that names the fix
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from enum import Enum
 
 RETRY_SECONDS = 1.0
-"""After which a request that was refused for the moment may come again."""
+"""Time after which a request that was refused for the moment may come again, in seconds."""
 
 
 class Reason(Enum):
-    """The contract's ErrorReason, those that a host gives; values are its names. Which of several
-    workers holds a session, no host knows: WRONG_ENDPOINT is given by `workers.routing`."""
+    """Reasons of the contract's ErrorReason that a host gives; values are its names.
+    `toolsvc.fleet` gives WRONG_ENDPOINT: a host does not know which other host holds a session."""
 
     INVALID_REQUEST = "INVALID_REQUEST"
     SESSION_NOT_FOUND = "SESSION_NOT_FOUND"
@@ -34,8 +34,8 @@ class Reason(Enum):
 
 
 class Refused(Exception):
-    """`subject` is what the refusal speaks of, `retry_after` seconds after which the same request
-    may succeed (None = never)."""
+    """A request that the service did not carry out. subject: name of what the refusal is about.
+    retry_after: time after which the same request may succeed, in seconds; None = never."""
 
     def __init__(
         self,
@@ -55,14 +55,14 @@ class Refused(Exception):
 
 
 class BackendDown(Refused):
-    """What the tool works with is not there now; the same request may succeed later."""
+    """A tool's backend is not there now; the same request may succeed later."""
 
     def __init__(self, why: str) -> None:
         super().__init__(Reason.BACKEND_DOWN, why, retry_after=RETRY_SECONDS)
 
 
 class BackendRefuses(Refused):
-    """What the tool works with will not do this: it is no use to ask again."""
+    """A tool's backend refuses this request, now and later."""
 
     def __init__(self, why: str) -> None:
         super().__init__(Reason.BACKEND_DOWN, why)
@@ -73,9 +73,9 @@ def backend_down(why: str) -> Refused:
 
 
 class StartError(Exception):
-    """For the operator, who reads nothing but its message."""
+    """The service cannot start. The operator reads nothing but the message."""
 
 
 def first_line(error: BaseException) -> str:
-    """What it says, without the logs and traces that libraries append; its kind if it is mute."""
+    """First line of the message, without logs and traces of libraries; the class if it is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,7 +1,7 @@
-"""One process that serves tools: what it is told, how it begins, and how it ends.
+"""One process that serves tools: how it begins, and how it ends.
 
-`serve_alone` is the whole service; where there are several hosts, each of them and their front are
-put together from the same parts (`fleet`).
+`serve_alone` is the whole service. A service of several hosts (`fleet`) has a front, and hosts that
+are made of the same parts.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -26,13 +24,12 @@ from toolsvc.edge.service import SERVICE_NAME, ToolServicer
 from toolsvc.edge.traces import CallSpans, call_spans
 from toolsvc.errors import StartError
 from toolsvc.host.host import Host
-from toolsvc.host.observation import DEFAULT_LIMIT
-from toolsvc.host.task_blobs import DEFAULT_ROOM
 from toolsvc.host.watch import Several, Watch
-from toolsvc.plugin.built_in import parse_settings
-from toolsvc.plugin.running import plugins_in_threads
+from toolsvc.plugin.executors import plugins_in_threads
+from toolsvc.plugin.registry import parse_settings
 from toolsvc.plugin.tool import Tool
-from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.sandbox.config import MIB
+from toolsvc.service_config import ServiceConfig
 from toolsvc.sources.loader import load_tools
 from toolwright.rpc import options
 from toolwright.rpc.auth import readable_by_others, service_tokens
@@ -45,44 +42,6 @@ _STDIN = 0
 _FILES_PER_SESSION = 3
 
 log = structlog.get_logger("toolsvc")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceConfig:
-    """What an operator may say about a service, `--workers` apart."""
-
-    tools: tuple[str, ...]
-    """Names of built-in tools, and Python files."""
-    settings: tuple[str, ...] = ()
-    """`tool.option=value` of built-in tools."""
-    sandbox: SandboxConfig
-    listen: str
-    insecure: bool = False
-    certificate: Path | None = None
-    key: Path | None = None
-    clients: Path | None = None
-    """Who must have signed the clients' certificates, which are then asked for; None = nobody."""
-    metrics: str = ""
-    """host:port of the page for Prometheus; "" = none."""
-    metrics_public: bool = False
-    """Everybody who reaches that address sees it, without a token."""
-    traces: str = ""
-    """OTLP/HTTP collector of spans; "" = OTEL_EXPORTER_OTLP_ENDPOINT, or none."""
-    health: str = ""
-    """host:port that answers grpc.health.v1 alone, to everybody; "" = none."""
-    max_sessions: int = 1024
-    observation_limit: int = DEFAULT_LIMIT
-    """Characters of one observation's texts."""
-    blob_room: int = DEFAULT_ROOM
-    """Bytes of all blobs of tasks."""
-    permits: int | None = None
-    """Calls that may be starting at once; None = what the machine's cores allow."""
-    verltool_http: str = ""
-    """host:port of VerlTool's `/get_observation`; "" = none."""
-    verltool_frames: bool = False
-    """Read actions and frame observations there as VerlTool's own tools do."""
-    until_eof: bool = False
-    """End when standard input does."""
 
 
 async def serve_alone(config: ServiceConfig) -> None:
@@ -160,15 +119,17 @@ def _host(config: ServiceConfig, tools: list[Tool], most: int, watches: list[Wat
         tools,
         max_sessions=most,
         permits=config.permits,
-        observation_limit=config.observation_limit,
-        blob_room=config.blob_room,
+        observation_limit=config.observation_chars,
+        blob_room=config.blobs_mib * MIB,
         watch=watches[0] if len(watches) == 1 else Several(watches),
     )
 
 
 async def tools_of(config: ServiceConfig) -> list[Tool]:
     """What the configuration names, not started. StartError."""
-    return await load_tools(config.tools, parse_settings(list(config.settings)), config.sandbox)
+    return await load_tools(
+        config.tools, parse_settings(list(config.settings)), config.sandbox_config
+    )
 
 
 def make_server(config: ServiceConfig, listen: str) -> Server:
@@ -277,23 +238,23 @@ def leave(code: int) -> None:
 
 
 def _certificate(config: ServiceConfig) -> Certificate | None:
-    if config.certificate is None and config.key is None:
+    if config.tls_cert is None and config.tls_key is None:
         return None
-    if config.certificate is None or config.key is None:
+    if config.tls_cert is None or config.tls_key is None:
         raise StartError("--tls-cert and --tls-key belong together: give both, or neither")
     try:
-        return read_certificate(config.certificate, config.key)
+        return read_certificate(config.tls_cert, config.tls_key)
     except TlsError as error:
         raise StartError(str(error)) from error
 
 
 def _clients(config: ServiceConfig) -> bytes | None:
-    if config.clients is None:
+    if config.tls_client_ca is None:
         return None
-    if config.certificate is None:
+    if config.tls_cert is None:
         raise StartError("--tls-client-ca needs --tls-cert and --tls-key beside it")
     try:
-        return read_authority(config.clients)
+        return read_authority(config.tls_client_ca)
     except TlsError as error:
         raise StartError(str(error)) from error
 

@@ -1,8 +1,8 @@
 """The words of the tool service. Times are seconds.
 
 `toolsvc.edge` converts them to and from `toolwright.tool.v1`: the host and its tools know no
-protobuf. What is made anew for every call is a NamedTuple: a frozen dataclass takes three
-times as long to make.
+protobuf. Objects that every call makes are NamedTuples, which take a third of the time of a frozen
+dataclass.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class JsonCallFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawFormat:
-    """The tool gets the action text as it is, as the argument `action`."""
+    """The whole text of the action, as the argument `action`."""
 
 
 ActionFormat = TagFormat | JsonCallFormat | RawFormat
@@ -41,7 +41,7 @@ ActionFormat = TagFormat | JsonCallFormat | RawFormat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descriptor:
-    """What an engine needs to know to stop generation, route an action and write a prompt."""
+    """What an engine needs to stop generation, route an action and write a prompt."""
 
     name: str
     description: str
@@ -52,20 +52,20 @@ class Descriptor:
     stateful: bool
     parallel_calls: bool
     run_limit: float
-    """The one that the tool would choose."""
+    """Limit of a call whose caller sets none."""
     media: bool = False
-    """Observations may hold images, videos or sound."""
+    """Whether observations may hold images, videos or sound."""
     cancel: bool = True
-    """A call can be stopped while it runs, by CancelCall or its run limit."""
+    """Whether CancelCall or the run limit can stop a running call."""
     output_schema: Mapping[str, Any] | None = None
-    """Of the observation, where it is known."""
+    """Schema of the observation, if it is known."""
     fork: bool = False
-    """A session with it can be had a second time, state and all."""
+    """Whether a session with it can be forked."""
     fork_replays: bool = False
-    """By running the session's calls again in a fresh environment."""
+    """Whether a fork runs the session's calls again in a fresh environment."""
 
     def without_fork(self) -> Descriptor:
-        """For a tool that stands for another one and does not fork with it."""
+        """Descriptor of a tool that stands for this one and does not fork."""
         return replace(self, fork=False, fork_replays=False)
 
 
@@ -78,7 +78,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Media:
-    """An image, video or sound: of a task, or in an observation, there of any size up to
+    """An image, video or sound: of a task, or in an observation, which takes up to
     `host.blobs.SESSION_BYTES`."""
 
     media_type: str
@@ -86,8 +86,8 @@ class Media:
 
 
 Part = Text | Media | BlobRef
-"""A tool gives Text and Media; the host puts a reference in place of media that are too large to
-travel inline."""
+"""Part of an observation. A tool gives Text and Media; the host puts a reference in place of media
+that are too large to travel inline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,47 +97,47 @@ class ToolError:
     kind: ToolErrorKind
     message: str
     session_lost: bool = False
-    """The session's state went with it; no later call of this session can run."""
+    """Whether the session's state is gone, so that no later call of it can run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a call came to. A tool may return one, or just text."""
+    """Outcome of a call. A tool may return one, or just text."""
 
     observation: tuple[Part, ...] = ()
     valid: bool = True
-    """The action was understood."""
+    """Whether the action made sense."""
     invalid_reason: str = ""
     done: bool = False
-    """The trajectory is over."""
+    """Whether the trajectory is over."""
     reward: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     error: ToolError | None = None
     truncated: bool = False
     author: Author = Author.TOOL
-    """Who speaks in the observation: TOOL, MEMORY or SYSTEM."""
+    """Author of the observation: TOOL, MEMORY or SYSTEM."""
     token_budget: int = 0
-    """Tokens that this observation may take, in place of the engine's own limit; 0 = that one."""
+    """Most tokens of this observation, in place of the engine's own limit; 0 = the engine's."""
 
     @classmethod
     def of(cls, *parts: str | Part, **fields: Any) -> Result:
-        """`Result.of("right", done=True)`: of texts and media, and the other fields by name."""
+        """Result of texts and media, with other fields by name: `Result.of("right", done=True)`."""
         texts = (Text(text=part) if isinstance(part, str) else part for part in parts)
         return cls(observation=tuple(texts), **fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionInfo:
-    """What a tool learns of the session that it opens a state for."""
+    """A session, for a tool that opens a state for it."""
 
     session_id: str
     owner: str
     metadata: Mapping[str, Any]
-    """Of the task: a database id, a repository. Never the answer."""
+    """Metadata of the task: a database id, a repository. Never the answer."""
     names: Collection[str] = ()
-    """Of all tools that the session has now: a live view."""
+    """Names of all tools that the session has now: a live view."""
     blobs: Mapping[str, Media] = field(default_factory=dict)
-    """The task's media by their SHA-256, in the order in which the request names them."""
+    """Media of the task by their SHA-256, in the order of the request."""
 
 
 class Call(NamedTuple):
@@ -146,9 +146,9 @@ class Call(NamedTuple):
     session: SessionInfo
     call_id: str
     action: str
-    """Raw text up to and including the stop string."""
+    """Raw text, the stop string included."""
     arguments: Mapping[str, Any]
-    """Checked against the tool's schema."""
+    """Arguments as `Tool.make_arguments` made them."""
     turn: int
     turns_left: int
     last_step: bool
@@ -158,7 +158,7 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRequest:
-    """A caller's wish for a session; `digest` tells a repetition from another wish."""
+    """Request for a session; `digest` tells a repetition from another request."""
 
     session_id: str
     owner: str
@@ -168,10 +168,10 @@ class OpenRequest:
     queue_limit: float
     digest: bytes
     blobs: tuple[BlobRef, ...] = ()
-    """Of the task; each has been sent before."""
+    """Media of the task; each has been sent before."""
     gives_way: float | None = None
-    """Seconds for which nothing was asked of the session, after which it may end for another where
-    the host is full. None = it never gives way."""
+    """Time without a request, in seconds, after which the session may end for another one if the
+    host is full; None = never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,17 +182,18 @@ class Opened:
     tools: tuple[Descriptor, ...]
     isolation: str
     startup: float
-    """Seconds that the tools took to make their states."""
+    """Time in which the tools made their states, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkRequest:
-    """A caller's wish for a second session with the state of a first."""
+    """Request for a second session with the state of a first."""
 
     parent: str
     """Id of the first session."""
     child: OpenRequest
-    """What it leaves out is as in the first session; its `digest` covers the whole wish."""
+    """Request for the second session. What it leaves out is as in the first; its `digest` covers
+    the whole request."""
 
 
 class CallRequest(NamedTuple):
@@ -212,7 +213,7 @@ class CallRequest(NamedTuple):
     metadata: Mapping[str, Any]
     digest: bytes
     unreadable: str = ""
-    """Why the arguments that came could not be read, where they could not."""
+    """Reason why the arguments could not be read; "" = they could."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,12 +233,12 @@ class Recorded(NamedTuple):
     run: float
     isolation: str
     new_tools: tuple[Descriptor, ...] = ()
-    """What the session can call from the next turn on, by this call."""
+    """Tools that the call gave to the session; they can be called from the next turn on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leases:
-    """Of one owner: sessions asked for that are not here any more, and those that are."""
+    """Sessions of one owner: those that were asked for and are gone, and those that are here."""
 
     lost: tuple[str, ...]
     held: tuple[str, ...]
@@ -245,8 +246,8 @@ class Leases:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """What a host holds of an open session."""
+    """State of an open session at its host."""
 
     call_ids: tuple[str, ...]
-    """Of all calls that have begun to run, in that order, also of those that are forgotten."""
+    """Ids of all calls that have begun to run, in that order, forgotten ones included."""
     tools: tuple[Descriptor, ...]

@@ -21,7 +21,7 @@ async def serving(
     *allow: str, sandbox: SandboxConfig | None = None, **options: Any
 ) -> AsyncIterator[Host]:
     chosen = BrowserOptions.model_validate({"allow": allow, **options})
-    async with Host([BrowserTool.make(chosen, sandbox or SandboxConfig())]) as running:
+    async with Host([BrowserTool(chosen, sandbox or SandboxConfig())]) as running:
         yield running
 
 

@@ -45,7 +45,7 @@ class Source:
 @contextlib.asynccontextmanager
 async def serving(source: Source, **options: Any) -> AsyncIterator[Host]:
     given = {"repositories": source.repositories, "verifications": source.verifications, **options}
-    async with Host([SweTool.make(SweOptions.model_validate(given), SMALL)]) as running:
+    async with Host([SweTool(SweOptions.model_validate(given), SMALL)]) as running:
         yield running
 
 

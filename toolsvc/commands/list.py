@@ -1,5 +1,5 @@
-"""`toolsvc list`: what `toolsvc serve` can be told and its options, all of it or one word of it,
-which tools a Python file defines, or what a running service says of its own tools.
+"""`toolsvc list`: the words that `toolsvc serve` takes, with their options; the tools of a Python
+file; or the tools of a running service.
 
 A service that does not answer is one sentence on standard error and exit code 1."""
 
@@ -25,9 +25,11 @@ from rich.text import Text
 from toolsvc.commands.endings import Authority, Shown, ShownKey, client_of, one_sentence
 from toolsvc.edge.client import Client
 from toolsvc.errors import StartError
-from toolsvc.plugin.built_in import BUILT_IN, NoOptions, built_in
-from toolsvc.sources.elsewhere import SOURCES, source
-from toolsvc.sources.loader import load_tool_file, no_such_word
+from toolsvc.plugin.registry import SOURCES, TOOLS, registered, tool_class
+from toolsvc.plugin.tool import NoConfig
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.sources.elsewhere import source
+from toolsvc.sources.loader import make_from_file, no_such_word, tools_in_file
 from toolwright import wire
 from toolwright.text.schemas import in_order
 from toolwright.tool.v1 import tool_pb2 as pb
@@ -52,19 +54,13 @@ def list_tools(
     TOOLWRIGHT_TOKEN is the bearer token.
     """
     console = Console()
-    if address.endswith(".py") and not address.startswith("unix:"):
-        with one_sentence():
-            tools = load_tool_file(Path(address))
-        if as_json:
-            named = [{"name": tool.name, "description": tool.description} for tool in tools]
-            print(json.dumps(named, indent=2))
-            return
-        for tool in tools:
-            console.print(_heading(tool.name, tool.description))
-        return
-    if ":" not in address and "/" not in address:
-        with one_sentence():
+    words: list[dict[str, Any]] = []
+    with one_sentence():
+        if address.endswith(".py") and not address.startswith("unix:"):
+            words = _file(Path(address))
+        elif ":" not in address and "/" not in address:
             words = _words(address)
+    if words:
         if as_json:
             print(json.dumps(words, indent=2))
             return
@@ -85,23 +81,33 @@ async def _ask(client: Client) -> pb.ListToolsResponse:
         return await client.list_tools()
 
 
+def _file(path: Path) -> list[dict[str, Any]]:
+    """Tools of a file. Raises StartError for a file that cannot be served. A tool with a required
+    option is not made."""
+    found = tools_in_file(path)
+    for tool in found:
+        if not any(field.is_required() for field in tool.Config.model_fields.values()):
+            make_from_file(path, tool, {}, SandboxConfig())
+    return [_described(tool.name, tool.name, tool.description, tool.Config) for tool in found]
+
+
 def _words(name: str) -> list[dict[str, Any]]:
-    """What can be served: all of it, or what has that name. StartError where nothing has."""
-    if name in BUILT_IN:
-        return [_built_in(name)]
-    if name in SOURCES:
-        return [_source(name)]
-    if name:
+    """All that can be served, or what has that name. Raises StartError for an unknown name."""
+    tools, sources = registered(TOOLS), registered(SOURCES)
+    if name and name not in {*tools, *sources}:
         raise no_such_word(name, "the address of a service (host:port)")
-    return [*map(_built_in, BUILT_IN), *map(_source, SOURCES)]
+    return [
+        *(_tool(one) for one in tools if name in ("", one)),
+        *(_source(one) for one in sources if name in ("", one)),
+    ]
 
 
-def _built_in(name: str) -> dict[str, Any]:
+def _tool(name: str) -> dict[str, Any]:
     try:
-        kind = built_in(name)
+        kind = tool_class(name)
     except StartError as error:
         return _described(name, name, f"({error})")
-    return _described(name, name, kind.description, kind.Options)
+    return _described(name, name, kind.description, kind.Config)
 
 
 def _source(name: str) -> dict[str, Any]:
@@ -109,11 +115,11 @@ def _source(name: str) -> dict[str, Any]:
         kind = source(name)
     except StartError as error:
         return _described(name, f"{name}:...", f"({error})")
-    return _described(name, f"{name}:{kind.where}", kind.description, kind.Options)
+    return _described(name, f"{name}:{kind.where}", kind.description, kind.Config)
 
 
 def _described(
-    name: str, word: str, description: str, options: type[BaseModel] = NoOptions
+    name: str, word: str, description: str, options: type[BaseModel] = NoConfig
 ) -> dict[str, Any]:
     """`name`: what `--set` begins with. `word`: what `toolsvc serve` is given."""
     shown = list(_options(options))

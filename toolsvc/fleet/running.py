@@ -9,7 +9,8 @@ from prometheus_client import generate_latest
 from toolsvc.edge.metrics import Metrics
 from toolsvc.edge.service import ToolServicer
 from toolsvc.host.host import Host
-from toolsvc.serving import ServiceConfig, drain, running_host, service_name, start_server
+from toolsvc.service_config import ServiceConfig
+from toolsvc.serving import drain, running_host, service_name, start_server
 from toolwright.rpc.auth import TokenOnBehalf
 from toolwright.rpc.server import Server
 from toolwright.rpc.tls import Certificate

@@ -7,7 +7,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -26,8 +26,9 @@ from toolsvc.fleet.shared import SharedHosts
 from toolsvc.fleet.starting import Starter
 from toolsvc.host.admission import PERMITS_PER_CORE
 from toolsvc.host.task_blobs import BLOB_BYTES, TaskBlobs
+from toolsvc.sandbox.config import MIB
+from toolsvc.service_config import ServiceConfig
 from toolsvc.serving import (
-    ServiceConfig,
     announce,
     bound,
     make_server,
@@ -85,16 +86,14 @@ def of_one_host(config: ServiceConfig, hosts: int, cores: float | None = None) -
     hosts = max(1, hosts)
     if cores is None:
         cores = (os.cpu_count() or 1) / hosts
-    return replace(
-        config,
-        health="",
-        blob_room=max(BLOB_BYTES, config.blob_room // hosts),
-        permits=max(1, int(PERMITS_PER_CORE * cores)),
-        sandbox=replace(
-            config.sandbox,
-            ready=math.ceil(config.sandbox.ready / hosts),
-            shards=math.ceil(config.sandbox.shards / hosts),
-        ),
+    return config.model_copy(
+        update={
+            "health": "",
+            "blobs_mib": max(BLOB_BYTES // MIB, config.blobs_mib // hosts),
+            "permits": max(1, int(PERMITS_PER_CORE * cores)),
+            "ready": math.ceil(config.ready / hosts),
+            "shards": math.ceil(config.shards / hosts),
+        }
     )
 
 
@@ -116,7 +115,7 @@ async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) ->
                 asyncio.TaskGroup() as group,
             ):
                 own = OwnHosts(sessions, starter, group)
-                blobs = TaskBlobs(config.blob_room)
+                blobs = TaskBlobs(config.blobs_mib * MIB)
                 placer = Placer(kind.needs, kind.room, sessions, blobs, own)
                 front = FrontServicer(kind.listed, sessions, blobs, placer, starter)
                 for door in doors:

@@ -1,8 +1,8 @@
-"""Sessions and their calls, whatever the tool is and however the service is spoken to.
+"""Sessions and their calls, for any tool and any protocol.
 
-`host` leases and forks sessions and begins calls; `sessions` opens, finds and closes them, and
-`open_session` is what is kept of one. `calls` is a call's way from request to record: `turnstile`
-and `admission` say when it may start, `ledger` that it starts once, `observation` brings its answer
-into bounds. `blobs` and `task_blobs` hold what is too large for a message, `watch` tells whoever
-counts.
+`host` leases and forks sessions and begins calls. `sessions` opens, finds and closes them, and
+`open_session` is the state of one. `calls` takes a call from request to record: `turnstile` and
+`admission` decide when it starts, `ledger` that it starts once, `observation` bounds its answer.
+`blobs` and `task_blobs` hold what is too large for a message. `watch` is the interface of metrics
+and traces.
 """

@@ -4,11 +4,9 @@ Invariants
 - Time before the tool starts is queue time, bounded by the queue limit; time after is run time,
   bounded by the run limit. What the tool then waits for others (`plugin.waiting`) is queue time
   too, with a bound of its own. Neither is counted into the other.
-- What was refused ran nothing, and its id is free, unless a thread of the call goes on. Once `run`
-  has returned nothing frees the id: what fails after that is a fault that is told (INTERNAL), and
-  no cancelling reaches the call.
-- A tool without parallel calls keeps its place until it is idle, also where the call has its
-  answer already.
+- A refused call ran nothing and its id is free, unless its thread goes on. Once the executor has
+  returned nothing frees the id: a later fault is INTERNAL, and no cancelling reaches the call.
+- A tool without parallel calls keeps its place until it is idle, even if the call has its answer.
 """
 
 from __future__ import annotations
@@ -38,8 +36,8 @@ log = structlog.get_logger(__name__)
 
 
 def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Call]:
-    """Which tool is called with what. InvalidAction if that cannot be told, Refused if the session
-    does not have the tool."""
+    """Tool and arguments of a request. Raises InvalidAction for an action that makes no sense, and
+    Refused if the session does not have the tool."""
     name = request.tool or tool_of_action(
         request.action,
         session.descriptors,
@@ -70,7 +68,7 @@ def understand(session: OpenSession, request: CallRequest) -> tuple[OpenTool, Ca
 
 
 class Calls:
-    """Begins calls. Each runs in a task of its own, which its session's ledger holds."""
+    """Begins calls. Each runs in its own task, which the ledger of its session holds."""
 
     def __init__(self, *, permits: int | None, observation_limit: int, watch: Watch) -> None:
         self.gate = Gate(permits)
@@ -79,7 +77,7 @@ class Calls:
         self._watch = watch
 
     def begin(self, session: OpenSession, request: CallRequest) -> RunningCall:
-        """A call that the ledger does not know. Refused where nothing can run."""
+        """Begins a call that the ledger does not know. Raises Refused if nothing can run."""
         running = RunningCall()
         try:
             entry, call = understand(session, request)
@@ -102,7 +100,7 @@ class Calls:
         queue_limit: float,
         running: RunningCall,
     ) -> None:
-        """From the queue to the record; tells everybody who waits what came of it. Only the end of
+        """Runs a call from the queue to its record, and wakes all that wait for it. Only the end of
         the session cancels it."""
         ledger, name = session.ledger, entry.tool.name
         try:
@@ -115,7 +113,7 @@ class Calls:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Nobody cancelled the call: something that its tool waited for was.
+            # The call was not cancelled: something that its tool waited for was.
             self._fail(session, running, call.call_id, name, error)
         except Refused as refusal:
             if ledger.has_run(call.call_id):
@@ -140,7 +138,7 @@ class Calls:
         queue_limit: float,
         running: RunningCall,
     ) -> Recorded:
-        """Waits, runs the tool, and makes a record of what it answered."""
+        """Record of a call, which waits and then runs."""
         tool = entry.tool
         permit = _enter(entry, running, self.gate)
         if permit is None:
@@ -148,7 +146,7 @@ class Calls:
         try:
             running.started_at = time.perf_counter()
             session.ledger.begin(call.call_id)
-            result = await tool.run(entry.state, call, running.cancellation)
+            result = await entry.executor.run(entry.state, call, running.cancellation)
             session.ledger.ran(call.call_id)
             new_tools = await session.add_tools_of(entry) if entry.gives_tools else ()
         finally:
@@ -172,7 +170,7 @@ class Calls:
         tool: str,
         error: BaseException,
     ) -> None:
-        """A fault of ours. Where the tool may have run, the id stays taken."""
+        """Ends a call by a fault of the service. The id stays taken if the tool may have run."""
         trace = trace_id(session.info.owner, trajectory_of(call_id))
         log.error("call failed", call=call_id, tool=tool, trace=trace, exc_info=error)
         if running.started_at is None:
@@ -197,10 +195,10 @@ def record(result: Result, tool: str, running: RunningCall, isolation: str = "")
 
 
 def _enter(entry: OpenTool, running: RunningCall, gate: Gate) -> Permit | None:
-    """Leave to start where nothing has to be waited for, the tool's turnstile entered with it."""
+    """Permit to start, with the tool's turnstile entered, if the call need not wait; else None."""
     if running.cancellation.requested:
         raise asyncio.CancelledError
-    if not entry.tool.ready(entry.state) or not entry.turnstile.try_enter():
+    if not entry.live.ready or not entry.turnstile.try_enter():
         return None
     if entry.tool.queues:
         return gate.pass_by()
@@ -213,15 +211,15 @@ def _enter(entry: OpenTool, running: RunningCall, gate: Gate) -> Permit | None:
 async def _queue(
     entry: OpenTool, call: Call, queue_limit: float, running: RunningCall, gate: Gate
 ) -> Permit:
-    """Waits for the tool, for what the call needs, and for leave to start."""
+    """Permit to start, after the tool, the call's state and the gate were waited for."""
     running.queueing = True
     inside = False
     try:
         async with asyncio.timeout(queue_limit):
             await entry.turnstile.enter()
             inside = True
-            if not entry.tool.ready(entry.state):
-                await entry.tool.prepare(entry.state)
+            if not entry.live.ready:
+                await entry.live.prepare()
             return gate.pass_by() if entry.tool.queues else await gate.enter()
     except TimeoutError:
         if inside:

@@ -1,19 +1,16 @@
-"""Sessions, their leases and their calls: what the service does, without saying how it is spoken
-to.
+"""Sessions, their leases and their calls, for any protocol.
 
 Invariants
-- A call belongs to its session, not to whoever asked for it: once begun it ends by its own
-  result, its run limit, CancelCall, or the end of its session, and by nothing else.
+- A call belongs to its session, not to its request. Once begun it ends by its own result, its run
+  limit, CancelCall, or the end of its session, and by nothing else.
 - Only results are recorded. A refusal, under which nothing ran, leaves the call id free.
 - Calls of a tool without parallel calls run one after the other, in the order of asking.
-- A session ends by CloseSession, by its lease, with the host, or for another session where its
-  opener said that it gives way; each closes every tool's state.
-- A session is its opener's alone (`toolwright.rpc.auth.caller`): nobody else finds it.
-
+- A session ends by CloseSession, by its lease, with the host, or for another session if its opener
+  allowed that. Each of these closes every tool's state.
+- A session belongs to its opener (`toolwright.rpc.auth.caller`); no other caller finds it.
 - Every tool that was started is stopped, whatever the others do.
 
-It knows neither protobuf nor the inside of any tool. How a session comes and goes is `sessions`,
-how one call runs is `calls`.
+The host knows no protobuf and no tool. `sessions` opens and closes sessions, `calls` runs calls.
 """
 
 from __future__ import annotations
@@ -52,7 +49,7 @@ from toolwright.types import BlobRef
 
 REAP_SECONDS = 1.0
 STOP_SECONDS = 30.0
-"""For one tool to stop; what takes longer is left to itself."""
+"""Longest stop of one tool, in seconds; a slower one is abandoned."""
 
 log = structlog.get_logger(__name__)
 
@@ -70,9 +67,9 @@ class Host:
         blob_room: int = DEFAULT_ROOM,
         watch: Watch | None = None,
     ) -> None:
-        """`permits`: calls that may be starting at once; None = what the machine's cores allow.
-        `observation_limit`: characters of one observation's texts. `blob_room`: bytes of all blobs
-        of tasks."""
+        """permits: calls that may be starting at once; None = what the machine's cores allow.
+        observation_limit: characters of one observation's texts. blob_room: bytes of all tasks'
+        blobs."""
         self._tools = {tool.name: tool for tool in tools}
         self._descriptors = {name: tool.describe() for name, tool in self._tools.items()}
         self._watch = watch or Watch()
@@ -109,8 +106,7 @@ class Host:
             await self._stop_tools()
 
     async def _stop_tools(self) -> None:
-        """All that were started, the last first; one that fails to stop does not keep the
-        others."""
+        """Stops all tools that were started, the last first, whatever each of them does."""
         while self._started:
             tool = self._started.pop()
             try:
@@ -125,35 +121,35 @@ class Host:
 
     @property
     def waiting(self) -> int:
-        """Calls that wait for leave to start."""
+        """Number of calls that wait for a permit to start."""
         return self._calls.gate.waiting
 
     @property
     def blob_bytes(self) -> int:
-        """Of tasks' blobs, held or still coming in."""
+        """Bytes of tasks' blobs, held or still coming in."""
         return self._task_blobs.used
 
     def knows(self, session_id: str) -> bool:
-        """Whether the session is open here, or was and is remembered."""
+        """Whether the session is open here, or has ended and is remembered."""
         return self._sessions.known(session_id)
 
     @property
     def isolation(self) -> str:
-        """Of the tools that run foreign code; "" if there is none."""
+        """Levels of isolation of the tools that run foreign code; "" if no tool does."""
         return levels(self._tools.values())
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """All that are served, with those that only give tools to sessions."""
+        """All served tools, including those that only give tools to sessions."""
         return tuple(self._tools.values())
 
     def list_tools(self) -> tuple[Descriptor, ...]:
-        """Of the tools that every session may have."""
+        """Descriptors of the tools that every session may have."""
         return tuple(self._descriptors[name] for name, tool in self._tools.items() if tool.callable)
 
     async def fork(self, request: ForkRequest) -> Opened:
-        """A second session with the state of the first, under the rules of `open`. Refused where
-        the first is not here, is in the midst of a call, or has a tool that cannot be forked."""
+        """Second session with the state of the first, under the rules of `open`. Raises Refused if
+        the first is not here, has a running call, or has a tool that cannot be forked."""
         child = request.child
         if self._sessions.known(child.session_id):
             return await self._sessions.open(child)
@@ -162,11 +158,11 @@ class Host:
         return await self._sessions.open(completed(child, parent), parent)
 
     async def open(self, request: OpenRequest) -> Opened:
-        """The session; the same one for a repetition of the same request. Refused otherwise."""
+        """Session of the request; a repetition gets the same one. Raises Refused otherwise."""
         return await self._sessions.open(request)
 
     async def call(self, request: CallRequest) -> Recorded | Running:
-        """Begins the call, joins it, or answers what is recorded; Running after `wait`."""
+        """Result of the call, which this request begins, joins or repeats; Running after `wait`."""
         running = self.begin(request)
         if running.outcome is None:
             await running.wait(min(request.wait, LONGEST_WAIT))
@@ -178,8 +174,8 @@ class Host:
         return outcome
 
     def begin(self, request: CallRequest) -> RunningCall:
-        """The call, begun by this request or by an earlier one; it may have ended. Refused where
-        nothing can run, or the call's result is not to be had."""
+        """Call of this request or of an earlier equal one; it may have ended. Raises Refused if
+        nothing can run, or if the result was forgotten."""
         session = self._sessions.find(request.session_id)
         try:
             running = session.ledger.find(request.call_id, request.digest, request.turn)
@@ -200,12 +196,12 @@ class Host:
         return self._begin(session, request) if running is None else running
 
     def look(self, session_id: str) -> Held:
-        """What is held of a session; changes nothing. Refused as a call of it would be."""
+        """State of a session; changes nothing. Raises Refused as a call of it would."""
         session = self._sessions.usable(session_id)
         return Held(call_ids=session.ledger.began, tools=session.descriptors)
 
     def blob(self, sha256: str) -> bytes:
-        """Large media of an observation, or a task's. Refused if they are not held (any more)."""
+        """Large media of an observation, or of a task. Raises Refused if they are not held."""
         data = self._calls.blobs.get(sha256)
         if data is None:
             data = self._task_blobs.get(sha256)
@@ -219,17 +215,17 @@ class Host:
         return data
 
     def has_task_blob(self, sha256: str) -> bool:
-        """Whether a session that names it can be opened."""
+        """Whether the blob is held, so that a session that names it can be opened."""
         return self._task_blobs.get(sha256) is not None
 
     def take_in(self, blob: BlobRef) -> Upload:
-        """A blob of a task, about to come in pieces. Refused if it cannot be held."""
+        """Upload of a task's blob, in pieces. Raises Refused if it cannot be held."""
         if self._sessions.draining:
             raise draining()
         return self._task_blobs.take_in(blob)
 
     def cancel(self, session_id: str, call_id: str) -> bool:
-        """Stops a call that is in flight; its result will say CANCELLED. False if none is."""
+        """Stops a call in flight, whose result will be CANCELLED. False if it is not in flight."""
         running = self._sessions.find(session_id).ledger.get(call_id)
         if running is None:
             return False
@@ -239,7 +235,7 @@ class Host:
         return True
 
     def renew(self, owner: str, lease: float, believed: Iterable[str]) -> Leases:
-        """Renews all leases of `owner`; tells which of `believed` are lost."""
+        """Renews all leases of `owner`; the answer names those of `believed` that are lost."""
         until = lease_end(lease)
         held = []
         for session in self._sessions:
@@ -251,8 +247,8 @@ class Host:
         return Leases(lost=tuple(name for name in believed if name not in here), held=tuple(held))
 
     async def close(self, session_id: str, why: str = "it was closed") -> bool:
-        """Ends a session and every call in it, also one that is only being opened; once it has
-        begun it goes on where the caller is cancelled. False if it was not open."""
+        """Ends a session, also one that is being opened, and every call in it, even if the caller
+        is cancelled meanwhile. False if it was not open."""
         return self._sessions.is_mine(session_id) and await self._sessions.close(session_id, why)
 
     async def drain(self, grace: float) -> None:
@@ -272,7 +268,7 @@ class Host:
         return self._calls.begin(session, request)
 
     async def _reap(self) -> None:
-        """Ends sessions whose lease was not renewed, and drops blobs that no session claimed."""
+        """Ends sessions whose lease has passed, and drops blobs that no session claimed."""
         while True:
             await asyncio.sleep(REAP_SECONDS)
             self._task_blobs.expire()

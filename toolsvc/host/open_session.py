@@ -1,9 +1,9 @@
-"""What the host keeps of an open session: its tools' states, its ledger, its lease.
+"""State of an open session at its host: its tools' states, its ledger, its lease.
 
 Invariants
-- A session's tools only become more: those that were asked for, then those that these give to it
-  alone, at its opening and after their calls.
-- Every state that was made is closed with the session, also that of a tool which came later.
+- A session only gains tools: those that were asked for, then those that these give to it alone, at
+  its opening and after their calls.
+- Every state that was made is closed with the session, also that of a tool that came later.
 """
 
 from __future__ import annotations
@@ -20,40 +20,44 @@ from toolsvc.errors import Refused
 from toolsvc.host.ledger import Ledger
 from toolsvc.host.turnstile import Turnstile
 from toolsvc.plugin.alarm import Alarm
-from toolsvc.plugin.cancellation import Cancellation
-from toolsvc.plugin.running import run_method
+from toolsvc.plugin.executors import Cancellation, Executor, LiveState, run_method
 from toolsvc.plugin.tool import State, Tool
 from toolsvc.types import Descriptor, Media, Opened, OpenRequest, Recorded, Running, SessionInfo
 from toolwright.rpc.auth import caller
 
 CLOSE_SECONDS = 10.0
-"""For one tool to close one session's state; what takes longer is left to itself."""
+"""Longest close of one tool's state, in seconds; a slower one is abandoned."""
 
 log = structlog.get_logger(__name__)
 
 _LATE: set[asyncio.Task[None]] = set()
-"""Held, for the event loop does not."""
+"""Tasks that the event loop alone would not hold."""
 
 
 class ToolNameTaken(Exception):
-    """A fault of the tool that gives it: it can see which names the session has."""
+    """A tool gave a session a second tool of one name, though it can see the session's names."""
+
+
+_ALWAYS_LIVE = LiveState()
 
 
 class OpenTool:
     """A tool as one session has it."""
 
-    __slots__ = ("descriptor", "gives_tools", "state", "tool", "turnstile")
+    __slots__ = ("descriptor", "executor", "gives_tools", "live", "state", "tool", "turnstile")
 
     def __init__(self, tool: Tool, descriptor: Descriptor, state: State) -> None:
         self.tool = tool
         self.descriptor = descriptor
         self.state = state
+        self.live = state if isinstance(state, LiveState) else _ALWAYS_LIVE
+        self.executor: Executor = tool.executor(tool)
         self.turnstile = Turnstile(tool.parallel_calls)
         self.gives_tools = type(tool).session_tools is not Tool.session_tools
 
 
 class RunningCall:
-    """A call that was begun, and what came of it; the ledger holds it until it is forgotten."""
+    """A call that was begun, and its outcome; the ledger holds it until it is forgotten."""
 
     __slots__ = (
         "_waiting",
@@ -71,12 +75,12 @@ class RunningCall:
         self.started_at: float | None = None
         self.queueing = False
         self.task: asyncio.Task[None] | None = None
-        """Runs it; None where the answer needed no waiting."""
+        """Task that runs it; None if the answer was there at once."""
         self.outcome: Recorded | Refused | None = None
         self._waiting: dict[Callable[[], object], Alarm] = {}
 
     def end(self, outcome: Recorded | Refused) -> None:
-        """Once; tells all who wait."""
+        """Sets the outcome, once, and wakes all that wait."""
         self.outcome = outcome
         waiting, self._waiting = self._waiting, {}
         for then, alarm in waiting.items():
@@ -84,19 +88,18 @@ class RunningCall:
             then()
 
     def tell(self, seconds: float, then: Callable[[], object]) -> None:
-        """Calls `then` once: when the call has ended, or after so long if it has not by then."""
+        """Calls `then` once: when the call has ended, or after `seconds`."""
         self._waiting[then] = Alarm(seconds, partial(self._late, then))
 
     def forget(self, then: Callable[[], object]) -> None:
-        """`then` is not called any more. Does nothing if it was called."""
+        """Takes back what `tell` promised, unless it has happened."""
         alarm = self._waiting.pop(then, None)
         if alarm is not None:
             alarm.cancel()
 
     async def wait(self, seconds: float) -> None:
-        """Until the call has ended, for so long at most. Cancelling the wait leaves it running.
-
-        By hand, because asyncio.wait would take longer than most calls run.
+        """Waits until the call has ended, for at most `seconds`. Cancelling the wait leaves the
+        call running. asyncio.wait would take longer than most calls run.
         """
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         wake = partial(_wake, waiting)
@@ -115,8 +118,8 @@ class RunningCall:
         return Running(queued=queued, run=run)
 
     def times(self) -> tuple[float, float]:
-        """Seconds that it has waited, for its turn and for others, and that it has run. Together
-        all since it was asked for."""
+        """Wait, for its turn and for others, and run of the call, both in seconds. Their sum is the
+        time since the request."""
         now = time.perf_counter()
         started = now if self.started_at is None else self.started_at
         waited = self.cancellation.waited
@@ -133,9 +136,9 @@ class OpenSession:
         blobs: Mapping[str, Media],
         lease_until: float,
     ) -> None:
-        """`wanted`: names of the served tools that it will have. `blobs`: the task's media."""
+        """wanted: names of the served tools that it will have. blobs: the task's media."""
         self.asked = tuple(wanted)
-        """Names of the served tools that it has; what these give to it comes on top."""
+        """Names of its served tools, without the tools that these give to it."""
         self._names = set(self.asked)
         self.info = SessionInfo(
             session_id=request.session_id,
@@ -146,31 +149,30 @@ class OpenSession:
         )
         self.digest = request.digest
         self.caller = caller()
-        """Whose it is."""
+        """Caller that opened it."""
         self.lease_until = lease_until
         self._gives_way = request.gives_way
         self._lease = request.lease
         self.tools: dict[str, OpenTool] = {}
-        """Those that can be called."""
+        """Tools that can be called, by name."""
         self._entries: list[OpenTool] = []
-        """All, with those that only give tools."""
+        """All tools, including those that only give tools."""
         self.descriptors: tuple[Descriptor, ...] = ()
         self.ledger: Ledger[RunningCall] = Ledger()
         self.opened: Opened | None = None
         self._adding = asyncio.Lock()
-        """Two calls that end together would add the same tools twice."""
+        """Lock without which two calls that end together would add the same tools twice."""
 
     @property
     def lost(self) -> str | None:
-        """Why a tool's state is gone, or None."""
+        """Reason why a tool's state is gone, or None."""
         for entry in self._entries:
-            reason = entry.tool.lost(entry.state)
-            if reason is not None:
-                return reason
+            if entry.live.lost is not None:
+                return entry.live.lost
         return None
 
     def gives_way(self, now: float) -> bool:
-        """Whether it may end for another, as far as its opener said."""
+        """Whether it may end for another session now, as its opener allowed."""
         if self._gives_way is None or self.opened is None:
             return False
         left_alone = now - (self.lease_until - self._lease)
@@ -178,15 +180,15 @@ class OpenSession:
 
     @property
     def entries(self) -> Iterable[OpenTool]:
-        """All tools, with those that only give others."""
+        """All tools, including those that only give others."""
         return tuple(self._entries)
 
     async def open_tools(
         self, tools: Iterable[tuple[Tool, Descriptor]], parent: OpenSession | None = None
     ) -> Opened:
-        """Makes the tools' states, one after the other: new ones, or forked from those of `parent`,
-        which has the same tools. Raises what they raise; `close_tools` closes those that were
-        made."""
+        """Makes the tools' states, one after the other: new ones, or forks of the states of
+        `parent`, which has the same tools. Raises what they raise; `close_tools` then closes those
+        that were made."""
         began = time.perf_counter()
         states = {} if parent is None else {one.tool.name: one.state for one in parent.entries}
         for tool, descriptor in tools:
@@ -206,8 +208,8 @@ class OpenSession:
         return self.opened
 
     async def add_tools_of(self, entry: OpenTool) -> tuple[Descriptor, ...]:
-        """Opens what the tool gives to this session and the session does not have; returns what
-        came. ToolNameTaken if another tool has such a name."""
+        """Opens the tools that a tool gives to this session and that it does not have; returns
+        them. Raises ToolNameTaken if another tool has such a name."""
         if not entry.gives_tools:
             return ()
         came = []
@@ -248,7 +250,7 @@ class OpenSession:
             self.tools[tool.name] = entry
 
     async def close_tools(self) -> None:
-        """Closes every state; one that fails to close does not keep the others."""
+        """Closes every state, whatever each of them does."""
         for entry in self._entries:
             await self._close(entry.tool, entry.state)
 
@@ -262,14 +264,14 @@ class OpenSession:
             log.exception("close failed", tool=tool.name, session=self.info.session_id)
 
     def _close_late(self, tool: Tool, state: State) -> None:
-        """Of a state whose opening was given up before its thread had made it."""
+        """Closes a state that a thread made after its opening was given up."""
         closing = asyncio.create_task(self._close(tool, state))
         _LATE.add(closing)
         closing.add_done_callback(_LATE.discard)
 
 
 def levels(tools: Iterable[Tool]) -> str:
-    """The levels of isolation in force, "" where no tool runs foreign code."""
+    """Levels of isolation in force; "" if no tool runs foreign code."""
     return ",".join(sorted({tool.isolation for tool in tools} - {""}))
 
 

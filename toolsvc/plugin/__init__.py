@@ -1,8 +1,8 @@
-"""What a tool is, and how it is run: all that a tool's author meets.
+"""What a tool is, and how it runs: all that a tool's author meets.
 
-`tool` and `decorator` are what an author writes, `actions` how a tool finds its call in the
-policy's text, of which `reading` makes arguments within `bounds`. `results` is what a tool answers,
-`cancellation` how it is stopped, `waiting` what is no part of its run. `running` runs a tool's
-methods for the host, and `faults` logs what they raise. `built_in` names the tools that come with
-the service. Nothing here knows of leases or gRPC.
+`tool` and `decorator` are what an author writes. `actions` finds a call in the policy's text, and
+`reading` makes its arguments. `executors` run a tool's calls for the host, `waiting` counts what a
+call waits for others, `results` makes answers, and `faults` logs what tools raise. `registry` finds
+the tools that packages register and makes them with their options. Nothing here knows leases or
+gRPC.
 """

@@ -1,8 +1,8 @@
 """Finds the tool and its arguments in the text of an action; pure.
 
 Invariants
-- What cannot be understood is an `InvalidAction` with a reason that the policy may read, never
-  an error of the service, and no tool runs for it.
+- An action that makes no sense is an `InvalidAction` with a reason for the policy, never an error
+  of the service, and no tool runs for it.
 - Only the last block of an action counts. `toolwright.reading.actions` reads it, here and in the
   engine.
 """
@@ -17,6 +17,8 @@ from toolwright.reading import actions as reading
 from toolwright.reading.action_ends import Grammar, counted
 from toolwright.reading.actions import JsonCall, Tags
 
+RAW = "action"
+"""The one argument of a raw format: the action's text."""
 UNREAD = "$action"
 """The one argument of an action that its format could not read: its text."""
 
@@ -28,10 +30,10 @@ class InvalidAction(Exception):
 def find_tool(
     action: str, tools: Iterable[Descriptor], accepts: Callable[[str], bool] = lambda name: True
 ) -> str:
-    """Name of the tool that the action calls. InvalidAction if it calls none.
+    """Name of the tool that the action calls. Raises InvalidAction if it calls no tool.
 
-    `accepts`: whether the tool of that name would take the action; asked where a raw format leaves
-    it to the tool. The first that does is the one.
+    accepts: whether a tool with a raw format takes the action, by its name. The first that does is
+    called.
     """
     tools = list(tools)
     best, best_at = "", -1
@@ -69,8 +71,8 @@ def find_tool(
 
 
 def last_ends(action: str, closing: Iterable[str], json: Iterable[Tags] = ()) -> Mapping[str, int]:
-    """Where the last of each of the closing tags stands. `json`: tags of JSON calls, inside whose
-    strings no tag counts."""
+    """Position of the last of each closing tag. json: tags of JSON calls; inside their strings no
+    tag counts."""
     last = {close: at for close in dict.fromkeys(closing) if (at := action.rfind(close)) >= 0}
     if len(last) < 2:
         return last
@@ -79,7 +81,8 @@ def last_ends(action: str, closing: Iterable[str], json: Iterable[Tags] = ()) ->
 
 
 def parse_arguments(action: str, tool: Descriptor) -> dict[str, Any]:
-    """Arguments of the action's last block, not yet checked. InvalidAction if there is none."""
+    """Arguments of the action's last block, not yet checked. Raises InvalidAction if it has no
+    block."""
     form = tool.format
     if isinstance(form, TagFormat):
         return {form.argument: last_block(action, form.open, form.close)}
@@ -88,12 +91,12 @@ def parse_arguments(action: str, tool: Descriptor) -> dict[str, Any]:
         if name != tool.name:
             raise InvalidAction(f"the call names {name!r}, not {tool.name!r}")
         return arguments
-    return {"action": action}
+    return {RAW: action}
 
 
 def read_or_keep(action: str, tool: Descriptor) -> dict[str, Any]:
-    """Arguments as the tool's format has them, or the action as UNREAD: for a tool that stands for
-    another, which alone can tell what it makes of such an action."""
+    """Arguments as the tool's format has them, or the action as UNREAD. For a tool that stands for
+    another one: only the other knows whether it understands such an action."""
     try:
         return parse_arguments(action, tool)
     except InvalidAction:
@@ -105,7 +108,7 @@ def _closing(form: ActionFormat) -> str | None:
 
 
 def last_block(action: str, opening: str, closing: str) -> str:
-    """What stands between the marks that end last. InvalidAction if there are none."""
+    """Text between the marks that end last. Raises InvalidAction without such marks."""
     begin, end = reading.last_span(action, opening, closing)
     if begin < 0:
         raise InvalidAction(reading.no_block(end, opening, closing))
@@ -113,7 +116,8 @@ def last_block(action: str, opening: str, closing: str) -> str:
 
 
 def last_call(action: str, opening: str, closing: str) -> tuple[str, dict[str, Any]]:
-    """Name and arguments of the JSON call that ends last. InvalidAction if it is not a call."""
+    """Name and arguments of the JSON call that ends last. Raises InvalidAction if it is not a
+    call."""
     call = reading.last_call(action, Tags(opening, closing))
     if call.fault:
         raise InvalidAction(call.fault)

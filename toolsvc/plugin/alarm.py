@@ -1,7 +1,5 @@
-"""A timer for what is usually over before a timer could be set.
-
-Many calls end in the event loop's next iteration. To set and cancel a timer of the loop would be a
-good part of their cost.
+"""A cheap timer for calls, most of which end in the event loop's next iteration. To set a timer of
+the loop would be a good part of their cost.
 """
 
 from __future__ import annotations

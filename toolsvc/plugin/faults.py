@@ -1,5 +1,5 @@
-"""Faults of plugins and of what they work with, logged once for each place: a policy may make the
-same one all day."""
+"""Logs exceptions of tools and backends, once for each line of code: a policy may repeat one all
+day."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ _FRAMES = 12
 _TRACEBACK_CHARS = 8_000
 _MOST_PLACES = 256
 _LOGGED: set[tuple[str, str, int]] = set()
-"""Whose, in which file and line."""
+"""Places that were logged: the tool or backend, the file, the line."""
 
 log = structlog.get_logger(__name__)
 
 
 def log_fault(whose: str, error: Exception, call: Call | None = None) -> None:
-    """For the plugin's author, who has to find the line; the policy reads the message at most.
-    `whose`: the tool's or the backend's. `call`: in which it happened, so that the line leads to
-    the trajectory and its trace."""
+    """Logs the traceback for the author; the policy reads the message at most. whose: the tool or
+    the backend. call: the call that failed, so that the line names its trajectory and trace."""
     where = traceback.extract_tb(error.__traceback__, limit=-1)[-1]
     place = (whose, where.filename, where.lineno or 0)
     if place in _LOGGED or len(_LOGGED) >= _MOST_PLACES:

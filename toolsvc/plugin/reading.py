@@ -1,10 +1,9 @@
-"""What a policy wrote becomes a call's tool and its arguments: here, whatever the tool, and nowhere
-else.
+"""Reads a call's tool and its arguments in the policy's text; the only place that does.
 
 Invariants
-- What comes out is arguments within `bounds`, or an InvalidAction, which the policy reads. Whatever
-  else a tool raises while it reads an action is an InvalidAction too: a policy must not be able to
-  end its trajectory by an error of the service, and be given another one.
+- The outcome is arguments within the bounds of `json_bounds`, or an InvalidAction that the policy
+  reads. Any other exception of a tool that reads an action becomes an InvalidAction too. Otherwise
+  a policy could end its trajectory by an error of the service, and get another one.
 - No tool runs while an action is read, so nothing has to be undone.
 """
 
@@ -14,23 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import structlog
-
 from toolsvc.errors import Refused
-from toolsvc.plugin.actions import InvalidAction, find_tool
+from toolsvc.plugin.actions import RAW, InvalidAction, find_tool
+from toolsvc.plugin.faults import log_fault
 from toolsvc.plugin.tool import Tool
-from toolsvc.types import Descriptor
+from toolsvc.types import Descriptor, RawFormat
 from toolwright.reading.json_text.json_bounds import OutOfBounds, check_action, check_values
-
-_MOST_LOGGED = 256
-_LOGGED: set[tuple[str, str]] = set()
-"""What was told of a tool: a policy may make the same fault all day."""
-
-log = structlog.get_logger(__name__)
 
 
 def tool_of_action(action: str, tools: Iterable[Descriptor], accepts: Callable[[str], bool]) -> str:
-    """As `find_tool`. InvalidAction."""
+    """Name of the tool, as `find_tool` finds it. Raises InvalidAction."""
     with _reading("the session"):
         check_action(action)
         return find_tool(action, tools, accepts)
@@ -39,13 +31,17 @@ def tool_of_action(action: str, tools: Iterable[Descriptor], accepts: Callable[[
 def arguments_of(
     tool: Tool, descriptor: Descriptor, action: str, given: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """As `call` gets them. `given`: those that came as data; None = as the action has them.
-    InvalidAction."""
+    """Arguments as `call` gets them. given: those that came as data; None = as the action has them.
+    The one argument `action` of a raw format is read as the action itself. Raises InvalidAction."""
     with _reading(tool.name):
         check_action(action)
+        if given is not None and isinstance(descriptor.format, RawFormat) and set(given) == {RAW}:
+            action, given = str(given[RAW]), None
         found = tool.parse(action, descriptor) if given is None else given
         check_values(found)
-        return tool.check(found)
+        made = tool.make_arguments(found)
+        tool.check_arguments(made)
+        return made
 
 
 @contextmanager
@@ -57,13 +53,5 @@ def _reading(name: str) -> Iterator[None]:
     except OutOfBounds as error:
         raise InvalidAction(f"{name} cannot read the call: {error}") from error
     except Exception as error:
-        _log(name, error)
+        log_fault(name, error)  # Its author should raise InvalidAction there.
         raise InvalidAction(f"{name} cannot read the call: {type(error).__name__}") from error
-
-
-def _log(name: str, error: Exception) -> None:
-    """For the tool's author: it should have been an InvalidAction there."""
-    key = (name, type(error).__name__)
-    if key not in _LOGGED and len(_LOGGED) < _MOST_LOGGED:
-        _LOGGED.add(key)
-        log.warning("tool cannot read an action", tool=name, exc_info=error)

@@ -9,18 +9,18 @@ from toolsvc.types import Media, Result, Text, ToolError
 from toolwright.types import Author, ToolErrorKind
 
 AUTHORS = (Author.TOOL, Author.MEMORY, Author.SYSTEM)
-"""Who may speak in an observation. What prompt, model and template write is no observation."""
+"""Authors of observations. Prompt, model and template write no observation."""
 MOST_TOKENS = 1 << 20
-"""Of one observation: as long as the longest contexts that models have."""
+"""Largest budget of one observation, in tokens: the longest contexts that models have."""
 
 
 class ToolFailed(Exception):
-    """For a plugin to raise: the tool failed in a way that the policy should read as it stands."""
+    """Raised by a tool that failed; the policy reads the message as it stands."""
 
 
 def as_result(value: object) -> Result:
-    """What a plugin returned, as a result. TypeError if JSON cannot say it, or if a `Result` holds
-    what no answer can."""
+    """Return value of a tool as a result. Raises TypeError if JSON cannot hold it, or for a wrong
+    part of a `Result`."""
     if isinstance(value, Text | Media):
         value = Result(observation=(value,))
     if isinstance(value, Result):
@@ -33,8 +33,8 @@ def as_result(value: object) -> Result:
 
 
 def _check(result: Result) -> None:
-    """TypeError. Plugins are not type-checked, and a wrong part would be found where nobody could
-    tell whose it was."""
+    """Raises TypeError for a wrong part, here, where the log names the tool: tools of a file are
+    not type-checked."""
     for part in result.observation:
         if not (
             (isinstance(part, Text) and isinstance(part.text, str))
@@ -58,13 +58,13 @@ def _check(result: Result) -> None:
 
 
 def failure(kind: ToolErrorKind, message: str, output: str | None = None) -> Result:
-    """A tool error. The policy reads `output`, or the message where there is none."""
+    """Tool error. The policy reads `output`, or the message if there is no output."""
     text = message if output is None else output
     return Result(observation=(Text(text=text),), error=ToolError(kind=kind, message=message))
 
 
 def invalid(reason: str) -> Result:
-    """An action that was not understood; nothing ran."""
+    """Result of an action that makes no sense; nothing ran."""
     return Result(
         observation=(Text(text=reason),),
         valid=False,

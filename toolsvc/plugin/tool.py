@@ -1,34 +1,32 @@
 """What a tool is, for those who write one: a subclass of `Tool` (or `decorator.tool` for short).
 
-Owns the plugin interface and what the engine is told of a tool; how a plugin is run is `running`.
-Plugins run inside the service's own process and are trusted by whoever starts it; foreign code
-belongs into a sandboxed tool (`toolsvc.tools`).
+Owns the plugin interface and the description that the engine gets. `executors` run its calls.
+The tools of a file run inside the service and are trusted by its operator. Foreign code runs in a
+sandboxed tool (`toolsvc.tools`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from toolsvc.plugin.actions import InvalidAction, parse_arguments
-from toolsvc.plugin.cancellation import Cancellation
-from toolsvc.plugin.running import is_coroutine, run_call
+from toolsvc.plugin.executors import Cancellation, InProcess, InService, LiveState
 from toolsvc.types import (
     ActionFormat,
     Call,
     Descriptor,
     JsonCallFormat,
     RawFormat,
-    Result,
     SessionInfo,
     TagFormat,
 )
 from toolwright.text.truncation import Keep
 
-__all__ = ["STRICT", "Cancellation", "State", "Tool"]
+__all__ = ["STRICT", "Cancellation", "InProcess", "InService", "LiveState", "State", "Tool"]
 
 STRICT = ConfigDict(extra="forbid")
 
@@ -40,12 +38,40 @@ MOST_RUN_LIMIT = 31_536_000
 State = Any
 """Whatever `open` returns; None for a tool without state."""
 
+_RENAMED = {
+    "check": "`make_arguments`, which returns what `call` gets, and `check_arguments`, which "
+    "returns nothing",
+    "ready": "`ready` of a state that is a `LiveState`",
+    "prepare": "`prepare` of a state that is a `LiveState`",
+    "lost": "`lost` of a state that is a `LiveState`",
+}
+"""Names of earlier versions, and what to write now."""
+
+
+class NoConfig(BaseModel):
+    """Options of a tool that has none."""
+
+    model_config = STRICT
+
 
 class Tool:
-    """Subclass it and write `call`; add `open` and `close` where a session has a state.
+    """Subclass it and write `call`; add `open` and `close` where a session has a state. All three
+    may be plain functions or coroutines.
 
-    All three may be plain functions or coroutines.
+    A tool with options sets `Config`. The service makes the tool once, with a checked `Config`, and
+    sets it by `--set NAME.OPTION=VALUE`. A constructor gets the arguments that it names: `config`,
+    and `sandbox`, the `SandboxConfig` for foreign code. It raises `StartError` if the tool cannot
+    work so.
     """
+
+    Config: ClassVar[type[BaseModel]] = NoConfig
+    """Options of an operator; descriptions of the fields are their help."""
+    config: Any = None
+    """The `Config` that the operator set."""
+    executor: ClassVar[type[InService] | type[InProcess]] = InService
+    """Executor of calls. `InProcess` calls `run(state, call, cancellation)` in place of `call`."""
+    registered: bool = False
+    """Whether a package registered its name. Such a tool shares no state with other tools."""
 
     name: str = ""
     description: str = ""
@@ -54,9 +80,9 @@ class Tool:
     arguments: type[BaseModel] | None = None
     """Schema of the arguments; None = what the format says."""
     format: ActionFormat | None = None
-    """How an action looks; None = a tag with the tool's name around one text argument."""
+    """Form of an action; None = a tag with the tool's name around one text argument."""
     stop_strings: tuple[str, ...] = ()
-    """Where generation stops; () = the format's closing mark."""
+    """Texts at which generation stops; () = the format's closing mark."""
     stateful: bool = False
     parallel_calls: bool = False
     run_limit: float = 30.0
@@ -65,89 +91,84 @@ class Tool:
     media: bool = False
     """Observations may hold images, videos or sound."""
     keep: Keep = "middle"
-    """What stays of an observation that is too long; middle = its beginning and its end."""
+    """Part of an observation that stays if it is too long; middle = its beginning and its end."""
     isolation: str = ""
-    """Level of isolation of the foreign code that it runs; "" where it runs none."""
+    """Level of isolation of the foreign code that it runs; "" = it runs no foreign code."""
     fork_replays: bool = False
-    """`fork` runs the session's calls again: what they did outside of it is done again."""
+    """Whether `fork` runs the session's calls again, with their effects outside of the session."""
     queues: bool = False
-    """Its calls wait in a queue of its own, which bounds what runs: they need no leave of the host
-    to start."""
+    """Whether its calls wait in a queue of its own, which bounds what runs. They need no permit of
+    the host to start."""
     cpus: float = 0.0
-    """Cores that a session keeps busy; with `gpus` and `memory_bytes` what a cluster sets aside for
-    it (`toolsvc.fleet.ray`). Nothing holds the tool to it."""
+    """Cores that a cluster reserves for a session, with `gpus` and `memory_bytes`
+    (`toolsvc.fleet.ray`). They do not limit the tool."""
     gpus: float = 0.0
     memory_bytes: int = 0
     callable: bool = True
-    """False for one that only gives sessions their own tools: nobody sees it or calls it."""
+    """False for a tool that only gives sessions their own tools; it is not listed or called."""
+
+    def __init__(self, config: Any = None) -> None:
+        """config: a `Config`; None = all defaults."""
+        self.config = self.Config() if config is None else config
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Raises TypeError for a method or attribute of an earlier version, with its new name."""
+        super().__init_subclass__(**more)
+        for name, now in _RENAMED.items():
+            if name in vars(cls):
+                raise TypeError(f"tool class {cls.__name__} has `{name}`: write {now}")
+        if "run" in vars(cls) and cls.executor is InService:
+            raise TypeError(f"tool class {cls.__name__} has `run`: add `executor = InProcess`")
 
     def open(self, session: SessionInfo) -> State | Awaitable[State]:
-        """The state of a new session."""
+        """State of a new session."""
         return None
 
     def call(self, state: State, call: Call) -> object | Awaitable[object]:
-        """Does the work: text, a `Result`, or something that JSON can say. Raise `InvalidAction`
-        for an action that makes no sense, `ToolFailed` for a failure to be told as it stands."""
+        """Does the work and returns text, a `Result`, or any value that JSON can hold. Raises
+        InvalidAction for an action that makes no sense, and ToolFailed for a failure whose message
+        the policy reads."""
         raise NotImplementedError(f"tool {self.name!r} has no call method")
 
     def accepts(self, action: str) -> bool:
-        """Whether the action is meant for this tool; asked where its format is raw and the session
-        has other tools. Unless said otherwise: it holds one of the tool's stops."""
+        """Whether the action is meant for this tool, if its format is raw and the session has other
+        tools. By default: whether it holds one of the tool's stops."""
         return not self.stop_strings or any(stop in action for stop in self.stop_strings)
 
     def close(self, state: State) -> Awaitable[None] | None:
-        """Called once for every state that `open` returned."""
+        """Ends a state. Called once for every state that `open` returned."""
         return None
 
     def session_tools(self, state: State) -> Sequence[Tool]:
-        """Tools that this session alone has. Asked when the session is open and after each call of
-        this tool; what was there stays, what is new is callable from the next turn on. Their names
+        """Tools that this session alone has. Called when the session is open and after each call of
+        this tool. Earlier tools stay; new ones can be called from the next turn on. Their names
         must not be in `SessionInfo.names`."""
         return ()
 
     def fork(self, state: State, session: SessionInfo) -> State | Awaitable[State]:
-        """The state of a second session that goes on from where the first one's `state` is, and
-        shares nothing with it. Overridden by tools whose calls change a state; they may say
-        `Refused` where this state cannot be had again. No call of a tool without parallel calls
-        runs meanwhile."""
+        """State of a second session that continues from `state` and shares nothing with it. For
+        tools whose calls change a state. Raises Refused if this state cannot be had again. No call
+        of a tool without parallel calls runs meanwhile."""
         return self.open(session)
 
     def forks(self) -> bool:
-        """A session with this tool can be forked: it keeps nothing between calls, or says how."""
+        """Whether a session with this tool can be forked: it keeps no state, or has `fork`."""
         if type(self).fork is not Tool.fork:
             return True
         return not self.stateful and type(self).session_tools is Tool.session_tools
 
-    # What follows is for tools that own processes; a plugin has no need of it.
-
     async def start(self) -> None:
-        """Once, before the service listens. StartError if the tool cannot work here."""
+        """Runs once, before the service listens. Raises StartError if the tool cannot work here."""
 
     async def stop(self) -> None:
-        """Once, after the last session was closed."""
-
-    def ready(self, state: State) -> bool:
-        """False where `prepare` has to be awaited before a call."""
-        return True
-
-    async def prepare(self, state: State) -> None:
-        """Gets what a call needs before its run limit begins. Refused if it cannot be had."""
-
-    def lost(self, state: State) -> str | None:
-        """Why the state is gone, or None."""
-        return None
+        """Runs once, after the last session was closed."""
 
     def figures(self) -> Mapping[str, float]:
-        """How full it is, for the metrics page: numbers by name; one that counts up ends in
-        `_total`."""
+        """Numbers by name for the metrics page; the name of a counter ends in `_total`."""
         return {}
 
-    async def run(self, state: State, call: Call, cancellation: Cancellation) -> Result:
-        """Runs `call` under its limit and turns whatever happens into a result."""
-        return await run_call(self.call, self._on_loop, state, call, cancellation, self.name)
-
     def describe(self) -> Descriptor:
-        """What the engine is told."""
+        """What an engine needs to know of the tool."""
         form = self._format
         closing = (form.close,) if isinstance(form, TagFormat | JsonCallFormat) else ()
         return Descriptor(
@@ -161,18 +182,19 @@ class Tool:
             parallel_calls=self.parallel_calls,
             run_limit=self.run_limit,
             media=self.media,
-            # A plain function runs in a thread, which nothing stops.
-            cancel=self._on_loop or type(self).run is not Tool.run,
+            cancel=self.executor(self).stops,
             fork=self.forks(),
             fork_replays=self.fork_replays and self.forks(),
         )
 
     def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
-        """Arguments as the action has them, where the caller did not know them. InvalidAction."""
+        """Arguments as the action has them, for a caller that did not read them. Raises
+        InvalidAction."""
         return parse_arguments(action, descriptor)
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments as `call` gets them. InvalidAction where they do not fit the schema."""
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments as `call` gets them: they fit the schema and have its defaults. Raises
+        InvalidAction."""
         name = self._only_text
         if name is not None and len(arguments) == 1 and isinstance(arguments.get(name), str):
             return {name: arguments[name]}
@@ -186,13 +208,13 @@ class Tool:
             )
             raise InvalidAction(f"{self.name}: {faults}") from error
 
-    @cached_property
-    def _on_loop(self) -> bool:
-        return is_coroutine(self.call)
+    def check_arguments(self, arguments: Mapping[str, Any]) -> None:
+        """Rules beyond the schema, for arguments that `make_arguments` made. Raises InvalidAction,
+        and changes nothing."""
 
     @cached_property
     def _only_text(self) -> str | None:
-        """The one argument, where it is any text: no model has to look at it."""
+        """Name of the only argument if it can be any text, which needs no model."""
         form = self._format
         if self.arguments is not None or isinstance(form, JsonCallFormat):
             return None
@@ -239,7 +261,7 @@ def _plain_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def json_call_usage(name: str, description: str, arguments: Iterable[str]) -> str:
-    """What a prompt says of a tool that is called in JSON. `arguments`: their names."""
+    """Usage of a tool that is called in JSON, for a prompt. arguments: their names."""
     form = JsonCallFormat()
     names = ", ".join(f'"{argument}": ...' for argument in arguments)
     example = f'{form.open}{{"name": "{name}", "arguments": {{{names}}}}}{form.close}'

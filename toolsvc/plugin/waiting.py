@@ -1,11 +1,11 @@
-"""What of a call is waiting for others, and what is running of its own.
+"""Time of a call: what it runs itself, and what it waits for others.
 
 Invariants
 - The run limit counts running alone. It stands still while any part of a call is in `waiting`. So
   does the queue limit of a session that is being opened.
-- What goes wrong in `waiting`, a time-out included, leaves it as `Refused`: a backend's fault is
-  nothing that the policy reads. What the tool says to the policy itself goes through.
-- A call, or an opening, waits for `WAIT_SECONDS` at most, all its waits together; then it is
+- An exception in `waiting`, a timeout included, leaves it as `Refused`: the policy does not read a
+  backend's fault. `ToolFailed` and `InvalidAction` pass, for the policy.
+- A call, or an opening, waits for at most `WAIT_SECONDS`, all its waits together. Then it is
   refused.
 """
 
@@ -26,15 +26,15 @@ from toolsvc.plugin.faults import log_fault
 from toolsvc.plugin.results import ToolFailed
 
 WAIT_SECONDS = 600.0
-"""Longer than the tries that any backend of ours gets together, and the places in line before."""
+"""Longest wait of a call. All tries of any backend here, with the wait for a place, are shorter."""
 
 
 class RunClock:
-    """Cancels the task of a call, or of an opening, when it has run, or waited, for too long. The
-    task makes it.
+    """Cancels the task of a call, or of an opening, that has run or waited for too long. The task
+    makes it.
 
-    `wait_began`, `wait_ended` and `thread_began` may be called from any thread, all else from the
-    loop.
+    `wait_began`, `wait_ended` and `thread_began` may be called from any thread, all other methods
+    from the loop.
     """
 
     __slots__ = (
@@ -53,28 +53,28 @@ class RunClock:
     )
 
     def __init__(self, task: asyncio.Task[Any], limit: float) -> None:
-        """`limit`: seconds that it may run."""
+        """limit: longest run, in seconds."""
         self._task = task
         self._loop = task.get_loop()
         self._thread = threading.get_ident()
         self._left = limit
         self._line = 0.0
-        """Seconds in line for a thread that the limit has not been told of."""
+        """Wait for a thread that the limit does not know yet, in seconds."""
         self._waited = 0.0
         self._waits: list[str] = []
         self._since = time.perf_counter()
-        """When running became waiting, or waiting running."""
+        """Time of the last change between running and waiting."""
         self._stopped = False
         self.rang = False
-        """It has cancelled the task."""
+        """Whether it has cancelled the task."""
         self.waited_for = ""
-        """If so, what the call waited for then; "" = it ran."""
+        """Backend that the call waited for when it was cancelled; "" = it ran."""
         self._alarm = Alarm(limit, self._ring)
         _CLOCK.set(self)
 
     @property
     def waited(self) -> float:
-        """Seconds, up to now."""
+        """Wait up to now, in seconds."""
         still = time.perf_counter() - self._since if self._waits and not self._stopped else 0.0
         return self._waited + self._line + still
 
@@ -85,12 +85,12 @@ class RunClock:
         self._on_loop(self._go_on, backend)
 
     def thread_began(self) -> None:
-        """The call runs in a thread, from now on. No word to the loop: it would cost every call a
-        wake-up, and the limit has time to ask."""
+        """The call runs in a thread from now on. The loop is not told: that would cost every call a
+        wake-up, and the alarm asks in time."""
         self._line = time.perf_counter() - self._since
 
     def stop(self) -> None:
-        """The call has ended. What it shares with others may still wait: that is not counted."""
+        """The call has ended. What it shares with others may still wait; that does not count."""
         self._waited, self._line = self.waited, 0.0
         self._stopped = True
         self._alarm.cancel()
@@ -138,15 +138,15 @@ class RunClock:
 
 
 _CLOCK: ContextVar[RunClock | None] = ContextVar("run_clock", default=None)
-"""Of the call in whose task, child task or thread this is."""
+"""Clock of the call that this task, child task or thread belongs to."""
 
 
 @contextmanager
 def waiting(backend: str) -> Iterator[None]:
     """Within the block the call waits for `backend`, a few words that a refusal can name.
 
-    For coroutines and for plain functions. A call that is refused may come again under its id, so
-    whatever it has done before has to bear being done twice.
+    For coroutines and for plain functions. A refused call may come again under its id, so its work
+    before the block must bear to be done twice.
     """
     clock = _CLOCK.get()
     if clock is not None:
@@ -159,7 +159,7 @@ def waiting(backend: str) -> Iterator[None]:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        raise _down(backend, error) from error  # Nobody cancelled the call.
+        raise _down(backend, error) from error  # The call itself was not cancelled.
     except Exception as error:
         log_fault(backend, error)
         raise _down(backend, error) from error

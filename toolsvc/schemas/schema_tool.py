@@ -34,9 +34,11 @@ class SchemaTool(Tool):
             output_schema=self.output_schema,
         )
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(arguments)
+
+    def check_arguments(self, arguments: Mapping[str, Any]) -> None:
         found = self.matcher.violations(arguments)
         if found:
             faults = "; ".join(f"{one.path}: {one.rule} {one.expected}" for one in found)
             raise InvalidAction(f"{self.name}: {faults}")
-        return dict(arguments)

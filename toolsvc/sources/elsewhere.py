@@ -1,8 +1,8 @@
-"""Tools that stand elsewhere, by what a word of `toolsvc serve` begins with: `mcp:...`.
+"""Sources: tools that stand elsewhere, by the first part of a word of `toolsvc serve`: `mcp:...`.
 
 A source turns the rest of the word into tools: those of a server, of a recording, of a model that
-plays them. Like a built-in tool it has `Options`, set by `--set mcp.option=value` for all words of
-its kind, and its module is imported when it is asked for.
+plays them. `--set mcp.option=value` sets an option of its `Config` for all words of its kind. Its
+package registers it as an entry point (`toolsvc.plugin.registry`).
 """
 
 from __future__ import annotations
@@ -11,44 +11,33 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
-from toolsvc.plugin.built_in import NoOptions, imported
-from toolsvc.plugin.tool import Tool
+from toolsvc.plugin.registry import SOURCES, loaded, registered
+from toolsvc.plugin.tool import NoConfig, Tool
 from toolsvc.sandbox.config import SandboxConfig
-
-SOURCES: dict[str, str] = {
-    "cassette": "toolsvc.sources.cassette.source:CassetteSource",
-    "grpc": "toolsvc.sources.remote.remote_tool:RemoteSource",
-    "mcp": "toolsvc.sources.mcp.source:McpSource",
-    "memory": "toolsvc.sources.memory.source:MemorySource",
-    "verltool": "toolsvc.sources.verltool.source:VerlToolSource",
-    "hybrid": "toolsvc.sources.simulated.source:HybridSource",
-    "simulated": "toolsvc.sources.simulated.source:SimulatedSource",
-}
-"""Beginning to "module:class"."""
 
 
 class Source:
-    """What every source is."""
+    """Base class of every source."""
 
     where: ClassVar[str]
-    """What stands after the colon, in capitals: FILE."""
+    """Placeholder of what stands after the colon, in capitals: FILE."""
     description: ClassVar[str]
-    Options: ClassVar[type[BaseModel]] = NoOptions
+    Config: ClassVar[type[BaseModel]] = NoConfig
 
     @classmethod
     async def tools(cls, where: str, options: Any, sandbox: SandboxConfig) -> list[Tool]:
-        """`where`: what stands after the colon. `options`: an `Options`. StartError if it is not
-        there, or gives no tools."""
+        """Tools of the source. where: text after the colon. options: a `Config`. Raises StartError
+        if the source is not there, or has no tools."""
         raise NotImplementedError(f"{cls.__name__} has no tools")
 
 
 def source(kind: str) -> type[Source]:
-    """The class behind a beginning of SOURCES. StartError if its packages are missing."""
-    found: type[Source] = imported(kind, SOURCES[kind])
+    """Class of a registered source. Raises StartError if its packages are missing."""
+    found: type[Source] = loaded(SOURCES, kind)
     return found
 
 
 def kind_of(word: str) -> str:
-    """The source that the word begins with, "" if it is none."""
+    """Source that the word begins with; "" if it begins with no source."""
     kind, colon, _ = word.partition(":")
-    return kind if colon and kind in SOURCES else ""
+    return kind if colon and kind in registered(SOURCES) else ""

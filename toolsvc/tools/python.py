@@ -1,8 +1,7 @@
 """`python`: Python code in a confined process, whose variables live from call to call, or in a
 fresh one for each call.
 
-Owns how the action's text becomes code and how an outcome becomes an observation. A process is
-taken from the sandbox when a call needs one: many trajectories open a session and never use it.
+Owns how the action's text becomes code and how an outcome becomes an observation.
 """
 
 from __future__ import annotations
@@ -12,18 +11,18 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel, Field
 
-from toolsvc.errors import Reason, Refused, backend_down
-from toolsvc.plugin.actions import InvalidAction
+from toolsvc.errors import Reason, Refused
+from toolsvc.plugin.actions import RAW, InvalidAction
 from toolsvc.plugin.tool import STRICT, Cancellation
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.jailed.drivers.terminal import as_shown
-from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
+from toolsvc.sandbox.session import Ending, Outcome
 from toolsvc.tools.replaying import Journal
-from toolsvc.tools.sandboxed import KINDS, SandboxedTool
+from toolsvc.tools.sandboxed import KINDS, HeldProcess, SandboxedTool
 from toolsvc.types import (
     ActionFormat,
     Call,
@@ -79,108 +78,73 @@ class PythonOptions(BaseModel):
     )
 
 
-class _State:
-    """A session's process, once it has one, and what it ran."""
+class _State(HeldProcess):
+    """A session's process, and what ran in it."""
 
-    __slots__ = ("journal", "process")
-
-    def __init__(self, journal: Journal | None = None) -> None:
-        self.process: SandboxSession | None = None
+    def __init__(self, tool: PythonTool, journal: Journal | None = None) -> None:
+        super().__init__(tool._sandbox, keeps=tool.stateful)
+        self.called = "Python session" if tool.stateful else "Python process"
         self.journal = journal or Journal()
 
 
 class PythonTool(SandboxedTool):
-    Options = PythonOptions
+    Config = PythonOptions
     name = "python"
     description = f"{_DOES} {_LIVES_ON}"
     run_limit = 10.0
 
-    def __init__(self, sandbox: SandboxConfig, options: PythonOptions | None = None) -> None:
-        options = options or PythonOptions()
+    def __init__(
+        self, config: PythonOptions | None = None, sandbox: SandboxConfig | None = None
+    ) -> None:
+        config, sandbox = config or PythonOptions(), sandbox or SandboxConfig()
         super().__init__(
+            config,
             replace(
                 sandbox,
-                preload=(*sandbox.preload, *options.preload),
-                packages=(*sandbox.packages, *options.packages),
-            )
+                preload=(*sandbox.preload, *config.preload),
+                packages=(*sandbox.packages, *config.packages),
+            ),
         )
-        self._output_bytes = options.output_kib * 1024
-        self._fenced = options.format is Format.FENCED
-        self.stateful = self.fork_replays = options.mode is Mode.SESSION
+        self._output_bytes = config.output_kib * 1024
+        self._fenced = config.format is Format.FENCED
+        self.stateful = self.fork_replays = config.mode is Mode.SESSION
         self.description = f"{_DOES} {_LIVES_ON if self.stateful else _BEGINS_ANEW}"
         self.usage = f"{_FENCED_EXAMPLE if self._fenced else _TAGS_EXAMPLE}\n{self.description}"
         self.format: ActionFormat = _TAGS
         if self._fenced:
             self.format, self.stop_strings = RawFormat(), ("```output",)
 
-    @classmethod
-    def make(cls, options: PythonOptions, sandbox: SandboxConfig) -> Self:
-        return cls(sandbox, options)
-
     async def open(self, session: SessionInfo) -> _State:
-        return _State()
+        return _State(self)
 
     async def fork(self, state: _State, session: SessionInfo) -> _State:
         if state.process is not None and state.process.gone is not None:
             raise Refused(Reason.SESSION_LOST, f"the Python session was lost: {state.process.gone}")
         if state.journal.empty:
-            return _State()
-        forked = _State(state.journal.copy())
-        forked.process = await self._sandbox.take()
+            return _State(self)
+        forked = _State(self, state.journal.copy())
+        process = forked.process = await self._sandbox.take()
         try:
-            await forked.journal.replay(forked.process, keep=self._output_bytes)
+            await forked.journal.replay(process, keep=self._output_bytes)
         except BaseException:
-            _end(forked)
+            forked.close()
             raise
         return forked
 
-    async def close(self, state: _State) -> None:
-        _end(state)
-
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        found = super().check(arguments)
-        return {"code": fenced_code(found["action"]) if self._fenced else plain_code(found["code"])}
-
-    def lost(self, state: _State) -> str | None:
-        # One that its own code ended says so in its answers.
-        return state.process.taken_down if self.stateful and state.process is not None else None
-
-    def ready(self, state: _State) -> bool:
-        return state.process is not None
-
-    async def prepare(self, state: _State) -> None:
-        state.process = await self._sandbox.take()
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().make_arguments(arguments)
+        return {"code": fenced_code(found[RAW]) if self._fenced else plain_code(found["code"])}
 
     async def run(self, state: _State, call: Call, cancellation: Cancellation) -> Result:
-        process = state.process
-        if process is None:
-            raise RuntimeError("run before prepare")
-        cancellation.on_request(process.cancel)
+        code, limit = call.arguments["code"], call.run_limit
         try:
-            outcome = await process.run(
-                call.arguments["code"], limit=call.run_limit, keep=self._output_bytes
-            )
+            outcome = await state.run(code, cancellation, limit=limit, keep=self._output_bytes)
         finally:
             if not self.stateful:
-                _end(state)
-        if outcome.ending is Ending.TAKEN_DOWN:
-            # Not the code's doing, so nothing that the policy should read.
-            raise self._taken_away(outcome.reason)
+                state.close()
         if self.stateful:
-            state.journal.add(call.arguments["code"], outcome)
-        return as_result(outcome, call.run_limit, stateful=self.stateful)
-
-    def _taken_away(self, reason: str) -> Refused:
-        """The process went through no fault of the code."""
-        if self.stateful:
-            return Refused(Reason.SESSION_LOST, f"the Python session was lost: {reason}")
-        return backend_down(f"the Python process was lost: {reason}")
-
-
-def _end(state: _State) -> None:
-    process, state.process = state.process, None
-    if process is not None:
-        process.close()
+            state.journal.add(code, outcome)
+        return as_result(outcome, limit, stateful=self.stateful)
 
 
 _TAGS = TagFormat(open="<python>", close="</python>", argument="code")

@@ -15,23 +15,23 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import structlog
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from toolsvc.backends.search.batcher import BatchFailed, QueueFull
 from toolsvc.backends.search.errors import NoVector, WrongVector
 from toolsvc.backends.search.http import RetrieveServer
 from toolsvc.backends.search.index import Retriever, Sources
+from toolsvc.backends.search.remote import RemoteSearcher, RemoteSettings
 from toolsvc.backends.search.searcher import BATCH, MOST_HITS, QUEUE, SearchAnswer, Searcher
 from toolsvc.backends.search.types import Hit, Query
 from toolsvc.backends.search.vectors import decode_vector
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.results import failure, invalid
-from toolsvc.plugin.tool import STRICT, Cancellation
+from toolsvc.plugin.tool import STRICT, Cancellation, InProcess, Tool
 from toolsvc.types import Call, Result, TagFormat, Text
 from toolwright.types import ToolErrorKind
 
@@ -44,12 +44,21 @@ NOTHING_FOUND = "No passage matches."
 log = structlog.get_logger(__name__)
 
 
+OF_INDEX = ("corpus", "encoder", "kind", "effort", "http", "http_insecure")
+"""Options that an endpoint has no use for."""
+
+
 class SearchOptions(BaseModel):
     """What an operator may set about `search`."""
 
     model_config = STRICT
 
-    index: Path = Field(description="folder that `toolsvc index build` makes")
+    index: Path | None = Field(
+        default=None, description="folder that `toolsvc index build` makes; or an endpoint"
+    )
+    endpoint: str = Field(
+        default="", description="URL of a running retriever: Search-R1's http://HOST:PORT/retrieve"
+    )
     corpus: Path | None = Field(default=None, description="where the corpus is, if it was moved")
     encoder: Path | None = Field(default=None, description="where the encoder is, if it was moved")
     kind: Retriever | None = Field(
@@ -64,12 +73,34 @@ class SearchOptions(BaseModel):
     titles: Literal["bare", "quoted"] = Field(
         default="bare", description="quoted: with the quotation marks that the corpus has"
     )
+    requests: int = Field(default=4, ge=1, description="requests to the endpoint at a time")
+    patience_s: float = Field(
+        default=20.0, gt=0, description="longest time for an answer of the endpoint, with retries"
+    )
     http: str = Field(default="", description="host:port for Search-R1's POST /retrieve")
     http_insecure: bool = Field(default=False, description="serve it off loopback without a token")
 
+    @model_validator(mode="after")
+    def _one_retriever(self) -> Self:
+        if (self.index is None) == (not self.endpoint):
+            raise ValueError(
+                "set search.index to a folder of `toolsvc index build`, or search.endpoint to a URL"
+            )
+        if not self.endpoint:
+            return self
+        if not self.endpoint.startswith(("http://", "https://")):
+            raise ValueError(
+                f'search.endpoint = {self.endpoint!r}: write "http://HOST:PORT/retrieve"'
+            )
+        own = [key for key in OF_INDEX if key in self.model_fields_set]
+        if own:
+            raise ValueError(f"search.{own[0]} is an index's: leave it out beside search.endpoint")
+        return self
 
-class SearchTool(BuiltIn):
-    Options = SearchOptions
+
+class SearchTool(Tool):
+    Config = SearchOptions
+    executor = InProcess
     name = "search"
     description = "Searches a corpus and returns the passages that match the query best."
     usage = "<search> query </search>\n" + description
@@ -79,24 +110,17 @@ class SearchTool(BuiltIn):
     keep = "head"  # the best passages come first
     run_limit = 30.0
 
-    def __init__(self, options: SearchOptions) -> None:
-        super().__init__(options)
+    def __init__(self, config: SearchOptions) -> None:
+        super().__init__(config)
         self._stack = AsyncExitStack()
-        self._searcher = Searcher(
-            Sources(
-                folder=options.index,
-                corpus=options.corpus,
-                encoder=options.encoder,
-                retriever=options.kind,
-                effort=options.effort,
-            ),
-            batch=options.batch,
-            queue=options.queue,
-        )
+        self._searcher = _searcher(config)
 
     async def start(self) -> None:
-        options = self._options
+        options = self.config
         await self._stack.enter_async_context(self._searcher)
+        if isinstance(self._searcher, RemoteSearcher):
+            log.info("retriever answers", endpoint=options.endpoint)
+            return
         index = self._searcher.index
         log.info("index loaded", passages=len(index), kind=str(index.retriever))
         if options.http:
@@ -115,11 +139,9 @@ class SearchTool(BuiltIn):
     def figures(self) -> Mapping[str, float]:
         return self._searcher.figures()
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        found = super().check(arguments)
-        if len(found["query"]) > LONGEST:
+    def check_arguments(self, arguments: Mapping[str, Any]) -> None:
+        if len(arguments["query"]) > LONGEST:
             raise InvalidAction(f"the query has more than {LONGEST} characters")
-        return found
 
     async def run(self, state: Any, call: Call, cancellation: Cancellation) -> Result:
         text = call.arguments["query"].strip()
@@ -128,7 +150,7 @@ class SearchTool(BuiltIn):
         try:
             vector = call.metadata.get(VECTOR)
             query = Query(text=text, vector=None if vector is None else decode_vector(vector))
-            ticket = self._searcher.submit(query, self._options.topk)
+            ticket = self._searcher.submit(query, self.config.topk)
         except NoVector:
             raise _wrong(call, f"this index has no encoder: send metadata.{VECTOR}") from None
         except WrongVector as error:
@@ -140,10 +162,12 @@ class SearchTool(BuiltIn):
         ticket.on_begin = partial(_begin_anew, limit, call.run_limit)
         try:
             async with limit:
-                return as_result(await ticket.answer, quoted=self._options.titles == "quoted")
+                return as_result(await ticket.answer, quoted=self.config.titles == "quoted")
         except TimeoutError:
             if not ticket.begun:
                 raise _overloaded(call) from None
+            if self.config.endpoint:
+                raise _down(call, f"no answer in {call.run_limit:g} s") from None
             return failure(
                 ToolErrorKind.TIMEOUT, f"{self.name} was stopped after {call.run_limit:g} s"
             )
@@ -153,12 +177,40 @@ class SearchTool(BuiltIn):
             return failure(ToolErrorKind.CANCELLED, f"{self.name} was cancelled")
         except BatchFailed as error:
             log.exception("search failed")
-            raise Refused(
-                Reason.BACKEND_DOWN,
-                f"the search failed: {error}",
-                subject=call.call_id,
-                retry_after=RETRY_SECONDS,
-            ) from error
+            raise _down(call, str(error)) from error
+
+
+def _searcher(config: SearchOptions) -> Searcher | RemoteSearcher:
+    if config.index is None:
+        return RemoteSearcher(
+            RemoteSettings(
+                url=config.endpoint,
+                batch=config.batch,
+                queue=config.queue,
+                at_once=config.requests,
+                seconds=config.patience_s,
+            )
+        )
+    return Searcher(
+        Sources(
+            folder=config.index,
+            corpus=config.corpus,
+            encoder=config.encoder,
+            retriever=config.kind,
+            effort=config.effort,
+        ),
+        batch=config.batch,
+        queue=config.queue,
+    )
+
+
+def _down(call: Call, why: str) -> Refused:
+    return Refused(
+        Reason.BACKEND_DOWN,
+        f"the search failed: {why}",
+        subject=call.call_id,
+        retry_after=RETRY_SECONDS,
+    )
 
 
 def _begin_anew(limit: asyncio.Timeout, seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -15,10 +16,15 @@ from memory.graph.changes import to_bytes
 from memory.types import Change, NewNode
 from tests.support.memory_commands import HOSTILE, append, fill, growing, run, write_file
 from tests.support.tool_memory import registering, tool
-from toolsvc.sources.loader import load_tool_file
+from toolsvc.sandbox.config import SandboxConfig
+from toolsvc.sources.loader import load_tools
 from toolwright.json_data import MOST_DEPTH
 
 pytestmark = pytest.mark.quick
+
+
+def served_of(file: Path) -> list[Any]:
+    return asyncio.run(load_tools([str(file)], {}, SandboxConfig()))
 
 
 def test_an_exported_memory_comes_back_whole(store: str, tmp_path: Path) -> None:
@@ -42,7 +48,7 @@ def test_an_exported_tool_is_served(tmp_path: Path) -> None:
     fill(str(tmp_path / "m.sqlite"), *growing())
     assert run("export", tmp_path / "m.sqlite", tmp_path / "out", "--only", "square").exit_code == 0
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["tool_square.py"]
-    (served,) = load_tool_file(tmp_path / "out" / "tool_square.py")
+    (served,) = served_of(tmp_path / "out" / "tool_square.py")
     assert (served.name, served.description) == ("square", "square of a number")
     assert served.schema["required"] == ["n"]
     assert served.call(None, type("Call", (), {"arguments": {"n": 7}})) == 49
@@ -62,7 +68,7 @@ def test_strangers_texts_stay_texts(tmp_path: Path) -> None:
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<img" not in page
     assert run("export", store, tmp_path / "out").exit_code == 0
-    (served,) = load_tool_file(tmp_path / "out" / "tool_worse.py")
+    (served,) = served_of(tmp_path / "out" / "tool_worse.py")
     assert served.description.startswith('x"""\nimport os')
 
 
@@ -98,10 +104,12 @@ def test_a_file_is_in_the_way_of_no_import(tmp_path: Path) -> None:
     assert run("export", store, tmp_path / "out").exit_code == 0
     code = (
         "import sys\nfrom pathlib import Path\nfrom types import SimpleNamespace as Call\n"
-        "from toolsvc.sources.loader import load_tool_file\n"
+        "import asyncio\nfrom toolsvc.sandbox.config import SandboxConfig\n"
+        "from toolsvc.sources.loader import load_tools\n"
         "for name, given in (('half', {}), ('json', {'n': 3})):\n"
         "    sys.modules.pop('fractions', None)\n"
-        "    (served,) = load_tool_file(Path(sys.argv[1]) / f'tool_{name}.py')\n"
+        "    file = str(Path(sys.argv[1]) / f'tool_{name}.py')\n"
+        "    (served,) = asyncio.run(load_tools([file], {}, SandboxConfig()))\n"
         "    print(served.call(None, Call(arguments=given)))\n"
     )
     done = subprocess.run(

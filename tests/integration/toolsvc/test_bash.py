@@ -16,9 +16,9 @@ import pytest_asyncio
 from tests.support.trajectory import Trajectory, said
 from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
-from toolsvc.plugin.built_in import make_built_in
+from toolsvc.plugin.registry import make_registered
 from toolsvc.sandbox.config import MIB, Backend, SandboxConfig
-from toolsvc.tools.bash.bash_tool import BashTool
+from toolsvc.tools.bash.bash_tool import BashOptions, BashTool
 from toolsvc.types import Result
 from toolwright.types import ToolErrorKind
 
@@ -39,7 +39,7 @@ time.sleep(600)'"""
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def host() -> AsyncIterator[Host]:
-    async with Host([BashTool(SMALL, output_bytes=KEPT)]) as running:
+    async with Host([BashTool(BashOptions(output_kib=KEPT // 1024), SMALL)]) as running:
         yield running
 
 
@@ -72,7 +72,7 @@ def broken_here() -> str:
 async def test_the_machines_own_programs_work(backend: Backend, broken_here: str) -> None:
     """Those too that are links by way of /etc/alternatives, and what reads /usr/share."""
     sandbox = dataclasses.replace(SMALL, backend=backend)
-    async with Host([BashTool(sandbox)]) as running:
+    async with Host([BashTool(sandbox=sandbox)]) as running:
         session = Trajectory(running, "bash")
         assert await ask(session, BROKEN) == broken_here
         lines = ["42", "/usr/bin/which", "perl", *(["3"] if shutil.which("cc") else [])]
@@ -402,7 +402,7 @@ async def test_a_folder_for_all_sessions_within_all_walls(
     script.write_text("#!/bin/bash\necho hello from $1\n", encoding="utf-8")
     script.chmod(0o755)
     (tmp_path / "link").symlink_to("bin/hello")
-    tool = make_built_in("bash", {"folder": tmp_path}, SandboxConfig(shards=1, ready=1, **walls))
+    tool = make_registered("bash", {"folder": tmp_path}, SandboxConfig(shards=1, ready=1, **walls))
     async with Host([tool]) as running:
         assert running.isolation == walls["isolation"]
         one = Trajectory(running, "bash", {"files": {"name": "one"}})

@@ -8,8 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from toolsvc.cli import app
-from toolsvc.plugin.built_in import BUILT_IN
-from toolsvc.sources.elsewhere import SOURCES
+from toolsvc.plugin.registry import SOURCES, TOOLS, registered
 
 pytestmark = pytest.mark.quick
 
@@ -24,10 +23,11 @@ def test_list_shows_what_can_be_served_and_its_options() -> None:
     shown = run("list")
     assert shown.exit_code == 0
     tools = {tool["name"]: tool for tool in json.loads(run("list", "--json").stdout)}
-    assert set(tools) == {*BUILT_IN, *SOURCES}
+    assert set(tools) == {*registered(TOOLS), *registered(SOURCES)}
     for name, tool in tools.items():
         assert tool["word"] in shown.stdout
-        assert tool["word"] == name if name in BUILT_IN else tool["word"].startswith(f"{name}:")
+        assert tool["word"].partition(":")[0] == name
+        assert (":" in tool["word"]) == (name in registered(SOURCES))
     (mode,) = (option for option in tools["python"]["options"] if option["name"] == "mode")
     assert (mode["type"], mode["default"], mode["required"]) == (
         "session|stateless",
@@ -40,17 +40,22 @@ def test_list_shows_what_can_be_served_and_its_options() -> None:
     assert {option["name"] for option in tools["judge"]["options"]} >= {"endpoint", "cache", "tag"}
 
 
-def test_list_shows_the_tools_of_a_file(tmp_path: Path) -> None:
+def test_list_shows_the_tools_of_a_file_and_their_options(tmp_path: Path) -> None:
     file = tmp_path / "tool.py"
     file.write_text(
-        "import toolsvc\n\n\n@toolsvc.tool\n"
-        'def add(a: int, b: int) -> int:\n    """Adds."""\n    return a + b\n',
+        "import pydantic\nimport toolsvc\n\n\n@toolsvc.tool\n"
+        'def add(a: int, b: int) -> int:\n    """Adds."""\n    return a + b\n\n\n'
+        "class Greeting(pydantic.BaseModel):\n"
+        '    word: str = pydantic.Field(description="said first")\n\n\n'
+        "@toolsvc.tool(config=Greeting)\ndef greet(text: str, config: Greeting) -> str: ...\n",
         encoding="utf-8",
     )
-    assert run("list", str(file)).stdout == "add  Adds.\n"
-    assert json.loads(run("list", str(file), "--json").stdout) == [
-        {"name": "add", "description": "Adds."}
-    ]
+    shown = " ".join(run("list", str(file)).stdout.split())
+    assert shown.startswith("add Adds. greet")
+    assert "greet.word text required said first" in shown
+    add, greet = json.loads(run("list", str(file), "--json").stdout)
+    assert add == {"name": "add", "word": "add", "description": "Adds.", "options": []}
+    assert [option["name"] for option in greet["options"]] == ["word"]
     empty = tmp_path / "empty.py"
     empty.touch()
     refused = run("list", str(empty))

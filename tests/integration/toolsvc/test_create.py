@@ -33,7 +33,7 @@ ADD = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def host() -> AsyncIterator[Host]:
     small = SandboxConfig(shards=1, ready=2, memory_bytes=192 * MIB)
-    async with Host([CreateTool(small, CreateOptions(most=2, timeout=3.0))]) as running:
+    async with Host([CreateTool(CreateOptions(most=2, timeout=3.0), small)]) as running:
         yield running
 
 

@@ -25,7 +25,7 @@ from tests.support.web import hit, serving
 from tests.unit.toolsvc.test_simulated_schemas import FILM
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
-from toolsvc.plugin.built_in import make_built_in
+from toolsvc.plugin.registry import make_registered
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
 from toolsvc.tools.web_search import fetch
@@ -70,7 +70,7 @@ async def judge(folder: Path, **options: Any) -> AsyncIterator[Case]:
     async with chat_endpoint(lambda _: "1") as endpoint:
         endpoint.open.clear()
         given = {"endpoint": endpoint.url, "model": "tiny", "references": references, **options}
-        async with Host([make_built_in("judge", given, SandboxConfig())]) as host:
+        async with Host([make_registered("judge", given, SandboxConfig())]) as host:
             action = "<finish>4</finish>"
             yield Case(host=host, tool="judge", action=action, backend=endpoint.open)
 
@@ -117,7 +117,7 @@ async def web_search(action: str, options: Mapping[str, Any], waits: str) -> Asy
         given = {"base_url": at, "key_variable": "", "allow_hosts": ("127.0.0.1",), **options}
         if options.get("pages"):
             given["summariser"] = {"endpoint": model.url, "model": "tiny"}
-        async with Host([make_built_in("web_search", given, SandboxConfig())]) as host:
+        async with Host([make_registered("web_search", given, SandboxConfig())]) as host:
             try:
                 yield Case(host=host, tool="web_search", action=action.format(at), backend=hangs)
             finally:
@@ -226,7 +226,7 @@ async def test_a_page_is_not_called_slow_because_others_are(
     async with serving(web.get("/", article)) as port:
         at = f"http://127.0.0.1:{port}"
         options = {"visit": True, "allow_hosts": ("127.0.0.1",), "key_variable": ""}
-        async with Host([make_built_in("web_search", options, SandboxConfig())]) as host:
+        async with Host([make_registered("web_search", options, SandboxConfig())]) as host:
             await host.open(opening())
             case = Case(host=host, tool="web_search", action="", backend=asyncio.Event())
             urls = [*(f"{at}/?{number}" for number in range(3)), f"{at}/"]

@@ -27,7 +27,7 @@ from tests.support.web import search_server
 from toolsvc.backends.search.build import Order, build
 from toolsvc.backends.search.manifest import IndexKind
 from toolsvc.host.host import Host
-from toolsvc.plugin.built_in import BUILT_IN, make_built_in
+from toolsvc.plugin.registry import TOOLS, make_registered, registered
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.types import Descriptor, Result
 from toolwright.types import ToolErrorKind
@@ -156,8 +156,8 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mapp
             "image": {},
             "create_and_execute": {},
         }
-        assert set(given_) == set(BUILT_IN)
-        tools = {name: make_built_in(name, one, SMALL) for name, one in given_.items()}
+        assert set(given_) == set(registered(TOOLS))
+        tools = {name: make_registered(name, one, SMALL) for name, one in given_.items()}
         more: dict[str, dict[str, Any]] = {
             "image": {"media": picture},
             "judge": {"metadata": {"question": "?"}},
@@ -168,7 +168,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mapp
         }
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", registered(TOOLS))
 async def test_every_call_is_answered(served: Mapping[str, Served], name: str) -> None:
     """As data, as JSON text in an action, and between the tool's tags."""
     one = served[name]

@@ -12,7 +12,7 @@ from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
 from tests.support.trajectory import Trajectory, said
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
-from toolsvc.plugin.built_in import make_built_in
+from toolsvc.plugin.registry import make_registered
 from toolsvc.sandbox.config import SandboxConfig
 from toolwright.types import ToolErrorKind
 
@@ -45,7 +45,7 @@ def judge(references: Path) -> Judge:
             "references": references,
             **options,
         }
-        async with Host([make_built_in("judge", given, SandboxConfig())]) as host:
+        async with Host([make_registered("judge", given, SandboxConfig())]) as host:
             yield Trajectory(host, "judge")
 
     return make
@@ -128,12 +128,12 @@ async def test_a_prompt_of_ones_own(judge: Judge, tmp_path: Path) -> None:
     given = {"endpoint": "http://127.0.0.1:9/v1", "model": "m", "prompt": prompt}
     given["references"] = tmp_path / "references.jsonl"
     with pytest.raises(StartError, match=r"has no \{references\}, \{answer\}"):
-        make_built_in("judge", given, SandboxConfig())
+        make_registered("judge", given, SandboxConfig())
 
 
 async def test_finish_ends_the_trajectory_with_the_answer() -> None:
     options = {"tag": "done", "answer_chars": 10}
-    async with Host([make_built_in("finish", options, SandboxConfig())]) as host:
+    async with Host([make_registered("finish", options, SandboxConfig())]) as host:
         policy = Trajectory(host, "finish")
         result = await policy.act("so it is <done> 42\n</done>")
         assert (said(result), result.done, result.reward, result.valid) == ("42", True, None, True)

@@ -18,7 +18,7 @@ from toolsvc.errors import Reason
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.sources.memory.source import MemoryOptions, MemorySource
-from toolsvc.tools.create.create_tool import CreateOptions, CreateTool
+from toolsvc.tools.create.create_tool import CreateTool
 from toolsvc.types import ForkRequest, Recorded, Text
 from toolwright.memory.v1 import memory_pb2_grpc
 from toolwright.types import Author, ToolErrorKind
@@ -54,7 +54,7 @@ async def host(memory: MemoryProcess) -> AsyncIterator[Host]:
     small = SandboxConfig(shards=1, ready=2, memory_bytes=192 * MIB)
     options = MemoryOptions(timeout=2.0)
     (plan,) = await MemorySource.tools(memory.address, options, small)
-    async with Host([CreateTool(small, CreateOptions()), plan]) as running:
+    async with Host([CreateTool(sandbox=small), plan]) as running:
         yield running
 
 

@@ -20,7 +20,7 @@ SMALL = SandboxConfig(shards=1, ready=2, memory_bytes=256 * MIB)
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stateless() -> AsyncIterator[Host]:
     options: dict[str, Any] = {"mode": "stateless", "format": "fenced", "preload": ["fractions"]}
-    tool = PythonTool(SMALL, PythonOptions.model_validate(options))
+    tool = PythonTool(PythonOptions.model_validate(options), SMALL)
     async with Host([tool]) as host:
         yield host
 

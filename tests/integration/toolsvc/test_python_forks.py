@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def host() -> AsyncIterator[Host]:
-    tool = PythonTool(SandboxConfig(shards=1, ready=2, memory_bytes=256 * MIB))
+    tool = PythonTool(sandbox=SandboxConfig(shards=1, ready=2, memory_bytes=256 * MIB))
     async with Host([tool]) as one:
         yield one
 

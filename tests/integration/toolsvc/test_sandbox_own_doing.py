@@ -37,7 +37,7 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def host() -> AsyncIterator[Host]:
-    async with Host([PythonTool(SMALL), BashTool(SMALL)]) as running:
+    async with Host([PythonTool(sandbox=SMALL), BashTool(sandbox=SMALL)]) as running:
         yield running
 
 

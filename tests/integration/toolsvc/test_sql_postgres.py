@@ -42,7 +42,7 @@ def host(server: PostgresServer) -> MakeHost:
     @contextlib.asynccontextmanager
     async def make(**options: Any) -> AsyncIterator[Host]:
         given = SqlOptions.model_validate({"dsn": server.policies(), **options})
-        async with Host([SqlTool.make(given, SandboxConfig())]) as running:
+        async with Host([SqlTool(given, SandboxConfig())]) as running:
             yield running
         await until(lambda: server.sessions() == 0)
 
@@ -385,7 +385,7 @@ async def test_a_role_with_powers_is_refused_at_the_start(server: PostgresServer
         ("ALTER ROLE {} RENAME TO other", "ALTER ROLE other RENAME TO {}", "no role policy_8"),
     ):  # fmt: skip
         server.tell(grant.format("policy_8"))
-        tool = SqlTool.make(SqlOptions.model_validate({"dsn": server.policies()}), SandboxConfig())
+        tool = SqlTool(SqlOptions.model_validate({"dsn": server.policies()}), SandboxConfig())
         try:
             with pytest.raises(StartError) as failure:
                 await tool.start()
@@ -407,7 +407,7 @@ async def test_each_database_is_examined(host: MakeHost, server: PostgresServer)
 
 async def test_a_role_that_could_leave_the_database_is_refused(server: PostgresServer) -> None:
     dsn = server.dsn("admin")
-    tool = SqlTool.make(SqlOptions.model_validate({"dsn": dsn}), SandboxConfig())
+    tool = SqlTool(SqlOptions.model_validate({"dsn": dsn}), SandboxConfig())
     with pytest.raises(StartError, match="SUPERUSER"):
         await tool.start()
 

@@ -58,7 +58,7 @@ def make_world(folder: Path) -> Path:
 
 @contextlib.asynccontextmanager
 async def serving(sandbox: SandboxConfig = SMALL, **options: Any) -> AsyncIterator[Host]:
-    async with Host([SqlTool.make(SqlOptions.model_validate(options), sandbox)]) as running:
+    async with Host([SqlTool(SqlOptions.model_validate(options), sandbox)]) as running:
         yield running
 
 

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ from engine.core.tools.services import ToolServices
 from engine.types import Call
 from tests.support.tls import Pem, make_pem
 from toolsvc.errors import StartError
-from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.serving import ServiceConfig, make_server
+from toolsvc.service_config import ServiceConfig
+from toolsvc.serving import make_server
 from toolwright.recipe import Tool
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.channel import open_channel
@@ -176,13 +175,13 @@ def test_off_loopback_a_certificate_of_its_own_lets_no_service_listen(
     pem: Pem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
-    plain = ServiceConfig(tools=("python",), sandbox=SandboxConfig(), listen="0.0.0.0:0")
-    own = replace(plain, certificate=pem.certificate, key=pem.key)
+    plain = ServiceConfig(tools=("python",), listen="0.0.0.0:0")
+    own = plain.model_copy(update={"tls_cert": pem.certificate, "tls_key": pem.key})
     for config in (plain, own):
         with pytest.raises(ListenError, match=TOKEN_VARIABLE):
             make_server(config, config.listen)
     with pytest.raises(StartError, match="--tls-cert and --tls-key"):
-        make_server(replace(plain, clients=pem.authority), plain.listen)
+        make_server(plain.model_copy(update={"tls_client_ca": pem.authority}), plain.listen)
 
 
 def test_files_that_will_not_do_are_named(

@@ -119,7 +119,7 @@ async def test_python_answers_what_verltool_answered() -> None:
         "extra_fields": [one["extra"] for one in recorded],
     }
     async with (
-        Host([PythonTool(small)]) as host,
+        Host([PythonTool(sandbox=small)]) as host,
         ObservationServer(host, "127.0.0.1:0", insecure=False, as_there=True) as server,
         aiohttp.ClientSession() as session,
         session.post(f"http://127.0.0.1:{server.port}/get_observation", json=body) as answer,
@@ -137,7 +137,7 @@ async def test_a_program_that_does_not_end_is_told_as_there(
     small = SandboxConfig(shards=1, ready=1, memory_bytes=256 << 20)
     action = "<python>print('a', flush=True)\nwhile True: pass</python>"
     async with (
-        Host([PythonTool(small)]) as host,
+        Host([PythonTool(sandbox=small)]) as host,
         ObservationServer(host, "127.0.0.1:0", insecure=False, as_there=True) as server,
         aiohttp.ClientSession() as session,
         session.post(

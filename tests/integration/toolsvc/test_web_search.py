@@ -37,7 +37,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def policy(server: SearchServer, **options: Any) -> AsyncIterator[Trajectory]:
     given = WebSearchOptions.model_validate({"base_url": server.url, **options})
-    async with Host([WebSearchTool.make(given, SandboxConfig())]) as host:
+    async with Host([WebSearchTool(given, SandboxConfig())]) as host:
         yield Trajectory(host, "web_search")
 
 
@@ -185,7 +185,7 @@ async def test_a_session_may_search_many_things_at_once() -> None:
 async def test_without_a_key_it_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SERPER_API_KEY")
     with pytest.raises(StartError, match="set the environment variable SERPER_API_KEY"):
-        WebSearchTool.make(WebSearchOptions(), SandboxConfig())
+        WebSearchTool(WebSearchOptions(), SandboxConfig())
     async with search_server() as server, policy(server, key_variable="") as one:
         await one.act("<search>a</search>")
         assert server.keys == [None]
@@ -241,7 +241,7 @@ async def test_a_session_says_whether_pages_are_read() -> None:
         server.organic = [hit(f"http://127.0.0.1:{port}/{name}", name) for name in "abc"]
         options = {"session_pages": 2, "page_chars": 200, "allow_hosts": ("127.0.0.1",)}
         given = WebSearchOptions.model_validate({"base_url": server.url, **options})
-        async with Host([WebSearchTool.make(given, SandboxConfig())]) as host:
+        async with Host([WebSearchTool(given, SandboxConfig())]) as host:
             for asked, read in ((None, 0), (0, 0), (1, 1), (2.0, 2)):
                 metadata = {} if asked is None else {"web_search_pages": asked}
                 one = Trajectory(host, "web_search", metadata)

@@ -19,8 +19,7 @@ from toolsvc.errors import StartError
 from toolsvc.fleet.hosts import Ready
 from toolsvc.fleet.local.messages import Started
 from toolsvc.fleet.local.serving import serve_locally
-from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.serving import ServiceConfig
+from toolsvc.service_config import ServiceConfig
 
 pytestmark = pytest.mark.quick
 
@@ -45,8 +44,8 @@ sys.stdin.read()
 what it is asked."""
 
 
-def config(listen: str = "127.0.0.1:0") -> ServiceConfig:
-    return ServiceConfig(tools=("any",), sandbox=SandboxConfig(), listen=listen)
+def config(workers: int, listen: str = "127.0.0.1:0") -> ServiceConfig:
+    return ServiceConfig(tools=("any",), workers=workers, listen=listen)
 
 
 @pytest.mark.parametrize("says", ["what a worker never says\n", ""])
@@ -67,9 +66,7 @@ async def test_a_worker_that_says_nonsense_or_nothing_is_killed_and_replaced(
     def workers() -> set[int]:
         return {process.pid for process in set(psutil.Process().children()) - before}
 
-    running = asyncio.create_task(
-        serve_locally(config(f"127.0.0.1:{free_port()}"), 1, advertise="", first_port=0)
-    )
+    running = asyncio.create_task(serve_locally(config(1, f"127.0.0.1:{free_port()}")))
     try:
         await until(lambda: bool(said.exists() and said.read_text(encoding="utf-8")))
         babbler = int(said.read_text(encoding="utf-8"))
@@ -107,5 +104,5 @@ async def test_a_worker_that_does_not_start_is_one_sentence(
         monkeypatch.setattr(toolsvc.fleet.local.child, "START_SECONDS", 1.0)
     children: Any = set(psutil.Process().children())
     with pytest.raises(StartError, match=says):
-        await serve_locally(config(), 2, advertise="", first_port=0)
+        await serve_locally(config(2))
     assert set(psutil.Process().children()) == children

@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def host(folder: Path) -> AsyncIterator[Host]:
     options = SqlOptions(databases=folder, solution_json=True)
-    async with Host([SqlTool.make(options, SMALL)]) as running:
+    async with Host([SqlTool(options, SMALL)]) as running:
         yield running
 
 

@@ -23,7 +23,7 @@ from tests.support.manifests import (
 )
 from toolsvc.cli import app
 from toolsvc.fleet.link import END_SECONDS
-from toolsvc.plugin.built_in import built_in, parse_settings, validated
+from toolsvc.plugin.registry import parse_settings, tool_class, validated
 from toolsvc.sandbox.config import Backend
 from toolwright.rpc.options import TOKEN_VARIABLE
 
@@ -68,7 +68,7 @@ def test_the_command_line_is_one_that_toolsvc_takes(name: str) -> None:
     assert options["tools"] == [name]
     settings = parse_settings(options["settings"] or [])
     assert settings.keys() <= {name}
-    validated(built_in(name).Options, name, settings.get(name, {}))
+    validated(tool_class(name).Config, name, settings.get(name, {}))
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -161,7 +161,7 @@ def test_each_pod_has_a_rule_for_what_it_reaches() -> None:
 
 def test_pods_are_made_where_the_role_lets_them() -> None:
     options = validated(
-        built_in("swe").Options, "swe", parse_settings(parsed("swe")["settings"])["swe"]
+        tool_class("swe").Config, "swe", parse_settings(parsed("swe")["settings"])["swe"]
     )
     namespace = options.namespace  # type: ignore[attr-defined]
     for kind, name in (

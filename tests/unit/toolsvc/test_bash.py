@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sandbox.session import Ending, Outcome
-from toolsvc.tools.bash.action import find_request
 from toolsvc.tools.bash.bash_tool import BashTool, as_result
+from toolsvc.tools.bash.request import find_request
 from toolsvc.tools.sandboxed import shell_report
 from toolsvc.types import Text
 
@@ -80,7 +79,7 @@ def test_what_is_not_understood(action: str) -> None:
 )
 def test_arguments_are_checked(arguments: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidAction, match=says):
-        BashTool(SandboxConfig()).check(arguments)
+        BashTool().make_arguments(arguments)
 
 
 def outcome(output: str, report: object, ending: Ending = Ending.OK) -> Outcome:

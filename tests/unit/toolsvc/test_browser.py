@@ -6,7 +6,7 @@ import pytest
 
 from toolsvc.errors import StartError
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.plugin.built_in import make_built_in
+from toolsvc.plugin.registry import make_registered
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.browser_tool import BrowserOptions, BrowserTool
@@ -112,7 +112,7 @@ def test_actions_that_make_no_sense(
     tool: BrowserTool, arguments: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InvalidAction, match=says):
-        tool.check(arguments)
+        tool.make_arguments(arguments)
 
 
 @pytest.mark.parametrize(
@@ -127,4 +127,4 @@ def test_actions_that_make_no_sense(
 )
 def test_options_that_make_no_sense_are_one_sentence(options: dict[str, Any], says: str) -> None:
     with pytest.raises(StartError, match=says):
-        make_built_in("browser", options, SandboxConfig())
+        make_registered("browser", options, SandboxConfig())

@@ -19,8 +19,8 @@ from toolsvc.fleet.hosts import HostGone, HostProcess, HostSilent, Ready
 from toolsvc.fleet.link import HostLink, HostLost
 from toolsvc.fleet.ray.actor import Assignment, HostActor
 from toolsvc.fleet.ray.certificate import self_signed
-from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.serving import ServiceConfig, service_name
+from toolsvc.service_config import ServiceConfig
+from toolsvc.serving import service_name
 from toolwright.rpc.auth import TokenOnBehalf
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
@@ -188,7 +188,7 @@ async def test_a_host_off_loopback_listens_with_a_certificate_and_a_token(tmp_pa
     plugin = tmp_path / "echo.py"
     plugin.write_text(ECHO, encoding="utf-8")
     assignment = Assignment(
-        config=ServiceConfig(tools=(str(plugin),), sandbox=SandboxConfig(), listen=""),
+        config=ServiceConfig(tools=(str(plugin),), listen=""),
         tools=("echo",),
         folder=os.getcwd(),
         token="token",

@@ -23,16 +23,18 @@ from toolsvc.fleet.local.messages import (
     Started,
     longest_line,
 )
-from toolsvc.sandbox.config import Isolation, SandboxConfig
-from toolsvc.serving import ServiceConfig
+from toolsvc.sandbox.config import Isolation
+from toolsvc.service_config import ServiceConfig
 
 CONFIG = ServiceConfig(
     tools=("python", "a tool.py"),
     settings=("python.output_kib=3",),
-    sandbox=SandboxConfig(isolation=Isolation.COMPAT, python="/usr/bin/python3", ready=7),
+    isolation=Isolation.COMPAT,
+    sandbox_python="/usr/bin/python3",
+    ready=7,
     listen="127.0.0.1:50061",
-    certificate=Path("a.pem"),
-    key=Path("b.pem"),
+    tls_cert=Path("a.pem"),
+    tls_key=Path("b.pem"),
     max_sessions=3,
     permits=4,
 )

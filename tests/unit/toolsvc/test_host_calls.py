@@ -1,7 +1,6 @@
 """Calls: their ids, order, limits and ends, with tools that need no sandbox."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -12,12 +11,8 @@ import toolsvc.host.turnstile
 from tests.support.hosts import Counter, Parallel, calling, opening, refused, said
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
-from toolsvc.types import (
-    CallRequest,
-    Recorded,
-    Result,
-    Running,
-)
+from toolsvc.plugin.tool import InProcess, LiveState, Tool
+from toolsvc.types import Call, CallRequest, Recorded, Result, Running, SessionInfo
 from toolwright.types import ToolErrorKind
 
 
@@ -244,22 +239,30 @@ async def test_an_action_that_makes_no_sense_is_a_result(host: Host, counter: Co
 
 
 async def test_what_fails_before_a_call_begins_leaves_its_id_free() -> None:
-    class Unprepared(Counter):
+    class Unready(LiveState):
+        ready = False
         prepared = False
 
-        def ready(self, state: list[Any]) -> bool:
-            return False
-
-        async def prepare(self, state: list[Any]) -> None:
+        async def prepare(self) -> None:
             if not self.prepared:
                 raise OSError("too many open files")
 
-    tool = Unprepared()
+    class Unprepared(Tool):
+        name = "counter"
+        calls = 0
+
+        async def open(self, session: SessionInfo) -> Unready:
+            return state
+
+        async def call(self, state: Unready, call: Call) -> None:
+            self.calls += 1
+
+    state, tool = Unready(), Unprepared()
     async with Host([tool]) as host:
         await host.open(opening())
         with refused(Reason.INTERNAL):
             await host.call(calling("a"))
-        tool.prepared = True
+        state.prepared = True
         answer = await host.call(calling("a"))
         assert isinstance(answer, Recorded)
         assert tool.calls == 1
@@ -268,6 +271,7 @@ async def test_what_fails_before_a_call_begins_leaves_its_id_free() -> None:
 async def test_a_fault_of_the_host_is_told_and_the_id_stays_taken() -> None:
     class Faulty(Counter):
         name = "faulty"
+        executor = InProcess
 
         async def run(self, *_: object) -> Result:
             self.calls += 1

@@ -13,7 +13,7 @@ from tests.support.hosts import Counter, calling, opening, refused, said
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.host.blobs import INLINE_BYTES, Blobs
 from toolsvc.host.host import Host
-from toolsvc.plugin.tool import Tool
+from toolsvc.plugin.tool import InProcess, Tool
 from toolsvc.types import Call, Media, Recorded, Result, SessionInfo, Text
 
 
@@ -92,6 +92,8 @@ async def test_a_session_that_ends_while_its_call_is_recorded_runs_nothing_again
 
 class Answers(Counter):
     """Answers as it is told, past all that checks what plugins return."""
+
+    executor = InProcess
 
     def __init__(self, answer: Any) -> None:
         super().__init__()

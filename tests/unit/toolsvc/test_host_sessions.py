@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,8 @@ import toolsvc.host.turnstile
 from tests.support.hosts import Counter, SlowToClose, calling, opening, refused, said
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
+from toolsvc.plugin.tool import LiveState, Tool
+from toolsvc.types import SessionInfo
 
 
 async def test_a_session_has_a_state_of_its_own(host: Host) -> None:
@@ -63,9 +64,16 @@ async def test_a_lease_that_is_not_renewed_ends_the_session(
 
 
 async def test_a_renewal_says_which_sessions_have_lost_their_state() -> None:
-    class Forgetful(Counter):
-        def lost(self, state: list[Any]) -> str | None:
-            return "its process died" if state[0] == "gone" else None
+    class State(LiveState):
+        lost: str | None = None
+
+    class Forgetful(Tool):
+        name = "forgetful"
+
+        def open(self, session: SessionInfo) -> State:
+            state = State()
+            state.lost = "its process died" if session.session_id == "gone" else None
+            return state
 
     async with Host([Forgetful()]) as host:
         for name in ("here", "gone"):

@@ -20,14 +20,12 @@ from toolsvc.host.host import Host
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.reading import arguments_of, tool_of_action
 from toolsvc.plugin.tool import Tool
-from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.schema_tool import SchemaTool
 from toolsvc.sources.mcp.offer import Offer
 from toolsvc.sources.verltool.http import ObservationServer
 from toolsvc.tools.bash.bash_tool import BashTool
 from toolsvc.tools.create.create_tool import CreateTool
-from toolsvc.tools.final import AnswerOptions
-from toolsvc.tools.finish import FinishTool
+from toolsvc.tools.finish import AnswerOptions, FinishTool
 from toolsvc.tools.image.image_tool import ImageOptions, ImageTool
 from toolsvc.tools.python import PythonTool
 from toolsvc.tools.sql.templates import Templates
@@ -67,9 +65,9 @@ TOOLS: list[Tool] = [
     Adder(),
     Schemed(),
     FinishTool(AnswerOptions()),
-    BashTool(SandboxConfig()),
-    CreateTool(SandboxConfig()),
-    PythonTool(SandboxConfig()),
+    BashTool(),
+    CreateTool(),
+    PythonTool(),
     ImageTool(ImageOptions()),
 ]
 DESCRIPTORS = [tool.describe() for tool in TOOLS]
@@ -133,7 +131,7 @@ def _raise(error: Exception) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     "error", [RecursionError(), OverflowError("int too large"), KeyError("a"), MemoryError()]
 )
-@pytest.mark.parametrize("method", ["check", "parse", "accepts"])
+@pytest.mark.parametrize("method", ["make_arguments", "check_arguments", "parse", "accepts"])
 async def test_whatever_a_tool_raises_while_it_reads_is_an_invalid_action(
     method: str, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:

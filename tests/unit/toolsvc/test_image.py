@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 
 from toolsvc.errors import Reason, Refused
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.tools.image.action import find_request
 from toolsvc.tools.image.album import Album, HeldFile, StoredFile, named_files
 from toolsvc.tools.image.arguments import Function, ImageArguments
 from toolsvc.tools.image.boxes import PADDING_PIXELS, box_in, evenly, fitted, resized
-from toolsvc.tools.image.image_tool import ImageOptions, ImageTool
+from toolsvc.tools.image.image_tool import ImageOptions, ImageTool, find_request
 from toolsvc.tools.image.types import SHORT_SIDE, ImageAnswer, ImageFault, Picture, UnusableFile
 from toolsvc.tools.image.wire import (
     LONGEST,
@@ -40,7 +39,9 @@ def call(name: Any, **arguments: Any) -> str:
 
 
 def checked(action: str) -> ImageArguments:
-    return ImageArguments.model_construct(**TOOL.check({"action": action}))
+    return ImageArguments.model_construct(
+        **TOOL.make_arguments(TOOL.parse(action, TOOL.describe()))
+    )
 
 
 # What the policy writes
@@ -52,7 +53,7 @@ def test_a_function_is_called_by_its_name_or_by_the_tools() -> None:
     by_tool = checked(call("image", function="crop_image", bbox_2d=[1, 2, 30, 40], target_image=2))
     assert by_name == by_tool
     assert by_name.bbox_2d == (1, 2, 30, 40)
-    assert TOOL.check({"function": "rotate_image", "angle": 90})["angle"] == 90
+    assert TOOL.make_arguments({"function": "rotate_image", "angle": 90})["angle"] == 90
 
 
 def test_the_last_call_counts() -> None:
@@ -99,14 +100,14 @@ def test_the_last_call_counts() -> None:
 )
 def test_what_makes_no_sense_is_an_invalid_action(action: str, says: str) -> None:
     with pytest.raises(InvalidAction) as failure:
-        TOOL.check({"action": action})
+        checked(action)
     assert says in str(failure.value)
 
 
 @given(action=st.text() | st.text().map(lambda text: f"<tool_call>{text}</tool_call>"))
 def test_no_text_raises_anything_else(action: str) -> None:
     with pytest.raises(InvalidAction):
-        TOOL.check({"action": action})
+        checked(action)
 
 
 @given(

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.tools.judge.prompt import DEFAULT, boxed_or_whole, fenced, judge_prompt
-from toolsvc.tools.judge.references import Reference, References
+from toolsvc.tools.judge import DEFAULT, Reference, References, boxed_or_whole, fenced, judge_prompt
 
 
 def references(folder: Path, *rows: object) -> References:

@@ -9,17 +9,17 @@ from toolsvc.plugin.actions import InvalidAction, find_tool, last_block
 from toolsvc.plugin.tool import Tool
 from toolsvc.schemas.functions import json_in
 from toolsvc.sources.verltool.observations import as_result
-from toolsvc.tools.bash.action import find_request as bash_request
+from toolsvc.tools.bash.request import find_request as bash_request
 from toolsvc.tools.create.request import check_name, schema_of
 from toolsvc.tools.function_call import parse_function
-from toolsvc.tools.image.action import find_request as image_request
+from toolsvc.tools.image.image_tool import find_request as image_request
 from toolsvc.tools.python import fenced_code, plain_code
-from toolsvc.tools.sql.action import find_statement
 from toolsvc.tools.sql.commands import objection
+from toolsvc.tools.sql.sql_tool import find_statement
 from toolsvc.tools.swe.action import find_call
 from toolsvc.tools.swe.swe_tool import _denial
 from toolsvc.tools.swe.verifying.report import read_report
-from toolsvc.tools.web_search.action import find_request as web_request
+from toolsvc.tools.web_search.web_search_tool import find_request as web_request
 from toolsvc.types import JsonCallFormat
 from toolwright.reading.json_text.json_bounds import read_json
 

@@ -1,13 +1,13 @@
 """`toolsvc serve WORD...`: built-in names and files, and what is said when that fails."""
 
 import re
-import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from toolsvc.errors import StartError
-from toolsvc.plugin.built_in import imported, parse_settings
+from toolsvc.plugin.registry import parse_settings
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.loader import load_tools
 
@@ -116,13 +116,58 @@ async def test_a_setting_that_does_not_fit_is_named(word: str, says: str) -> Non
         await load_tools(["python"], parse_settings([word]), SANDBOX)
 
 
+WITH_OPTIONS = '''
+from pydantic import BaseModel, Field
+from toolsvc import Tool, tool
+
+class Weather(BaseModel):
+    limit: int = Field(default=3, ge=1, description="days of a forecast")
+
+@tool(config=Weather)
+def forecast(text: str, config: Weather) -> str:
+    """Tells the weather."""
+    return f"{text} {config.limit}"
+
+class Climate(Tool):
+    name = "climate"
+    Config = Weather
+    def call(self, state, call):
+        return self.config.limit
+
+class Frozen(Tool):
+    name = "frozen"
+    Config = Weather
+    def __init__(self, config, sandbox):
+        super().__init__(config)
+        self.run_limit, self.ready = config.limit, sandbox.ready
+'''
+
+
+async def test_every_tool_of_a_file_has_options(tmp_path: Path) -> None:
+    settings = parse_settings(["forecast.limit=5", "climate.limit=6", "frozen.limit=7"])
+    sandbox = SandboxConfig(ready=2)
+    forecast, climate, frozen = await load_tools([write(tmp_path, WITH_OPTIONS)], settings, sandbox)
+    assert forecast.describe().arguments_schema["properties"].keys() == {"text"}
+    given = SimpleNamespace(arguments={"text": "rain"})
+    assert (forecast.call(None, given), climate.call(None, given)) == ("rain 5", 6)
+    assert (frozen.run_limit, frozen.ready) == (7, 2)
+    (unset, *_) = await load_tools([write(tmp_path, WITH_OPTIONS)], {}, sandbox)
+    assert unset.config.limit == 3
+
+
 @pytest.mark.parametrize(
-    ("package", "extra"),
-    [("playwright", "browser"), ("kubernetes_asyncio", "kubernetes"), ("lxml", "toolsvc")],
+    ("word", "says"),
+    [
+        ("climate.limit=0", "--set climate.limit: Input should be greater than or equal to 1"),
+        (
+            "forecast.days=4",
+            "--set forecast.days: there is no such option",
+        ),
+        ("shout.days=4", "--set shout: nothing of that name is served here"),
+    ],
 )
-def test_a_missing_package_names_the_extra_that_brings_it(
-    package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_wrong_option_of_a_file_s_tool_is_named(
+    tmp_path: Path, word: str, says: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(StartError, match=rf"needs the package {package}: .*\[{extra}\]'$"):
-        imported("mine", f"{package}:Anything")
+    with pytest.raises(StartError, match=re.escape(says)):
+        await load_tools([write(tmp_path, WITH_OPTIONS)], parse_settings([word]), SANDBOX)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from structlog.testing import capture_logs
 
-import toolsvc.plugin.running
+import toolsvc.plugin.executors
 from tests.support.hosts import calling, opening, refused, said
 from toolsvc.errors import Reason
 from toolsvc.host.host import Host
@@ -45,7 +45,7 @@ async def test_a_call_that_found_no_free_thread_ran_nothing_and_may_be_repeated(
 ) -> None:
     tool = Threaded()
     with ThreadPoolExecutor(max_workers=1) as threads:
-        monkeypatch.setattr(toolsvc.plugin.running, "_THREADS", threads)
+        monkeypatch.setattr(toolsvc.plugin.executors, "_THREADS", threads)
         async with Host([tool]) as host:
             await host.open(opening())
             first = asyncio.create_task(host.call(request("first")))
@@ -67,7 +67,7 @@ async def test_the_line_for_a_thread_is_no_part_of_the_run(
     tool = Threaded()
     tool.ends = {"first": threading.Event(), "second": threading.Event()}
     with ThreadPoolExecutor(max_workers=1) as threads:
-        monkeypatch.setattr(toolsvc.plugin.running, "_THREADS", threads)
+        monkeypatch.setattr(toolsvc.plugin.executors, "_THREADS", threads)
         async with Host([tool]) as host:
             await host.open(opening())
             first = asyncio.create_task(host.call(request("first")))

@@ -16,7 +16,7 @@ from toolsvc.backends.search.manifest import IndexKind
 from toolsvc.backends.search.types import Query
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
-from toolsvc.plugin.built_in import make_built_in
+from toolsvc.plugin.registry import make_registered
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.search import NOTHING_FOUND, SearchOptions, SearchTool
@@ -200,7 +200,7 @@ async def test_a_search_that_fails_is_no_observation(
 
 
 def test_options_that_are_wrong_are_named(folder: Path) -> None:
-    with pytest.raises(StartError, match=r"search.index: Field required: .*`toolsvc index build`"):
-        make_built_in("search", {}, SandboxConfig())
+    with pytest.raises(StartError, match=r"set search.index to a folder of"):
+        make_registered("search", {}, SandboxConfig())
     with pytest.raises(StartError, match=r"search.topk"):
-        make_built_in("search", {"index": str(folder), "topk": 0}, SandboxConfig())
+        make_registered("search", {"index": str(folder), "topk": 0}, SandboxConfig())

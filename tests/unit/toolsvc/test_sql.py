@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.sandbox.jailed.drivers.json_rows import JsonRows
 from toolsvc.sandbox.jailed.drivers.table import LONGEST_CELL, Table
-from toolsvc.tools.sql.action import Statement, find_statement
 from toolsvc.tools.sql.commands import first_word, objection
-from toolsvc.tools.sql.sql_tool import SqlOptions
+from toolsvc.tools.sql.sql_tool import SqlOptions, Statement, find_statement
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from toolsvc import (
     tool,
 )
 from toolsvc.plugin.decorator import tool_of
-from toolsvc.plugin.tool import Cancellation
+from toolsvc.plugin.tool import Cancellation, InProcess, InService
 from toolsvc.types import SessionInfo, TagFormat, Text
 from toolwright.types import ToolErrorKind
 
@@ -66,8 +66,12 @@ async def turns(text: str, call: Call) -> str:
 
 def of(function: object) -> Tool:
     found = tool_of(function)
-    assert found is not None
-    return found
+    assert isinstance(found, type)
+    return found()
+
+
+async def run(tool: Tool, given: Call, cancellation: Cancellation | None = None) -> Result:
+    return await InService(tool).run(None, given, cancellation or Cancellation())
 
 
 def test_one_text_parameter_makes_a_tag_tool() -> None:
@@ -89,21 +93,21 @@ def test_several_parameters_make_a_json_call_with_a_schema() -> None:
 
 
 def test_arguments_are_checked_against_the_schema() -> None:
-    assert of(add).check({"a": 2}) == {"a": 2, "b": 1}
+    assert of(add).make_arguments({"a": 2}) == {"a": 2, "b": 1}
     with pytest.raises(InvalidAction, match="a: "):
-        of(add).check({"a": "many"})
+        of(add).make_arguments({"a": "many"})
     with pytest.raises(InvalidAction, match="c: "):
-        of(add).check({"a": 1, "c": 2})
+        of(add).make_arguments({"a": 1, "c": 2})
     with pytest.raises(InvalidAction):
-        of(shout).check({"text": 3})
+        of(shout).make_arguments({"text": 3})
     with pytest.raises(InvalidAction):
-        of(shout).check({"words": "x"})
+        of(shout).make_arguments({"words": "x"})
 
 
 async def test_results_of_plain_functions_and_coroutines() -> None:
-    assert text(await of(shout).run(None, call(text="a"), Cancellation())) == "A"
-    assert text(await of(add).run(None, call(a=2, b=3), Cancellation())) == "5"
-    assert text(await of(turns).run(None, call(text="t"), Cancellation())) == "t 0"
+    assert text(await run(of(shout), call(text="a"))) == "A"
+    assert text(await run(of(add), call(a=2, b=3))) == "5"
+    assert text(await run(of(turns), call(text="t"))) == "t 0"
 
 
 @pytest.mark.parametrize(
@@ -123,7 +127,7 @@ async def test_what_a_plugin_raises_is_told_to_the_policy(
         def call(self, state: object, call: Call) -> str:
             raise error
 
-    result = await Broken().run(None, call(text=""), Cancellation())
+    result = await run(Broken(), call(text=""))
     assert result.error.kind is kind
     assert result.valid is valid
     assert str(error) in text(result)
@@ -143,7 +147,7 @@ async def test_a_coroutine_is_stopped_at_its_limit() -> None:
                 raise
             return ""
 
-    result = await Slow().run(None, call(run_limit=0.05), Cancellation())
+    result = await run(Slow(), call(run_limit=0.05))
     assert result.error.kind is ToolErrorKind.TIMEOUT
     assert stopped.is_set()
 
@@ -160,7 +164,7 @@ async def test_a_thread_outlives_its_limit_and_says_when_it_has_ended() -> None:
 
     cancellation = Cancellation()
     began = time.perf_counter()
-    result = await Stuck().run(None, call(run_limit=0.05), cancellation)
+    result = await run(Stuck(), call(run_limit=0.05), cancellation)
     assert time.perf_counter() - began < 5
     assert result.error.kind is ToolErrorKind.TIMEOUT
     idle = asyncio.Event()
@@ -184,7 +188,7 @@ async def test_cancelling_gives_a_cancelled_result() -> None:
             return ""
 
     cancellation = Cancellation()
-    running = asyncio.create_task(Slow().run(None, call(), cancellation))
+    running = asyncio.create_task(run(Slow(), call(), cancellation))
     await begun.wait()
     cancellation.request()
     result = await running
@@ -197,6 +201,21 @@ def test_a_parameter_that_cannot_be_filled_is_refused_when_the_tool_is_made() ->
         @tool
         def takes_all(*rest: str) -> str:
             return ""
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("check", "write `make_arguments`"),
+        ("prepare", "write `prepare` of a state that is a `LiveState`"),
+        ("lost", "write `lost` of a state that is a `LiveState`"),
+        ("run", "add `executor = InProcess`"),
+    ],
+)
+def test_a_method_of_an_earlier_version_names_the_new_one(name: str, says: str) -> None:
+    with pytest.raises(TypeError, match=f"tool class Mine has `{name}`: {says}"):
+        type("Mine", (Tool,), {"name": "mine", name: lambda self: None})
+    assert type("Mine", (Tool,), {"run": lambda self: None, "executor": InProcess})
 
 
 def test_an_unknown_setting_is_refused() -> None:
@@ -213,7 +232,7 @@ async def test_waiting_for_something_cancelled_is_the_plugin_s_own_failure() -> 
             other.cancel()
             return str(await other)
 
-    result = await Waiting().run(None, call(), Cancellation())
+    result = await run(Waiting(), call())
     assert result.error.kind is ToolErrorKind.EXCEPTION
     assert "CancelledError" in result.error.message
 
@@ -244,6 +263,6 @@ async def test_what_no_answer_can_hold_is_the_plugin_s_own_failure(
         async def call(self, state: object, call: Call) -> object:
             return returned
 
-    result = await Wrong().run(None, call(), Cancellation())
+    result = await run(Wrong(), call())
     assert result.error.kind is ToolErrorKind.EXCEPTION
     assert says in result.error.message

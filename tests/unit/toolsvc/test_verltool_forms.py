@@ -13,7 +13,6 @@ import pytest
 from tests.support.linear import assert_linear
 from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
-from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.tool import Tool
 from toolsvc.sources.verltool.forms import FORMS, NOTHING_FOUND
 from toolsvc.sources.verltool.http import ObservationServer
@@ -68,7 +67,8 @@ def test_actions_are_read_in_step_with_their_length(name: str) -> None:
     )
 
 
-class Python(BuiltIn):
+class Python(Tool):
+    registered = True
     name = "python"
     description = "Runs Python."
     format = TagFormat(open="<python>", close="</python>", argument="code")
@@ -77,7 +77,8 @@ class Python(BuiltIn):
         return str(call.arguments["code"])
 
 
-class Sql(BuiltIn):
+class Sql(Tool):
+    registered = True
     name = "sql"
     format = RawFormat()
     stop_strings = ("</sql>", "</solution>")

@@ -10,10 +10,26 @@ import pytest
 from tests.support.callers import asking_as
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
-from toolsvc.plugin.tool import Tool
+from toolsvc.plugin.tool import LiveState, Tool
 from toolsvc.sources.verltool.http import ObservationServer
 from toolsvc.sources.verltool.trajectories import Action, Trajectories
 from toolsvc.types import Call, SessionInfo
+
+
+class Counted(LiveState):
+    def __init__(self, tool: "Tally", first: Any) -> None:
+        self._tool = tool
+        self.count = 0
+        self.step = first
+
+    @property
+    def ready(self) -> bool:
+        return self._tool.refuses is None
+
+    async def prepare(self) -> None:
+        refuses, self._tool.refuses = self._tool.refuses, None
+        if refuses is not None:
+            raise Refused(refuses, "it cannot", retry_after=self._tool.retry_after)
 
 
 class Tally(Tool):
@@ -29,25 +45,17 @@ class Tally(Tool):
         self.refuses: Reason | None = None
         self.retry_after: float | None = None
 
-    async def open(self, session: SessionInfo) -> list[Any]:
-        return [0, session.metadata.get("first", 1)]
+    async def open(self, session: SessionInfo) -> Counted:
+        return Counted(self, session.metadata.get("first", 1))
 
-    async def prepare(self, state: list[Any]) -> None:
-        refuses, self.refuses = self.refuses, None
-        if refuses is not None:
-            raise Refused(refuses, "it cannot", retry_after=self.retry_after)
-
-    def ready(self, state: list[Any]) -> bool:
-        return self.refuses is None
-
-    async def call(self, state: list[Any], call: Call) -> str:
+    async def call(self, state: Counted, call: Call) -> str:
         self.called.set()
         if call.arguments["text"] == "wait":
             await self.go_on.wait()
-        state[0] += state[1]
-        return f"{call.arguments['text']} {state[0]}"
+        state.count += state.step
+        return f"{call.arguments['text']} {state.count}"
 
-    async def close(self, state: list[Any]) -> None:
+    async def close(self, state: Counted) -> None:
         self.closed += 1
 
 

@@ -1,10 +1,10 @@
 import pytest
 
 from toolsvc.plugin.actions import InvalidAction
-from toolsvc.tools.web_search.action import LONGEST, find_request
-from toolsvc.tools.web_search.addresses import is_public
+from toolsvc.tools.web_search.fetch import is_public
 from toolsvc.tools.web_search.results import distinct, same_page
 from toolsvc.tools.web_search.types import WebHit
+from toolsvc.tools.web_search.web_search_tool import LONGEST, find_request
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
-"""Many callers, one thread: what arrives while a batch is computed is the next batch.
+"""Many callers, few batches: items that arrive while batches are answered are the next batch.
 
 Invariants
-- One batch is computed at a time, in one thread, so the work needs no lock, and the event loop
-  goes on (FAISS and numpy let go of the interpreter).
+- At most `at_once` batches are answered at a time.
 - Nobody waits for a batch to fill: an idle batcher begins at once.
 - At most `queue` items wait; the next one is refused.
 - What a caller gave up before its batch began is not computed.
@@ -12,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -47,18 +45,19 @@ class Batcher(Generic[Item, Answer]):
 
     def __init__(
         self,
-        work: Callable[[list[Item]], Sequence[Answer]],
+        work: Callable[[list[Item]], Awaitable[Sequence[Answer]]],
         *,
         most: int = 256,
         queue: int = 4096,
+        at_once: int = 1,
     ) -> None:
-        """`most`: items of one batch."""
+        """most: items of one batch. at_once: batches that are answered at a time."""
         self._work = work
         self._most = most
         self._queue = queue
         self._waiting: deque[Ticket[Item, Answer]] = deque()
         self._arrived = asyncio.Event()
-        self._thread = ThreadPoolExecutor(1, "batch")
+        self._free = asyncio.Semaphore(at_once)
         self._loop: asyncio.Task[None] | None = None
         self.batches = 0
         """Computed so far."""
@@ -70,14 +69,13 @@ class Batcher(Generic[Item, Answer]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Cancels what waits, and returns once the batch in hand has ended."""
+        """Cancels every ticket without an answer."""
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.wait((self._loop,))
         for ticket in self._waiting:
             ticket.answer.cancel()
         self._waiting.clear()
-        await asyncio.to_thread(self._thread.shutdown)
 
     @property
     def waiting(self) -> int:
@@ -87,6 +85,14 @@ class Batcher(Generic[Item, Answer]):
     def room(self) -> int:
         """How many more may wait."""
         return self._queue - len(self._waiting)
+
+    def figures(self) -> dict[str, float]:
+        """Figures of the queue, for the metrics page."""
+        return {
+            "waiting": self.waiting,
+            "batches_total": self.batches,
+            "queries_total": self.items,
+        }
 
     def submit(self, item: Item) -> Ticket[Item, Answer]:
         """A ticket whose answer may raise BatchFailed. QueueFull if there is no room."""
@@ -98,11 +104,14 @@ class Batcher(Generic[Item, Answer]):
         return ticket
 
     async def _serve(self) -> None:
-        while True:
-            await self._arrived.wait()
-            batch = self._take()
-            if batch:
-                await self._compute(batch)
+        async with asyncio.TaskGroup() as batches:
+            while True:
+                await self._free.acquire()
+                batch: list[Ticket[Item, Answer]] = []
+                while not batch:
+                    await self._arrived.wait()
+                    batch = self._take()
+                batches.create_task(self._answer(batch))
 
     def _take(self) -> list[Ticket[Item, Answer]]:
         batch: list[Ticket[Item, Answer]] = []
@@ -117,13 +126,12 @@ class Batcher(Generic[Item, Answer]):
             self._arrived.clear()
         return batch
 
-    async def _compute(self, batch: list[Ticket[Item, Answer]]) -> None:
+    async def _answer(self, batch: list[Ticket[Item, Answer]]) -> None:
         items = [ticket.item for ticket in batch]
         self.batches += 1
         self.items += len(items)
-        loop = asyncio.get_running_loop()
         try:
-            answers = await loop.run_in_executor(self._thread, self._work, items)
+            answers = await self._work(items)
             answered = list(zip(batch, answers, strict=True))
         except asyncio.CancelledError:
             for ticket in batch:
@@ -136,6 +144,8 @@ class Batcher(Generic[Item, Answer]):
                     failed.__cause__ = error
                     ticket.answer.set_exception(failed)
             return
+        finally:
+            self._free.release()
         for ticket, answer in answered:
             if not ticket.answer.done():
                 ticket.answer.set_result(answer)

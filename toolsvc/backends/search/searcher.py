@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import NamedTuple, Self
 
@@ -39,14 +40,17 @@ class Searcher:
         self._sources = sources
         self._batch = batch
         self._queue = queue
+        self._thread = ThreadPoolExecutor(1, "batch")
+        """The work needs no lock, and FAISS and numpy let go of the interpreter."""
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         # In a thread: an encoder takes seconds to load, and a signal should end that.
         self.index = await asyncio.to_thread(SearchIndex, self._sources)
         self._stack.callback(self.index.close)
+        self._stack.push_async_callback(asyncio.to_thread, self._thread.shutdown)
         batcher: Batcher[Question, SearchAnswer] = Batcher(
-            self._answer, most=self._batch, queue=self._queue
+            self._in_thread, most=self._batch, queue=self._queue
         )
         self._batcher = await self._stack.enter_async_context(batcher)
         return self
@@ -60,18 +64,18 @@ class Searcher:
         return self._batcher.room
 
     def figures(self) -> dict[str, float]:
-        """Of the queue, for the metrics page."""
-        return {
-            "waiting": self._batcher.waiting,
-            "batches_total": self._batcher.batches,
-            "queries_total": self._batcher.items,
-        }
+        """Figures of the queue, for the metrics page."""
+        return self._batcher.figures()
 
     def submit(self, query: Query, k: int) -> Ticket[Question, SearchAnswer]:
         """A place in the queue. QueueFull; NoVector or WrongVector for a query that this index
         cannot answer."""
         self.index.check(query)
         return self._batcher.submit(Question(query, k))
+
+    async def _in_thread(self, questions: Sequence[Question]) -> list[SearchAnswer]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._answer, questions)
 
     def _answer(self, questions: Sequence[Question]) -> list[SearchAnswer]:
         most = max(question.k for question in questions)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from toolsvc.edge.wire import LONGEST_ID
 from toolsvc.fleet.hosts import Ready
-from toolsvc.serving import ServiceConfig
+from toolsvc.service_config import ServiceConfig
 
 _ESCAPED = 6
 """Bytes that JSON takes for one character, at most."""

@@ -12,17 +12,17 @@ from toolsvc.fleet.local.child import Child
 from toolsvc.fleet.local.messages import Assignment
 from toolsvc.fleet.resources import counted
 from toolsvc.fleet.serving import Kind, no_verltool, of_one_host, serve_fleet
-from toolsvc.serving import ServiceConfig, stop_event
+from toolsvc.service_config import ServiceConfig
+from toolsvc.serving import stop_event
 from toolwright.rpc.options import is_unix
 
 
-async def serve_locally(
-    config: ServiceConfig, workers: int, *, advertise: str, first_port: int
-) -> None:
+async def serve_locally(config: ServiceConfig) -> None:
     """Serves until SIGTERM. StartError or ListenError before that; StartError also where, later, a
     worker cannot start and no other lives."""
     no_verltool(config)
-    own = _addresses(config.listen, workers, advertise, first_port)
+    workers, advertise = config.workers, config.advertise
+    own = _addresses(config.listen, workers, advertise, config.worker_port)
     stop = stop_event(until_eof=config.until_eof)
     of_each = of_one_host(config, workers)
     token = secrets.token_hex(32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from toolsvc.edge.wire import descriptor_to_proto
 from toolsvc.fleet.front import cannot_fork
@@ -16,7 +16,8 @@ from toolsvc.fleet.ray.nodes import check_reach, check_room
 from toolsvc.fleet.resources import Resources, apart, counted, declared
 from toolsvc.fleet.serving import Kind, no_verltool, of_one_host, serve_fleet
 from toolsvc.plugin.tool import Tool
-from toolsvc.serving import ServiceConfig, service_name, stop_event, tools_of
+from toolsvc.service_config import ServiceConfig
+from toolsvc.serving import service_name, stop_event, tools_of
 from toolwright.process import loop
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -57,9 +58,8 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
         check_reach(tool, have)
     token = secrets.token_hex(32)
     of_many = of_one_host(config, shape.hosts, shape.host.cpus)
-    of_one = replace(
-        of_many, max_sessions=1, permits=None, sandbox=replace(config.sandbox, ready=1, shards=1)
-    )
+    alone = {"max_sessions": 1, "permits": None, "ready": 1, "shards": 1}
+    of_one = of_many.model_copy(update=alone)
 
     def make(wanted: Wanted) -> Actor:
         assignment = Assignment(

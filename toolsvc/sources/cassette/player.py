@@ -8,7 +8,7 @@ from typing import Any
 
 from toolsvc.errors import Reason, Refused
 from toolsvc.plugin.actions import read_or_keep
-from toolsvc.plugin.tool import Cancellation, Tool
+from toolsvc.plugin.tool import Cancellation, InProcess, Tool
 from toolsvc.sources.cassette.tape import Tape, described, next_key, task_key
 from toolsvc.sources.remote.wire import descriptor_from_proto, result_from_proto
 from toolsvc.sources.shared import Shared
@@ -91,6 +91,7 @@ class Played:
 class CassetteTool(Tool):
     """A recorded tool. All its calls come here, whether or not their actions could be read."""
 
+    executor = InProcess
     parallel_calls = True  # Answers cost nothing, and their order is that of asking.
 
     def __init__(self, player: CassettePlayer, descriptor: Descriptor) -> None:
@@ -111,7 +112,7 @@ class CassetteTool(Tool):
     def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
         return read_or_keep(action, descriptor)
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return dict(arguments)
 
     async def run(self, state: Played, call: Call, cancellation: Cancellation) -> Result:

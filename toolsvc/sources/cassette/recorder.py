@@ -19,12 +19,12 @@ from typing import IO, Any
 
 from toolsvc.edge.wire import descriptor_to_proto, fill_result
 from toolsvc.errors import StartError
-from toolsvc.host.turnstile import Turnstile
+from toolsvc.host.open_session import OpenTool
 from toolsvc.plugin.actions import UNREAD, InvalidAction, read_or_keep
+from toolsvc.plugin.executors import run_method
 from toolsvc.plugin.reading import arguments_of
 from toolsvc.plugin.results import invalid
-from toolsvc.plugin.running import run_method
-from toolsvc.plugin.tool import Cancellation, State, Tool
+from toolsvc.plugin.tool import Cancellation, InProcess, LiveState, Tool
 from toolsvc.sources.cassette.tape import call_line, header_line, session_line
 from toolsvc.sources.shared import Shared
 from toolsvc.types import Call, Descriptor, Recorded, Result, SessionInfo
@@ -112,18 +112,22 @@ class RecordedSession:
         self._recorder.write(call_line(self._number, place, tool, arguments, result))
 
 
-class TakenState:
-    """The state of a recorded tool, and the turnstile that its host would have for it."""
+class TakenState(LiveState):
+    """The state of a recorded tool, with the turnstile that its host would have for it."""
 
-    def __init__(self, session: RecordedSession, state: State, parallel: bool) -> None:
+    def __init__(self, session: RecordedSession, taken: OpenTool) -> None:
         self.session = session
-        self.inner = state
-        self.turnstile = Turnstile(parallel)
+        self.taken = taken
+
+    @property
+    def lost(self) -> str | None:
+        return self.taken.live.lost
 
 
 class RecordingTool(Tool):
     """Stands before a tool, and hands everything on to it."""
 
+    executor = InProcess
     parallel_calls = True  # So that calls come here in the order of asking; they wait here.
 
     def __init__(self, recorder: Recorder, tool: Tool) -> None:
@@ -153,18 +157,16 @@ class RecordingTool(Tool):
 
     async def open(self, session: SessionInfo) -> TakenState:
         state = await run_method(self._tool.open, session)
-        return TakenState(self._recorder.sessions.of(session), state, self._tool.parallel_calls)
+        taken = OpenTool(self._tool, self._descriptor, state)
+        return TakenState(self._recorder.sessions.of(session), taken)
 
     async def close(self, state: TakenState) -> None:
         state.session.begin()
-        await run_method(self._tool.close, state.inner)
-
-    def lost(self, state: TakenState) -> str | None:
-        return self._tool.lost(state.inner)
+        await run_method(self._tool.close, state.taken.state)
 
     def session_tools(self, state: TakenState) -> Sequence[Tool]:
         own = state.session.own
-        for tool in self._tool.session_tools(state.inner):
+        for tool in self._tool.session_tools(state.taken.state):
             if tool.name not in own:
                 own[tool.name] = RecordingTool(self._recorder, tool)
         return tuple(own.values())
@@ -172,7 +174,7 @@ class RecordingTool(Tool):
     def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
         return read_or_keep(action, descriptor)
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return dict(arguments)
 
     async def run(self, state: TakenState, call: Call, cancellation: Cancellation) -> Result:
@@ -192,13 +194,15 @@ class RecordingTool(Tool):
             checked = arguments_of(self._tool, self._descriptor, call.action, given)
         except InvalidAction as error:
             return invalid(str(error))
-        await state.turnstile.enter()
+        taken = state.taken
+        await taken.turnstile.enter()
         try:
-            if not self._tool.ready(state.inner):
-                await self._tool.prepare(state.inner)
-            return await self._tool.run(state.inner, call._replace(arguments=checked), cancellation)
+            if not taken.live.ready:
+                await taken.live.prepare()
+            checked_call = call._replace(arguments=checked)
+            return await taken.executor.run(taken.state, checked_call, cancellation)
         finally:
-            cancellation.when_idle(state.turnstile.leave)
+            cancellation.when_idle(taken.turnstile.leave)
 
     def _told(self, state: TakenState, result: Result) -> pb.CallResult:
         """The result as it is written, with the tools that came by it."""

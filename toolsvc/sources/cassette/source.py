@@ -30,7 +30,7 @@ class CassetteOptions(BaseModel):
 class CassetteSource(Source):
     where = "FILE"
     description = "Recorded answers; with cassette.record, a recording."
-    Options = CassetteOptions
+    Config = CassetteOptions
 
     @classmethod
     async def tools(

@@ -51,14 +51,14 @@ class BadAnswer(Exception):
 class McpConnection:
     """A session that is made by `start` and ended by `close`."""
 
+    lost: str | None = None
+    """Reason why the server's side is gone; None = it is there."""
+
     def __init__(self, server: McpServer) -> None:
         self._server = server
         self._end = asyncio.Event()
         self._client: asyncio.Future[Client] | None = None
         self._task: asyncio.Task[None] | None = None
-        self.lost: str | None = None
-        self.users = 0
-        """Tools of a session of ours that share it."""
 
     @property
     def started(self) -> bool:

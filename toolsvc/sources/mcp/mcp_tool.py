@@ -24,6 +24,7 @@ from mcp import MCPError
 from toolsvc.errors import StartError, backend_down
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.results import ToolFailed
+from toolsvc.plugin.tool import LiveState
 from toolsvc.schemas.schema_tool import SchemaTool
 from toolsvc.schemas.validation import BadSchema, UnboundedSchema
 from toolsvc.sources.mcp.connection import BadAnswer, ConnectFailed, ConnectionLost, McpConnection
@@ -39,33 +40,46 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_-]")
 log = structlog.get_logger(__name__)
 
 
+class SharedConnection(McpConnection, LiveState):
+    """An MCP session that all tools of one session of ours share."""
+
+    def __init__(self, server: McpServer, starts: asyncio.Semaphore) -> None:
+        super().__init__(server)
+        self._starts = starts
+        self.users = 0
+        """Number of tools that share it."""
+
+    @property
+    def ready(self) -> bool:
+        return self.started
+
+    async def prepare(self) -> None:
+        async with self._starts:
+            try:
+                await self.start()
+            except ConnectFailed as error:
+                raise backend_down(str(error)) from error
+
+
 class McpSessions:
     """MCP sessions with one server, by the session of ours that they belong to."""
 
     def __init__(self, server: McpServer) -> None:
         self._server = server
-        self._held: dict[str, McpConnection] = {}
+        self._held: dict[str, SharedConnection] = {}
         self._starts = asyncio.Semaphore(STARTS)
 
     def __len__(self) -> int:
         return len(self._held)
 
-    def join(self, session_id: str) -> McpConnection:
+    def join(self, session_id: str) -> SharedConnection:
         connection = self._held.get(session_id)
         if connection is None:
-            connection = self._held[session_id] = McpConnection(self._server)
+            connection = self._held[session_id] = SharedConnection(self._server, self._starts)
         connection.users += 1
         return connection
 
-    async def start(self, connection: McpConnection) -> None:
-        """Refused if the server cannot be had."""
-        async with self._starts:
-            try:
-                await connection.start()
-            except ConnectFailed as error:
-                raise backend_down(str(error)) from error
-
-    async def leave(self, connection: McpConnection) -> None:
+    async def leave(self, connection: SharedConnection) -> None:
         """The last tool to leave ends the MCP session."""
         connection.users -= 1
         if not connection.users:
@@ -114,28 +128,20 @@ class McpTool(SchemaTool):
         except BadSchema as error:
             raise StartError(f"MCP tool {theirs.name}: no JSON Schema: {error}") from error
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return super().check(arguments) if self._checks else dict(arguments)
+    def check_arguments(self, arguments: Mapping[str, Any]) -> None:
+        if self._checks:
+            super().check_arguments(arguments)
 
-    async def open(self, session: SessionInfo) -> McpConnection:
+    async def open(self, session: SessionInfo) -> SharedConnection:
         return self._sessions.join(session.session_id)
 
-    async def close(self, state: McpConnection) -> None:
+    async def close(self, state: SharedConnection) -> None:
         await self._sessions.leave(state)
-
-    def ready(self, state: McpConnection) -> bool:
-        return state.started
-
-    async def prepare(self, state: McpConnection) -> None:
-        await self._sessions.start(state)
-
-    def lost(self, state: McpConnection) -> str | None:
-        return state.lost
 
     def figures(self) -> dict[str, float]:
         return {"mcp_sessions": len(self._sessions)}
 
-    async def call(self, state: McpConnection, call: Call) -> Result:
+    async def call(self, state: SharedConnection, call: Call) -> Result:
         try:
             return as_result(await state.call(self._theirs.name, call.arguments))
         except ConnectionLost as error:

@@ -39,7 +39,7 @@ class McpOptions(BaseModel):
 class McpSource(Source):
     where = "COMMAND|URL"
     description = "The tools of an MCP server."
-    Options = McpOptions
+    Config = McpOptions
 
     @classmethod
     async def tools(cls, where: str, options: McpOptions, sandbox: SandboxConfig) -> list[Tool]:

@@ -71,10 +71,9 @@ class PlanTool(SandboxedTool):
     def __init__(
         self, memory: MemoryClient, options: MemoryOptions, sandbox: SandboxConfig
     ) -> None:
-        super().__init__(sandbox)
+        super().__init__(options, sandbox)
         self.name = options.name
         self._memory = memory
-        self._options = options
 
     async def start(self) -> None:
         await self._memory.start()
@@ -98,7 +97,7 @@ class PlanTool(SandboxedTool):
 
     async def run(self, state: _State, call: Call, cancellation: Cancellation) -> Result:
         asked = PlanArguments.model_validate(call.arguments)
-        if state.asked and not self._options.again:
+        if state.asked and not self.config.again:
             return invalid("the plan was made before; its tools are there")
         known = call.session.metadata
         found: list[Remembered] = []
@@ -126,7 +125,7 @@ class PlanTool(SandboxedTool):
         return Result.of(
             f"{asked.head}{items or asked.empty}{asked.tail}",
             author=Author.SYSTEM,
-            token_budget=self._options.budget,
+            token_budget=self.config.budget,
             metrics={
                 "memory_version": float(version),
                 "retrieved": float(len(came)),
@@ -135,7 +134,7 @@ class PlanTool(SandboxedTool):
         )
 
     def _question(self, asked: PlanArguments, known: Mapping[str, Any]) -> Question:
-        options = self._options
+        options = self.config
         named = [key for key in VERSIONS if known.get(key) not in (None, "")]
         if len(named) > 1:
             raise Refused(
@@ -169,7 +168,7 @@ class PlanTool(SandboxedTool):
                     returns=one.returns,
                     code=one.code,
                     schema=schema,
-                    limit=self._options.timeout,
+                    limit=self.config.timeout,
                 )
                 tool.matcher  # noqa: B018 - BadSchema now, and not at the first call
             except (NotMade, BadSchema):

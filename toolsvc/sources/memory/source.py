@@ -15,7 +15,7 @@ from toolsvc.sources.memory.options import MemoryOptions
 class MemorySource(Source):
     where = "ADDRESS"
     description = "The tool `plan`, which finds tools that agents made before (`memory serve`)."
-    Options = MemoryOptions
+    Config = MemoryOptions
 
     @classmethod
     async def tools(cls, where: str, options: Any, sandbox: SandboxConfig) -> list[Tool]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 
 from toolsvc.errors import StartError
 from toolsvc.plugin.actions import UNREAD, read_or_keep
-from toolsvc.plugin.tool import STRICT, Cancellation, Tool
+from toolsvc.plugin.tool import STRICT, Cancellation, InProcess, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.elsewhere import Source
 from toolsvc.sources.remote.service import RemoteService
@@ -38,7 +38,7 @@ class RemoteOptions(BaseModel):
 class RemoteSource(Source):
     where = "ADDRESS"
     description = "The tools of another service."
-    Options = RemoteOptions
+    Config = RemoteOptions
 
     @classmethod
     async def tools(cls, where: str, options: RemoteOptions, sandbox: SandboxConfig) -> list[Tool]:
@@ -61,6 +61,8 @@ class RemoteSource(Source):
 
 class RemoteTool(Tool):
     """One tool of another service. Its state is the session there, which it shares."""
+
+    executor = InProcess
 
     def __init__(
         self, service: RemoteService, descriptor: Descriptor, listed: frozenset[str]
@@ -89,9 +91,6 @@ class RemoteTool(Tool):
     async def close(self, state: RemoteSession) -> None:
         await self._service.leave(state)
 
-    def lost(self, state: RemoteSession) -> str | None:
-        return state.lost
-
     def session_tools(self, state: RemoteSession) -> Sequence[Tool]:
         for one in state.tools:
             if one.name not in self._listed and one.name not in state.own:
@@ -102,7 +101,7 @@ class RemoteTool(Tool):
     def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
         return read_or_keep(action, descriptor)
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         return dict(arguments)
 
     async def run(self, state: RemoteSession, call: Call, cancellation: Cancellation) -> Result:

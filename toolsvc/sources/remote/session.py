@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import replace
 
 from toolsvc.errors import Reason, Refused, backend_down
-from toolsvc.plugin.cancellation import Cancellation
-from toolsvc.plugin.tool import Tool
+from toolsvc.plugin.executors import Cancellation
+from toolsvc.plugin.tool import LiveState, Tool
 from toolsvc.plugin.waiting import WAIT_SECONDS
 from toolsvc.sources.remote.link import ServiceLink
 from toolsvc.sources.remote.wire import result_from_proto
@@ -26,8 +26,10 @@ QUEUE_SECONDS = 30.0
 _LOST = ("SESSION_LOST", "SESSION_NOT_FOUND", "SESSION_CLOSED")
 
 
-class RemoteSession:
+class RemoteSession(LiveState):
     """`tools` are all that the session there has; calls may add to them."""
+
+    lost: str | None = None
 
     def __init__(self, link: ServiceLink, opened: pb.OpenSessionResponse) -> None:
         self._link = link
@@ -36,7 +38,6 @@ class RemoteSession:
         self.tools: list[pb.ToolDescriptor] = list(opened.tools)
         self.own: dict[str, Tool] = {}
         """What stands here for those that the service does not list, by name."""
-        self.lost: str | None = None
         self.users = 0
         self._cancelling: set[asyncio.Task[None]] = set()
 

@@ -66,16 +66,16 @@ class SimulatedTool(SchemaTool):
             told = {"type": "parse_error", "tool": self.name, "message": str(error)}
             raise InvalidAction(_error(told)) from error
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def check_arguments(self, arguments: Mapping[str, Any]) -> None:
         """The pre-check."""
-        if self._cast.options.pre_check:
-            found = [one.as_json() for one in self.matcher.violations(arguments)]
-            if len(json.dumps(arguments)) > LONGEST_ARGUMENTS:
-                told = f"{LONGEST_ARGUMENTS} characters"
-                found.append({"path": "$", "rule": "maxLength", "expected": told})
-            if found:
-                raise InvalidAction(_validation_error("pre", self.name, found))
-        return dict(arguments)
+        if not self._cast.options.pre_check:
+            return
+        found = [one.as_json() for one in self.matcher.violations(arguments)]
+        if len(json.dumps(arguments)) > LONGEST_ARGUMENTS:
+            told = f"{LONGEST_ARGUMENTS} characters"
+            found.append({"path": "$", "rule": "maxLength", "expected": told})
+        if found:
+            raise InvalidAction(_validation_error("pre", self.name, found))
 
     async def call(self, state: Trace, call: Call) -> Result:
         try:

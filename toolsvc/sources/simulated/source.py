@@ -24,7 +24,7 @@ class SimulatedSource(Source):
 
     where = "[FILE]"
     description = "Tools that a model plays; without a file, it makes them from each question."
-    Options = SimulatedOptions
+    Config = SimulatedOptions
 
     @classmethod
     async def tools(
@@ -51,7 +51,7 @@ class _Hybrid(BaseModel):
 class HybridSource(Source):
     where = "FILE"
     description = "Tools of which a model plays those that are not there."
-    Options = SimulatedOptions
+    Config = SimulatedOptions
 
     @classmethod
     async def tools(

@@ -33,7 +33,7 @@ class VerlToolOptions(BaseModel):
 class VerlToolSource(Source):
     where = "FILE"
     description = "The tool classes of a VerlTool tool file."
-    Options = VerlToolOptions
+    Config = VerlToolOptions
 
     @classmethod
     async def tools(

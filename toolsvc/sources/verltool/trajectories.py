@@ -1,10 +1,11 @@
 """VerlTool's trajectories as sessions of a host, and its unnumbered requests as numbered calls.
 
 Invariants
-- A trajectory has a session for each built-in tool, and one for all other tools together, for these
-  may share what they keep. Each is opened with the first action that calls a tool of it, so that no
-  action fails for what another tool would have wanted. They end with `finish`, or with their lease,
-  which every action of theirs renews. An action after `finish` begins a new trajectory, as there.
+- A trajectory has a session for each registered tool, and one for all other tools together, for
+  these may share what they keep. Each is opened with the first action that calls a tool of it, so
+  that no action fails for what another tool would have wanted. They end with `finish`, or with
+  their lease, which every action of theirs renews. An action after `finish` begins a new
+  trajectory, as there.
 - Where the host is full, a session of which nobody has asked anything for `GIVE_WAY_SECONDS`
   ends for another: trainers that die finish nothing.
 - A trajectory is its caller's alone: another caller's of the same name is another one.
@@ -25,7 +26,6 @@ from typing import Any, NamedTuple
 
 from toolsvc.errors import Refused
 from toolsvc.host.host import Host
-from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.reading import tool_of_action
 from toolsvc.plugin.tool import Tool
 from toolsvc.types import CallRequest, Descriptor, OpenRequest, Recorded
@@ -75,7 +75,7 @@ class Turn:
 @dataclass(slots=True)
 class _Trajectory:
     sessions: dict[str, OpenRequest] = field(default_factory=dict)
-    """By the tool that it is for; "" = all that are not built in."""
+    """By the registered tool that it is for; "" = all other tools."""
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     turn: Turn | None = None
 
@@ -196,7 +196,7 @@ class Trajectories:
 
 
 def _group(tool: Tool) -> str:
-    return tool.name if isinstance(tool, BuiltIn) else ""
+    return tool.name if tool.registered else ""
 
 
 def _request(session_id: str, action: Action, turn: int, call: ToolCall | None) -> CallRequest:

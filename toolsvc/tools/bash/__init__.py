@@ -1,8 +1,8 @@
 """`bash`: a shell and file tools on one tree of files, for each session its own.
 
-`bash_tool` speaks with the policy; `action` is how it may ask, `arguments` what it may ask for,
-`tree` which files it finds. What runs inside the sandbox is `toolsvc.sandbox.jailed.drivers.shell`.
+`bash_tool` speaks with the policy, `request` is what the policy may ask for, `tree` the files of a
+new session. `toolsvc.sandbox.jailed.drivers.shell` runs inside the sandbox.
 
-One tool and not two: shell and file tools change the same files, so their calls have to come one
-after the other, in the order of asking, which a host promises only of one tool's.
+It is one tool because shell and file tools change the same files. Their calls must run one after
+the other, in the order of asking, and a host promises that order only for calls of one tool.
 """

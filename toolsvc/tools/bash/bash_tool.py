@@ -1,14 +1,10 @@
-"""The `bash` tool: what the policy reads of a command or an edit.
-
-Like `python`, it takes a session's process from the sandbox at the first call.
-"""
+"""The `bash` tool: what the policy reads of a command or an edit."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 from pydantic import BaseModel, Field
 
@@ -18,12 +14,17 @@ from toolsvc.sandbox.config import Driver, SandboxConfig
 from toolsvc.sandbox.jailed.drivers.shell import REPORT_BYTES
 from toolsvc.sandbox.jailed.drivers.terminal import as_shown
 from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
-from toolsvc.tools.bash.action import STOPS, find_request
-from toolsvc.tools.bash.arguments import BashArguments
+from toolsvc.tools.bash.request import STOPS, BashArguments, find_request
 from toolsvc.tools.bash.tree import metadata_files, read_folder
 from toolsvc.tools.files import Entry, pack
-from toolsvc.tools.sandboxed import KINDS, SandboxedTool, shell_report
-from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
+from toolsvc.tools.sandboxed import (
+    KINDS,
+    HeldProcess,
+    SandboxedTool,
+    ToolSandbox,
+    shell_report,
+)
+from toolsvc.types import Call, Descriptor, RawFormat, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind
 
 _UNPACK_SECONDS = 20.0
@@ -43,18 +44,30 @@ class BashOptions(BaseModel):
     )
 
 
-class _Shell:
-    """A session's state: its process, once it has one, and the files that it begins with."""
+class _Shell(HeldProcess):
+    """A session's shell, and the files that it begins with."""
 
-    __slots__ = ("process", "tree")
+    called = "shell"
 
-    def __init__(self, tree: list[Entry]) -> None:
-        self.tree = tree
-        self.process: SandboxSession | None = None
+    def __init__(self, sandbox: ToolSandbox, tree: list[Entry]) -> None:
+        super().__init__(sandbox)
+        self._tree = tree
+
+    async def prepare(self) -> None:
+        process = await self._sandbox.take()
+        try:
+            if self._tree:
+                await _unpack(process, pack(self._tree))
+        except BaseException:
+            process.close()
+            raise
+        self.process = process
+        self._tree = []
 
 
 class BashTool(SandboxedTool):
-    Options = BashOptions
+    Config = BashOptions
+    driver = Driver.SHELL
     name = "bash"
     description = (
         "Runs a command in a bash that lives on until the session ends, or views and edits a "
@@ -75,70 +88,32 @@ class BashTool(SandboxedTool):
     run_limit = 30.0
 
     def __init__(
-        self,
-        sandbox: SandboxConfig,
-        *,
-        output_bytes: int = 64 * 1024,
-        tree: list[Entry] | None = None,
+        self, config: BashOptions | None = None, sandbox: SandboxConfig | None = None
     ) -> None:
-        """`output_bytes`: of one command; what is printed beyond is dropped and said to be.
-        `tree`: what every session finds in its folder."""
-        super().__init__(sandbox, Driver.SHELL)
-        self._disk_bytes = sandbox.disk_bytes
-        self._output_bytes = output_bytes
-        self._tree = tree or []
-
-    @classmethod
-    def make(cls, options: BashOptions, sandbox: SandboxConfig) -> Self:
-        tree = read_folder(options.folder, sandbox.disk_bytes) if options.folder else []
-        return cls(sandbox, output_bytes=options.output_kib * 1024, tree=tree)
+        super().__init__(config, sandbox)
+        self._disk_bytes = (sandbox or SandboxConfig()).disk_bytes
+        self._output_bytes = self.config.output_kib * 1024
+        folder = self.config.folder
+        self._tree = read_folder(folder, self._disk_bytes) if folder else []
 
     async def open(self, session: SessionInfo) -> _Shell:
-        return _Shell([*self._tree, *metadata_files(session.metadata, self._disk_bytes)])
+        files = metadata_files(session.metadata, self._disk_bytes)
+        return _Shell(self._sandbox, [*self._tree, *files])
 
-    async def close(self, state: _Shell) -> None:
-        if state.process is not None:
-            state.process.close()
-
-    def lost(self, state: _Shell) -> str | None:
-        # One that its own commands ended says so in its answers.
-        return None if state.process is None else state.process.taken_down
-
-    def ready(self, state: _Shell) -> bool:
-        return state.process is not None
-
-    async def prepare(self, state: _Shell) -> None:
-        process = await self._sandbox.take()
-        try:
-            if state.tree:
-                await _unpack(process, pack(state.tree))
-        except BaseException:
-            process.close()
-            raise
-        state.process = process
-        state.tree = []
-
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        if set(arguments) == {"action"}:
-            arguments = find_request(str(arguments["action"]))
-        return super().check(arguments)
+    def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
+        return find_request(action)
 
     async def run(self, state: _Shell, call: Call, cancellation: Cancellation) -> Result:
-        process = state.process
-        if process is None:
-            raise RuntimeError("run before prepare")
         if call.arguments["finish"]:
             return Result(done=True)
-        cancellation.on_request(process.cancel)
         request = {name: value for name, value in call.arguments.items() if value is not None}
-        outcome = await process.run(
+        outcome = await state.run(
             json.dumps(request, ensure_ascii=False),
+            cancellation,
             limit=call.run_limit,
             keep=self._output_bytes + REPORT_BYTES,
             grace=_GRACE_SECONDS,
         )
-        if outcome.ending is Ending.TAKEN_DOWN:
-            raise Refused(Reason.SESSION_LOST, f"the shell was lost: {outcome.reason}")
         return as_result(outcome, call.run_limit)
 
 

@@ -14,15 +14,21 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import structlog
 from pydantic import BaseModel, Field, field_validator
 
 from toolsvc.errors import Reason, Refused, StartError, backend_down
-from toolsvc.plugin.built_in import BuiltIn
 from toolsvc.plugin.results import failure
-from toolsvc.plugin.tool import STRICT, Cancellation
+from toolsvc.plugin.tool import (
+    STRICT,
+    Cancellation,
+    InProcess,
+    InService,
+    LiveState,
+    Tool,
+)
 from toolsvc.sandbox.config import MIB, Isolation, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
 from toolsvc.sandbox.plan import Account, find_account, is_sandboxed
@@ -95,19 +101,30 @@ class BrowserOptions(BaseModel):
         return hosts
 
 
-class _Session:
+class _Session(LiveState):
     """A session's state: its place in a browser, once it has one, and why it is lost."""
 
-    __slots__ = ("berth", "lost", "visit")
+    ready = False  # Each call takes its turn.
 
-    def __init__(self) -> None:
+    def __init__(self, tool: BrowserTool) -> None:
+        self._tool = tool
         self.berth: Berth | None = None
         self.visit: Visit | None = None
-        self.lost: str | None = None
+        self.failed: str | None = None
+
+    @property
+    def lost(self) -> str | None:
+        if self.failed is None and self.berth is not None and self.berth.chromium.ended.is_set():
+            self.failed = "its browser ended"
+        return self.failed
+
+    async def prepare(self) -> None:
+        await self._tool.take_turn(self)
 
 
-class BrowserTool(BuiltIn):
-    Options = BrowserOptions
+class BrowserTool(Tool):
+    Config = BrowserOptions
+    executor = InProcess
     name = "browser"
     description = (
         "Drives a web browser. Every action but a screenshot answers with the page's text, in "
@@ -128,35 +145,31 @@ class BrowserTool(BuiltIn):
     run_limit = 60.0
     queues = True
 
-    def __init__(self, options: BrowserOptions, sandbox: SandboxConfig) -> None:
-        self._options = options
+    def __init__(self, config: BrowserOptions, sandbox: SandboxConfig) -> None:
+        super().__init__(config)
         self._sandbox = sandbox
-        self._allow = AllowList.parse(options.allow)
+        self._allow = AllowList.parse(config.allow)
         self._bounds = Bounds(
-            pages=options.pages,
-            navigation=options.navigation_seconds,
-            width=options.width,
-            height=options.height,
+            pages=config.pages,
+            navigation=config.navigation_seconds,
+            width=config.width,
+            height=config.height,
         )
         self._plan: Plan | None = None
         self._fleet = BrowserFleet(
-            self._start_browser, sessions=options.sessions, per_browser=options.per_browser
+            self._start_browser, sessions=config.sessions, per_browser=config.per_browser
         )
-        self._running = asyncio.Semaphore(options.calls_at_once)
-
-    @classmethod
-    def make(cls, options: BrowserOptions, sandbox: SandboxConfig) -> Self:
-        return cls(options, sandbox)
+        self._running = asyncio.Semaphore(config.calls_at_once)
 
     async def start(self) -> None:
         try:
             self._plan = Plan(
-                program=find_program(self._options.program),
+                program=find_program(self.config.program),
                 account=self._account(),
                 allow=self._allow,
                 sandboxed=is_sandboxed(self._sandbox),
-                page_bytes=self._options.page_mib * MIB,
-                shared_bytes=self._options.shared_mib * MIB,
+                page_bytes=self.config.page_mib * MIB,
+                shared_bytes=self.config.shared_mib * MIB,
             )
             await self._fleet.start()
         except (BrowserUnavailable, SandboxUnavailable) as error:
@@ -173,7 +186,7 @@ class BrowserTool(BuiltIn):
         return self._fleet.figures()
 
     async def open(self, session: SessionInfo) -> _Session:
-        return _Session()
+        return _Session(self)
 
     async def close(self, state: _Session) -> None:
         await self._leave(state)
@@ -190,29 +203,19 @@ class BrowserTool(BuiltIn):
         finally:
             await self._fleet.give_back(berth)
 
-    def lost(self, state: _Session) -> str | None:
-        if state.lost is None and state.berth is not None and state.berth.chromium.ended.is_set():
-            state.lost = "its browser ended"
-        return state.lost
-
-    def ready(self, state: _Session) -> bool:
-        """Each call takes its turn."""
-        return False
-
-    async def prepare(self, state: _Session) -> None:
-        """A context, where the session has none yet, then leave to run, which `run` gives back."""
+    async def take_turn(self, state: _Session) -> None:
+        """Gets a context for a session that has none, then a permit that `run` gives back."""
         if state.visit is None:
             await self._settle_in(state)
         await self._running.acquire()
 
     async def run(self, state: _Session, call: Call, cancellation: Cancellation) -> Result:
         try:
-            result = await super().run(state, call, cancellation)
+            result = await InService(self).run(state, call, cancellation)
         finally:
             self._running.release()
-        lost = self.lost(state)
-        if lost is not None:
-            raise Refused(Reason.SESSION_LOST, f"the session was lost: {lost}")
+        if state.lost is not None:
+            raise Refused(Reason.SESSION_LOST, f"the session was lost: {state.lost}")
         return result
 
     async def call(self, state: _Session, call: Call) -> Result:
@@ -223,7 +226,7 @@ class BrowserTool(BuiltIn):
         try:
             view = await visit.act(arguments)
         except BrowserLost as error:
-            state.lost = str(error)
+            state.failed = str(error)
             return Result()
         except PageFailed as error:
             if visit.overgrown:
@@ -235,15 +238,15 @@ class BrowserTool(BuiltIn):
             # In a task of its own: before Python 3.11.3 no time limit passes in a cancelled one.
             await asyncio.create_task(visit.halt())
             raise
-        text, cut = describe(view, arguments.start, self._options.text_chars)
+        text, cut = describe(view, arguments.start, self.config.text_chars)
         images = [] if view.image is None else [Media(media_type="image/png", data=view.image)]
         return Result.of(text, *images, truncated=cut)
 
     def _account(self) -> Account:
         """SandboxUnavailable if there is none."""
-        if self._options.user is None and os.geteuid() != 0:
+        if self.config.user is None and os.geteuid() != 0:
             return find_account(self._sandbox)
-        return find_account(replace(self._sandbox, user=self._options.user), _ACCOUNTS)
+        return find_account(replace(self._sandbox, user=self.config.user), _ACCOUNTS)
 
     async def _settle_in(self, state: _Session) -> None:
         try:

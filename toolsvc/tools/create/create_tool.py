@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel, Field
 
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.results import failure, invalid
-from toolsvc.plugin.tool import STRICT, Cancellation, Tool
+from toolsvc.plugin.tool import STRICT, Cancellation, InProcess, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.schema_tool import SchemaTool
 from toolsvc.tools.create.process import FreshProcess, ProgramFailed
@@ -56,7 +56,7 @@ class _State(FreshProcess):
 
 
 class CreateTool(SandboxedTool):
-    Options = CreateOptions
+    Config = CreateOptions
     name = "create_and_execute"
     description = (
         "Makes a new tool of Python code and calls it once with `inputs`. If that works, the tool "
@@ -67,32 +67,19 @@ class CreateTool(SandboxedTool):
     format = JsonCallFormat()
     stateful = True
 
-    def __init__(self, sandbox: SandboxConfig, options: CreateOptions | None = None) -> None:
-        options = options or CreateOptions()
-        super().__init__(sandbox)
-        self.name = options.name
-        self._most = options.most
-        self.run_limit = options.timeout
-
-    @classmethod
-    def make(cls, options: CreateOptions, sandbox: SandboxConfig) -> Self:
-        return cls(sandbox, options)
+    def __init__(
+        self, config: CreateOptions | None = None, sandbox: SandboxConfig | None = None
+    ) -> None:
+        super().__init__(config, sandbox)
+        self.name = self.config.name
+        self.run_limit = self.config.timeout
 
     async def open(self, session: SessionInfo) -> _State:
         return _State(self._sandbox)
 
-    async def close(self, state: _State) -> None:
-        state.close()
-
-    def ready(self, state: _State) -> bool:
-        return state.ready
-
-    async def prepare(self, state: _State) -> None:
-        await state.prepare()
-
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            return super().check(arguments)
+            return super().make_arguments(arguments)
         except InvalidAction as error:
             raise InvalidAction(_told(str(error))) from error
 
@@ -114,7 +101,7 @@ class CreateTool(SandboxedTool):
             check_name(asked.name, call.session.names)
             words = words_of(asked.arguments)
             schema = schema_of(asked.arguments) if words is None else None
-            check_count(len(state.made), self._most)
+            check_count(len(state.made), self.config.most)
         except NotMade as error:
             return invalid(_told(str(error)))
         limit = min(asked.timeout or call.run_limit, call.run_limit)
@@ -158,6 +145,8 @@ class CreateTool(SandboxedTool):
 class CreatedTool(SchemaTool):
     """A tool that a policy has made, in this session or in an earlier one."""
 
+    executor = InProcess
+
     def __init__(
         self,
         sandbox: ToolSandbox,
@@ -189,12 +178,6 @@ class CreatedTool(SchemaTool):
 
     async def close(self, state: FreshProcess) -> None:
         state.close()
-
-    def ready(self, state: FreshProcess) -> bool:
-        return state.ready
-
-    async def prepare(self, state: FreshProcess) -> None:
-        await state.prepare()
 
     async def run(self, state: FreshProcess, call: Call, cancellation: Cancellation) -> Result:
         job = {

@@ -8,11 +8,10 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from toolsvc.errors import backend_down
 from toolsvc.plugin.tool import Cancellation
-from toolsvc.sandbox.session import Ending, SandboxSession
+from toolsvc.sandbox.session import Ending
 from toolsvc.tools.create import inside
-from toolsvc.tools.sandboxed import KINDS, ToolSandbox
+from toolsvc.tools.sandboxed import KINDS, HeldProcess, ToolSandbox
 from toolwright.reading.tool_arguments import MOST_ARGUMENTS
 from toolwright.types import ToolErrorKind
 
@@ -29,43 +28,25 @@ class ProgramFailed(Exception):
         self.kind = kind
 
 
-class FreshProcess:
-    """Of one call at a time: taken before its run limit begins, closed after it."""
+class FreshProcess(HeldProcess):
+    """A process of one call: taken before its run limit begins, closed after it."""
+
+    called = "sandbox's process"
 
     def __init__(self, sandbox: ToolSandbox) -> None:
-        self._sandbox = sandbox
-        self._process: SandboxSession | None = None
-
-    @property
-    def ready(self) -> bool:
-        return self._process is not None
-
-    async def prepare(self) -> None:
-        """Refused if no process can be had."""
-        self._process = await self._sandbox.take()
-
-    def close(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            process.close()
+        super().__init__(sandbox, keeps=False)
 
     async def work(
         self, job: Mapping[str, Any], limit: float, cancellation: Cancellation
     ) -> dict[str, Any]:
-        """What `inside.work` told of the job. ProgramFailed where it told nothing; Refused where
-        that is nobody's fault."""
-        process = self._process
-        if process is None:
-            raise RuntimeError("work before prepare")
-        cancellation.on_request(process.cancel)
+        """What `inside.work` reported of the job. Raises ProgramFailed if it reported nothing, and
+        Refused if the process was taken away."""
         mark = secrets.token_hex(8)
         program = f"{_SOURCE}\nprint('\\n{mark}' + work(json.loads({json.dumps(job)!r})))\n"
         try:
-            outcome = await process.run(program, limit=limit, keep=_KEPT)
+            outcome = await self.run(program, cancellation, limit=limit, keep=_KEPT)
         finally:
             self.close()
-        if outcome.ending is Ending.TAKEN_DOWN:
-            raise backend_down(f"the sandbox's process was lost: {outcome.reason}")
         _, marked, told = outcome.output.rpartition(mark)
         if outcome.ending is Ending.OK and marked:
             return _read(told)

@@ -1,8 +1,8 @@
 """The `image` tool: what the policy reads of a request, and what stays of it in the session.
 
-Nothing is decoded in the service itself: `toolsvc.confined` does that in processes of its own, one
-for each file. Nothing is decoded before a call asks for it either, so a session costs little to
-open, and a broken image is told to the policy that looks at it.
+The service itself decodes nothing: `toolsvc.confined` does, in a process for each file. Nothing is
+decoded before a call needs it, so a session costs little to open, and the policy that
+looks at a broken image reads so.
 """
 
 from __future__ import annotations
@@ -11,26 +11,38 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel, Field
 
 from toolsvc.confined.errors import CannotStart, InputFailed, InputFault
 from toolsvc.confined.pool import ConfinedPool, Jobs
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.plugin.actions import InvalidAction
-from toolsvc.plugin.built_in import BuiltIn
+from toolsvc.plugin.actions import InvalidAction, last_call
 from toolsvc.plugin.results import failure
-from toolsvc.plugin.running import run_call
-from toolsvc.plugin.tool import STRICT, Cancellation
+from toolsvc.plugin.tool import STRICT, Cancellation, InProcess, InService, Tool
 from toolsvc.sandbox.config import MIB, SandboxConfig
-from toolsvc.tools.image.action import CLOSE, find_request
 from toolsvc.tools.image.album import Album, HeldFile, Source, named_files
 from toolsvc.tools.image.arguments import Function, ImageArguments
 from toolsvc.tools.image.types import Encoding, ImageFault, ImageLimits, Picture, UnusableFile
 from toolsvc.tools.image.wire import ImageRequest, NoAnswer, most_answered, read_answer
-from toolsvc.types import Call, Media, Part, RawFormat, Result, SessionInfo, Text
+from toolsvc.types import Call, Descriptor, Media, Part, RawFormat, Result, SessionInfo, Text
 from toolwright.types import ToolErrorKind
+
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
+
+
+def find_request(action: str, tool: str) -> dict[str, Any]:
+    """Arguments of the action's last block, not yet checked against `ImageArguments`. The call
+    names a function; or the tool, with the function among the arguments, for callers that know only
+    the tool's schema. Raises InvalidAction for any other action."""
+    name, arguments = last_call(action, OPEN, CLOSE)
+    if name == tool:
+        return arguments
+    if name not in list(Function):
+        raise InvalidAction(f"there is no function {name!r}, only {', '.join(Function)}")
+    return {**arguments, "function": name}
+
 
 _KINDS = {
     ImageFault.FILE: ToolErrorKind.EXCEPTION,
@@ -60,7 +72,7 @@ Images are numbered from 1; each that is shown gets the next number and can be n
 
 
 class ImageOptions(BaseModel):
-    """What an operator may set about `image`."""
+    """Options of `image`."""
 
     model_config = STRICT
 
@@ -87,8 +99,9 @@ class ImageOptions(BaseModel):
     memory_mib: int = Field(default=1024, ge=256, description="for each of them")
 
 
-class ImageTool(BuiltIn):
-    Options = ImageOptions
+class ImageTool(Tool):
+    Config = ImageOptions
+    executor = InProcess
     name = "image"
     description = "Crops, resizes and turns images, and shows frames of videos."
     usage = USAGE
@@ -99,28 +112,24 @@ class ImageTool(BuiltIn):
     media = True
     run_limit = 30.0
 
-    def __init__(self, options: ImageOptions, sandbox: SandboxConfig | None = None) -> None:
-        self._options = options
+    def __init__(self, config: ImageOptions, sandbox: SandboxConfig | None = None) -> None:
+        super().__init__(config)
+        if config.folder is not None and not config.folder.is_dir():
+            raise StartError(f"--set image.folder={config.folder}: there is no such folder")
         self._limits = ImageLimits(
-            pixels=options.pixels,
-            file_bytes=options.file_mib * MIB,
-            long_side=options.long_side,
-            padding=options.padding,
-            sampled_frames=options.sampled_frames,
-            encoding=options.encoding,
+            pixels=config.pixels,
+            file_bytes=config.file_mib * MIB,
+            long_side=config.long_side,
+            padding=config.padding,
+            sampled_frames=config.sampled_frames,
+            encoding=config.encoding,
         )
         self._pool = ConfinedPool(
             "toolsvc.tools.image.decoding.parser",
-            count=options.workers,
-            memory_bytes=options.memory_mib * MIB,
+            count=config.workers,
+            memory_bytes=config.memory_mib * MIB,
             sandbox=sandbox,
         )
-
-    @classmethod
-    def make(cls, options: ImageOptions, sandbox: SandboxConfig) -> Self:
-        if options.folder is not None and not options.folder.is_dir():
-            raise StartError(f"--set image.folder={options.folder}: there is no such folder")
-        return cls(options, sandbox)
 
     async def start(self) -> None:
         try:
@@ -145,14 +154,12 @@ class ImageTool(BuiltIn):
         return Album(
             images,
             videos,
-            most_images=self._options.images,
-            most_bytes=self._options.session_mib * MIB,
+            most_images=self.config.images,
+            most_bytes=self.config.session_mib * MIB,
         )
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        if set(arguments) == {"action"}:
-            arguments = find_request(str(arguments["action"]), self.name)
-        return super().check(arguments)
+    def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
+        return find_request(action, self.name)
 
     async def run(self, state: Album, call: Call, cancellation: Cancellation) -> Result:
         task = asyncio.current_task()
@@ -161,7 +168,7 @@ class ImageTool(BuiltIn):
         cancellation.on_request(task.cancel)
         async with self._pool.place(call.session.session_id, call.run_limit) as jobs:
             work = partial(self._work, jobs)
-            return await run_call(work, True, state, call, cancellation, self.name)
+            return await InService(self, work).run(state, call, cancellation)
 
     async def _work(self, jobs: Jobs, album: Album, call: Call) -> Result:
         arguments = ImageArguments.model_construct(**call.arguments)
@@ -226,7 +233,7 @@ class ImageTool(BuiltIn):
         for media in session.blobs.values():
             is_video = media.media_type.startswith("video/")
             (videos if is_video else images).append(HeldFile(data=media.data))
-        folder = self._options.folder
+        folder = self.config.folder
         if folder is not None:
             images += named_files(session.metadata, "images", folder)
             videos += named_files(session.metadata, "videos", folder)

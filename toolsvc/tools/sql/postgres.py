@@ -27,7 +27,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
 from toolsvc.errors import Reason, Refused, StartError, backend_down, first_line
-from toolsvc.plugin.tool import Cancellation
+from toolsvc.plugin.tool import Cancellation, LiveState
 from toolsvc.sandbox.jailed.drivers.table import Table
 from toolsvc.tools.sql import powers
 from toolsvc.tools.sql.commands import objection
@@ -47,21 +47,28 @@ _OLDEST = 140000
 Connection = psycopg.AsyncConnection[tuple[object, ...]]
 
 
-class _Transaction:
+class _Transaction(LiveState):
     """A session's state. `connection`, and the `dsn` of its role: None before the first
     statement."""
 
-    __slots__ = ("connection", "database", "dsn", "ended", "lost", "server")
+    lost: str | None = None
 
-    def __init__(self, database: str | None) -> None:
+    def __init__(self, backend: PostgresBackend, database: str | None) -> None:
+        self._backend = backend
         self.database = database
         self.connection: Connection | None = None
         self.dsn: str | None = None
-        self.lost: str | None = None
         self.ended: str | None = None
         """How its own statement ended it; each later one is told so."""
         self.server = ""
         """When that of the connection was started."""
+
+    @property
+    def ready(self) -> bool:
+        return self.connection is not None or self.ended is not None
+
+    async def prepare(self) -> None:
+        await self._backend.prepare(self)
 
 
 class PostgresBackend:
@@ -121,16 +128,10 @@ class PostgresBackend:
                 f"metadata.{self._key} is {database!r}, not the name of a database",
                 subject=self._key,
             )
-        return _Transaction(database)
+        return _Transaction(self, database)
 
     async def close(self, session: _Transaction) -> None:
         await self._drop(session)
-
-    def ready(self, session: _Transaction) -> bool:
-        return session.connection is not None or session.ended is not None
-
-    def lost(self, session: _Transaction) -> str | None:
-        return session.lost
 
     async def prepare(self, session: _Transaction) -> None:
         await self._places.acquire()

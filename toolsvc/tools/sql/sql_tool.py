@@ -1,21 +1,22 @@
 """The `sql` tool: what the policy writes, and what it reads.
 
-Owns the action's format, the reminder of turns and the answer that ends a trajectory; all that
-concerns a database is its backend's.
+Owns the action's format, the reminder of turns and the answer that ends a trajectory. The backend
+owns all that concerns a database. The last `<sql> ... </sql>` block of an action is a query. In an
+action without one, the last `<solution> ... </solution>` is the answer, which ends the trajectory
+(VerlTool, table 13).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, Field, SecretStr, model_validator
 
-from toolsvc.plugin.built_in import BuiltIn
-from toolsvc.plugin.tool import STRICT, Cancellation
+from toolsvc.plugin.actions import RAW, InvalidAction, last_block
+from toolsvc.plugin.tool import STRICT, Cancellation, InProcess, Tool
 from toolsvc.sandbox.config import MIB, SandboxConfig
-from toolsvc.tools.sql.action import QUERY, SOLUTION, find_statement
 from toolsvc.tools.sql.postgres import PostgresBackend
 from toolsvc.tools.sql.sqlite import SqliteBackend
 from toolsvc.tools.sql.templates import Templates
@@ -23,9 +24,36 @@ from toolsvc.tools.sql.types import SqlAnswer, SqlBackend
 from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind
 
+QUERY = ("<sql>", "</sql>")
+SOLUTION = ("<solution>", "</solution>")
+LONGEST = 1_000_000
+"""Characters of a statement; the sandbox takes messages of 4 MiB."""
+
+
+class Statement(NamedTuple):
+    sql: str
+    final: bool
+    """Whether it is the answer, not a query."""
+
+
+def find_statement(action: str) -> Statement:
+    """Statement of the action. Raises InvalidAction if it has none, or an empty one."""
+    for (opening, closing), final in ((QUERY, False), (SOLUTION, True)):
+        if closing not in action:
+            continue
+        sql = last_block(action, opening, closing).strip()
+        if not sql:
+            raise InvalidAction(f"nothing between {opening} and {closing}")
+        if "\0" in sql:
+            raise InvalidAction("a statement cannot hold a NUL character")
+        if len(sql) > LONGEST:
+            raise InvalidAction(f"the statement has more than {LONGEST} characters")
+        return Statement(sql, final)
+    raise InvalidAction("the action has neither <sql> ... </sql> nor <solution> ... </solution>")
+
 
 class SqlOptions(BaseModel):
-    """What an operator may set about `sql`: exactly one of `databases` and `dsn`."""
+    """Options of `sql`: exactly one of `databases` and `dsn`."""
 
     model_config = STRICT
 
@@ -35,12 +63,12 @@ class SqlOptions(BaseModel):
     dsn: SecretStr | None = Field(
         default=None, description="PostgreSQL: postgresql://policy_{1-32}@host/database"
     )
-    key: str = Field(default="database", description="of the metadata, that names the database")
+    key: str = Field(default="database", description="key of the metadata that names the database")
     writable: bool = Field(
         default=False, description="statements may change the database until the session ends"
     )
-    rows: int = Field(default=50, ge=1, description="shown of a result above 9000 characters")
-    output_kib: int = Field(default=64, ge=1, description="shown of any result")
+    rows: int = Field(default=50, ge=1, description="rows shown of a result above 9000 characters")
+    output_kib: int = Field(default=64, ge=1, description="KiB shown of any result")
     run_solution: bool = Field(
         default=False, description="also run the solution that ends a trajectory"
     )
@@ -64,8 +92,9 @@ class SqlOptions(BaseModel):
         return self
 
 
-class SqlTool(BuiltIn):
-    Options = SqlOptions
+class SqlTool(Tool):
+    Config = SqlOptions
+    executor = InProcess
     name = "sql"
     description = "Runs one SQL statement and returns its rows."
     usage = (
@@ -77,20 +106,10 @@ class SqlTool(BuiltIn):
     stateful = True
     run_limit = 5.0
 
-    def __init__(
-        self, backend: SqlBackend, *, run_solution: bool = False, solution_json: bool = False
-    ) -> None:
-        self._backend = backend
-        self._run_solution = run_solution or solution_json
-        self._solution_json = solution_json
-
-    @classmethod
-    def make(cls, options: SqlOptions, sandbox: SandboxConfig) -> Self:
-        return cls(
-            _backend(options, sandbox),
-            run_solution=options.run_solution,
-            solution_json=options.solution_json,
-        )
+    def __init__(self, config: SqlOptions, sandbox: SandboxConfig | None = None) -> None:
+        super().__init__(config)
+        self._backend = _backend(config, sandbox or SandboxConfig())
+        self._run_solution = config.run_solution or config.solution_json
 
     async def start(self) -> None:
         await self._backend.start()
@@ -108,19 +127,10 @@ class SqlTool(BuiltIn):
     async def close(self, state: Any) -> None:
         await self._backend.close(state)
 
-    def ready(self, state: Any) -> bool:
-        return self._backend.ready(state)
-
-    async def prepare(self, state: Any) -> None:
-        await self._backend.prepare(state)
-
-    def lost(self, state: Any) -> str | None:
-        return self._backend.lost(state)
-
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        checked = super().check(arguments)
-        checked["statement"] = find_statement(checked["action"])
-        return checked
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        made = super().make_arguments(arguments)
+        made["statement"] = find_statement(made[RAW])
+        return made
 
     async def run(self, state: Any, call: Call, cancellation: Cancellation) -> Result:
         statement = call.arguments["statement"]
@@ -131,7 +141,7 @@ class SqlTool(BuiltIn):
             statement.sql,
             call.run_limit,
             cancellation,
-            as_json=statement.final and self._solution_json,
+            as_json=statement.final and self.config.solution_json,
         )
         return as_result(answer, call, final=statement.final)
 
@@ -160,7 +170,7 @@ def _backend(options: SqlOptions, sandbox: SandboxConfig) -> SqlBackend:
 
 
 def as_result(answer: SqlAnswer, call: Call, *, final: bool) -> Result:
-    """What the policy reads: the rows or the error, and how many turns are left to it."""
+    """Observation: the rows or the error, and the number of turns left."""
     text = answer.text if final else f"{answer.text}\n{turns_left(call.turns_left)}"
     error = None
     if answer.kind is not ToolErrorKind.NONE:
@@ -169,7 +179,7 @@ def as_result(answer: SqlAnswer, call: Call, *, final: bool) -> Result:
 
 
 def turns_left(turns: int) -> str:
-    """The reminder of VerlTool's SQL task. The turn that is left for the answer does not count."""
+    """Reminder of VerlTool's SQL task. The turn for the answer does not count."""
     if turns == 0:
         return "No turns left: give your <solution> now."
     return f"{turns} turn{'' if turns == 1 else 's'} left."

@@ -16,8 +16,8 @@ from pathlib import Path
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.config import Driver, SandboxConfig
-from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
-from toolsvc.tools.sandboxed import KINDS, ToolSandbox
+from toolsvc.sandbox.session import Ending, Outcome
+from toolsvc.tools.sandboxed import KINDS, HeldProcess, ToolSandbox
 from toolsvc.tools.sql.templates import Templates
 from toolsvc.tools.sql.types import SqlAnswer
 from toolsvc.types import SessionInfo
@@ -26,14 +26,39 @@ from toolwright.types import ToolErrorKind
 _OPEN_SECONDS = 10.0
 
 
-class _Copy:
-    """A session's state. `process` is None before the first statement."""
+class _Copy(HeldProcess):
+    """A session's state."""
 
-    __slots__ = ("path", "process")
+    called = "database"
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.process: SandboxSession | None = None
+    def __init__(self, backend: SqliteBackend, path: Path) -> None:
+        super().__init__(backend._sandbox, keeps=backend._writable)
+        self._backend = backend
+        self._path = path
+
+    @property
+    def ready(self) -> bool:
+        # The next statement of a writer answers that its process is gone.
+        return self.process is not None and (self._keeps or self.process.gone is None)
+
+    async def prepare(self) -> None:
+        self.close()
+        template = await self._backend._templates.get(self._path)
+        process = await self._sandbox.take()
+        try:
+            opened = await process.run(
+                json.dumps({"open": {"writable": self._keeps}}),
+                limit=_OPEN_SECONDS,
+                keep=1000,
+                attach=template.fileno(),
+            )
+        except BaseException:
+            process.close()
+            raise
+        if opened.ending is not Ending.OK:
+            process.close()
+            raise _not_opened(self._path.name, opened)
+        self.process = process
 
 
 class SqliteBackend:
@@ -68,41 +93,10 @@ class SqliteBackend:
         return {**self._sandbox.figures(), "template_bytes": self._templates.held_bytes}
 
     async def open(self, info: SessionInfo) -> _Copy:
-        return _Copy(self._templates.find(info.metadata))
+        return _Copy(self, self._templates.find(info.metadata))
 
     async def close(self, session: _Copy) -> None:
-        if session.process is not None:
-            session.process.close()
-
-    def ready(self, session: _Copy) -> bool:
-        # A writer that is gone is told so by its next statement.
-        return session.process is not None and (self._writable or session.process.gone is None)
-
-    def lost(self, session: _Copy) -> str | None:
-        # One that its own statement ended says so in its answers.
-        if not self._writable or session.process is None:
-            return None
-        return session.process.taken_down
-
-    async def prepare(self, session: _Copy) -> None:
-        await self.close(session)
-        session.process = None
-        template = await self._templates.get(session.path)
-        process = await self._sandbox.take()
-        try:
-            opened = await process.run(
-                json.dumps({"open": {"writable": self._writable}}),
-                limit=_OPEN_SECONDS,
-                keep=1000,
-                attach=template.fileno(),
-            )
-        except BaseException:
-            process.close()
-            raise
-        if opened.ending is not Ending.OK:
-            process.close()
-            raise _not_opened(session.path.name, opened)
-        session.process = process
+        session.close()
 
     async def run(
         self,
@@ -113,15 +107,9 @@ class SqliteBackend:
         *,
         as_json: bool = False,
     ) -> SqlAnswer:
-        process = session.process
-        if process is None:
-            raise RuntimeError("run before prepare")
-        cancellation.on_request(process.cancel)
         asked = {"sql": sql, "rows": self._rows, "json": as_json}
         request = json.dumps(asked, ensure_ascii=False)
-        outcome = await process.run(request, limit=limit, keep=self._output_bytes)
-        if outcome.ending is Ending.TAKEN_DOWN:
-            raise self._taken(outcome.reason)
+        outcome = await session.run(request, cancellation, limit=limit, keep=self._output_bytes)
         lost = outcome.lost and self._writable
         kind = KINDS[outcome.ending]
         if kind in (ToolErrorKind.NONE, ToolErrorKind.EXCEPTION) and not outcome.lost:
@@ -130,12 +118,6 @@ class SqliteBackend:
             text = f"Error: {_what_happened(outcome.ending, outcome.reason, limit)}"
             text += "; the database and its changes are lost" if lost else ""
         return SqlAnswer(text=text, kind=kind, cut=outcome.truncated, lost=lost)
-
-    def _taken(self, why: str) -> Refused:
-        """Not the statement's doing."""
-        if not self._writable:
-            return backend_down(why)
-        return Refused(Reason.SESSION_LOST, f"the database was lost: {why}")
 
 
 def _what_happened(ending: Ending, reason: str, limit: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from toolsvc.plugin.tool import Cancellation
+from toolsvc.plugin.tool import Cancellation, LiveState
 from toolsvc.types import SessionInfo
 from toolwright.types import ToolErrorKind
 
@@ -24,9 +24,9 @@ class SqlAnswer:
 
 
 class SqlBackend(Protocol):
-    """One database system. `session` is whatever `open` returned.
+    """One database system. session: what `open` returned.
 
-    Refused where nothing ran, or where the session was lost by no doing of the policy's.
+    Methods raise Refused if nothing ran, or if the session was lost without the policy's fault.
     """
 
     @property
@@ -44,17 +44,9 @@ class SqlBackend(Protocol):
         """How full it is, in the words of `Tool.figures`."""
         ...
 
-    async def open(self, info: SessionInfo) -> Any: ...
+    async def open(self, info: SessionInfo) -> LiveState: ...
 
     async def close(self, session: Any) -> None: ...
-
-    def ready(self, session: Any) -> bool: ...
-
-    async def prepare(self, session: Any) -> None:
-        """Gets what a statement needs before its time begins to run."""
-        ...
-
-    def lost(self, session: Any) -> str | None: ...
 
     async def run(
         self,

@@ -10,15 +10,15 @@ import asyncio
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
 import structlog
 
 from toolsvc.confined.errors import CannotStart, PoolDown, PoolFull
 from toolsvc.errors import Reason, Refused, StartError, backend_down
-from toolsvc.plugin.built_in import BuiltIn, imported
+from toolsvc.plugin.registry import missing
 from toolsvc.plugin.results import invalid
-from toolsvc.plugin.tool import Cancellation
+from toolsvc.plugin.tool import Cancellation, InProcess, LiveState, Tool
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.sandbox.jailed.drivers.terminal import as_shown
 from toolsvc.sandbox.jailed.drivers.texts import EditFailed
@@ -35,7 +35,7 @@ from toolsvc.tools.swe.tasks import Task, Tasks
 from toolsvc.tools.swe.verifying.archives import Archives
 from toolsvc.tools.swe.verifying.parser import BadTree
 from toolsvc.tools.swe.verifying.verification import Verdict, Verification, judge, submitted_tree
-from toolsvc.types import Call, RawFormat, Result, SessionInfo, Text, ToolError
+from toolsvc.types import Call, Descriptor, RawFormat, Result, SessionInfo, Text, ToolError
 from toolwright.types import ToolErrorKind
 
 _LOST = "the session and its files are lost"
@@ -43,10 +43,8 @@ _LOST = "the session and its files are lost"
 log = structlog.get_logger(__name__)
 
 
-class _Trajectory:
+class _Trajectory(LiveState):
     """A session's state. `box` is None once its task was submitted."""
-
-    __slots__ = ("box", "editor", "start_seconds", "task")
 
     def __init__(self, task: Task, box: Box, start_seconds: float) -> None:
         self.task = task
@@ -54,9 +52,14 @@ class _Trajectory:
         self.editor = Editor(box)
         self.start_seconds = start_seconds
 
+    @property
+    def lost(self) -> str | None:
+        return None if self.box is None else self.box.gone
 
-class SweTool(BuiltIn):
-    Options = SweOptions
+
+class SweTool(Tool):
+    Config = SweOptions
+    executor = InProcess
     name = "swe"
     description = (
         "Views and edits the files of a repository, runs commands in it, and submits the result "
@@ -79,32 +82,23 @@ class SweTool(BuiltIn):
     stateful = True
     run_limit = 90.0
 
-    def __init__(
-        self,
-        runner: Runner,
-        tasks: Tasks,
-        options: SweOptions,
-        sandbox: SandboxConfig | None = None,
-    ) -> None:
-        self._runner = runner
-        self._tasks = tasks
-        self._starts = Starts(runner, most=options.starting, limit=options.start_seconds)
-        self._verifying = asyncio.Semaphore(options.verifying)
-        self._output_bytes = options.output_kib * 1024
-        self._tree_bytes = options.tree_mib * MIB
-        self._archives = Archives(self._tree_bytes, sandbox)
-        self._denied = _denial(options.denied)
-
-    @classmethod
-    def make(cls, options: SweOptions, sandbox: SandboxConfig) -> Self:
-        tasks = Tasks(
-            repositories=options.repositories,
-            verifications=options.verifications,
-            image=options.image,
-            images=options.images,
-            limit=options.tree_mib * 2 * MIB,  # with its history
+    def __init__(self, config: SweOptions, sandbox: SandboxConfig | None = None) -> None:
+        super().__init__(config)
+        sandbox = sandbox or SandboxConfig()
+        self._runner = make_runner(config, sandbox)
+        self._tasks = Tasks(
+            repositories=config.repositories,
+            verifications=config.verifications,
+            image=config.image,
+            images=config.images,
+            limit=config.tree_mib * 2 * MIB,  # with its history
         )
-        return cls(make_runner(options, sandbox), tasks, options, sandbox)
+        self._starts = Starts(self._runner, most=config.starting, limit=config.start_seconds)
+        self._verifying = asyncio.Semaphore(config.verifying)
+        self._output_bytes = config.output_kib * 1024
+        self._tree_bytes = config.tree_mib * MIB
+        self._archives = Archives(self._tree_bytes, sandbox)
+        self._denied = _denial(config.denied)
 
     async def start(self) -> None:
         try:
@@ -135,13 +129,8 @@ class SweTool(BuiltIn):
         if state.box is not None:
             await state.box.close()
 
-    def lost(self, state: _Trajectory) -> str | None:
-        return None if state.box is None else state.box.gone
-
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        if set(arguments) == {"action"}:
-            arguments = find_call(str(arguments["action"]))
-        return super().check(arguments)
+    def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:
+        return find_call(action)
 
     async def run(self, state: _Trajectory, call: Call, cancellation: Cancellation) -> Result:
         if state.box is None:
@@ -208,14 +197,16 @@ class SweTool(BuiltIn):
 
 
 def make_runner(options: SweOptions, sandbox: SandboxConfig) -> Runner:
-    """StartError where its packages are missing."""
+    """Runner of the options. Raises StartError if its packages are missing."""
     if options.runner is RunnerKind.LOCAL:
         return LocalRunner(sandbox)
     limits = options.limits(sandbox)
     if options.runner is RunnerKind.KUBERNETES:
-        kubernetes = imported("swe", "toolsvc.tools.swe.boxes.kubernetes:KubernetesRunner")
-        made: Runner = kubernetes(options.namespace, limits, options.folder)
-        return made
+        try:
+            from toolsvc.tools.swe.boxes.kubernetes import KubernetesRunner
+        except ImportError as error:
+            raise StartError(missing("swe", error)) from error
+        return KubernetesRunner(options.namespace, limits, options.folder)
     return CliRunner(options.runner, limits, options.folder)
 
 

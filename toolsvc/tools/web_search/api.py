@@ -25,7 +25,7 @@ from toolsvc.backends.cache import Cache, cache_key
 from toolsvc.backends.single_flight import SingleFlight
 from toolsvc.plugin.results import ToolFailed
 from toolsvc.plugin.waiting import waiting
-from toolsvc.tools.web_search.body import read_body
+from toolsvc.tools.web_search.fetch import read_body
 from toolsvc.tools.web_search.types import SearchDown, SearchRefused, WebHit
 
 TRY_SECONDS = 10.0

@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from weakref import WeakValueDictionary
 
 import aiohttp
@@ -27,9 +28,36 @@ from aiohttp.connector import AddrInfoType
 from yarl import URL
 
 from toolsvc.backends.lookups import Lookups
-from toolsvc.tools.web_search.addresses import is_public
-from toolsvc.tools.web_search.body import read_body
 from toolsvc.tools.web_search.types import PageUnreadable
+
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+
+def is_public(address: str) -> bool:
+    """Whether an address is of the public internet: not loopback, private, link-local (where clouds
+    keep credentials), shared, multicast or reserved, nor an IPv6 form of such an address. The
+    policy or a stranger's redirect chooses it, and it could name a machine of the operator's own
+    network (server-side request forgery)."""
+    plain = ip_address(address.partition("%")[0])
+    if isinstance(plain, IPv6Address):
+        if plain.sixtofour is not None:
+            return False  # Obsolete (RFC 7526), and of use only to get around this.
+        if plain in _NAT64:
+            plain = IPv4Address(int(plain) & 0xFFFFFFFF)
+        else:
+            plain = plain.ipv4_mapped or plain
+    return plain.is_global and not plain.is_multicast and not plain.is_reserved
+
+
+async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """First `most` bytes of an answer that may never end, unpacked."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) >= most:
+            break
+    return bytes(body[:most])
+
 
 FETCH_SECONDS = 15.0
 MOST_BYTES = 2 << 20

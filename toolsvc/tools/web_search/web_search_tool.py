@@ -1,12 +1,13 @@
 """`web_search`: the results of a search API, and, where the operator wants it, what stands on the
 pages behind them.
 
-Owns how a query comes in and how results become an observation. What goes around it (`<result>`)
-is the recipe's.
+Owns how a query is read and how results become an observation. The recipe writes what goes around
+it (`<result>`). Of an action, the block that ends last counts: `<search> query </search>`, or
+`<visit> https://... </visit>`.
 
-A page that cannot be read is the web's doing, and the policy reads why. A search API or a
-summariser that cannot be had is the operator's matter: the call is refused, and the policy reads
-nothing. For all of them a call waits (`plugin.waiting`); of its own it runs next to nothing.
+If a page cannot be read, the policy reads why. If the search API or a summariser does not answer,
+the call is refused and the policy reads nothing. A call waits for all of them (`plugin.waiting`)
+and hardly runs itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import asyncio
 import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import Field
 
@@ -24,14 +25,49 @@ from toolsvc.backends.cache import Cache, CacheOptions
 from toolsvc.backends.chat_model import EndpointOptions
 from toolsvc.confined.errors import CannotStart
 from toolsvc.errors import Reason, Refused, StartError
-from toolsvc.plugin.built_in import BuiltIn
+from toolsvc.plugin.actions import RAW, InvalidAction, last_block, last_ends
+from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import SandboxConfig
-from toolsvc.tools.web_search.action import SEARCH, VISIT, find_request, request
 from toolsvc.tools.web_search.api import SearchApi
 from toolsvc.tools.web_search.pages import Pages
 from toolsvc.tools.web_search.results import as_text, distinct, page_as_text
 from toolsvc.tools.web_search.types import PageUnreadable, WebHit
 from toolsvc.types import ActionFormat, Call, RawFormat, Result, SessionInfo, TagFormat
+
+SEARCH = ("<search>", "</search>")
+VISIT = ("<visit>", "</visit>")
+LONGEST = 2000
+"""Characters of a query or an address; servers refuse longer ones."""
+
+
+class WebRequest(NamedTuple):
+    text: str
+    visit: bool
+    """Whether the text is the address of a page, not a query."""
+
+
+def find_request(action: str) -> WebRequest:
+    """Request of the action. Raises InvalidAction if it has none."""
+    ends = last_ends(action, (SEARCH[1], VISIT[1]))
+    if not ends:
+        raise InvalidAction(
+            "the action has neither <search> ... </search> nor <visit> ... </visit>"
+        )
+    closing = max(ends, key=ends.__getitem__)
+    opening, closing = VISIT if closing == VISIT[1] else SEARCH
+    return request(last_block(action, opening, closing), visit=opening == VISIT[0])
+
+
+def request(body: str, *, visit: bool) -> WebRequest:
+    """Request of the text between two marks. Raises InvalidAction for an empty or too long text."""
+    opening, closing = VISIT if visit else SEARCH
+    text = " ".join(body.split())
+    if not text:
+        raise InvalidAction(f"nothing between {opening} and {closing}")
+    if len(text) > LONGEST:
+        raise InvalidAction(f"more than {LONGEST} characters between {opening} and {closing}")
+    return WebRequest(text, visit)
+
 
 MOST_HITS = 20
 SESSION_PAGES = "web_search_pages"
@@ -39,7 +75,7 @@ SESSION_PAGES = "web_search_pages"
 
 
 class WebSearchOptions(CacheOptions):
-    """What an operator may set about `web_search`."""
+    """Options of `web_search`."""
 
     base_url: str = Field(
         default="https://google.serper.dev", description="the API; POST BASE_URL/search is asked"
@@ -75,44 +111,40 @@ class WebSearchOptions(CacheOptions):
     )
 
 
-class WebSearchTool(BuiltIn):
-    Options = WebSearchOptions
+class WebSearchTool(Tool):
+    Config = WebSearchOptions
     name = "web_search"
     description = "Searches the web and returns the results that match the query best."
     parallel_calls = True
     run_limit = 60.0
 
-    def __init__(self, options: WebSearchOptions, sandbox: SandboxConfig | None = None) -> None:
-        self._options = options
+    def __init__(self, config: WebSearchOptions, sandbox: SandboxConfig | None = None) -> None:
+        super().__init__(config)
         self._sandbox = sandbox or SandboxConfig()
         self._stack = AsyncExitStack()
         self._key = ""
-        if options.key_variable:
-            self._key = os.environ.get(options.key_variable, "")
+        if config.key_variable:
+            self._key = os.environ.get(config.key_variable, "")
             if not self._key:
                 raise StartError(
-                    f"web_search needs the API key of {options.base_url}: set the environment "
-                    f"variable {options.key_variable}"
+                    f"web_search needs the API key of {config.base_url}: set the environment "
+                    f"variable {config.key_variable}"
                 )
-        self._budget = Budget(requests=options.budget_requests, tokens=None)
+        self._budget = Budget(requests=config.budget_requests, tokens=None)
         self._cache: Cache | None = None
         self._api: SearchApi | None = None
         self._pages: Pages | None = None
         self.format: ActionFormat = TagFormat(open=SEARCH[0], close=SEARCH[1], argument="query")
         self.usage = f"<search> query </search>\n{self.description}"
-        if options.visit:
+        if config.visit:
             self.format, self.stop_strings = RawFormat(), (SEARCH[1], VISIT[1])
             self.description += " Also opens a page and returns its text."
             self.usage = (
                 f"<search> query </search> or <visit> https://... </visit>\n{self.description}"
             )
 
-    @classmethod
-    def make(cls, options: WebSearchOptions, sandbox: SandboxConfig) -> Self:
-        return cls(options, sandbox)
-
     async def start(self) -> None:
-        options, enter = self._options, self._stack.enter_async_context
+        options, enter = self.config, self._stack.enter_async_context
         self._cache = await enter(options.opened_cache())
         self._api = SearchApi(
             options.base_url,
@@ -140,11 +172,11 @@ class WebSearchTool(BuiltIn):
         await self._stack.aclose()
 
     async def open(self, session: SessionInfo) -> int:
-        """The pages that are read with each search of the session. Refuses a wrong number."""
+        """Number of pages that each search of the session reads. Raises Refused for a wrong one."""
         asked = session.metadata.get(SESSION_PAGES)
         if asked is None:
-            return int(self._options.pages)
-        most = self._options.session_pages
+            return int(self.config.pages)
+        most = self.config.session_pages
         whole = isinstance(asked, int | float) and not isinstance(asked, bool) and asked % 1 == 0
         if not whole or not 0 <= asked <= most:
             raise Refused(
@@ -154,12 +186,10 @@ class WebSearchTool(BuiltIn):
             )
         return int(asked)
 
-    def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        found = super().check(arguments)
+    def make_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        found = super().make_arguments(arguments)
         wanted = (
-            find_request(found["action"])
-            if self._options.visit
-            else request(found["query"], visit=False)
+            find_request(found[RAW]) if self.config.visit else request(found["query"], visit=False)
         )
         return wanted._asdict()
 
@@ -177,7 +207,7 @@ class WebSearchTool(BuiltIn):
         return await self._search(text, caller, pages)
 
     async def _search(self, query: str, caller: str, pages: int) -> Result:
-        api, options = _started(self._api), self._options
+        api, options = _started(self._api), self.config
         # More than are shown: some will be of one page.
         hits = distinct(await api.search(query, 2 * options.topk), options.topk)
         gists = await self._gists(query, hits[:pages], caller)
@@ -189,10 +219,10 @@ class WebSearchTool(BuiltIn):
 
     async def _visit(self, url: str, caller: str) -> Result:
         page = await _started(self._pages).read(url, caller)
-        return Result.of(page_as_text(page, self._options.page_chars), metrics={"pages": 1})
+        return Result.of(page_as_text(page, self.config.page_chars), metrics={"pages": 1})
 
     async def _gists(self, query: str, hits: list[WebHit], caller: str) -> list[str]:
-        """What each hit's page says about the query."""
+        """Text of each hit's page about the query."""
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [group.create_task(self._gist(query, hit, caller)) for hit in hits]
@@ -201,11 +231,11 @@ class WebSearchTool(BuiltIn):
         return [task.result() for task in tasks]
 
     async def _gist(self, query: str, hit: WebHit, caller: str) -> str:
-        """ "" where the page cannot be read, which is no fault of the search."""
+        """Text of one hit's page; "" if it cannot be read, which is not the search's fault."""
         if not hit.url:
             return ""
         try:
-            chars = self._options.page_chars
+            chars = self.config.page_chars
             return await _started(self._pages).gist(hit.url, query, chars, caller)
         except PageUnreadable:
             return ""

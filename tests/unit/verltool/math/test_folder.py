@@ -33,7 +33,7 @@ def tool_of(recipe: Recipe) -> PythonTool:
     word, *rest = recipe.shared.tools["python"].serve
     assert word == "python"
     given = [one.removeprefix("python.").split("=", 1) for one in rest if "python." in one]
-    return PythonTool.make(PythonOptions.model_validate(dict(given)), SandboxConfig())
+    return PythonTool(PythonOptions.model_validate(dict(given)), SandboxConfig())
 
 
 @pytest.mark.parametrize("file", FILES)

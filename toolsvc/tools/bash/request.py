@@ -1,4 +1,4 @@
-"""Finds the request in the text of an action; pure.
+"""What the policy may ask of `bash`, and how the text of an action says it; pure.
 
 Three ways of writing are understood, and the block that ends last counts:
 
@@ -12,11 +12,37 @@ The last is how R2E-Gym's agents write; its names of functions are understood to
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
 
 from toolsvc.plugin.actions import InvalidAction, last_block, last_call, last_ends
+from toolsvc.tools.edits import NEEDED, Edit
 from toolsvc.tools.function_call import CLOSING, OPENING, parse_function
 from toolwright.reading.actions import Tags
+
+
+class BashArguments(Edit):
+    """`command`; or `edit`, `path` and what that edit needs."""
+
+    command: str | None = Field(default=None, description="for the shell; may have many lines")
+    edit: Literal["view", "create", "str_replace", "insert", "undo"] | None = Field(
+        default=None, description="a file tool, instead of a command"
+    )
+    path: str | None = Field(default=None, description="of the file, or of a folder to view")
+    finish: bool = Field(default=False, description="ends the task")
+
+    @model_validator(mode="after")
+    def _one_request(self) -> Self:
+        given = [self.command is not None, self.edit is not None, self.finish]
+        if sum(given) != 1:
+            raise ValueError("give a command, or an edit")
+        if self.edit is not None:
+            self.require(NEEDED[self.edit], self.edit)
+        self.check_texts(self.command, self.path)
+        self.check_path(self.path)
+        return self
+
 
 CALL = Tags("<tool_call>", "</tool_call>")
 STOPS = ("</bash>", CALL.close, CLOSING)
@@ -28,7 +54,8 @@ _END = ("finish", "submit")
 
 
 def find_request(action: str) -> dict[str, Any]:
-    """Arguments, not yet checked against `BashArguments`. InvalidAction if there is no block."""
+    """Arguments, not yet checked against `BashArguments`. Raises InvalidAction if the action has no
+    block."""
     ends = last_ends(action, STOPS, (CALL,))
     if not ends:
         raise InvalidAction(f"the action has none of {', '.join(STOPS)}")

@@ -1,1 +1,0 @@
-"""A language model says whether a final answer is right."""
