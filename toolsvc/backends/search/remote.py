@@ -48,13 +48,15 @@ class RetrieverDown(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
     """url: of `/retrieve`. batch: queries of one request. queue: queries that wait. at_once:
-    requests in flight. seconds: of a request with all its tries."""
+    requests in flight. seconds: of a request with all its tries. window_s: longest time that an
+    idle batcher waits for more queries, in seconds."""
 
     url: str
     batch: int
     queue: int
     at_once: int
     seconds: float
+    window_s: float = 0.0
 
 
 class _Document(BaseModel):
@@ -109,7 +111,11 @@ class RemoteSearcher:
             await self._stack.aclose()
             raise StartError(f"{error}: start the retriever, or correct search.endpoint") from error
         batcher: Batcher[Question, SearchAnswer] = Batcher(
-            self._answers, most=settings.batch, queue=settings.queue, at_once=settings.at_once
+            self._answers,
+            most=settings.batch,
+            queue=settings.queue,
+            at_once=settings.at_once,
+            window_s=settings.window_s,
         )
         self._batcher = await self._stack.enter_async_context(batcher)
         return self
