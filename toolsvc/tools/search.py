@@ -43,7 +43,7 @@ NOTHING_FOUND = "No passage matches."
 log = structlog.get_logger(__name__)
 
 
-OF_INDEX = ("corpus", "encoder", "kind", "effort", "http", "http_insecure")
+OF_INDEX = ("corpus", "encoder", "kind", "effort", "threads", "http", "http_insecure")
 OF_ENDPOINT = ("requests", "timeout_s")
 """Options that need an index, or an endpoint."""
 
@@ -70,6 +70,10 @@ class SearchOptions(BaseModel):
     )
     batch: int = Field(default=BATCH, ge=1, description="queries answered together, at most")
     queue: int = Field(default=QUEUE, ge=1, description="queries that wait; more are refused")
+    threads: int = Field(default=1, ge=1, description="threads of a search by vectors")
+    window_ms: float = Field(
+        default=0.0, ge=0, le=1000, description="time that an idle service waits for more queries"
+    )
     titles: Literal["bare", "quoted"] = Field(
         default="bare", description="quoted: with the quotation marks that the corpus has"
     )
@@ -191,6 +195,7 @@ def _searcher(config: SearchOptions) -> Searcher | RemoteSearcher:
                 queue=config.queue,
                 at_once=config.requests,
                 seconds=config.timeout_s,
+                window_s=config.window_ms / 1000,
             )
         )
     return Searcher(
@@ -200,9 +205,11 @@ def _searcher(config: SearchOptions) -> Searcher | RemoteSearcher:
             encoder=config.encoder,
             retriever=config.kind,
             effort=config.effort,
+            threads=config.threads,
         ),
         batch=config.batch,
         queue=config.queue,
+        window_s=config.window_ms / 1000,
     )
 
 

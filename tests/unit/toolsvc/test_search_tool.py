@@ -129,6 +129,18 @@ async def test_a_full_queue_is_refused_with_a_time_to_come_back(
     await tool.stop()
 
 
+async def test_an_idle_service_waits_for_its_window(folder: Path) -> None:
+    tool = SearchTool(SearchOptions(index=folder, batch=2, window_ms=1000))
+    await tool.start()
+    first = asyncio.create_task(tool.run(None, call("apples"), Cancellation()))
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert tool.figures()["waiting"] == 1
+    second = await tool.run(None, call("apples"), Cancellation())
+    assert [result.metrics["batch"] for result in (await first, second)] == [2, 2]
+    await tool.stop()
+
+
 async def test_a_run_limit_is_told_to_the_policy_only_if_the_search_had_begun(
     tool: SearchTool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

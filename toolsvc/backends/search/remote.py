@@ -64,6 +64,8 @@ class RemoteSettings:
     """Largest number of requests in flight."""
     seconds: float
     """Longest time of a request, all tries included."""
+    window_s: float = 0.0
+    """Longest time that an idle client waits for more queries, in seconds."""
 
 
 class _Document(BaseModel):
@@ -126,7 +128,11 @@ class RemoteSearcher:
                 fix = "start the retriever, or correct search.endpoint"
                 raise StartError(f"{error}: {fix}") from error
             batcher: Batcher[Question, SearchAnswer] = Batcher(
-                self._answers, most=settings.batch, queue=settings.queue, at_once=settings.at_once
+                self._answers,
+                most=settings.batch,
+                queue=settings.queue,
+                at_once=settings.at_once,
+                window_s=settings.window_s,
             )
             self._batcher = await stack.enter_async_context(batcher)
             self._stack = stack.pop_all()
