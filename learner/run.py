@@ -17,6 +17,7 @@ from learner.loop.handover import save
 from learner.loop.start import restore, start
 from learner.loop.state import Run
 from learner.loop.step import step
+from learner.loop.teachers import load_teachers
 from learner.loop.traces import step_traces
 from learner.metrics import MetricsLog, earlier_steps
 from learner.model.policy import load_frozen, load_policy
@@ -84,6 +85,7 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
         reference = None
         if table.kl.coefficient > 0:
             reference = policy.starting_model() or load_frozen(source, table.precision)
+        teachers = load_teachers(recipe, table, policy)
         checkpoints = Checkpoints(recipe.run_folder / "checkpoints", table.keep_checkpoints)
         version, ledger, resumed = restore(recipe, table, policy, checkpoints)
         with contextlib.ExitStack() as stack:
@@ -95,6 +97,7 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
                 table=table,
                 policy=policy,
                 reference=reference,
+                teachers=teachers,
                 version=version,
                 ledger=ledger,
                 checkpoints=checkpoints,

@@ -29,6 +29,8 @@ _TITLE = re.compile(r"^Doc \d+\(Title: \S+ (\d+)\)", re.MULTILINE)
 class Burst:
     """One burst of all queries."""
 
+    seconds: float
+    """From the first query to the last answer."""
     latency_ms: Sequence[float]
     found: Sequence[Sequence[int]]
     """Numbers of the passages of each answer."""
@@ -76,11 +78,14 @@ async def _burst(stub: Any, calls: Sequence[tuple[str, dict[str, str]]]) -> Burs
         answer = await rpc(stub.CallTool, request, timeout=TIMEOUT_S)
         return (time.perf_counter() - began) * 1e3, answer.result
 
+    began = time.perf_counter()
     answers = await asyncio.gather(*map(ask, requests))
+    seconds = time.perf_counter() - began
     for request in requests:
         closing = pb.CloseSessionRequest(session_id=request.session_id)
         await rpc(stub.CloseSession, closing, timeout=TIMEOUT_S)
     return Burst(
+        seconds=seconds,
         latency_ms=[latency for latency, _ in answers],
         found=[
             [int(row) for row in _TITLE.findall(result.observation[0].text)]

@@ -20,7 +20,10 @@ COLUMNS: tuple[tuple[str, Callable[[SearchRow], str]], ...] = (
     ("index", lambda row: row.case.kind),
     ("data", lambda row: row.case.data),
     ("promised", lambda row: _promised(row.case)),
+    ("threads", lambda row: str(row.setting.threads)),
+    ("window ms", lambda row: f"{row.setting.window_ms:g}"),
     ("recall@3", lambda row: "" if row.recall is None else f"{row.recall:.3f}"),
+    ("queries/s", lambda row: f"{row.queries_s:.0f}"),
     ("p50 ms", lambda row: f"{row.latency_ms.p50:.0f}"),
     ("p90 ms", lambda row: f"{row.latency_ms.p90:.0f}"),
     ("p99 ms", lambda row: f"{row.latency_ms.p99:.0f}"),
@@ -35,7 +38,10 @@ COLUMNS: tuple[tuple[str, Callable[[SearchRow], str]], ...] = (
 
 
 def search(
-    passages: Annotated[int, typer.Option(min=1000, help="Passages of the corpus.")] = 100_000,
+    passages: Annotated[
+        int,
+        typer.Option("--passages", "--vectors", min=1000, help="Passages, with a vector each."),
+    ] = 100_000,
     queries: Annotated[int, typer.Option(min=1, help="Queries at once.")] = 256,
     dimensions: Annotated[
         int, typer.Option(min=32, max=8192, help="Numbers of a vector; E5-base has 768.")
@@ -44,6 +50,12 @@ def search(
         list[str] | None,
         typer.Option(metavar="INDEX-DATA", help="This row alone; may be repeated. All of them."),
     ] = None,
+    threads: Annotated[
+        str, typer.Option(help="Values of search.threads to measure, as 1,2.")
+    ] = "1",
+    window: Annotated[
+        str, typer.Option(help="Values of search.window_ms to measure, as 0,2.")
+    ] = "0",
     seed: Annotated[int, typer.Option(help="Seed of corpus, vectors and queries.")] = 0,
     encoder: Annotated[
         Path | None,
@@ -59,12 +71,17 @@ def search(
     sent along, so the encoder is no part of the figures; its time is printed below. All data lies
     in a temporary folder (TMPDIR): some 500 bytes of corpus a passage, and twice the vectors.
     """
-    from bench.search.measure import Size, measure
+    from bench.search.measure import Setting, Size, measure
 
+    settings = [
+        Setting(threads=int(count), window_ms=wait)
+        for count in _numbers(threads, "--threads", least=1)
+        for wait in _numbers(window, "--window", least=0)
+    ]
     size = Size(passages=passages, queries=queries, dimensions=dimensions, seed=seed)
     cases = _cases(only or [])
     print(f"making {passages:,} passages and what the rows need of vectors", file=sys.stderr)
-    report = asyncio.run(measure(size, cases, encoder=encoder, say=_say))
+    report = asyncio.run(measure(size, cases, settings=settings, encoder=encoder, say=_say))
     print_table(
         f"{queries} queries at once, {passages} passages, vectors of {dimensions} dimensions",
         [name for name, _ in COLUMNS],
@@ -93,10 +110,24 @@ def _cases(only: Sequence[str]) -> list[Case]:
     return [case for case in CASES if case.name in (only or names)]
 
 
+def _numbers(words: str, option: str, *, least: float) -> list[float]:
+    """Numbers between commas."""
+    try:
+        numbers = [float(word) for word in words.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < least:
+        raise typer.BadParameter(
+            f"{words!r}: give numbers from {least:g} on, with commas", param_hint=option
+        )
+    return numbers
+
+
 def _say(row: SearchRow) -> None:
     print(
-        f"{row.case.name}: p99 {row.latency_ms.p99:.0f} ms, built in {row.build_s:.0f} s "
-        f"with {row.build_mib:.0f} MiB",
+        f"{row.case.name}, threads {row.setting.threads}, window {row.setting.window_ms:g} ms: "
+        f"{row.queries_s:.0f} queries/s, p99 {row.latency_ms.p99:.0f} ms, "
+        f"built in {row.build_s:.0f} s with {row.build_mib:.0f} MiB",
         file=sys.stderr,
     )
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -57,13 +58,26 @@ CASES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """How a service is set."""
+
+    threads: int = 1
+    """Of `search.threads`."""
+    window_ms: float = 0.0
+    """Of `search.window_ms`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRow:
-    """One case. Latencies are medians over bursts."""
+    """One case with one setting. Latencies and rates are medians over bursts."""
 
     case: Case
+    setting: Setting
     recall: float | None
     """Recall at 3 against all vectors; None without such a truth."""
     latency_ms: Spread
+    queries_s: float
+    """Queries a second, from the first query of a burst to its last answer."""
     batch: float
     cpu_ms: float
     """CPU time of the service, a query."""
@@ -130,11 +144,12 @@ async def measure(
     size: Size,
     cases: Sequence[Case] = CASES,
     *,
+    settings: Sequence[Setting] = (Setting(),),
     encoder: Path | None = None,
     say: Callable[[SearchRow], None],
 ) -> Report[SearchRow]:
-    """Measures the cases. encoder: folder of the encoder to time. say: receives each row at once: a
-    large corpus takes minutes.
+    """Measures the cases, each with all settings. encoder: folder of the encoder to time. say:
+    receives each row at once: a large corpus takes minutes.
 
     Raises ProcessFailed if a build or a service fails.
     """
@@ -144,14 +159,29 @@ async def measure(
         laid = await asyncio.to_thread(Laid, folder, size, cases)
         async with Processes(folder / "logs") as processes:
             for case in cases:
-                rows.append(await _row(case, laid, folder / case.name, processes))
-                say(rows[-1])
+                built = await _build(case, laid, folder / case.name, processes)
+                for setting in settings:
+                    rows.append(await _row(case, setting, built, laid, processes))
+                    say(rows[-1])
+                # The next one may need its room on the disk.
+                await asyncio.to_thread(shutil.rmtree, built.folder)
         sizes = {name: n for name, n in asdict(size).items() if name != "seed"}
         timed = await asyncio.to_thread(_encoder, encoder, laid)
     return Report.of(rows, PACKAGES, **sizes, encoder=timed)
 
 
-async def _row(case: Case, laid: Laid, folder: Path, processes: Processes) -> SearchRow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Built:
+    """An index folder, and what its build took."""
+
+    folder: Path
+    seconds: float
+    cpu_s: float
+    peak: int
+    """Bytes."""
+
+
+async def _build(case: Case, laid: Laid, folder: Path, processes: Processes) -> _Built:
     build = ["index", "build", str(laid.corpus), "--output", str(folder), "--kind", case.kind]
     if case.kind != "bm25":
         build += ["--vectors", str(laid.file(case.data))]
@@ -161,11 +191,17 @@ async def _row(case: Case, laid: Laid, folder: Path, processes: Processes) -> Se
     built, peak = await peak_beside(
         processes.run(program(f"build-{folder.name}", "toolsvc", *build))
     )
-    cpu, disk = cpu_of_ended() - cpu, on_disk(folder)
+    return _Built(folder=folder, seconds=built.seconds, cpu_s=cpu_of_ended() - cpu, peak=peak)
+
+
+async def _row(
+    case: Case, setting: Setting, built: _Built, laid: Laid, processes: Processes
+) -> SearchRow:
+    folder = built.folder
     service, address = await serving(
         processes,
         program(
-            f"serve-{folder.name}",
+            f"serve-{folder.name}-{setting.threads}-{setting.window_ms:g}",
             "toolsvc",
             "serve",
             "search",
@@ -175,6 +211,10 @@ async def _row(case: Case, laid: Laid, folder: Path, processes: Processes) -> Se
             f"search.index={folder}",
             "--set",
             f"search.topk={TOP_K}",
+            "--set",
+            f"search.threads={setting.threads}",
+            "--set",
+            f"search.window_ms={setting.window_ms}",
         ),
     )
     calls = actions(laid.texts, laid.vectors(case))
@@ -183,17 +223,18 @@ async def _row(case: Case, laid: Laid, folder: Path, processes: Processes) -> Se
     cpu_s = cpu_seconds([service.pid]) - began
     rss = resident([service.pid])
     await processes.stop(service)
-    await asyncio.to_thread(shutil.rmtree, folder)  # the next one may need its room on the disk
     return SearchRow(
         case=case,
+        setting=setting,
         recall=laid.recall(case, seen[0]),
         latency_ms=Spread.median_of([Spread.of(burst.latency_ms) for burst in seen]),
+        queries_s=median(len(calls) / burst.seconds for burst in seen),
         batch=sum(burst.batch for burst in seen) / BURSTS,
         cpu_ms=cpu_s * 1e3 / (len(calls) * (BURSTS + 1)),
         build_s=built.seconds,
-        build_cpu_s=cpu,
-        build_mib=peak / MIB,
-        disk_mib=disk / MIB,
+        build_cpu_s=built.cpu_s,
+        build_mib=built.peak / MIB,
+        disk_mib=on_disk(folder) / MIB,
         rss_mib=rss / MIB,
     )  # fmt: skip
 

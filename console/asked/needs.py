@@ -23,7 +23,7 @@ def goals(recipe: Recipe) -> tuple[Need, ...]:
     for suite in evaluation.get("suites", ()):
         key = f"engine.evaluation.suites {suite['name']!r}.source"
         found += _source(recipe, key, suite["source"])
-    return tuple(found)
+    return (*found, *_teachers(recipe))
 
 
 def makers(recipe: Recipe, table: ConsoleTable) -> tuple[Maker, ...]:
@@ -93,6 +93,20 @@ def _need(recipe: Recipe, table: Mapping[str, Any], name: str, key: str) -> Need
     """A model that is not named is the policy's."""
     given = table.get(key) or recipe.shared.policy.model
     return Need(key=f"{name}.{key}", path=recipe.resolve(given))
+
+
+def _teachers(recipe: Recipe) -> Iterator[Need]:
+    """The folders that a distillation reads."""
+    learner = _table(recipe.raw, "learner")
+    distill = _table(learner, "distill")
+    if _table(learner, "loss").get("kind") != "distill":
+        return
+    of_tasks = _table(distill, "teachers")
+    named = {"teacher": distill.get("teacher")}
+    named |= {f"teachers.{task}": folder for task, folder in of_tasks.items()}
+    for key, folder in named.items():
+        if folder:
+            yield Need(key=f"learner.distill.{key}", path=recipe.resolve(folder))
 
 
 def _source(recipe: Recipe, key: str, source: str) -> Iterator[Need]:

@@ -1,10 +1,12 @@
-"""The objective: advantages, credit of turns, loss, correction, KL to the first policy.
+"""The objective: advantages, credit of turns, loss, correction, KL to the first policy, teachers.
 
 A table's `summary` is its part of the line that `engine check` prints.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -254,3 +256,43 @@ class Kl(Table):
             return "no KL"
         how = f"{self.estimator} in the loss" if self.place == "loss" else "in the reward"
         return f"KL {self.coefficient:g} {how}"
+
+
+class Distill(Table):
+    """Teachers of `loss.kind = "distill"`, which score the policy's own tokens."""
+
+    teacher: Path | None = Field(
+        default=None, description="folder of a model with the policy's tokenizer"
+    )
+    teachers: dict[str, Path] = Field(
+        default_factory=dict, description="task = folder of its own teacher"
+    )
+    coefficient: float = Field(
+        default=1.0, gt=0, description="factor on log p_teacher - log p_sampler of a token"
+    )
+    reward: bool = Field(default=False, description="advantages of the reward are added")
+
+    synonyms: ClassVar = "distill"
+
+    def folder(self, task: str) -> Path | None:
+        """Folder of the task's teacher; None without one. task: "" if the recipe has one task."""
+        return self.teachers.get(task, self.teacher)
+
+    def fault(self, tasks: Sequence[str]) -> str | None:
+        """A sentence if the teachers do not fit the recipe's tasks; else None."""
+        if unknown := sorted(self.teachers.keys() - set(tasks)):
+            return f"learner.distill.teachers names {unknown[0]!r}, which is not under [tasks]"
+        without = [task for task in tasks if self.folder(task) is None]
+        if not without:
+            return None
+        return (
+            f"task {without[0]!r} has no teacher: set learner.distill.teachers.{without[0]}, or "
+            "learner.distill.teacher for all tasks without their own"
+        )
+
+    @property
+    def summary(self) -> str:
+        own = [f"{folder} for {task}" for task, folder in self.teachers.items()]
+        named = ", ".join([*([str(self.teacher)] if self.teacher else []), *own])
+        added = "added to the reward's" if self.reward else "without the reward"
+        return f"teacher {named}, coefficient {self.coefficient:g}, {added}"

@@ -33,6 +33,7 @@ COMPARED: Case = {"learner.credit.turns": LABELLED}
 CREDITED: Case = {"learner.credit.turns": (*LABELLED, "alone")}
 ANCHORED: Case = {"learner.credit.turns": ("anchor",)}
 DECAYS = ("linear", "cosine")
+DISTILLED: Case = {"learner.loss.kind": ("distill",)}
 
 LEARNER: Mapping[str, tuple[Case, ...]] = {
     "learner.advantage.std": (_estimators("std"),),
@@ -70,6 +71,8 @@ LEARNER: Mapping[str, tuple[Case, ...]] = {
     "learner.correction.decoupled_cap_mode": (_corrections("decoupled_cap_mode"),),
     "learner.kl.place": ({"learner.kl.coefficient": ON},),
     "learner.kl.estimator": ({"learner.kl.coefficient": ON, "learner.kl.place": ("loss",)},),
+    **{f"learner.distill.{key}": (DISTILLED,) for key in ("teacher", "coefficient", "reward")},
+    "learner.distill.teachers": ({**DISTILLED, "tasks": ON},),
     "learner.optimizer.muon_lr": ({"learner.optimizer.kind": ("muon",)},),
     "learner.optimizer.min_fraction": ({"learner.optimizer.decay": DECAYS},),
     **{
@@ -78,6 +81,20 @@ LEARNER: Mapping[str, tuple[Case, ...]] = {
     },
     "learner.prefetch": ({"run.max_staleness": ON},),
 }
+
+_OF_REWARDS = {
+    "advantage": ("estimator", "std", "eps", "singleton", "discount", "per_data_source"),
+    "credit": (
+        "turns", "weight", "discount", "outcome_in_return", "count_in_reward", "std", "singleton",
+        "scope", "several", "ignore", "first_turn", "branches",
+    ),
+}  # fmt: skip
+OF_REWARDS = tuple(f"learner.{table}.{key}" for table, own in _OF_REWARDS.items() for key in own)
+"""Keys that are read only if advantages of the reward count, in addition to their own cases."""
+REWARDED: tuple[Case, ...] = (
+    {"learner.loss.kind": tuple(name for name in LOSSES if name != "distill")},
+    {"learner.distill.reward": ON},
+)
 
 SFT: Mapping[str, tuple[Case, ...]] = {
     "sft.optimizer.muon_lr": ({"sft.optimizer.kind": ("muon",)},),

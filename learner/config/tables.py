@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from learner.config import reads
-from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
+from learner.config.objective import Advantage, Correction, Credit, Distill, Kl, Loss
 from learner.config.weights import (
     Lora,
     Optimizer,
@@ -104,6 +104,7 @@ class LearnerTable(TrainingTable):
     loss: Loss = Field(default_factory=Loss)
     correction: Correction = Field(default_factory=Correction)
     kl: Kl = Field(default_factory=Kl)
+    distill: Distill = Field(default_factory=Distill)
     publish: Publish = Field(default_factory=Publish)
     vision: Vision = Field(default="frozen", description="the tower of a policy that reads images")
     updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
@@ -135,19 +136,49 @@ class LearnerTable(TrainingTable):
         default=0, ge=0, le=65_535, description="Prometheus on loopback; 0 = off"
     )
 
-    rules: ClassVar = tuple(starmap(ReadIf, reads.LEARNER.items()))
+    rules: ClassVar = (
+        *starmap(ReadIf, reads.LEARNER.items()),
+        *(ReadIf(key, reads.REWARDED) for key in reads.OF_REWARDS),
+    )
     synonyms: ClassVar = "learner"
 
     def longest_row(self, shared: Shared) -> tuple[int, str]:
         return longest_response(shared)
 
+    @property
+    def distillation(self) -> Distill | None:
+        """The teachers that the run reads; None without distillation."""
+        return self.distill if self.loss.kind == "distill" else None
+
+    @property
+    def reads_rewards(self) -> bool:
+        """Whether advantages of the reward count."""
+        return self.distillation is None or self.distill.reward
+
+    @model_validator(mode="after")
+    def _distillation_has_a_teacher(self) -> Self:
+        teachers = self.distillation
+        if teachers is not None and teachers.teacher is None and not teachers.teachers:
+            raise ValueError(
+                "loss.kind = 'distill' needs a teacher: set learner.distill.teacher to the folder "
+                "of a model with the policy's tokenizer"
+            )
+        if self.kl.coefficient and self.kl.place == "reward" and not self.reads_rewards:
+            raise ValueError(
+                "kl.place = 'reward' changes a reward that loss.kind = 'distill' does not read: "
+                "set learner.kl.place = 'loss', or learner.distill.reward = true"
+            )
+        return self
+
     def in_force(self, shared: Shared) -> str:
+        teachers, rewards = self.distillation, self.reads_rewards
         parts = (
             self.loss.summary,
+            *([teachers.summary] if teachers is not None else []),
             *self._of_tasks(shared),
-            self.advantage.summary,
+            *([self.advantage.summary] if rewards else []),
             self.correction.summary(shared.run.correction),
-            self.credit.summary,
+            *([self.credit.summary] if rewards else []),
             self.kl.summary,
             self._weights,
             f"staleness {shared.run.max_staleness}",
@@ -167,7 +198,8 @@ class LearnerTable(TrainingTable):
         run, advantage = shared.run, self.advantage
         lines = []
         lone = ESTIMATORS[advantage.estimator].reads
-        if run.group_size == 1 and "singleton" in lone and advantage.singleton == "zero":
+        alone = run.group_size == 1 and self.reads_rewards
+        if alone and "singleton" in lone and advantage.singleton == "zero":
             lines.append(
                 "run.group_size = 1 leaves nothing to compare a rollout with: every advantage "
                 "is 0 (learner.advantage.singleton = 'raw' takes the reward itself)"
@@ -177,6 +209,9 @@ class LearnerTable(TrainingTable):
                 f"learner.updates = {self.updates} deals a batch of {run.batch} rollouts "
                 "into more parts than it has: some updates get none"
             )
+        teachers = self.distillation
+        if teachers is not None and (fault := teachers.fault(list(shared.each_task))):
+            lines.append(fault)
         unreachable = self.publish.beyond(shared.sampler.endpoints)
         if unreachable is not None:
             lines.append(unreachable)

@@ -1,8 +1,9 @@
 """Rows with their advantages.
 
 The order is fixed: trajectories are compared, turns add `weight` times their advantage, branches
-take means, and the factor of the data source comes last. The recipe may restrict a comparison over
-the batch to each data source. A group has one task and therefore one data source.
+take means, a teacher adds its advantages, and the factor of the data source comes last. The recipe
+may restrict a comparison over the batch to each data source. A group has one task and therefore one
+data source.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from learner.config.objective import Advantage, Credit
+from learner.config.objective import Advantage, Credit, Distill
 from learner.credit.branches import evened
 from learner.credit.episode import episode_advantages
 from learner.credit.members import Member, members_of
@@ -44,16 +45,19 @@ def assigned(
     credit: Credit,
     *,
     kl: float = 0.0,
+    distill: Distill | None = None,
 ) -> tuple[list[Row], dict[str, float]]:
     """(rows with advantages and `silent`, metrics of the advantages).
 
     rows: rows of these groups. kl: coefficient of the KL penalty in the reward; above 0 the rows
-    must have reference log-probs.
+    must have reference log-probs. distill: of a distillation, whose rows must have teacher
+    log-probs.
     """
     members = members_of(groups, rows)
     tally = Tally()
     values = [np.zeros(len(row.tokens)) for row in rows]
-    for part in _parts(members, advantage):
+    rewarded = distill is None or distill.reward
+    for part in _parts(members, advantage) if rewarded else ():
         _fill(values, part, rows, advantage, credit, kl, tally)
     if credit.branches == "hard":
         for place, mean in evened(members, rows, values).items():
@@ -62,6 +66,8 @@ def assigned(
     for member in members:
         factor = advantage.weights.get(member.trajectory.task.data_source, 1.0)
         for place in member.rows:
+            if distill is not None:
+                values[place] += _of_teacher(rows[place], distill)
             values[place] = factor * values[place]
         signal = any(values[place][rows[place].target].any() for place in member.rows)
         if signal or (factor and member.group in tally.alive):
@@ -77,7 +83,23 @@ def assigned(
                     advantage=values[place].astype(np.float32),
                     silent=member.group not in alive,
                 )
-    return done, {**advantage_stats(done), **_shares(tally), **_distance(rows, kl)}
+    distances = {
+        "kl_in_reward": [
+            row.excess(row.reference) for row in rows if kl and row.reference is not None
+        ],
+        "kl_teacher": [row.excess(row.teacher) for row in rows if row.teacher is not None],
+    }
+    means = {name: float(np.concatenate(v).mean()) for name, v in distances.items() if v}
+    return done, {**advantage_stats(done), **_shares(tally), **means}
+
+
+def _of_teacher(row: Row, distill: Distill) -> np.ndarray:
+    """[T] float64: minus the coefficient times log p_sampler - log p_teacher at targets, else 0."""
+    if row.teacher is None:
+        raise ValueError("score the rows by the teacher before taking its advantages")
+    found = np.zeros(len(row.tokens))
+    found[row.target] = -distill.coefficient * row.excess(row.teacher)
+    return found
 
 
 def advantage_stats(rows: Sequence[Row]) -> dict[str, float]:
@@ -144,14 +166,3 @@ def _shares(tally: Tally) -> dict[str, float]:
         "turn_credit_share": tally.steps / size if size else 0.0,
         "turns_compared_fraction": tally.compared / tally.turns,
     }
-
-
-def _distance(rows: Sequence[Row], kl: float) -> dict[str, float]:
-    """Mean log-prob ratio to the reference, if it is a penalty in the reward."""
-    gaps = [
-        (row.behaviour.astype(np.float64) - row.reference)[row.target]
-        for row in rows
-        if kl and row.reference is not None
-    ]
-    found = np.concatenate([np.zeros(0), *gaps])
-    return {"kl_in_reward": float(found.mean())} if len(found) else {}

@@ -133,8 +133,7 @@ def _penalty(member: Member, rows: Sequence[Row], kl: float) -> np.ndarray:
     for place in member.rows:
         row = rows[place]
         if kl and row.reference is not None:
-            distance = row.behaviour.astype(np.float64) - row.reference
-            parts.append(kl * distance[row.target])
+            parts.append(kl * row.excess(row.reference))
         else:
             parts.append(np.zeros(row.count))
     return np.concatenate(parts)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from learner.credit.assign import assigned
 from learner.loop.state import Run
+from learner.loop.teachers import taught
 from learner.loop.worth import why_worthless
 from learner.ranks import parallel
 from learner.training.batch import Row, check_vocabulary, rows_of
@@ -25,26 +26,32 @@ class Batch:
     facts: dict[str, float]
     """Metrics of the advantages."""
     logprobs_s: float = 0.0
-    """Time for the reference's log-probs, in seconds, if they are part of the reward."""
+    """Time for log-probs of a teacher, and of the reference if they are part of the reward, in
+    seconds."""
 
 
 def prepare(run: Run, groups: Sequence[Group] | None) -> Batch:
     """The batch of these groups. groups: None on all ranks but the first.
 
     A masked trajectory has no row; its reward may count in its group's baseline. With KL in the
-    reward all ranks score the rows under the reference before rank 0 computes advantages.
+    reward, or a teacher, all ranks score the rows before rank 0 computes advantages.
     """
     rows = _rows(run, groups) if groups is not None else []
     kl = run.table.kl.coefficient if run.table.kl.place == "reward" else 0.0
-    seconds = 0.0
+    distill, budget = run.table.distillation, run.table.tokens_per_microbatch
+    began = time.monotonic()
+    if kl or distill is not None:
+        rows = parallel.from_first(rows if groups is not None else None)
     if run.reference is not None and kl:
-        began = time.monotonic()
-        shared = parallel.from_first(rows if groups is not None else None)
-        rows, _ = score(run.reference, shared, run.table.tokens_per_microbatch, "reference")
-        seconds = time.monotonic() - began
+        rows, _ = score(run.reference, rows, budget, "reference")
+    if distill is not None:
+        rows = taught(run.teachers, rows, budget)
+    seconds = time.monotonic() - began
     mine: Batch | None = None
     if groups is not None:
-        rows, facts = assigned(rows, groups, run.table.advantage, run.table.credit, kl=kl)
+        rows, facts = assigned(
+            rows, groups, run.table.advantage, run.table.credit, kl=kl, distill=distill
+        )
         reason = why_worthless(groups, rows)
         mine = Batch(rows=rows, worthless=reason, facts=facts, logprobs_s=seconds)
     return parallel.from_first(mine)

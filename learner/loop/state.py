@@ -36,6 +36,8 @@ class Run:
     table: LearnerTable
     policy: Policy
     reference: Model | None
+    teachers: tuple[Model, ...] = ()
+    """The teacher of each task; empty without distillation."""
     version: WeightVersion
     ledger: Ledger
     checkpoints: Checkpoints

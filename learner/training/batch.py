@@ -54,6 +54,8 @@ class Row:
     """float32 log-probs by the learner at the start of the update, once computed."""
     reference: np.ndarray | None = None
     """float32 log-probs by the reference, once computed."""
+    teacher: np.ndarray | None = None
+    """float32 log-probs by the teacher, once computed."""
 
     @property
     def count(self) -> int:
@@ -64,6 +66,11 @@ class Row:
     def has_signal(self) -> bool:
         """Whether a target has an advantage other than 0; NaN counts as one."""
         return bool(self.advantage[self.target].any())
+
+    def excess(self, other: np.ndarray) -> np.ndarray:
+        """[targets] float64 log-probs by the sampler, minus those of `other`, [T]."""
+        found: np.ndarray = self.behaviour[self.target].astype(np.float64) - other[self.target]
+        return found
 
     @property
     def length(self) -> int:

@@ -74,7 +74,10 @@ def own_micro_batches(rows: Sequence[Row], budget: int) -> list[MicroBatch]:
 
 
 def score(
-    model: Model, rows: Sequence[Row], budget: int, field: Literal["old", "reference"]
+    model: Model,
+    rows: Sequence[Row],
+    budget: int,
+    field: Literal["old", "reference", "teacher"],
 ) -> tuple[list[Row], dict[str, float]]:
     """(rows with their log-probs under `model` in `field`, their stats).
 
@@ -103,10 +106,8 @@ def score(
     for place, row in enumerate(rows):
         filled = np.zeros(len(row.tokens), dtype=np.float32)
         filled[row.target] = values[starts[place] : starts[place + 1]]
-        if field == "old":
-            scored.append(replace(row, old=filled))
-        else:
-            scored.append(replace(row, reference=filled))
+        given: dict[str, Any] = {field: filled}
+        scored.append(replace(row, **given))
     return scored, _collect([stats for _, _, stats in done])
 
 

@@ -12,7 +12,7 @@ import hashlib
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -106,10 +106,11 @@ class _Finder:
         if folder is None:
             return None
         place = folder.joinpath(*(part.replace(_DOT, ".") for part in inner))
-        begins = place / "__init__.py"
-        if begins.is_file():
+        init_file = place / "__init__.py"
+        if init_file.is_file():
+            loader = _Loader(name, str(init_file))
             return spec_from_file_location(
-                name, begins, loader=_Loader(name, str(begins)), submodule_search_locations=[]
+                name, init_file, loader=loader, submodule_search_locations=[]
             )
         file = place.with_name(f"{place.name}.py")
         if inner and file.is_file():
@@ -125,19 +126,23 @@ class _Loader(SourceFileLoader):
         raise OSError
 
     def source_to_code(self, data: Any, path: Any, **options: Any) -> CodeType:  # type: ignore[override]
-        tree = _Neighbours(Path(path).parent).visit(ast.parse(data, path))
+        root = _folders[self.name.partition(".")[0]]
+        parents = Path(path).parents
+        folders = parents[: parents.index(root) + 1]
+        tree = _Neighbours(folders).visit(ast.parse(data, path))
         return super().source_to_code(ast.fix_missing_locations(tree), path, **options)
 
 
 class _Neighbours(ast.NodeTransformer):
-    """Makes absolute imports of a folder's own files relative."""
+    """Makes absolute imports of a package's own files relative."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folders: Sequence[Path]) -> None:
+        """folders: the file's own, then the one above it, up to the package's."""
+        self._folders = folders
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.stmt:
-        if not node.level and self._holds(node.module or ""):
-            node.level = 1
+        if not node.level:
+            node.level = self._level(node.module or "")
         return node
 
     def visit_Import(self, node: ast.Import) -> list[ast.stmt]:
@@ -145,27 +150,34 @@ class _Neighbours(ast.NodeTransformer):
 
     def _imports(self, node: ast.Import, alias: ast.alias) -> Iterator[ast.stmt]:
         """The statements of one name in an import."""
-        if not self._holds(alias.name):
+        level = self._level(alias.name)
+        if not level:
             yield ast.copy_location(ast.Import(names=[alias]), node)
             return
         inside, _, last = alias.name.rpartition(".")
         if inside and not alias.asname:  # `import kit.inner` binds the name `kit`
             first = ast.alias(name=alias.name.partition(".")[0])
-            yield ast.copy_location(ast.ImportFrom(module=None, names=[first], level=1), node)
+            yield ast.copy_location(ast.ImportFrom(module=None, names=[first], level=level), node)
         bound = ast.alias(name=last, asname=alias.asname or (_UNUSED if inside else None))
-        yield ast.copy_location(ast.ImportFrom(module=inside or None, names=[bound], level=1), node)
+        own = ast.ImportFrom(module=inside or None, names=[bound], level=level)
+        yield ast.copy_location(own, node)
 
-    def _holds(self, name: str) -> bool:
-        """Whether the folder has the module. The standard library's come first once they are
-        loaded, and a folder without `__init__.py` comes last."""
+    def _level(self, name: str) -> int:
+        """Number of dots of the relative import; 0 if no folder has the module.
+
+        A loaded module of the standard library comes first. A folder without `__init__.py` comes
+        last, after installed packages.
+        """
         top = name.partition(".")[0]
         if not top or (top in sys.stdlib_module_names and top in sys.modules):
-            return False
-        place = self._folder / top
-        if place.with_name(f"{top}.py").is_file() or (place / "__init__.py").is_file():
-            return True
-        known = top in sys.modules or importlib.util.find_spec(top) is not None
-        return not known and any(place.glob("*.py"))
+            return 0
+        places = [folder / top for folder in self._folders]
+        for level, place in enumerate(places, 1):
+            if place.with_name(f"{top}.py").is_file() or (place / "__init__.py").is_file():
+                return level
+        if top in sys.modules or importlib.util.find_spec(top) is not None:
+            return 0
+        return next((level for level, one in enumerate(places, 1) if any(one.glob("*.py"))), 0)
 
 
 def _module(where: str, path: str) -> ModuleType:
@@ -179,13 +191,17 @@ def _in_words(error: BaseException) -> str:
     """The error in words. A syntax error of the file has file and line."""
     if isinstance(error, SystemExit):
         return "it calls sys.exit; leave that to `if __name__ == '__main__'`"
-    if isinstance(error, ImportError) and (sentence := _neighbour_in_the_way(error)):
+    if isinstance(error, ImportError) and (sentence := _hidden_package(error)):
         return sentence
     said = " ".join(str(error).split())
+    for name, folder in _folders.items():
+        said = said.replace(name, str(folder))
+    if isinstance(error, ImportError) and "beyond top-level" in said:
+        said += ": `..` needs an __init__.py in the folder of the file and in the one above it"
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
-def _neighbour_in_the_way(error: ImportError) -> str:
+def _hidden_package(error: ImportError) -> str:
     """The message for a file that hides one of our packages; "" without such a file."""
     package, *inner = (error.name or "").split(".")
     if package not in _folders:

@@ -2,10 +2,10 @@
 
     python -m toolwright.script world/policy.py --output run/untrained --seed 1
 
-The file may import its neighbours relatively, which `python world/policy.py` cannot. A parameter
-that is keyword-only is an option `--name`, any other one a word. `Annotated[Path, "..."]` says what
-it is for, `Literal` which words it takes, and a bool is a flag. The first paragraph of the
-function's docstring is the description.
+The file may import its neighbours relatively, which `python world/policy.py` cannot. A keyword-only
+parameter is an option `--name`. Any other parameter is positional. `Annotated[Path, "..."]` has its
+help, `Literal` its choices, and a bool is a pair of flags, `--name` and `--no-name`. The first
+paragraph of the function's docstring is the description.
 """
 
 from __future__ import annotations
@@ -43,21 +43,25 @@ def run(main: Callable[..., None], words: Sequence[str] | None = None, program: 
 
 def _argument(parameter: inspect.Parameter, *, option: bool) -> dict[str, Any]:
     """How argparse takes a parameter."""
-    kind, told = parameter.annotation, ""
+    kind, help_text = parameter.annotation, ""
     if get_origin(kind) is Annotated:
-        kind, told = get_args(kind)
+        kind, help_text = get_args(kind)
+    help_text = help_text.replace("%", "%%")
     given = parameter.default
     if kind is bool:
-        return {"action": "store_true", "help": told}
-    found: dict[str, Any] = {"help": told}
+        flag = {"action": argparse.BooleanOptionalAction, "help": help_text}
+        return flag | ({} if given is inspect.Parameter.empty else {"default": given})
+    found: dict[str, Any] = {"help": help_text}
     if get_origin(kind) is Literal:
         found["choices"] = get_args(kind)
+        found["type"] = type(get_args(kind)[0])
     else:
         found["type"] = next((one for one in get_args(kind) if one is not type(None)), kind)
     if given is inspect.Parameter.empty:
         return found | {"required": True} if option else found
-    shown = "" if given is None else f"{told and ' '}(default: {given})"
-    return found | {"default": given, "help": f"{told}{shown}"} | ({} if option else {"nargs": "?"})
+    if given is not None:
+        found["help"] = f"{help_text} (default: {str(given).replace('%', '%%')})".lstrip()
+    return found | {"default": given} | ({} if option else {"nargs": "?"})
 
 
 def main() -> None:

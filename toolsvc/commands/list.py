@@ -40,7 +40,7 @@ def list_tools(
         str,
         typer.Argument(
             metavar="NAME|FILE|ADDRESS",
-            help="a built-in tool or a source, a Python file that defines tools, or host:port or "
+            help="a registered tool or a source, a Python file that defines tools, or host:port or "
             "unix:/path of a service; none: all that can be served",
         ),
     ] = "",
@@ -49,7 +49,7 @@ def list_tools(
     tls_cert: Shown = None,
     tls_key: ShownKey = None,
 ) -> None:
-    """List built-in tools, sources and their options, or the tools of a file or a running service.
+    """List registered tools and sources with their options, or the tools of a file or service.
 
     TOOLWRIGHT_TOKEN is the bearer token.
     """

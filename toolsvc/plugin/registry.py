@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from toolsvc.errors import StartError
-from toolsvc.plugin.tool import NoConfig, Tool
+from toolsvc.plugin.tool import LEAST_RUN_LIMIT, MOST_RUN_LIMIT, NoConfig, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolwright.recipe.assignments import AssignmentError, assign
 
@@ -51,7 +51,15 @@ def registered(group: str) -> Mapping[str, EntryPoint]:
     ours = {point.name: point for point in found if _package(point) == _OURS}
     if not ours:
         raise StartError(_OLD.format(f" and registers no {group}"))
-    return {**ours, **{point.name: point for point in found if point.name not in ours}}
+    others: dict[str, EntryPoint] = {}
+    for point in found:
+        if point.name in ours:
+            continue
+        if point.name in others:
+            names = f"{_package(others[point.name])} and {_package(point)}"
+            raise StartError(f"{names} both register {point.name!r}: uninstall one of them")
+        others[point.name] = point
+    return {**ours, **others}
 
 
 def tool_class(name: str) -> type[Tool]:
@@ -65,25 +73,49 @@ def tool_class(name: str) -> type[Tool]:
 
 def make_registered(name: str, given: Mapping[str, Any], sandbox: SandboxConfig) -> Tool:
     """Registered tool with the options that were given. Raises StartError for a wrong option."""
-    tool = make_tool(tool_class(name), name, given, sandbox)
+    kind = tool_class(name)
+    tool = make_tool(kind, name, given, sandbox, where=registered(TOOLS)[name].value)
     tool.registered = True
     return tool
 
 
 def make_tool(
-    kind: type[Tool], name: str, given: Mapping[str, Any], sandbox: SandboxConfig
+    kind: type[Tool], name: str, given: Mapping[str, Any], sandbox: SandboxConfig, *, where: str
 ) -> Tool:
-    """Tool of a class. given: options of `name`. Raises StartError for a wrong option, and whatever
-    the constructor raises."""
+    """Tool of a class. given: options of `name`. where: file or module of the class.
+
+    Raises StartError for a wrong option, a constructor that fails, or a run limit that no call can
+    have.
+    """
     config = validated(kind.Config, name, given)
     known: dict[str, Any] = {"sandbox": sandbox}
     if kind.Config is not NoConfig:
         known["config"] = config
     wanted = inspect.signature(kind).parameters
-    tool = kind(**{word: value for word, value in known.items() if word in wanted})
+    try:
+        tool = kind(**{word: value for word, value in known.items() if word in wanted})
+    except StartError:
+        raise
+    except Exception as error:
+        raise StartError(f"{where}: {kind.__name__} cannot be made: {error!r}") from error
     if "config" in known and "config" not in wanted:
         tool.config = config
+    check_run_limit(tool, where)
     return tool
+
+
+def check_run_limit(tool: Tool, where: str) -> None:
+    """Raises StartError for a run limit that no call can have."""
+    limit: object = tool.run_limit
+    if (
+        not isinstance(limit, int | float)
+        or isinstance(limit, bool)
+        or not LEAST_RUN_LIMIT <= limit <= MOST_RUN_LIMIT
+    ):
+        raise StartError(
+            f"{where}: tool {tool.name!r}: run_limit = {limit!r:.80} is no time of a call: set a "
+            f"number of seconds, {LEAST_RUN_LIMIT:g} at least and {MOST_RUN_LIMIT:,} at most"
+        )
 
 
 def loaded(group: str, name: str) -> Any:
@@ -97,8 +129,10 @@ def loaded(group: str, name: str) -> Any:
         if owner == _OURS and (error.name or "").startswith("toolsvc."):
             raise StartError(_OLD.format(f" and names {point.value}")) from error
         raise StartError(missing(name, error, owner)) from error
-    except AttributeError as error:
-        raise StartError(f"tool {name!r} of {owner}: {point.value}: {error}") from error
+    except Exception as error:
+        raise StartError(
+            f"tool {name!r} of {owner}: {point.value} cannot be imported: {error!r}"
+        ) from error
 
 
 def missing(name: str, error: ImportError, owner: str = _OURS) -> str:

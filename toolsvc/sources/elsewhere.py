@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from toolsvc.errors import StartError
 from toolsvc.plugin.registry import SOURCES, loaded, registered
 from toolsvc.plugin.tool import NoConfig, Tool
 from toolsvc.sandbox.config import SandboxConfig
@@ -33,7 +34,10 @@ class Source:
 
 def source(kind: str) -> type[Source]:
     """Class of a registered source. Raises StartError if its packages are missing."""
-    found: type[Source] = loaded(SOURCES, kind)
+    found = loaded(SOURCES, kind)
+    if not (isinstance(found, type) and issubclass(found, Source)):
+        value = registered(SOURCES)[kind].value
+        raise StartError(f"source {kind!r}: {value} is not a subclass of Source")
     return found
 
 

@@ -13,12 +13,13 @@ from toolsvc.plugin.decorator import tool_of
 from toolsvc.plugin.registry import (
     SOURCES,
     TOOLS,
+    check_run_limit,
     make_registered,
     make_tool,
     registered,
     validated,
 )
-from toolsvc.plugin.tool import LEAST_RUN_LIMIT, MOST_RUN_LIMIT, Tool
+from toolsvc.plugin.tool import Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.sources.elsewhere import kind_of, source
 from toolwright.imports import ImportPathError, load_file
@@ -103,22 +104,6 @@ def make_from_file(
     if isinstance(found, Tool):
         if given:
             raise StartError(f"--set {found.name}: {path} makes this tool itself: leave its class")
-        tool = found
-    else:
-        try:
-            tool = make_tool(found, found.name, given, sandbox)
-        except StartError:
-            raise
-        except Exception as error:
-            raise StartError(f"{path}: {found.__name__} cannot be made: {error!r}") from error
-    limit: object = tool.run_limit
-    if (
-        not isinstance(limit, int | float)
-        or isinstance(limit, bool)
-        or not LEAST_RUN_LIMIT <= limit <= MOST_RUN_LIMIT
-    ):
-        raise StartError(
-            f"{path}: tool {tool.name!r}: run_limit = {limit!r:.80} is no time of a call: set a "
-            f"number of seconds, {LEAST_RUN_LIMIT:g} at least and {MOST_RUN_LIMIT:,} at most"
-        )
-    return tool
+        check_run_limit(found, str(path))
+        return found
+    return make_tool(found, found.name, given, sandbox, where=str(path))

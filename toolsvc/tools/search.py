@@ -3,9 +3,8 @@
 Owns how a query comes in and how passages become an observation: `Doc 1(Title: ...) text`, a line
 each, as Search-R1 and VerlTool write them. What goes around it (`<information>`) is the recipe's.
 
-No state, so calls of one session may run at once. A call that has to wait for the batch before it
-is queued, not running: if it is still there at its run limit, it is refused and the policy reads
-nothing.
+No state, so calls of one session may run at once. A call that waits for its batch is queued, not
+running. If it still waits at its run limit, it is refused and the policy reads nothing.
 """
 
 from __future__ import annotations
@@ -44,8 +43,9 @@ NOTHING_FOUND = "No passage matches."
 log = structlog.get_logger(__name__)
 
 
-OF_INDEX = ("corpus", "encoder", "kind", "effort", "http", "http_insecure")
-"""Options that an endpoint has no use for."""
+OF_INDEX = ("corpus", "encoder", "kind", "effort", "threads", "http", "http_insecure")
+OF_ENDPOINT = ("requests", "timeout_s")
+"""Options that need an index, or an endpoint."""
 
 
 class SearchOptions(BaseModel):
@@ -70,12 +70,18 @@ class SearchOptions(BaseModel):
     )
     batch: int = Field(default=BATCH, ge=1, description="queries answered together, at most")
     queue: int = Field(default=QUEUE, ge=1, description="queries that wait; more are refused")
+    threads: int = Field(default=1, ge=1, description="threads of a search by vectors")
+    window_ms: float = Field(
+        default=0.0, ge=0, le=1000, description="time that an idle service waits for more queries"
+    )
     titles: Literal["bare", "quoted"] = Field(
         default="bare", description="quoted: with the quotation marks that the corpus has"
     )
     requests: int = Field(default=4, ge=1, description="requests to the endpoint at a time")
-    patience_s: float = Field(
-        default=20.0, gt=0, description="longest time for an answer of the endpoint, with retries"
+    timeout_s: float = Field(
+        default=20.0,
+        gt=0,
+        description="longest time for an answer of the endpoint, all tries included, in seconds",
     )
     http: str = Field(default="", description="host:port for Search-R1's POST /retrieve")
     http_insecure: bool = Field(default=False, description="serve it off loopback without a token")
@@ -86,15 +92,16 @@ class SearchOptions(BaseModel):
             raise ValueError(
                 "set search.index to a folder of `toolsvc index build`, or search.endpoint to a URL"
             )
-        if not self.endpoint:
-            return self
-        if not self.endpoint.startswith(("http://", "https://")):
+        if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
             raise ValueError(
                 f'search.endpoint = {self.endpoint!r}: write "http://HOST:PORT/retrieve"'
             )
-        own = [key for key in OF_INDEX if key in self.model_fields_set]
-        if own:
-            raise ValueError(f"search.{own[0]} is an index's: leave it out beside search.endpoint")
+        needs, other = ("index", "endpoint") if self.endpoint else ("endpoint", "index")
+        for key in OF_INDEX if self.endpoint else OF_ENDPOINT:
+            if key in self.model_fields_set:
+                raise ValueError(
+                    f"search.{key} needs search.{needs}: leave it out beside search.{other}"
+                )
         return self
 
 
@@ -187,7 +194,8 @@ def _searcher(config: SearchOptions) -> Searcher | RemoteSearcher:
                 batch=config.batch,
                 queue=config.queue,
                 at_once=config.requests,
-                seconds=config.patience_s,
+                seconds=config.timeout_s,
+                window_s=config.window_ms / 1000,
             )
         )
     return Searcher(
@@ -197,9 +205,11 @@ def _searcher(config: SearchOptions) -> Searcher | RemoteSearcher:
             encoder=config.encoder,
             retriever=config.kind,
             effort=config.effort,
+            threads=config.threads,
         ),
         batch=config.batch,
         queue=config.queue,
+        window_s=config.window_ms / 1000,
     )
 
 

@@ -21,6 +21,7 @@ from bench.gpu.stages import Figures, Scale, machine
 from console.machine.ready import free_ports
 from toolwright.process.packaged import packaged
 
+SCRIPT = "toolwright.script"
 STEPS = 4
 LIMIT_S = 180.0
 GRACE_S = 20.0
@@ -139,7 +140,14 @@ def _write(folder: Path, **ports: int) -> None:
     starter = packaged("recipes") / "starter"
     folder.mkdir()
     subprocess.run(
-        [sys.executable, "policy.py", "--output", str(folder / "policy"), "--seed", "1"],
+        [
+            sys.executable,
+            "-m",
+            "toolwright.script",
+            "policy.py",
+            "--output",
+            str(folder / "policy"),
+        ],
         cwd=starter,
         check=True,
         capture_output=True,

@@ -72,12 +72,19 @@ class _Kl(BaseModel):
     place: Literal["loss", "reward"]
 
 
+class _Loss(BaseModel):
+    """Keys of [learner.loss] that are read here."""
+
+    kind: str = "ppo"
+
+
 class Formula(BaseModel):
     """What the recipe says of advantages."""
 
     advantage: _Advantage
     credit: _Credit
     kl: _Kl
+    loss: _Loss = _Loss()
 
     @classmethod
     def of(cls, learner: Any) -> Formula | None:
@@ -157,6 +164,11 @@ def _why_not(member: Member, formula: Formula | None, trained: bool) -> str:
         return "Its reward is no number, so the learner left it out of its group."
     if formula is None:
         return NO_RECIPE
+    if formula.loss.kind == "distill":
+        return (
+            "The recipe's teacher gives each token an advantage, and the learner alone knew the "
+            "teacher's log-probs."
+        )
     estimator = formula.advantage.estimator
     if ESTIMATORS[estimator].of_groups is None:
         return (

@@ -2,7 +2,7 @@
 
 They are the first ones, or those that `data_source` and `subset` choose of a file. A position with
 an unusable row stays a position: row i of a suite is the same row in every evaluation, whichever
-other rows are bad.
+other rows are bad. With `data_source` unusable rows are left out: they have no data source.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class SuiteTasks:
                 f"{suite.data_source!r}; it has {', '.join(index.sources()) or 'no rows'}"
             )
         if len(own) < least:
-            raise self._too_short(len(own))
+            raise self._too_short(len(own), least)
         if suite.subset == "random":
             own = sorted(Random(suite.subset_seed).sample(own, suite.n))
         if isinstance(own, range):
@@ -91,7 +91,7 @@ class SuiteTasks:
         except BadRow:
             pass  # the row exists, which is enough
         except SourceEnded as error:
-            raise self._too_short(await self._count()) from error
+            raise self._too_short(await self._count(), self._positions[-1] + 1) from error
         finally:
             source.close()
 
@@ -107,11 +107,12 @@ class SuiteTasks:
         if index is None or self._suite.data_source:
             return ""
         own, every = index.sources(self._positions), index.sources()
-        if len(own) > 1 or len(every) == 1:
+        if len(own) != 1 or len(every) == 1:
             return ""
+        draw = "" if self._suite.subset == "random" else "subset = 'random', or "
         return (
-            f"all {self._suite.n} rows are of the data source {own[0] if own else ''!r}, and the "
-            f"file has {len(every)}: set subset = 'random', or data_source to the one that is meant"
+            f"all {self._suite.n} rows are of the data source {own[0]!r}, and the file has "
+            f"{len(every)}: set {draw}data_source to the one that is meant"
         )
 
     async def walk(
@@ -185,9 +186,10 @@ class SuiteTasks:
             source.close()
         return self._positions[-1] + 1
 
-    def _too_short(self, found: int) -> StartupError:
+    def _too_short(self, found: int, needed: int) -> StartupError:
         suite = self._suite
+        own = f" of the data source {suite.data_source!r}" if suite.data_source else ""
         return StartupError(
-            f"evaluation suite {suite.name!r}: {suite.source} has {found} tasks, "
-            f"{self._positions[-1] + 1} are needed: give it more, or lower the suite's n"
+            f"evaluation suite {suite.name!r}: {suite.source} has {found} tasks{own}, "
+            f"{needed} are needed: give it more, or lower the suite's n"
         )

@@ -119,6 +119,12 @@ LOSSES: Mapping[str, LossEntry] = {
         also=("pg",),
         has_ratio=False,
     ),
+    "distill": LossEntry(
+        title="On-policy distillation",
+        formula="-A r, with A = coefficient (log p_teacher - log p_sampler)",
+        aggregation="token-mean",
+        also=("opd", "on_policy_distillation"),
+    ),
 }
 
 if TYPE_CHECKING:

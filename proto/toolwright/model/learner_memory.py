@@ -24,7 +24,7 @@ GIB = 1 << 30
 CPU_CHUNK_BYTES = 128 << 20
 """Largest size of one chunk's logits in float32, in bytes, on a CPU."""
 CUDA_CHUNK_BYTES = 1 << 30
-"""The same on a GPU: a small chunk reads and writes the whole weight gradient for few targets."""
+"""The same on a GPU. Each chunk reads and writes the whole weight gradient, so it is larger."""
 CUDA_SHARE = 64
 """On a GPU a chunk is at most this part of the device's memory."""
 FLOAT32 = 4
@@ -149,7 +149,10 @@ def read_decoder(folder: Path) -> Decoder:
 
 
 def decoder_of(config: Mapping[str, Any], *, tied: bool | None = None) -> Decoder:
-    """The decoder of a Hugging Face configuration. tied: the whole configuration's word on it."""
+    """The decoder of a Hugging Face configuration.
+
+    tied: value of the whole configuration, used if this part has none.
+    """
     heads = config["num_attention_heads"]
     head = config.get("head_dim") or config["hidden_size"] // heads
     experts = config.get("num_experts") or config.get("num_local_experts") or 0
@@ -186,7 +189,7 @@ class Estimate:
     in_flight: int
     """Micro-batches that the first pipeline stage keeps; the last one keeps one."""
     layer_a_token: float
-    """What the layer in its backward pass has beside them, of one token."""
+    """Additional activations of the layer in its backward pass, of one token."""
     output_a_token: float
     """Hidden states of the output layer and their gradient, of one token."""
     logits_a_token: float
@@ -214,9 +217,16 @@ class Estimate:
         return int(max(kept + at_output, kept * self.in_flight + in_layer))
 
     def longest(self, free: int) -> int:
-        """Largest number of tokens whose activations fit in `free` bytes beside the states."""
+        """Largest number of tokens such that no smaller micro-batch needs more than `free` bytes
+        beside the states."""
+
+        def needed(tokens: int) -> int:
+            # One chunk of all tokens needs more than the first two chunks of a few more.
+            one_chunk = int(self.chunk // self.logits_a_token)
+            return max(self.activations(tokens), self.activations(min(tokens, one_chunk)))
+
         most = int(free / self.kept_a_token) + 1
-        return max(0, bisect(range(most), free, key=self.activations) - 1)
+        return max(0, bisect(range(most), free, key=needed) - 1)
 
     def _logits(self, tokens: int) -> float:
         """The first chunks' logits are computed again, while the last one's are kept."""
@@ -352,8 +362,8 @@ def report(
 ) -> tuple[str, str | None]:
     """(the estimate as a clause, the fix if it is above `room` bytes)
 
-    longest: as of `Settings.longest_row`. name: the table's name in the recipe. cuda, data: as of
-    `estimate`.
+    longest: result of `Settings.longest_row`. room: memory available to the rank, in bytes. name:
+    the table's name in the recipe. cuda, data: as of `estimate`.
     """
     found = estimate(decoder, table, cuda=cuda, data=data)
     length, key = min(longest[0], decoder.positions), longest[1]
@@ -362,7 +372,7 @@ def report(
     clause = (
         f"about {_gib(found.peak(tokens))} GiB a rank with micro-batches of {tokens:,} tokens "
         f"({_gib(found.states)} for weights, gradients and optimizer, {_gib(rest)} for the rest); "
-        f"{_gib(room)} GiB are there"
+        f"{_gib(room)} GiB are available"
     )
     if found.peak(tokens) <= room:
         return clause, None

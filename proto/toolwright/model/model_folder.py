@@ -41,6 +41,22 @@ def tokenizer_hash(folder: Path, template: Mapping[str, Any] | None = None) -> s
     return digest.hexdigest()
 
 
+def ids_hash(folder: Path) -> str:
+    """SHA-256 hex over the ids of tokenizer.json and the token of each: two models with one hash
+    can read the same ids. How a text becomes ids, and templates, do not count.
+
+    Raises ModelFolderError if the file is missing or cannot be read.
+    """
+    tokenizer = read_json(folder / "tokenizer.json")
+    model, added = tokenizer.get("model"), tokenizer.get("added_tokens")
+    known = model.get("vocab") if isinstance(model, dict) else None
+    ids = known if isinstance(known, dict) else {}
+    own = [one for one in added or () if isinstance(one, dict)]
+    ids = {**ids, **{str(one.get("content")): one.get("id") for one in own}}
+    listed = known if isinstance(known, list) else []
+    return hashlib.sha256(json.dumps([ids, listed], sort_keys=True).encode()).hexdigest()
+
+
 def chat_templates(folder: Path) -> dict[str, str]:
     """Chat templates by name; most folders have one, "default", and some have none.
 

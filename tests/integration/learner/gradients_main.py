@@ -26,7 +26,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from learner.config.objective import Advantage, Kl, Loss  # noqa: E402
+from learner.config.objective import Advantage, Distill, Kl, Loss  # noqa: E402
 from learner.config.tables import LearnerTable  # noqa: E402
 from learner.config.weights import Optimizer, Parallel, Publish, Recompute  # noqa: E402
 from learner.intake.client import EngineClient  # noqa: E402
@@ -187,14 +187,21 @@ def apart(
 
 
 def credit(policy: Any, reference: Any) -> torch.Tensor:
-    """Advantages with KL in the reward: every rank scores its share, the first compares."""
+    """Advantages with KL in the reward and a teacher: every rank scores its share, the first
+    compares."""
     version = WeightVersion(lineage="a", step=0)
     groups = [
         Group(id=f"g{n}", trajectories=tuple(random_group(n, version, Path()))) for n in range(2)
     ]
     kl = Kl(coefficient=0.1, place="reward")
     run: Any = SimpleNamespace(
-        table=LearnerTable(advantage=Advantage(estimator="reinforce_pp"), kl=kl),
+        table=LearnerTable(
+            advantage=Advantage(estimator="reinforce_pp"),
+            kl=kl,
+            loss=Loss(kind="distill"),
+            distill=Distill(teacher=reference.source, reward=True),
+        ),
+        teachers=(reference,),
         policy=policy,
         reference=reference,
         version=version,
@@ -204,7 +211,7 @@ def credit(policy: Any, reference: Any) -> torch.Tensor:
         ),
     )
     batch = prepare(run, groups if parallel.is_first() else None)
-    assert batch.facts["kl_in_reward"] != 0
+    assert batch.facts["kl_in_reward"] == batch.facts["kl_teacher"] != 0
     return torch.cat([torch.from_numpy(row.advantage[row.target]) for row in batch.rows])
 
 

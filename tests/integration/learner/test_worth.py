@@ -138,6 +138,7 @@ def test_a_response_that_cannot_fit_is_said_before_the_first_lease(
     )
     changes = {"run.steps": 1, "task.limits.response": 10**9}
     loop.run(recipe_for(tmp_path, folder, engine, **changes))
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first.startswith("a sequence of 1000000000 tokens takes about")
-    assert "set task.limits.response to at most" in first
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("memory: about ")
+    assert "micro-batches of 1,000,000,000 tokens" in first
+    assert "set task.limits.response to at most" in second

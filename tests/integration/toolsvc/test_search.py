@@ -23,6 +23,7 @@ from bench.search.client import actions, bursts
 from console.machine.ready import free_ports
 from tests.integration.toolsvc.conftest import start_service
 from toolsvc.backends.search.ranking.dense import unit
+from toolsvc.backends.search.ranking.encoder import Encoder, describe
 from toolsvc.backends.search.vectors import encode_vector
 
 pytestmark = pytest.mark.quick
@@ -153,6 +154,43 @@ async def test_a_caller_may_send_the_vector(served: Served) -> None:
     status, answer = await post(served.url, body)
     assert status == 200
     assert len(answer["result"][0]) == 6
+
+
+@pytest.mark.slow
+async def test_an_index_of_plain_faiss_is_adopted_and_served_with_its_encoder(
+    start: Any, tmp_path: Path
+) -> None:
+    write_corpus(tmp_path / "corpus.jsonl", PASSAGES)
+    model = Encoder(
+        describe(ENCODER, query_prefix="query: ", passage_prefix="passage: "), folder=ENCODER
+    )
+    lines = [f'"{title}"\n{text}' for title, text in PASSAGES.items()]
+    plain = faiss.IndexFlatIP(384)
+    plain.add(model.passages(lines))
+    faiss.write_index(plain, str(tmp_path / "e5_Flat.index"))
+    build(
+        ("--faiss", tmp_path / "e5_Flat.index", "--corpus", tmp_path / "corpus.jsonl",
+         "--folder", tmp_path / "index", "--encoder", ENCODER,
+         "--query-prefix", "query: ", "--passage-prefix", "passage: ")
+    )  # fmt: skip
+    (port,) = free_ports(1)
+    start(
+        "search", "--set", f"search.index={tmp_path / 'index'}",
+        "--set", f"search.http=127.0.0.1:{port}",
+        "--set", "search.threads=2", "--set", "search.window_ms=2",
+    )  # fmt: skip
+    texts = ["feline resting", "eruption of molten rock", "game of kings"]
+    scores, rows = plain.search(model.queries(texts), 6)
+    status, answer = await post(
+        f"http://127.0.0.1:{port}/retrieve", {"queries": texts, "topk": 6, "return_scores": True}
+    )
+    assert status == 200
+    assert [[int(hit["document"]["id"]) for hit in hits] for hits in answer["result"]] == (
+        rows.tolist()
+    )
+    assert np.array([[hit["score"] for hit in hits] for hits in answer["result"]]) == (
+        pytest.approx(scores, abs=1e-4)
+    )
 
 
 async def test_off_loopback_rules_hold_for_http_too(

@@ -98,6 +98,22 @@ def test_every_task_s_questions_and_conversations_are_needed(tmp_path: Path) -> 
     assert setup.recipe.shared.tasks["shop"].source == str(tmp_path / "other/questions.jsonl")
 
 
+def test_the_teachers_of_a_distillation_are_needed(tmp_path: Path) -> None:
+    learner = {
+        "loss": {"kind": "distill"},
+        "distill": {"teacher": "large", "teachers": {"sums": "run/tutor"}},
+    }
+    prepare = [{"name": "tutor", "run": ["python", "tutor.py"], "makes": "run/tutor"}]
+    changes = {"learner": learner, "policy": {"model": "base"}, "console": {"prepare": prepare}}
+    with pytest.raises(NothingStarted, match=r"learner\.distill\.teacher = .*large is missing"):
+        makes(asked(written(tmp_path, **changes)))
+    (tmp_path / "large").mkdir()
+    assert makes(asked(written(tmp_path, **changes))) == [tmp_path / "run" / "tutor"]
+    learner["loss"] = {"kind": "ppo"}
+    keys = [need.key for need in needs.goals(asked(written(tmp_path, **changes)).recipe)]
+    assert not any(key.startswith("learner.distill.") for key in keys)
+
+
 def test_steps_and_seed_reach_warm_up_and_run(tmp_path: Path) -> None:
     setup = asked(written(tmp_path), "run.steps=9", seed=7, steps=5)
     assert setup.steps == 5

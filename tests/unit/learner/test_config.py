@@ -33,6 +33,15 @@ MUON, SPLIT = {"optimizer": {"kind": "muon"}}, {"parallel": {"tensor": 2}}
         ({"lora": {}, **SPLIT}, r"lora adapts .*parallel\.tensor = 1"),
         ({"lora": {}, **MUON}, r"optimizer\.kind = 'adam'"),
         ({"lora": {"targets": ["q_proj", "q_proj"]}}, "named twice"),
+        ({"loss": {"kind": "distill"}}, r"needs a teacher: set learner\.distill\.teacher"),
+        (
+            {
+                "loss": {"kind": "distill"},
+                "distill": {"teacher": "t"},
+                "kl": {"coefficient": 0.1, "place": "reward"},
+            },
+            r"set learner\.kl\.place = 'loss'",
+        ),
     ],
 )
 def test_ways_that_do_not_go_together_are_refused(given: dict[str, object], says: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learner.config.objective import Advantage, Credit
+from learner.config.objective import Advantage, Credit, Distill
 from learner.credit.assign import assigned
 from tests.unit.learner.records import (
     Step,
@@ -326,6 +326,39 @@ def test_the_penalty_of_a_token_is_not_paid_by_later_ones() -> None:
     first, second, *others = [v for row in done for v in row.advantage[row.target].tolist()]
     assert first < 0 < second
     assert others == [second, second]
+
+
+# a teacher
+
+
+@pytest.mark.parametrize("reward", [False, True])
+def test_a_teacher_pushes_each_token_towards_itself(reward: bool) -> None:
+    """Alone or added to the reward's advantages. The data source's factor counts for both, and
+    observations are never read."""
+    groups = [
+        group(
+            "g", *(trajectory(n, "g", float(n == "a"), [Step(), Step()], source="s") for n in "ab")
+        )
+    ]
+    settings = Advantage(weights={"s": 3.0})
+    plain = credited(groups, settings)
+
+    def found(noise: float) -> dict[str, list[float]]:
+        made = []
+        for row in rows(groups):
+            teacher = np.where(row.target, row.behaviour, noise).astype(np.float32)
+            teacher[row.target] += [0.5, -1.0, 0.0, 2.0]
+            made.append(replace(row, teacher=teacher))
+        distill = Distill(coefficient=0.5, reward=reward)
+        done, facts = assigned(made, groups, settings, Credit(), distill=distill)
+        assert facts["kl_teacher"] == pytest.approx(-0.375)
+        assert not any(row.silent for row in done)
+        return {row.trajectory: row.advantage[row.target].tolist() for row in done}
+
+    for name, values in found(-1.0).items():
+        base = np.array(plain[name]) if reward else np.zeros(4)
+        assert values == pytest.approx(base + 3 * 0.5 * np.array([0.5, -1.0, 0.0, 2.0]))
+    assert found(-99.0) == found(-1.0)
 
 
 # metrics

@@ -109,7 +109,7 @@ def assert_no_bound_is_near(part: MicroBatch, objective: PolicyObjective) -> Non
     assert not bool((found.above | found.below | found.dual).all())
 
 
-@pytest.mark.parametrize("kind", ["ppo", "gspo", "sapo", "gmpo"])
+@pytest.mark.parametrize("kind", ["ppo", "gspo", "sapo", "gmpo", "distill"])
 def test_gradient_agrees_with_finite_differences(kind: str) -> None:
     """Through the model, where bounds decide at some tokens and at others do not."""
     old = log_probs(START) + numbers(5, len(ROWS)) * 0.5
@@ -117,13 +117,37 @@ def test_gradient_agrees_with_finite_differences(kind: str) -> None:
     clip = {"clip_low": 0.1, "clip_high": 0.1} if kind == "gspo" else {}
     loss = Loss(kind=kind, **clip)  # type: ignore[arg-type]
     objective = PolicyObjective(loss=loss, kl=Kl(), correction="token_truncate")
-    if kind != "sapo":
+    if kind not in ("sapo", "distill"):
         assert_no_bound_is_near(part, objective)
 
     def value(weights: torch.Tensor) -> torch.Tensor:
         return total(weights, objective, part, loss.aggregation)
 
     assert torch.allclose(gradient(value, START), numeric(value, START), atol=1e-8)
+
+
+def test_distillation_has_the_gradient_of_the_reverse_kl() -> None:
+    """Over all words at each position, weighed as the policy samples them."""
+    teacher = (HIDDEN @ numbers(6, WIDTH, WORDS)).log_softmax(-1)
+    old = (HIDDEN @ START).log_softmax(-1)
+    objective = PolicyObjective(loss=Loss(kind="distill"), kl=Kl(), correction="bypass")
+
+    def expected_loss(weights: torch.Tensor) -> torch.Tensor:
+        logp, whole = (HIDDEN @ weights).log_softmax(-1), torch.zeros((), dtype=torch.float64)
+        for word in range(WORDS):
+            advantage = teacher[:, word] - old[:, word]
+            part = batch(old=old[:, word], behaviour=old[:, word], advantage=advantage)
+            token_loss, _ = objective(part, logp[:, word], torch.zeros(len(ROWS)))
+            whole = whole + (old[:, word].exp() * token_loss).sum()
+        return whole
+
+    def reverse_kl(weights: torch.Tensor) -> torch.Tensor:
+        logp = (HIDDEN @ weights).log_softmax(-1)
+        return (logp.exp() * (logp - teacher)).sum()
+
+    found = gradient(expected_loss, START)
+    assert float(found.abs().max()) > 0.1
+    assert torch.allclose(found, numeric(reverse_kl, START), atol=1e-8)
 
 
 def test_the_dual_clip_decides_where_a_bad_token_became_likely() -> None:
@@ -163,7 +187,7 @@ def test_on_policy_is_reinforce(kind: str) -> None:
     loss = Loss(kind=kind)
     objective = PolicyObjective(loss=loss, kl=Kl(), correction="bypass")
     token_loss, _ = objective(part, old, torch.zeros_like(old))
-    if kind in ("ppo", "gspo", "gmpo"):
+    if kind in ("ppo", "gspo", "gmpo", "distill"):
         assert torch.allclose(token_loss, -part.advantage)
     elif kind == "sapo":
         tau = torch.where(part.advantage > 0, loss.tau_positive, loss.tau_negative)

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from learner.config import reads
-from learner.config.objective import Advantage, Correction, Credit, Kl, Loss
+from learner.config.objective import Advantage, Correction, Credit, Distill, Kl, Loss
 from learner.config.tables import LearnerTable, SftTable
 from learner.config.weights import Optimizer, Publish
 from learner.credit.assign import assigned
@@ -110,12 +110,19 @@ GROUPS = [
     ),
     group("c", trajectory("c0", "c", 4.0, [Step(reward=0.3, anchors=("w",))], source="s")),
 ]
-ROWS = [replace(row, reference=np.linspace(-2, -1, len(row.tokens))) for row in rows(GROUPS)]
+ROWS = [
+    replace(
+        row,
+        reference=np.linspace(-2, -1, len(row.tokens)),
+        teacher=np.linspace(-3, -0.5, len(row.tokens)),
+    )
+    for row in rows(GROUPS)
+]
 
 
 def advantages_of(settings: Settings) -> Hashable:
     read, _ = table(settings)
-    done, _ = assigned(ROWS, GROUPS, read.advantage, read.credit)
+    done, _ = assigned(ROWS, GROUPS, read.advantage, read.credit, distill=read.distillation)
     return tuple(value for row in done for value in row.advantage[row.target].tolist())
 
 
@@ -124,8 +131,10 @@ def rates_of(settings: Settings) -> Hashable:
     return tuple(fraction(read.optimizer, step, 10) for step in range(10))
 
 
+TAUGHT: Settings = {"learner.loss.kind": "distill", "learner.distill.teacher": "t"}
 LOSS: list[Settings] = [
     {
+        **({**TAUGHT, "learner.distill.reward": True} if kind == "distill" else {}),
         "learner.loss.kind": kind,
         "run.correction": mode,
         "learner.kl.coefficient": kl,
@@ -198,6 +207,8 @@ CHANGED: dict[str, Any] = {
     "learner.correction.decoupled_cap_mode": "mask",
     "learner.kl.place": "reward",
     "learner.kl.estimator": "k1",
+    "learner.distill.coefficient": 0.3,
+    "learner.distill.reward": True,
     "learner.optimizer.min_fraction": 0.4,
 }
 DECAY: list[Settings] = [{"learner.optimizer.decay": d} for d in ("constant", "linear", "cosine")]
@@ -205,6 +216,7 @@ DECAY: list[Settings] = [{"learner.optimizer.decay": d} for d in ("constant", "l
 OF: Mapping[str, tuple[Callable[[Settings], Hashable], list[Settings]]] = {
     "advantage": (advantages_of, drawn("advantage")),
     "credit": (advantages_of, drawn("credit")),
+    "distill": (advantages_of, [{}, TAUGHT]),
     "loss": (losses_of, LOSS),
     "correction": (losses_of, LOSS),
     "kl": (losses_of, LOSS),
@@ -212,7 +224,7 @@ OF: Mapping[str, tuple[Callable[[Settings], Hashable], list[Settings]]] = {
 }
 ELSEWHERE = (
     "learner.optimizer.muon_lr", "learner.prefetch", "learner.publish.", "learner.loss.per_task",
-    "learner.conflict_every",
+    "learner.conflict_every", "learner.distill.teacher",
 )  # fmt: skip
 """Read by Megatron's optimizers, by the loop, by what publishes, and for several tasks (see
 `test_tasks`)."""
@@ -267,6 +279,24 @@ def test_a_key_is_read_where_it_is_said_to_be(key: str) -> None:
     assert seen == set(range(len(reads.LEARNER[key]))), f"cases of {key} that read nothing"
 
 
+def test_without_the_reward_a_teacher_alone_decides() -> None:
+    other = {
+        "learner.advantage.estimator": "rloo",
+        "learner.credit.turns": "position",
+        "learner.credit.count_in_reward": True,
+        "learner.credit.branches": "hard",
+    }
+    assert set(reads.OF_REWARDS) == set(other) | {
+        key for key in CHANGED if key.startswith(("learner.advantage.", "learner.credit."))
+    }
+    alone = advantages_of(TAUGHT)
+    for key in reads.OF_REWARDS:
+        changed = {key: {**CHANGED, **other}[key]}
+        for case in (changed, {**CREDIT[0], **other, **changed}):
+            assert advantages_of({**case, **TAUGHT}) == alone, key
+            assert advantages_of({**case, **TAUGHT, "learner.distill.reward": True}) != alone
+
+
 def test_every_key_of_the_objective_is_said_or_always_read() -> None:
     always = {
         "advantage": {"estimator", "weights", "zero_groups"},
@@ -274,11 +304,12 @@ def test_every_key_of_the_objective_is_said_or_always_read() -> None:
         "loss": {"kind", "entropy", "aggregation"},
         "correction": {"veto", "reject"},
         "kl": {"coefficient"},
+        "distill": set(),
         "optimizer": Optimizer.model_fields.keys() - {"muon_lr", "min_fraction"},
     }
     way = {key for key in reads.LEARNER if key.startswith("learner.publish.")}
     assert way == {f"learner.publish.{key}" for key in Publish.model_fields if key != "way"}
-    models = (Advantage, Credit, Loss, Correction, Kl, Optimizer)
+    models = (Advantage, Credit, Loss, Correction, Kl, Distill, Optimizer)
     for (name, rest), model in zip(always.items(), models, strict=True):
         said = {key.split(".")[2] for key in reads.LEARNER if key.startswith(f"learner.{name}.")}
         assert said | set(rest) == model.model_fields.keys()

@@ -32,6 +32,54 @@ async def begin(work: Work) -> None:
     assert await asyncio.to_thread(work.begun.wait, 10)
 
 
+async def loop_turns() -> None:
+    """Lets an idle batcher come to its queue, and begin if it would."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_an_idle_batcher_waits_for_its_window() -> None:
+    work = Work()
+    work.go.release(9)
+    async with Batcher(work, window_s=0.05) as batcher:
+        await loop_turns()
+        first = batcher.submit(1)
+        await loop_turns()
+        assert not first.begun
+        second = batcher.submit(2)
+        assert await asyncio.gather(first.answer, second.answer) == [10, 20]
+        assert await batcher.submit(3).answer == 30
+    assert work.batches == [[1, 2], [3]]
+
+
+async def test_a_full_batch_does_not_wait_for_its_window() -> None:
+    work = Work()
+    work.go.release(9)
+    async with Batcher(work, most=2, window_s=600) as batcher:
+        await loop_turns()
+        first = batcher.submit(1)
+        await loop_turns()
+        assert not first.begun
+        second = batcher.submit(2)
+        assert await asyncio.gather(first.answer, second.answer) == [10, 20]
+        await loop_turns()
+        alone = batcher.submit(3)
+        await loop_turns()
+        assert not alone.begun
+    assert alone.answer.cancelled()
+
+
+async def test_a_busy_batcher_does_not_wait_for_its_window() -> None:
+    work = Work()
+    async with Batcher(work, most=2, window_s=600) as batcher:
+        first = [batcher.submit(item) for item in (1, 2)]
+        await begin(work)
+        second = batcher.submit(3)
+        work.go.release(2)
+        assert await asyncio.gather(*(ticket.answer for ticket in first)) == [10, 20]
+        assert await second.answer == 30
+
+
 async def test_what_was_given_up_while_it_waited_is_not_computed() -> None:
     work = Work()
     async with Batcher(work) as batcher:

@@ -1,8 +1,10 @@
 """Which passages are the best: BM25's choice of k, vectors, and the fusion of both."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import bm25s
+import faiss
 import numpy as np
 import pytest
 import Stemmer
@@ -81,6 +83,24 @@ def test_vectors_find_what_comparing_with_all_finds(kind: Dense, tmp_path: Path)
     assert found.scores == pytest.approx(np.take_along_axis(wanted @ vectors.T, truth, 1), abs=1e-5)
     assert seen == [125, 250, 375, 500]
     assert (len(index), index.dimensions) == (500, 24)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_faiss_has_the_threads_of_the_option_in_whichever_thread_searches(
+    threads: int, tmp_path: Path
+) -> None:
+    """OpenMP keeps the number for each thread; a service opens its index in another one."""
+    vectors = dense.unit(np.eye(4, dtype=np.float32))
+    dense.build(Dense.FLAT, 4, lambda: [vectors], tmp_path / "dense.faiss")
+    index = dense.VectorIndex(tmp_path / "dense.faiss", Dense.FLAT, threads=threads)
+
+    def search() -> int:
+        faiss.omp_set_num_threads(3)
+        index.search(vectors, 1)
+        return int(faiss.omp_get_max_threads())
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(search).result() == threads
 
 
 def test_fusion_is_the_sum_of_reciprocal_ranks() -> None:

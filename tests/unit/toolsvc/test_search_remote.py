@@ -74,6 +74,10 @@ def documents(queries: list[str]) -> dict[str, Any]:
     }
 
 
+def one(item: Any) -> dict[str, Any]:
+    return {"result": [[item]]}
+
+
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
     monkeypatch.setattr(remote, "BACKOFF", Backoff(0.001, 0.01))
@@ -134,19 +138,34 @@ async def test_a_request_that_fails_is_sent_again(server: Server) -> None:
         (lambda _: {"result": []}, "answered 0 of 1 queries"),
         (lambda _: {"hits": []}, "is no retriever of Search-R1"),
         (lambda _: web.Response(text="<html>"), "is no retriever of Search-R1"),
+        (lambda _: one({"document": "text", "score": 1}), "is no retriever of Search-R1"),
+        (lambda _: one({"document": {"id": 1}, "score": 1}), "is no retriever of Search-R1"),
+        (lambda _: one({"docid": 1, "snippet": "x"}), "is no retriever of Search-R1"),
         (lambda _: asyncio.sleep(9), "did not answer in 0.1 s"),
     ],
 )
 async def test_no_failure_becomes_an_observation(
     server: Server, answer: Callable[[list[str]], Any], says: str
 ) -> None:
-    async with running(server.url, patience_s=0.1) as tool:
+    async with running(server.url, timeout_s=0.1) as tool:
         server.script = [answer] * 1000
         with pytest.raises(Refused, match=says) as refused:
             await ask(tool, "apples")
         assert refused.value.reason is Reason.BACKEND_DOWN
         server.script = []
         assert await ask(tool, "pears") == "Doc 1(Title: pears) about pears"
+
+
+@pytest.mark.parametrize("status", [400, 500])
+async def test_one_bad_query_fails_its_own_call_only(server: Server, status: int) -> None:
+    def answer(queries: list[str]) -> Any:
+        return web.Response(status=status) if "bad" in queries else documents(queries)
+
+    async with running(server.url, requests=1, timeout_s=0.2) as tool:
+        server.script = [answer] * 1000
+        words = ["first", "a", "b", "bad", "c", "d", "e", "f"]
+        found = await asyncio.gather(*(ask(tool, w) for w in words), return_exceptions=True)
+    assert [isinstance(one, Refused) for one in found] == [word == "bad" for word in words]
 
 
 async def test_a_slow_server_at_the_run_limit_is_no_observation(server: Server) -> None:
@@ -176,7 +195,7 @@ async def test_documents_without_scores_and_with_titles_of_their_own_are_read(
 
 
 async def test_a_server_that_is_not_there_keeps_the_service_from_starting() -> None:
-    tool = SearchTool(SearchOptions(endpoint="http://127.0.0.1:9/retrieve", patience_s=0.1))
+    tool = SearchTool(SearchOptions(endpoint="http://127.0.0.1:9/retrieve", timeout_s=0.1))
     with pytest.raises(StartError, match="start the retriever"):
         await tool.start()
 

@@ -117,6 +117,18 @@ async def test_a_full_queue_is_refused_with_a_time_to_come_back(
     assert tool.figures() == {"waiting": 0, "batches_total": 2, "queries_total": 3}
 
 
+async def test_an_idle_service_waits_for_its_window(folder: Path) -> None:
+    tool = SearchTool(SearchOptions(index=folder, batch=2, window_ms=1000))
+    await tool.start()
+    first = asking(tool)
+    for _ in range(9):
+        await asyncio.sleep(0)
+    assert tool.figures()["waiting"] == 1
+    second = await asking(tool)
+    assert [result.metrics["batch"] for result in (await first, second)] == [2, 2]
+    await tool.stop()
+
+
 async def test_a_run_limit_is_told_to_the_policy_only_if_the_search_had_begun(
     held: Held, tool: SearchTool
 ) -> None:

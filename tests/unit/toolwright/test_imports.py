@@ -38,6 +38,30 @@ def test_a_file_is_loaded_once_and_knows_its_neighbours(tmp_path: Path) -> None:
     assert sys.path == before
 
 
+def test_a_subfolder_imports_from_the_folder_of_the_recipe(tmp_path: Path) -> None:
+    """As a flat recipe folder of an earlier version does."""
+    (tmp_path / "world").mkdir()
+    (tmp_path / "prompts_here.py").write_text("PROMPT = 'p'\n", encoding="utf-8")
+    (tmp_path / "world/task.py").write_text(
+        "import prompts_here as p\nfrom prompts_here import PROMPT\nBOTH = p.PROMPT + PROMPT\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "reward.py").write_text("from world.task import BOTH\n", encoding="utf-8")
+    assert load_object("./reward.py:BOTH", tmp_path) == "pp"
+
+
+def test_an_error_names_folders_and_the_missing_init_file(tmp_path: Path) -> None:
+    (tmp_path / "world").mkdir()
+    (tmp_path / "world/task.py").write_text("from ..words import W\n", encoding="utf-8")
+    with pytest.raises(ImportPathError, match=r"needs an __init__\.py"):
+        load_object("./world/task.py:W", tmp_path)
+    (tmp_path / "flat.py").write_text("from .words import W\n", encoding="utf-8")
+    with pytest.raises(ImportPathError) as error:
+        load_object("./flat.py:W", tmp_path)
+    assert str(tmp_path) in str(error.value)
+    assert "toolwright_recipe_" not in str(error.value)
+
+
 def test_files_of_two_folders_have_neighbours_of_one_name(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name / "kit_of_a_task").mkdir(parents=True)

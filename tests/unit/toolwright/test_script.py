@@ -25,14 +25,18 @@ def test_parameters_are_options() -> None:
         share: float = 0.5,
         gold: Path | None = None,
         strict: bool = False,
+        shuffle: Annotated[bool, "100% of the rows"] = True,
+        level: Literal[1, 2] = 1,
     ) -> None:
-        found.extend((file, output, split, share, gold, strict))
+        found.extend((file, output, split, share, gold, strict, shuffle, level))
 
     run(main, ["a.txt", "--output", "out", "--split", "heldout", "--share", "0.25", "--strict"])
-    assert found == [Path("a.txt"), Path("out"), "heldout", 0.25, None, True]
+    assert found == [Path("a.txt"), Path("out"), "heldout", 0.25, None, True, True, 1]
     found.clear()
-    run(main, ["a.txt", "--output", "out", "--gold", "g"])
-    assert found == [Path("a.txt"), Path("out"), "training", 0.5, Path("g"), False]
+    run(main, ["a.txt", "--output", "out", "--gold", "g", "--no-shuffle", "--level", "2"])
+    assert found == [Path("a.txt"), Path("out"), "training", 0.5, Path("g"), False, False, 2]
+    with pytest.raises(SystemExit, match="0"):
+        run(main, ["--help"])
     for words in (["a.txt"], ["a.txt", "--output", "out", "--split", "other"]):
         with pytest.raises(SystemExit):
             run(main, words)

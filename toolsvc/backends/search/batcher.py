@@ -2,7 +2,8 @@
 
 Invariants
 - At most `at_once` batches are answered at a time.
-- No caller waits for a batch to fill: an idle batcher begins at once.
+- An idle batcher waits at most `window_s` for more items; 0 = it begins at once. A batcher that was
+  busy begins at once with the items that wait.
 - At most `queue` items wait; the next one is refused.
 - What a caller gave up before its batch began is not computed.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
@@ -45,18 +47,24 @@ class Batcher(Generic[Item, Answer]):
 
     def __init__(
         self,
-        work: Callable[[list[Item]], Awaitable[Sequence[Answer]]],
+        work: Callable[[list[Item]], Awaitable[Sequence[Answer | Exception]]],
         *,
         most: int = 256,
         queue: int = 4096,
         at_once: int = 1,
+        window_s: float = 0.0,
     ) -> None:
-        """most: items of one batch. at_once: batches that are answered at a time."""
+        """work: an exception in place of an answer fails that item alone. most: items of one batch.
+        at_once: batches that are answered at a time. window_s: longest time that an idle batcher
+        waits for a full batch, in seconds."""
         self._work = work
         self._most = most
         self._queue = queue
         self._waiting: deque[Ticket[Item, Answer]] = deque()
+        self._begun: set[Ticket[Item, Answer]] = set()
+        self._window_s = window_s
         self._arrived = asyncio.Event()
+        self._full = asyncio.Event()
         self._free = asyncio.Semaphore(at_once)
         self._loop: asyncio.Task[None] | None = None
         self.batches = 0
@@ -73,9 +81,10 @@ class Batcher(Generic[Item, Answer]):
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.wait((self._loop,))
-        for ticket in self._waiting:
+        for ticket in (*self._waiting, *self._begun):
             ticket.answer.cancel()
         self._waiting.clear()
+        self._begun.clear()
 
     @property
     def waiting(self) -> int:
@@ -101,16 +110,23 @@ class Batcher(Generic[Item, Answer]):
         ticket: Ticket[Item, Answer] = Ticket(item)
         self._waiting.append(ticket)
         self._arrived.set()
+        if len(self._waiting) >= self._most:
+            self._full.set()
         return ticket
 
     async def _serve(self) -> None:
         async with asyncio.TaskGroup() as batches:
             while True:
                 await self._free.acquire()
+                idle = not self._waiting
                 batch: list[Ticket[Item, Answer]] = []
                 while not batch:
                     await self._arrived.wait()
+                    if idle and self._window_s:
+                        with suppress(TimeoutError):
+                            await asyncio.wait_for(self._full.wait(), self._window_s)
                     batch = self._take()
+                self._begun.update(batch)
                 batches.create_task(self._answer(batch))
 
     def _take(self) -> list[Ticket[Item, Answer]]:
@@ -124,6 +140,8 @@ class Batcher(Generic[Item, Answer]):
                 batch.append(ticket)
         if not self._waiting:
             self._arrived.clear()
+        if len(self._waiting) < self._most:
+            self._full.clear()
         return batch
 
     async def _answer(self, batch: list[Ticket[Item, Answer]]) -> None:
@@ -133,19 +151,17 @@ class Batcher(Generic[Item, Answer]):
         try:
             answers = await self._work(items)
             answered = list(zip(batch, answers, strict=True))
-        except asyncio.CancelledError:
-            for ticket in batch:
-                ticket.answer.cancel()
-            raise
-        except Exception as error:  # noqa: BLE001 - the callers' to judge, and it goes to each
-            for ticket in batch:
-                if not ticket.answer.done():
-                    failed = BatchFailed(f"{type(error).__name__}: {error}")
-                    failed.__cause__ = error
-                    ticket.answer.set_exception(failed)
-            return
+        except Exception as error:  # noqa: BLE001 - it goes to each caller
+            answered = [(ticket, error) for ticket in batch]
         finally:
             self._free.release()
+        self._begun.difference_update(batch)
         for ticket, answer in answered:
-            if not ticket.answer.done():
+            if ticket.answer.done():
+                continue
+            if isinstance(answer, Exception):
+                failed = BatchFailed(f"{type(answer).__name__}: {answer}")
+                failed.__cause__ = answer
+                ticket.answer.set_exception(failed)
+            else:
                 ticket.answer.set_result(answer)

@@ -2,6 +2,8 @@
 
     plan.json -> offsets.npy -> bm25/ -> vectors/*.npy -> dense.faiss -> manifest.json
 
+An adopted FAISS index takes the place of the vectors.
+
 Every step is written under another name and renamed. Killed at any moment, the build goes on where
 it was when it is started again with the same arguments; with others it is refused.
 """
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +33,7 @@ from toolsvc.backends.search.manifest import (
     Manifest,
     read,
 )
-from toolsvc.backends.search.ranking import bm25, dense
+from toolsvc.backends.search.ranking import adopt, bm25, dense
 from toolsvc.backends.search.ranking.encoder import Encoder, describe
 from toolsvc.backends.search.ranking.words import VERSION as WORDS
 from toolsvc.backends.search.types import Vectors
@@ -46,28 +48,34 @@ Progress = Callable[[str, int, int], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What to build. A kind with vectors needs `encoder` or `vectors`."""
+    """What to build. A kind with vectors needs `encoder`, `vectors` or `faiss`."""
 
     corpus: Path
     folder: Path
-    kind: IndexKind
+    kind: IndexKind | None = None
+    """None = the kind of `faiss`, or BM25 without one."""
     dense: Dense = Dense.HNSW
     """Kind of a hybrid index's vectors."""
     encoder: Path | None = None
     vectors: Path | None = None
     """A .npy file, [passages, dimensions], float32, in the corpus's order."""
+    faiss: Path | None = None
+    """A FAISS index of the corpus, made by another program."""
+    query_prefix: str | None = None
+    """Text before each query of the encoder. None = as it was trained."""
+    passage_prefix: str | None = None
+    """Text before each passage of the encoder. None = as it was trained."""
     shard: int = SHARD
 
 
 def build(order: Order, progress: Progress = lambda step, done, total: None) -> Manifest:
     """The finished index's manifest. IndexFault for what cannot be built."""
     folder = order.folder
-    _check(order)
+    order = _resolved(order)
     offsets = find_offsets(
         order.corpus, lambda done, total: progress("reading the corpus", done, total)
     )
     manifest = plan(order, passages=len(offsets))
-    folder.mkdir(parents=True, exist_ok=True)
     for begun in (folder / MANIFEST, folder / PLAN):
         if not begun.exists():
             continue
@@ -77,12 +85,15 @@ def build(order: Order, progress: Progress = lambda step, done, total: None) -> 
             shutil.rmtree(folder / BM25_FOLDER, ignore_errors=True)
         elif begun.name == MANIFEST:
             return manifest
-    manifest.write(folder / PLAN)
-    # An older one goes last: until here a build that was killed starts over from it.
-    (folder / MANIFEST).unlink(missing_ok=True)
-    write_whole(folder / OFFSETS_FILE, partial(np.save, arr=offsets))
     corpus = Corpus(order.corpus, offsets)
     try:
+        if order.faiss is not None and manifest.dense is not None:
+            adopt.check(order.faiss, corpus, manifest.dense.encoder)
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest.write(folder / PLAN)
+        # An older one goes last: until here a build that was killed starts over from it.
+        (folder / MANIFEST).unlink(missing_ok=True)
+        write_whole(folder / OFFSETS_FILE, partial(np.save, arr=offsets))
         if manifest.bm25 is not None and not (folder / BM25_FOLDER).exists():
             _build_bm25(corpus, folder / BM25_FOLDER, manifest.bm25, progress)
         if manifest.dense is not None and not (folder / DENSE_FILE).exists():
@@ -97,12 +108,19 @@ def build(order: Order, progress: Progress = lambda step, done, total: None) -> 
 def plan(order: Order, *, passages: int) -> Manifest:
     """What the index will depend on."""
     facts = None
-    if order.kind is not IndexKind.BM25:
-        kind = order.dense if order.kind is IndexKind.HYBRID else Dense(order.kind.value)
-        if order.encoder is not None:
-            facts = DenseFacts(kind=kind, encoder=describe(order.encoder))
-        elif order.vectors is not None:
-            facts = DenseFacts(kind=kind, vectors_fingerprint=fingerprint(order.vectors))
+    if order.kind not in (None, IndexKind.BM25):
+        facts = DenseFacts(
+            kind=order.dense if order.kind is IndexKind.HYBRID else Dense(order.kind),
+            encoder=None
+            if order.encoder is None
+            else describe(
+                order.encoder,
+                query_prefix=order.query_prefix,
+                passage_prefix=order.passage_prefix,
+            ),
+            vectors_fingerprint="" if order.vectors is None else fingerprint(order.vectors),
+            faiss_fingerprint="" if order.faiss is None else fingerprint(order.faiss),
+        )
     return Manifest(
         corpus=CorpusFacts(
             path=order.corpus.resolve(), passages=passages, fingerprint=fingerprint(order.corpus)
@@ -112,17 +130,29 @@ def plan(order: Order, *, passages: int) -> Manifest:
     )
 
 
-def _check(order: Order) -> None:
-    given = [name for name in ("encoder", "vectors") if getattr(order, name) is not None]
-    if order.kind is IndexKind.BM25 and given:
+def _resolved(order: Order) -> Order:
+    """The order with its kind. Raises IndexFault for options that do not fit each other."""
+    given = [name for name in ("encoder", "vectors", "faiss") if getattr(order, name) is not None]
+    kind = order.kind or (IndexKind.BM25 if order.faiss is None else None)
+    if kind is IndexKind.BM25 and given:
         raise IndexFault(f"a bm25 index has no vectors: leave out --{given[0]}")
-    if order.kind is not IndexKind.BM25 and len(given) != 1:
+    if kind is not IndexKind.BM25 and given != ["encoder", "faiss"] and len(given) != 1:
         raise IndexFault(
-            f"--kind {order.kind} needs vectors: give --encoder FOLDER (a sentence-transformers "
-            "model), or --vectors FILE.npy that holds them already, one of the two"
+            f"--kind {kind} needs vectors: give --encoder FOLDER (a sentence-transformers "
+            "model), --vectors FILE.npy that holds them already, or --faiss FILE, one of the three"
         )
-    if order.vectors is not None and not order.vectors.is_file():
-        raise IndexFault(f"--vectors {order.vectors}: there is no such file")
+    for name, file in (("vectors", order.vectors), ("faiss", order.faiss)):
+        if file is not None and not file.is_file():
+            raise IndexFault(f"--{name} {file}: there is no such file")
+    for name in ("query_prefix", "passage_prefix"):
+        if getattr(order, name) is not None and order.encoder is None:
+            raise IndexFault(f"--{name.replace('_', '-')} is an encoder's: give --encoder FOLDER")
+    if order.faiss is None:
+        return replace(order, kind=kind)
+    found = adopt.recognise(order.faiss)
+    if kind not in (None, IndexKind.HYBRID, IndexKind(found)):
+        raise IndexFault(f"--faiss {order.faiss} is of kind {found}: leave out --kind {kind}")
+    return replace(order, kind=kind or IndexKind(found), dense=found)
 
 
 def _refuse_another(order: Order, wanted: Manifest, there: Manifest) -> None:
@@ -146,6 +176,9 @@ def _build_bm25(corpus: Corpus, folder: Path, facts: Bm25Facts, progress: Progre
 
 def _build_dense(order: Order, corpus: Corpus, facts: DenseFacts, progress: Progress) -> None:
     count = len(corpus)
+    if order.faiss is not None:
+        adopt.place(order.faiss, order.folder / DENSE_FILE, partial(progress, "copying"))
+        return
     if facts.encoder is not None:
         shards = _encode(order, corpus, Encoder(facts.encoder), progress)
 

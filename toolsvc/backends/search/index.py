@@ -20,6 +20,7 @@ from toolsvc.backends.search.manifest import (
     MANIFEST,
     check_corpus,
     check_encoder,
+    check_faiss,
     check_words,
     read,
 )
@@ -57,6 +58,8 @@ class Sources:
     """None = all that the index holds."""
     effort: int | None = None
     """Effort of HNSW and IVF; None = their default."""
+    threads: int = 1
+    """OpenMP threads of a search by vectors."""
 
 
 class Found(NamedTuple):
@@ -79,6 +82,7 @@ class SearchIndex:
         self._bm25: Bm25 | None = None
         self._dense: VectorIndex | None = None
         self._encoder: Encoder | None = None
+        self._adopted = False
         self.retriever = _retriever(
             sources, has_bm25=manifest.bm25 is not None, has_dense=manifest.dense is not None
         )
@@ -89,7 +93,11 @@ class SearchIndex:
             self._check_count(path, len(self._bm25))
         if manifest.dense is not None and self.retriever is not Retriever.BM25:
             path = _part(folder, DENSE_FILE)
-            self._dense = VectorIndex(path, manifest.dense.kind, effort=sources.effort)
+            check_faiss(manifest.dense, path)
+            self._adopted = bool(manifest.dense.faiss_fingerprint)
+            self._dense = VectorIndex(
+                path, manifest.dense.kind, effort=sources.effort, threads=sources.threads
+            )
             self._check_count(path, len(self._dense))
             facts = manifest.dense.encoder
             if facts is not None:
@@ -149,7 +157,8 @@ class SearchIndex:
         self._corpus.close()
 
     def _vectors(self, queries: Sequence[Query], texts: Sequence[str], dimensions: int) -> Vectors:
-        """Given ones as they are, the others from the encoder, all in one batch."""
+        """Given ones at length 1, or as they are for an adopted index, whose vectors may have any
+        length. The others come from the encoder, all in one batch."""
         vectors = np.zeros((len(queries), dimensions), np.float32)
         missing = []
         for number, query in enumerate(queries):
@@ -157,7 +166,7 @@ class SearchIndex:
                 missing.append(number)
             else:
                 vectors[number] = query.vector
-        if len(missing) < len(queries):
+        if len(missing) < len(queries) and not self._adopted:
             vectors = unit(vectors)
         if missing:
             if self._encoder is None:

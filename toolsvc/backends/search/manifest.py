@@ -75,12 +75,15 @@ class EncoderFacts(BaseModel):
 
 
 class DenseFacts(BaseModel):
-    """Exactly one of `encoder` and `vectors_fingerprint` (vectors that came from elsewhere)."""
+    """Where the vectors came from: `encoder`, or a file of vectors or a FAISS index by fingerprint.
+    A FAISS index may have an encoder too, which then makes the vectors of queries alone."""
 
     model_config = _STRICT
     kind: Dense
     encoder: EncoderFacts | None = None
     vectors_fingerprint: str = ""
+    faiss_fingerprint: str = ""
+    """Fingerprint of an index that another program made."""
 
 
 class Manifest(BaseModel):
@@ -91,6 +94,13 @@ class Manifest(BaseModel):
     corpus: CorpusFacts
     bm25: Bm25Facts | None = None
     dense: DenseFacts | None = None
+
+    @property
+    def kind(self) -> IndexKind:
+        """What the index holds."""
+        if self.dense is None:
+            return IndexKind.BM25
+        return IndexKind(self.dense.kind) if self.bm25 is None else IndexKind.HYBRID
 
     def with_words(self, version: int) -> Manifest:
         """The same, its passages split by that version of `ranking.words`."""
@@ -144,6 +154,15 @@ def check_corpus(manifest: Manifest, folder: Path, corpus: Path) -> None:
             f"corpus {corpus} is not what index {folder} was made from: name the right one with "
             f"--set search.corpus=FILE, or build an index of it with `toolsvc index build "
             f"{corpus}` and a new --output"
+        )
+
+
+def check_faiss(facts: DenseFacts, path: Path) -> None:
+    """Raises IndexFault unless `path` is the adopted FAISS index as it was adopted."""
+    if facts.faiss_fingerprint and fingerprint(path) != facts.faiss_fingerprint:
+        raise IndexFault(
+            f"{path} was changed after it was adopted: delete {path.parent} and adopt it again "
+            "with `toolsvc index build --faiss`"
         )
 
 

@@ -1,9 +1,10 @@
-"""A retriever behind Search-R1's `POST /retrieve`, asked by many calls at once.
+"""Client of a retriever with Search-R1's `POST /retrieve`, for many calls at once.
 
-Queries that arrive while requests are answered go into one request. A request that fails for the
-network's or the server's reasons is sent again, with pauses that double, until its time is over.
-Whatever keeps an answer from coming is BatchFailed: a tool refuses the call, and the policy reads
-nothing of it.
+A query is sent at once while fewer than `at_once` requests are in flight. Otherwise it waits, and
+waiting queries go into one request. A request that fails because of the network or the server is
+repeated with doubling pauses, until its time is over. If the server refuses a request of several
+queries, or fails on it, its halves are asked: one bad query fails its own call only. Any failure
+becomes BatchFailed: the tool refuses the call, and the policy reads nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Self
 
 import aiohttp
 import structlog
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 
 from toolsvc.backends.search.batcher import Batcher, Ticket
 from toolsvc.backends.search.searcher import Question, SearchAnswer
@@ -28,11 +29,11 @@ from toolwright.rpc.proxies import proxy_for
 
 MOST_BYTES = 64 << 20
 """Largest answer to one request."""
-AGAIN = (408, 425, 429)
-"""Statuses of a request that may succeed later, beside all from 500 on."""
+BUSY = (408, 425, 429, 503)
+"""Statuses of a server that has no room now, whatever the queries are."""
 BACKOFF = Backoff(0.1, 5.0)
-SHOWN = 300
-"""Characters of a refusal that a message quotes."""
+QUOTED = 300
+"""Longest quotation of a refusal, in characters."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,20 +46,31 @@ class RetrieverDown(Exception):
     """The server did not answer in time."""
 
 
+class RetrieverFailed(RetrieverDown):
+    """The server answered with an error that may be the queries' fault."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSettings:
-    """url: of `/retrieve`. batch: queries of one request. queue: queries that wait. at_once:
-    requests in flight. seconds: of a request with all its tries."""
+    """Address and limits of a retriever."""
 
     url: str
+    """Address of `/retrieve`."""
     batch: int
+    """Largest number of queries in a request."""
     queue: int
+    """Largest number of waiting queries."""
     at_once: int
+    """Largest number of requests in flight."""
     seconds: float
+    """Longest time of a request, all tries included."""
+    window_s: float = 0.0
+    """Longest time that an idle client waits for more queries, in seconds."""
 
 
 class _Document(BaseModel):
-    """`contents`: the title in quotation marks, a newline, the text; or both apart."""
+    """`contents` is the title in quotation marks, a newline and the text. A server may send `title`
+    and `text` instead."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
@@ -66,6 +78,12 @@ class _Document(BaseModel):
     contents: str = ""
     title: str = ""
     text: str = ""
+
+    @model_validator(mode="after")
+    def _has_text(self) -> Self:
+        if not (self.contents or self.text):
+            raise ValueError("a document has contents, or title and text")
+        return self
 
     def passage(self) -> Passage:
         contents = self.contents or f'"{self.title}"\n{self.text}'
@@ -100,18 +118,24 @@ class RemoteSearcher:
 
     async def __aenter__(self) -> Self:
         settings = self._settings
-        self._session = await self._stack.enter_async_context(
-            aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=settings.at_once))
-        )
-        try:
-            await self._answers([Question(Query(text="start"), 1)])
-        except (RetrieverDown, RetrieverRefused) as error:
-            await self._stack.aclose()
-            raise StartError(f"{error}: start the retriever, or correct search.endpoint") from error
-        batcher: Batcher[Question, SearchAnswer] = Batcher(
-            self._answers, most=settings.batch, queue=settings.queue, at_once=settings.at_once
-        )
-        self._batcher = await self._stack.enter_async_context(batcher)
+        async with AsyncExitStack() as stack:
+            self._session = await stack.enter_async_context(
+                aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=settings.at_once))
+            )
+            try:
+                await self._hits(["start"], 1)
+            except (RetrieverDown, RetrieverRefused) as error:
+                fix = "start the retriever, or correct search.endpoint"
+                raise StartError(f"{error}: {fix}") from error
+            batcher: Batcher[Question, SearchAnswer] = Batcher(
+                self._answers,
+                most=settings.batch,
+                queue=settings.queue,
+                at_once=settings.at_once,
+                window_s=settings.window_s,
+            )
+            self._batcher = await stack.enter_async_context(batcher)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -126,20 +150,32 @@ class RemoteSearcher:
         encoder."""
         return self._batcher.submit(Question(query, k))
 
-    async def _answers(self, questions: Sequence[Question]) -> list[SearchAnswer]:
+    async def _answers(self, questions: Sequence[Question]) -> list[SearchAnswer | Exception]:
         by_k: defaultdict[int, list[int]] = defaultdict(list)
         for number, question in enumerate(questions):
             by_k[question.k].append(number)
-        found: dict[int, list[Hit]] = {}
+        found: dict[int, list[Hit] | Exception] = {}
         for k, numbers in by_k.items():
             texts = [questions[number].query.text for number in numbers]
-            found |= zip(numbers, await self._ask(texts, k), strict=True)
+            found |= zip(numbers, await self._each(texts, k), strict=True)
         return [
-            SearchAnswer(found[number][: question.k], len(questions), 0.0)
-            for number, question in enumerate(questions)
+            hits if isinstance(hits, Exception) else SearchAnswer(hits, len(questions), 0.0)
+            for _, hits in sorted(found.items(), key=lambda one: one[0])
         ]
 
-    async def _ask(self, texts: list[str], k: int) -> list[list[Hit]]:
+    async def _each(self, texts: list[str], k: int) -> list[list[Hit] | Exception]:
+        """Hits of each query, or its failure."""
+        try:
+            return list(await self._hits(texts, k))
+        except (RetrieverFailed, RetrieverRefused) as error:
+            if len(texts) == 1:
+                return [error]
+        except RetrieverDown as error:
+            return [error] * len(texts)
+        half = len(texts) // 2
+        return [*await self._each(texts[:half], k), *await self._each(texts[half:], k)]
+
+    async def _hits(self, texts: list[str], k: int) -> list[list[Hit]]:
         """Hits of each query. Raises RetrieverDown or RetrieverRefused."""
         failures: list[str] = []
         try:
@@ -151,6 +187,8 @@ class RemoteSearcher:
                         failures.append(str(error) or type(error).__name__)
                         self._retries += 1
                         log.warning("retriever failed", url=self._settings.url, why=failures[-1])
+                        if isinstance(error, RetrieverFailed) and len(texts) > 1:
+                            raise
                     await asyncio.sleep(BACKOFF.pause(len(failures) - 1))
         except TimeoutError:
             why = failures[-1] if failures else "no answer"
@@ -166,11 +204,10 @@ class RemoteSearcher:
         ) as answer:
             content = await _bounded(answer.content)
             if answer.status != 200:
-                said = content[:SHOWN].decode("utf-8", "replace")
-                kind = RetrieverDown if _may_succeed(answer.status) else RetrieverRefused
-                raise kind(f"{url} answered {answer.status}: {said}")
+                said = content[:QUOTED].decode("utf-8", "replace")
+                raise _error_of(answer.status)(f"{url} answered {answer.status}: {said}")
         try:
-            rows = _ANSWER.validate_json(content).result
+            rows = (await asyncio.to_thread(_ANSWER.validate_json, content)).result
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
@@ -192,8 +229,10 @@ async def _bounded(stream: aiohttp.StreamReader) -> bytes:
     return bytes(content)
 
 
-def _may_succeed(status: int) -> bool:
-    return status >= 500 or status in AGAIN
+def _error_of(status: int) -> type[Exception]:
+    if status in BUSY:
+        return RetrieverDown
+    return RetrieverFailed if status >= 500 else RetrieverRefused
 
 
 def _hit(item: _Scored | _Document) -> Hit:

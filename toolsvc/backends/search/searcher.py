@@ -36,8 +36,12 @@ class SearchAnswer(NamedTuple):
 class Searcher:
     """Async context manager. IndexFault on entering if the index cannot be used."""
 
-    def __init__(self, sources: Sources, *, batch: int = BATCH, queue: int = QUEUE) -> None:
+    def __init__(
+        self, sources: Sources, *, batch: int = BATCH, queue: int = QUEUE, window_s: float = 0.0
+    ) -> None:
+        """window_s: longest time that an idle searcher waits for more queries, in seconds."""
         self._sources = sources
+        self._window_s = window_s
         self._batch = batch
         self._queue = queue
         self._thread = ThreadPoolExecutor(1, "batch")
@@ -50,7 +54,7 @@ class Searcher:
         self._stack.callback(self.index.close)
         self._stack.push_async_callback(asyncio.to_thread, self._thread.shutdown)
         batcher: Batcher[Question, SearchAnswer] = Batcher(
-            self._in_thread, most=self._batch, queue=self._queue
+            self._in_thread, most=self._batch, queue=self._queue, window_s=self._window_s
         )
         self._batcher = await self._stack.enter_async_context(batcher)
         return self

@@ -109,6 +109,7 @@ def test_an_advantage_is_the_one_that_the_learner_gives_the_tokens(
         (learner({"estimator": "reinforce_pp"}, {}), "reinforce_pp, compares it with the whole"),
         (learner({}, {}, coefficient=0.1, place="reward"), "distance to the reference policy"),
         (learner({}, {"branches": "hard"}), "over branches"),
+        (learner({}, {}) | {"loss": {"kind": "distill"}}, "alone knew the teacher's log-probs"),
     ],
 )
 def test_what_is_not_known_is_said_and_turn_rewards_are_shown_all_the_same(

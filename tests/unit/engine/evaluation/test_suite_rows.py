@@ -72,7 +72,10 @@ async def test_a_random_subset_repeats_by_its_seed_and_is_named_in_the_digest(fi
     ("fields", "says"),
     [
         ({"n": 3, "data_source": "nqq"}, "it has nq, hotpotqa, bamboogle"),
-        ({"n": 3, "data_source": "bamboogle"}, "has 2 tasks, 3 are needed"),
+        (
+            {"n": 3, "data_source": "bamboogle"},
+            "has 2 tasks of the data source 'bamboogle', 3 are needed",
+        ),
         ({"n": 15, "subset": "random"}, "has 14 tasks, 15 are needed"),
     ],
 )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.weights import write_weights
-from toolwright.model.model_folder import ModelFolderError, shape_hash, tokenizer_hash
+from toolwright.model.model_folder import ModelFolderError, ids_hash, shape_hash, tokenizer_hash
 
 TOKENIZER: dict[str, Any] = {
     "version": "1.0",
@@ -62,6 +62,18 @@ def test_what_changes_ids_changes_the_hash(
     first = tokenizer_hash(folder(tmp_path / "a"))
     assert tokenizer_hash(folder(tmp_path / "b", changed)) != first
     assert tokenizer_hash(folder(tmp_path / "c", template="u")) != first
+
+
+@pytest.mark.parametrize(("name", "change"), CHANGES.items(), ids=CHANGES)
+def test_ids_have_a_hash_of_their_own(
+    tmp_path: Path, name: str, change: Callable[[dict[str, Any]], object]
+) -> None:
+    """How a text becomes ids does not count, and neither does a template."""
+    changed = json.loads(json.dumps(TOKENIZER))
+    change(changed)
+    first = ids_hash(folder(tmp_path / "a"))
+    same = ids_hash(folder(tmp_path / "b", changed, template="u")) == first
+    assert same == (name not in ("another id", "an added token"))
 
 
 @pytest.mark.parametrize("content", [None, "", "[1]", "{"])

@@ -60,6 +60,15 @@ UNREAD: list[tuple[dict[str, Any], str]] = [
     ({"correction": {"upper": 3}}, "Here run.correction = 'bypass', learner.loss.kind = 'ppo'"),
     ({"kl": {"estimator": "k1"}}, "where learner.kl.coefficient is set and learner.kl.place is"),
     ({"prefetch": False}, "learner.prefetch = False does nothing"),
+    ({"distill": {"teacher": "t"}}, "it is read where learner.loss.kind is 'distill'. Here"),
+    (
+        {
+            "loss": {"kind": "distill"},
+            "distill": {"teacher": "t"},
+            "advantage": {"std": "none"},
+        },
+        "'gmpo' or 'reinforce'; or learner.distill.reward is set. Here learner.loss.kind = ",
+    ),
 ]
 
 

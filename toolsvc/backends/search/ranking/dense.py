@@ -1,8 +1,8 @@
 """Retrieval by vectors: FAISS, inner product of unit vectors, which is their cosine.
 
-Indices are mapped from disk, so that several processes share their pages. One thread searches: a
-batch of queries is one call, and OpenMP threads that wait for their next work keep the event loop
-from its processor.
+Indices are mapped from disk, so that several processes share their pages. By default one thread
+searches: a batch of queries is one call, and OpenMP threads that wait for their next work keep the
+event loop from its processor.
 """
 
 from __future__ import annotations
@@ -75,14 +75,21 @@ def _sample(pieces: Iterable[Vectors], count: int, most: int) -> Vectors:
     return np.concatenate([piece[::step] for piece in pieces])
 
 
-class VectorIndex:
-    """A built index."""
+def read(path: Path) -> Any:
+    """A FAISS index, mapped. Raises RuntimeError if FAISS cannot read the file."""
+    return faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
 
-    def __init__(self, path: Path, kind: Dense, *, effort: int | None = None) -> None:
-        """`effort`: efSearch of HNSW, nprobe of IVF; more finds more and takes longer."""
-        faiss.omp_set_num_threads(1)
+
+class VectorIndex:
+    """A built index, or an adopted one."""
+
+    def __init__(
+        self, path: Path, kind: Dense, *, effort: int | None = None, threads: int = 1
+    ) -> None:
+        """`effort`: efSearch of HNSW, nprobe of IVF; more finds more and takes longer. `threads`:
+        OpenMP threads of one search."""
         try:
-            index: Any = faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC)
+            index = read(path)
         except RuntimeError as error:
             raise IndexFault(
                 f"{path} cannot be read: delete its folder and build the index again"
@@ -92,6 +99,9 @@ class VectorIndex:
         if kind is Dense.IVF:
             index.nprobe = effort or IVF_PROBES
         self._index = index
+        self._threads = threads
+        # Of L2, FAISS gives squared distances, which are best when small.
+        self._sign = -1 if index.metric_type == faiss.METRIC_L2 else 1
 
     def __len__(self) -> int:
         return int(self._index.ntotal)
@@ -102,8 +112,10 @@ class VectorIndex:
 
     def search(self, vectors: Vectors, k: int) -> Rankings:
         """The best `k` of each of [queries, dimensions]."""
+        # OpenMP keeps this number for each calling thread.
+        faiss.omp_set_num_threads(self._threads)
         scores, rows = self._index.search(np.ascontiguousarray(vectors, np.float32), k)
-        return Rankings(rows, scores)
+        return Rankings(rows, self._sign * scores)
 
 
 def unit(vectors: Vectors) -> Vectors:

@@ -19,20 +19,23 @@ from toolsvc.backends.search.types import Vectors
 BATCH = 64
 
 
-def describe(folder: Path) -> EncoderFacts:
-    """The encoder with the prefixes that it was trained with. Raises IndexFault if there is no
-    encoder.
+def describe(
+    folder: Path, *, query_prefix: str | None = None, passage_prefix: str | None = None
+) -> EncoderFacts:
+    """The encoder with its prefixes. Raises IndexFault if the folder holds no encoder.
 
-    E5 (Wang et al. 2022, arXiv 2212.03533) marks queries and passages; it is known by the name of
-    its folder, as Search-R1 knows it.
+    A prefix of None is the one that the encoder was trained with. E5 (Wang et al. 2022, arXiv
+    2212.03533) marks queries and passages; it is known by the name of its folder, as Search-R1
+    knows it.
     """
     folder = folder.resolve()
-    found = encoder_fingerprint(folder)
-    if "e5" in folder.name.lower():
-        return EncoderFacts(
-            path=folder, fingerprint=found, query_prefix="query: ", passage_prefix="passage: "
-        )
-    return EncoderFacts(path=folder, fingerprint=found)
+    e5 = "e5" in folder.name.lower()
+    return EncoderFacts(
+        path=folder,
+        fingerprint=encoder_fingerprint(folder),
+        query_prefix=("query: " if e5 else "") if query_prefix is None else query_prefix,
+        passage_prefix=("passage: " if e5 else "") if passage_prefix is None else passage_prefix,
+    )
 
 
 class Encoder:
