@@ -112,7 +112,7 @@ def _bracketed(text: str) -> tuple[str, str]:
 
 
 def _items(listed: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """(ids in order of appearance, edges), without duplicates. NoPlan."""
+    """(ids in order of appearance, edges), without duplicates. Raises NoPlan."""
     named: dict[int, None] = {}
     edges: dict[tuple[int, int], None] = {}
     items = list(_parenthesised(listed))

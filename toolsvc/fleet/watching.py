@@ -1,4 +1,4 @@
-"""What becomes of a host and of the sessions on it, as long as it lives and at its end."""
+"""Watches a host and its sessions, during its life and at its end."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ log = structlog.get_logger("toolsvc.fleet")
 
 
 async def watch(host: HostLink, sessions: Sessions[HostLink]) -> int:
-    """Until the host is given up, or ended; then its sessions are lost, and it returns how many
-    those were. Before, sessions that ended there by themselves are let go."""
+    """Runs until the host is given up or ended; then its sessions are lost, and their number is
+    returned. Meanwhile it removes sessions that ended there by themselves."""
     try:
         while True:
             await _let_go(host, sessions)
@@ -27,7 +27,7 @@ async def watch(host: HostLink, sessions: Sessions[HostLink]) -> int:
 
 async def _let_go(host: HostLink, sessions: Sessions[HostLink]) -> None:
     """Ends sessions that were placed there some seconds ago and are not there now. A session that
-    was asked for meanwhile may have come after the host looked: the next look decides."""
+    was requested meanwhile may have come after the host's look: the next look decides."""
     before = [(one, one.asked) for one in sessions.on(host) if not one.opening]
     held = await host.sessions()
     for placed, asked in before:

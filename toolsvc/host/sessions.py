@@ -94,7 +94,7 @@ class Sessions:
         return session is not None and session.caller == caller()
 
     def find(self, session_id: str) -> OpenSession:
-        """One that is open. Refused if it is not, or if whoever asks has not opened it."""
+        """One that is open. Raises Refused if it is not, or if whoever asks has not opened it."""
         session = self._here.get(session_id)
         if session is None or session.opened is None or session.caller != caller():
             raise self._gone(session_id, caller())

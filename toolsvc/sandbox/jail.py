@@ -70,7 +70,7 @@ class Jail:
 def start_jail(plan: JailPlan, settings: Mapping[str, Any]) -> Jail:
     """Returns at once; the zygote says `ready` on the control socket, or the socket closes.
 
-    SandboxUnavailable if it cannot be started, SandboxDown if it cannot be now.
+    Raises SandboxUnavailable if it cannot be started, SandboxDown if it cannot be now.
     """
     # Two pairs: firejail keeps its standard input open for as long as it lives, so only a socket
     # that went through it unseen closes when the zygote does.

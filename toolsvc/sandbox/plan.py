@@ -48,7 +48,7 @@ class JailPlan:
 
 
 def plan_jail(config: SandboxConfig) -> JailPlan:
-    """SandboxUnavailable where a part is missing."""
+    """Raises SandboxUnavailable if a part is missing."""
     program = _find_program(config)
     account = find_account(config)
     python = _find_python(config)
@@ -66,7 +66,7 @@ def plan_jail(config: SandboxConfig) -> JailPlan:
 
 def is_sandboxed(config: SandboxConfig) -> bool:
     """False where the operator said twice that foreign code may do what its account may.
-    SandboxUnavailable if it was said once."""
+    Raises SandboxUnavailable if it was said once."""
     if config.allow_unsandboxed != (config.backend is Backend.NONE):
         raise SandboxUnavailable(
             "to run foreign code without a sandbox takes both --sandbox none and "

@@ -104,7 +104,7 @@ class SandboxPool:
         )
 
     async def take(self) -> SandboxSession:
-        """A fresh session, which the caller must close. SandboxDown if none can be made.
+        """A fresh session, which the caller must close. Raises SandboxDown if none can be made.
 
         Cancelling the wait loses nothing: the session goes to the next who waits.
         """

@@ -71,7 +71,7 @@ class Sandbox:
         }
 
     async def start(self) -> None:
-        """SandboxUnavailable where no level passes its self-test."""
+        """Raises SandboxUnavailable if no level passes its self-test."""
         if kernel.MACHINE not in syscalls.NUMBERS:
             raise SandboxUnavailable(
                 f"the sandbox has no system call table for {kernel.MACHINE}: "
@@ -111,7 +111,8 @@ class Sandbox:
         raise SandboxUnavailable(_no_level(self.config, failures))
 
     async def take(self) -> SandboxSession:
-        """A fresh confined session, which the caller must close. SandboxDown if none can be had."""
+        """A fresh confined session, which the caller must close. Raises SandboxDown if none can be
+        had."""
         return await self._running().take()
 
     async def close(self) -> None:

@@ -65,8 +65,8 @@ def _verb(what: str) -> str:
 
 
 async def examine(pool: SandboxPool, config: SandboxConfig, level: Isolation) -> list[str]:
-    """Faults of the isolation that `pool` gives; empty = it holds. SandboxError if no session
-    can be had at all."""
+    """Faults of the isolation that `pool` gives; empty = it holds. Raises SandboxError if no
+    session can be had at all."""
     with contextlib.ExitStack() as stack:
         attacker, victim = [
             stack.enter_context(contextlib.closing(await pool.take())) for _ in range(2)

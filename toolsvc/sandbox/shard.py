@@ -69,8 +69,9 @@ class Shard:
 
     @classmethod
     async def start(cls, plan: JailPlan, settings: Mapping[str, Any], **callbacks: Any) -> Shard:
-        """SandboxDown if the jail does not come up; the message says what it complained of.
-        SandboxUnavailable if the jail came up and the operator's settings cannot work in it."""
+        """Raises SandboxDown if the jail does not come up; the message says what it complained of.
+        Raises SandboxUnavailable if the jail came up and the operator's settings cannot work in
+        it."""
         jail = start_jail(plan, settings)
         limits = {name: settings[name] for name in ("memory_bytes", "disk_bytes")}
         shard = cls(jail, **limits, **callbacks)

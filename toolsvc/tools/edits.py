@@ -47,20 +47,20 @@ class Edit(BaseModel):
     )
 
     def require(self, names: Iterable[str], what: str) -> None:
-        """ValueError where `what` was asked for without them."""
+        """Raises ValueError if `what` was asked for without them."""
         missing = [name for name in names if getattr(self, name) is None]
         if missing:
             raise ValueError(f"{what} needs {', '.join(missing)}")
 
     def check_path(self, path: str | None) -> None:
-        """ValueError where no file can be called so."""
+        """Raises ValueError if no file can be called so."""
         if path is not None and (len(path) > LONGEST_PATH or path.count("/") > DEEPEST_PATH):
             raise ValueError(
                 f"a path has at most {LONGEST_PATH} characters and {DEEPEST_PATH} folders"
             )
 
     def check_texts(self, *others: str | None) -> None:
-        """ValueError where those of the edit and `others` are too long, or cannot be sent."""
+        """Raises ValueError if those of the edit and `others` are too long, or cannot be sent."""
         given = (self.file_text, self.old_str, self.new_str, *others)
         texts = [text for text in given if text is not None]
         if any("\0" in text for text in texts):

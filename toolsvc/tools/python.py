@@ -164,7 +164,7 @@ def plain_code(body: str) -> str:
 
 
 def fenced_code(action: str) -> str:
-    """The code of all the action's blocks, in order. InvalidAction if it has none."""
+    """The code of all the action's blocks, in order. Raises InvalidAction if it has none."""
     blocks = [plain_code(block) for block in python_blocks(action)]
     if not blocks:
         raise InvalidAction("the action has no block of code between ```python and ```")

@@ -58,7 +58,7 @@ class Journal:
         return self._number == 0
 
     def copy(self) -> Journal:
-        """Refused where the calls cannot be replayed."""
+        """Raises Refused if the calls cannot be replayed."""
         if self._why_not:
             raise _cannot(self._why_not)
         copy = Journal()
@@ -67,7 +67,7 @@ class Journal:
 
     async def replay(self, process: SandboxSession, *, keep: int) -> None:
         """Runs all calls in a fresh process. `keep`: bytes of their output, as when they first ran.
-        Refused where one of them comes to something else."""
+        Raises Refused if one of them comes to something else."""
         for number, ran in enumerate(self._ran, start=1):
             outcome = await process.run(ran.code, limit=_REPLAY_SECONDS, keep=keep)
             if outcome.ending is Ending.TAKEN_DOWN:

@@ -18,8 +18,8 @@ from toolwright.rpc.options import is_unix
 
 
 async def serve_locally(config: ServiceConfig) -> None:
-    """Serves until SIGTERM. StartError or ListenError before that; StartError also where, later, a
-    worker cannot start and no other lives."""
+    """Serves until SIGTERM. Raises StartError or ListenError before that; StartError also where,
+    later, a worker cannot start and no other lives."""
     no_verltool(config)
     workers, advertise = config.workers, config.advertise
     own = _addresses(config.listen, workers, advertise, config.worker_port)
@@ -50,7 +50,7 @@ async def serve_locally(config: ServiceConfig) -> None:
 
 
 def _addresses(listen: str, workers: int, advertise: str, first_port: int) -> list[str]:
-    """Where each worker is to listen."""
+    """Address at which each worker listens."""
     if is_unix(listen):
         return [f"{listen}.{slot}" for slot in range(workers)]
     host = listen.rpartition(":")[0]

@@ -22,26 +22,27 @@ from toolwright.process import loop
 from toolwright.tool.v1 import tool_pb2 as pb
 
 START_SECONDS = 120.0
-"""For all hosts, at the service's start. Later ones wait for as long as the cluster has no room."""
+"""Longest wait for all hosts at the service's start, in seconds. Later hosts wait until the cluster
+has room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What an operator may say about the hosts."""
+    """Settings of the hosts."""
 
     address: str
     """host:port of the cluster's head; "" = a cluster on this machine alone."""
     hosts: int
     """Number of hosts that sessions share."""
     host: Resources
-    """Room of each of them."""
+    """Resources of each host."""
 
 
 def serve_on_ray(config: ServiceConfig, shape: Shape) -> None:
-    """Serves until SIGTERM. StartError or ListenError before that; StartError also where, later, a
-    host cannot start and no other lives."""
+    """Serves until SIGTERM. Raises StartError or ListenError before that; StartError also where,
+    later, a host cannot start and no other lives."""
     no_verltool(config)
-    # Before the event loop: Ray starts processes of its own, and takes seconds for it.
+    # Before the event loop starts: Ray starts processes of its own, which takes seconds.
     with connected(shape.address):
         loop.run(_serve(config, shape))
 
@@ -86,7 +87,7 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
 
 
 def _listed(tools: list[Tool], shared: Collection[str]) -> pb.ListToolsResponse:
-    """`shared`: those whose sessions share hosts."""
+    """`shared`: tools whose sessions share hosts."""
     described = [descriptor_to_proto(tool.describe()) for tool in tools if tool.callable]
     for tool in described:
         if tool.name not in shared:

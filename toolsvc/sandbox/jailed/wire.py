@@ -93,7 +93,8 @@ class Assembler:
         self._held = 0
 
     def feed(self, packet: bytes) -> bytes | None:
-        """The whole message once its last packet is here, else None. WireError if it is not one."""
+        """The whole message once its last packet is here, else None. Raises WireError if it is not
+        one."""
         if not packet or packet[0] not in (MORE, LAST):
             raise WireError("packet without a marker")
         body = packet[1:]

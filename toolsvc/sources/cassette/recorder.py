@@ -43,7 +43,8 @@ class Recorder:
 
     def start(self) -> None:
         """Takes the file, once, and writes nothing yet: what was started only to be looked at has
-        recorded nothing. StartError if there is anything in it, or another records into it."""
+        recorded nothing. Raises StartError if there is anything in it, or another records into
+        it."""
         if self._file is not None:
             return
         try:

@@ -26,7 +26,7 @@ _UNKNOWN = "application/octet-stream"
 
 def as_result(answer: CallToolResult) -> Result:
     """Texts, images and sounds in their order; structured content as JSON where it came alone. What
-    the server calls an error is a tool error. ValueError for media that are no base64."""
+    the server calls an error is a tool error. Raises ValueError for media that are no base64."""
     parts = tuple(_parts(answer.content))
     if not parts and answer.structured_content is not None:
         parts = (Text(text=json.dumps(answer.structured_content, ensure_ascii=False)),)

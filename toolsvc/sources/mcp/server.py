@@ -30,7 +30,7 @@ class McpServer:
     ) -> None:
         """`where`: a command line or a URL. `environment`: what a command gets beside HOME,
         LOGNAME, PATH, SHELL, TERM and USER. `token`: name of the environment variable that holds a
-        URL's bearer token, "" = none. StartError if it makes no sense."""
+        URL's bearer token, "" = none. Raises StartError if it makes no sense."""
         self._where = where
         self._headers: dict[str, str] | None = None
         self._command: StdioServerParameters | None = None

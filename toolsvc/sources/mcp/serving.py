@@ -25,7 +25,7 @@ async def serve_stdio(client: Client) -> None:
 
 
 async def serve_http(client: Client, listen: str, *, insecure: bool) -> None:
-    """Serves until SIGTERM. StartError for an address that needs a token."""
+    """Serves until SIGTERM. Raises StartError for an address that needs a token."""
     tokens = asked_for()
     host, port = address_of(listen, bool(tokens) or insecure, "--http", "--insecure")
     async with _offer(client, alone="") as offer:

@@ -99,8 +99,8 @@ class MemoryClient:
         await self._channel.close()
 
     async def retrieve(self, asked: Question) -> tuple[list[Remembered], int]:
-        """(tools, the best first; the version that was asked). Refused where the memory is away,
-        NotAnswered where it does not take the question."""
+        """(tools, the best first; the version that was asked). Raises Refused if the memory is
+        away, NotAnswered where it does not take the question."""
         request = pb.RetrieveRequest(
             question=asked.question,
             subtasks=asked.queries,

@@ -55,7 +55,7 @@ class ServiceLink:
         raise AssertionError("unreachable")
 
     async def blob(self, endpoint: str, reference: BlobRef) -> bytes:
-        """Refused if it cannot be had."""
+        """Raises Refused if it cannot be had."""
         if reference.size > SESSION_BYTES:
             raise backend_down(f"{self.address} has media of {reference.size} bytes")
         stub = self.stub(endpoint)

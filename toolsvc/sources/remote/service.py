@@ -68,7 +68,7 @@ class RemoteService:
 
     async def join(self, info: SessionInfo, tools: tuple[str, ...]) -> RemoteSession:
         """The session there that stands behind ours, opened by the first tool that needs it.
-        Refused if it cannot be had. Every `join` has its `leave`."""
+        Raises Refused if it cannot be had. Every `join` has its `leave`."""
         session = self._sessions.get(info.session_id)
         if session is None:
             session = await self._open(info, tools)

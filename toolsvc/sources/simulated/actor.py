@@ -81,8 +81,8 @@ async def observe(
     post_check: bool,
     constrained: bool,
 ) -> str:
-    """The observation. Unfit where none came that fits; raises what `ChatModel.complete` raises.
-    `constrained`: the endpoint is told the schema too."""
+    """The observation. Raises Unfit if none came that fits; raises what `ChatModel.complete`
+    raises. `constrained`: the endpoint is told the schema too."""
     return await ask(
         model,
         messages(tool, arguments, earlier, role),

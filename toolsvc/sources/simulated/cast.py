@@ -49,7 +49,7 @@ class Cast:
         return self.options.seed + next(self._asked) * self.manner.tries
 
     async def start(self) -> None:
-        """A second time it does nothing. StartError if the cache cannot be reached."""
+        """A second time it does nothing. Raises StartError if the cache cannot be reached."""
         if self._stack is not None:
             return
         self._stack = AsyncExitStack()

@@ -69,7 +69,7 @@ async def make(
     role: str,
     constrained: bool,
 ) -> str:
-    """The tools, as JSON. Unfit where none came that may be given to a policy; raises what
+    """The tools, as JSON. Raises Unfit if none came that may be given to a policy; raises what
     `ChatModel.complete` raises. `taken`: names that the session has. `changes`, `role`: as in
     `checked` and `messages`. `constrained`: the endpoint gets `form.FORM` too."""
     tools = await ask(

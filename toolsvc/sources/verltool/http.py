@@ -110,7 +110,7 @@ class ObservationServer(HttpServer):
 
     def __init__(self, host: Host, listen: str, *, insecure: bool, as_there: bool = False) -> None:
         """`as_there`: actions are read and observations framed as VerlTool's tools do (`forms`).
-        StartError for an address that needs a token."""
+        Raises StartError for an address that needs a token."""
         self._host = host
         self._forms = {
             tool.name: FORMS[tool.name] for tool in host.tools if as_there and tool.name in FORMS

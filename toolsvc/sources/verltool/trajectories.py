@@ -94,8 +94,8 @@ class Trajectories:
     async def act(
         self, trajectory_id: str, action: Action, call: ToolCall | None = None
     ) -> tuple[Turn, Recorded]:
-        """What came of the action. InvalidAction where it calls no tool, Refused where it could not
-        run."""
+        """What came of the action. Raises InvalidAction if it calls no tool, Refused where it could
+        not run."""
         name = caller(), trajectory_id
         trajectory = self._known.get(name) or self._begin(name)
         async with trajectory.lock:
@@ -133,7 +133,7 @@ class Trajectories:
     async def _session(
         self, trajectory: _Trajectory, action: Action, call: ToolCall | None
     ) -> OpenRequest:
-        """That of the tool which the action calls. InvalidAction."""
+        """That of the tool which the action calls. Raises InvalidAction."""
         served = {tool.name: tool for tool in self._host.tools}
         if len(served) == 1:
             (tool,) = served.values()

@@ -118,7 +118,7 @@ class BashTool(SandboxedTool):
 
 
 async def _unpack(process: SandboxSession, tree: BinaryIO) -> None:
-    """Refused if the tree does not fit."""
+    """Raises Refused if the tree does not fit."""
     outcome = await process.run(
         "{}", limit=_UNPACK_SECONDS, keep=REPORT_BYTES * 4, attach=tree.fileno()
     )

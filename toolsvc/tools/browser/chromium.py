@@ -108,7 +108,7 @@ class Chromium:
 
     @classmethod
     async def start(cls, plan: Plan) -> Chromium:
-        """BrowserUnavailable if it does not come up, or its sandbox does not hold."""
+        """Raises BrowserUnavailable if it does not come up, or its sandbox does not hold."""
         chromium = cls(plan)
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -125,7 +125,8 @@ class Chromium:
         return chromium
 
     async def context(self, **options: Any) -> BrowserContext:
-        """A new one, which shares nothing with the others. BrowserLost if the browser has ended."""
+        """A new one, which shares nothing with the others. Raises BrowserLost if the browser has
+        ended."""
         assert self._browser is not None  # `start` made it.
         try:
             return await self._browser.new_context(**options)

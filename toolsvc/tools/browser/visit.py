@@ -98,8 +98,8 @@ class Visit:
         return True
 
     async def act(self, arguments: BrowserArguments) -> PageView:
-        """Does what is asked and looks at the page. PageFailed if it cannot be done, BrowserLost if
-        the browser ended."""
+        """Does what is asked and looks at the page. Raises PageFailed if it cannot be done,
+        BrowserLost if the browser ended."""
         self._in_flight.clear()
         self._quiet.set()
         try:

@@ -41,7 +41,7 @@ class StoredFile:
     path: Path
 
     def open(self) -> BinaryIO:
-        """As `HeldFile.open`. OSError if it is gone."""
+        """As `HeldFile.open`. Raises OSError if it is gone."""
         return self.path.open("rb")
 
 
@@ -59,7 +59,7 @@ class Album:
         most_images: int,
         most_bytes: int,
     ) -> None:
-        """Refused where the task brings more than a session may hold."""
+        """Raises Refused if the task brings more than a session may hold."""
         self.images = list(images)
         self.videos = list(videos)
         self._most_images = most_images
@@ -73,15 +73,15 @@ class Album:
             )
 
     def image(self, number: int) -> Source:
-        """UnusableFile if there is none of that number."""
+        """Raises UnusableFile if there is none of that number."""
         return _numbered(self.images, number, "image")
 
     def video(self, number: int) -> Source:
-        """UnusableFile if there is none of that number."""
+        """Raises UnusableFile if there is none of that number."""
         return _numbered(self.videos, number, "video")
 
     def expect(self, count: int) -> None:
-        """UnusableFile where `count` images more would be too many."""
+        """Raises UnusableFile if `count` images more would be too many."""
         if len(self.images) + count > self._most_images:
             raise UnusableFile(
                 ImageFault.LIMIT,
@@ -104,8 +104,8 @@ class Album:
 
 
 def named_files(metadata: Mapping[str, Any], key: str, folder: Path) -> list[Source]:
-    """The files that `metadata[key]` names, a list of paths beneath `folder`. Refused if one is not
-    there."""
+    """The files that `metadata[key]` names, a list of paths beneath `folder`. Raises Refused if one
+    is not there."""
     names = metadata.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Refused(

@@ -98,7 +98,7 @@ def pack_answer(answer: ImageAnswer) -> bytes:
 
 
 def read_answer(data: bytes, long_side: int) -> ImageAnswer:
-    """NoAnswer if it is no answer, or one with more than results can have."""
+    """Raises NoAnswer if it is no answer, or one with more than results can have."""
     if len(data) < _LENGTH.size:
         raise NoAnswer("it ends too early")
     (length,) = _LENGTH.unpack_from(data)

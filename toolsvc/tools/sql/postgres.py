@@ -182,7 +182,7 @@ class PostgresBackend:
             session.dsn = None
 
     async def _examine(self, connection: Connection) -> None:
-        """Refused where a role may do in this database what none must."""
+        """Raises Refused if a role may do in this database what none must."""
         database = connection.info.dbname
         if database in self._examined:
             return
@@ -286,7 +286,7 @@ class PostgresBackend:
 
     async def _ended_by_itself(self, session: _Transaction, error: UnusableConnection) -> SqlAnswer:
         """The connection went while the statement ran: of its doing where the server serves on, for
-        nobody can tell whether somebody else ended it. Refused."""
+        nobody can tell whether somebody else ended it. Raises Refused."""
         if error.state == _CRASH_OF_ANOTHER or not await self._serves_on(session):
             raise self._refusal(session, error)
         return self._end(session, ToolErrorKind.CRASHED, "the statement ended its own connection")

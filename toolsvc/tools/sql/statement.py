@@ -67,7 +67,7 @@ async def run_statement(
     enough: Callable[[], Awaitable[None]],
 ) -> Completed:
     """`enough` is awaited once no more rows are wanted; it may cancel the statement, which then
-    counts as complete. UnusableConnection if the connection broke, TooLarge for a row above
+    counts as complete. Raises UnusableConnection if the connection broke, TooLarge for a row above
     ROW_BYTES."""
     table: Table | None = None
     full = False

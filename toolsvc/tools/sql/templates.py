@@ -40,7 +40,7 @@ Template = BinaryIO
 class Templates:
     def __init__(self, source: Path, *, key: str, cache_bytes: int) -> None:
         """`source`: a database, or a folder of them; `key` of the metadata then names one.
-        StartError if it does not exist."""
+        Raises StartError if it does not exist."""
         if not source.exists():
             raise StartError(f"--set sql.databases={source}: there is no such file or folder")
         self._source = source
@@ -52,7 +52,7 @@ class Templates:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="templates")
 
     def find(self, metadata: Mapping[str, Any]) -> Path:
-        """The session's database. Refused if the metadata names none that is there."""
+        """The session's database. Raises Refused if the metadata names none that is there."""
         if self._source.is_file():
             return self._source
         name = metadata.get(self._key)
@@ -76,7 +76,8 @@ class Templates:
         )
 
     async def get(self, path: Path) -> Template:
-        """Refused if it cannot be read as a database, or is larger than all may be together."""
+        """Raises Refused if it cannot be read as a database, or is larger than all may be
+        together."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._get, path)
         except (OSError, sqlite3.Error) as error:

@@ -29,7 +29,7 @@ class Editor:
         self._changes = Changes()
 
     async def edit(self, request: Mapping[str, Any], limit: float) -> str:
-        """What the policy reads. EditFailed if it cannot be done; BoxGone."""
+        """What the policy reads. Raises EditFailed if it cannot be done; BoxGone."""
         command, path = request["command"], str(request["path"])
         kind, file = await self._look(path, limit)
         if command == "view" and kind == "directory":

@@ -55,7 +55,7 @@ class Tasks:
         self._limit = limit
 
     async def read(self, metadata: Mapping[str, Any]) -> Task:
-        """Refused where the metadata name what is not there, or not allowed."""
+        """Raises Refused if the metadata name what is not there, or not allowed."""
         given = {key: metadata.get(key, "") for key in _KEYS}
         for key, value in given.items():
             if not isinstance(value, str):

@@ -42,7 +42,7 @@ class Extractor:
         )
 
     async def start(self) -> None:
-        """CannotStart."""
+        """Raises CannotStart."""
         await self._pool.start()
 
     async def close(self) -> None:
@@ -52,7 +52,7 @@ class Extractor:
         return self._pool.figures()
 
     async def extract(self, fetched: Fetched, caller: str) -> Page:
-        """PageUnreadable if there is no text on it. PoolFull, PoolDown."""
+        """Raises PageUnreadable if there is no text on it. Raises PoolFull or PoolDown."""
         request = {
             "url": fetched.url[:_URL_CHARS],
             "charset": fetched.charset,

@@ -57,7 +57,7 @@ class Pages:
         self._read = 0
 
     async def __aenter__(self) -> Self:
-        """CannotStart."""
+        """Raises CannotStart."""
         self._stack.push_async_callback(self._fetcher.close)
         try:
             await self._extractor.start()
@@ -73,8 +73,8 @@ class Pages:
         await self._stack.aclose()
 
     async def read(self, url: str, caller: str) -> Page:
-        """PageUnreadable if there is nothing to read. `caller`: whose turn it is where several
-        wait."""
+        """Raises PageUnreadable if there is nothing to read. `caller`: whose turn it is where
+        several wait."""
         key = cache_key("page", url)
         with waiting("the web"):
             return await self._flights.do(key, lambda: self._find(key, url, caller))
@@ -112,8 +112,8 @@ class Pages:
         return page
 
     async def _from_the_web(self, url: str, caller: str) -> Page:
-        """PageUnreadable for whatever an address or a page does to our side: it is no fault of the
-        service, and whoever chose it could have the call refused at will."""
+        """Raises PageUnreadable for whatever an address or a page does to our side: it is no fault
+        of the service, and whoever chose it could have the call refused at will."""
         try:
             return await self._extractor.extract(await self._fetcher.fetch(url), caller)
         except (Refused, PageUnreadable):

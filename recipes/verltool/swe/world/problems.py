@@ -67,7 +67,7 @@ def problems() -> tuple[Repository, ...]:
 
 
 def read(file: Path) -> Repository:
-    """BadProblem."""
+    """Raises BadProblem."""
     head, *parts = _SECTION.split(file.read_text(encoding="utf-8"))
     sections = list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))
     told = tomllib.loads(head)

@@ -134,7 +134,7 @@ _LOOK_AT_SOCKETPAIR = [
 
 
 def session_program(machine: str) -> bytes:
-    """The filter for one session. ValueError for a machine without a table."""
+    """The filter for one session. Raises ValueError for a machine without a table."""
     return _program(machine, spared=())
 
 

@@ -41,8 +41,8 @@ class Homes(Protocol):
         """Descriptor of a new, empty folder. Raises OSError if it cannot be made."""
 
     def enter(self, folder: int) -> None:
-        """In the session's process: makes it the working folder, HOME and TMPDIR. OSError if it
-        cannot be."""
+        """In the session's process: makes it the working folder, HOME and TMPDIR. Raises OSError if
+        it cannot be."""
 
     def give_up(self, folder: int) -> int:
         """Takes over the descriptor; the session's processes are gone. The pid of the child that
@@ -154,7 +154,7 @@ def _make(path: str) -> int:
 
 def remove_tree(folder: int) -> int:
     """Starts the removal of a folder and of all in it, also what its session locked or nested too
-    deep for a path. Returns the pid of the program that does it. OSError."""
+    deep for a path. Returns the pid of the program that does it. Raises OSError."""
     path = os.readlink(f"/proc/self/fd/{folder}")
     script = 'chmod -R u+rwx -- "$0"; rm -rf -- "$0"'
     return os.posix_spawn("/bin/sh", ["sh", "-c", script, path], os.environ)

@@ -47,7 +47,7 @@ class _Index(NamedTuple):
 
 
 def frames_of(numbers: Sequence[int], file: BinaryIO, limits: ImageLimits) -> list[Picture]:
-    """The frames of these numbers, from 1, in the order of asking. UnusableFile."""
+    """The frames of these numbers, from 1, in the order of asking. Raises UnusableFile."""
     try:
         with av.open(
             file, "r", format=_container(file), options=_OPTIONS, buffer_size=1 << 20

@@ -71,17 +71,19 @@ class Box(ABC):
         self, command: str, *, limit: float, keep: int, cancellation: Cancellation | None = None
     ) -> Ran:
         """Runs the command in a fresh bash with empty standard input, for `limit` seconds at most;
-        keeps the first `keep` bytes of what it prints. BoxError where the box does not run it."""
+        keeps the first `keep` bytes of what it prints. Raises BoxError if the box does not run
+        it."""
 
     @abstractmethod
     async def read(self, command: str, *, limit: float, most: int) -> bytes:
         """The bytes that the command writes to standard output, for things that are no text.
-        BoxError where it fails, takes longer than `limit` seconds, or writes more than `most`."""
+        Raises BoxError if it fails, takes longer than `limit` seconds, or writes more than
+        `most`."""
 
     @abstractmethod
     async def write(self, entries: Sequence[Entry]) -> None:
         """Puts the files below the box's folder. Nothing but folders may stand where they go.
-        BoxError if there is no room."""
+        Raises BoxError if there is no room."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -96,7 +98,7 @@ class Runner(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Once. StartError if it cannot work here."""
+        """Once. Raises StartError if it cannot work here."""
 
     @abstractmethod
     async def stop(self) -> None:

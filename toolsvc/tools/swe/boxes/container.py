@@ -67,8 +67,8 @@ class ContainerBox(Box):
     @abstractmethod
     async def _process(self, command: str, given: bytes, take: Take) -> int:
         """Runs bash with the command in the box's folder, `given` as its standard input, and
-        returns its exit code. BoxError if the container runs and does not take it; BoxGone if
-        its end is not known. Cancelling it leaves the process to itself."""
+        returns its exit code. Raises BoxError if the container runs and does not take it; BoxGone
+        if its end is not known. Cancelling it leaves the process to itself."""
 
     @abstractmethod
     async def _ended(self, patient: bool) -> str:
@@ -145,7 +145,7 @@ class ContainerBox(Box):
         stop: asyncio.Event,
     ) -> int | None:  # fmt: skip
         """The exit code; None where the command had to be stopped from beside. What it did may have
-        ended the box, which is `broken` then. BoxError where it was not run, BoxGone."""
+        ended the box, which is `broken` then. Raises BoxError if it was not run, BoxGone."""
         self._check()
         script = command.encode("utf-8", "surrogateescape")
         line = _RUN.format(size=len(script), limit=f"{limit:.3f}", errors=errors)
@@ -184,7 +184,7 @@ class ContainerBox(Box):
             raise BoxError(self.broken)
 
     async def _look(self, *, patient: bool = True) -> None:
-        """Whether it still runs. Where what ran in it ended it, it is `broken`. BoxGone."""
+        """Whether it still runs. Where what ran in it ended it, it is `broken`. Raises BoxGone."""
         try:
             ended = await self._ended(patient)
         except BoxGone as error:
@@ -196,8 +196,8 @@ class ContainerBox(Box):
         self.broken = ended or None
 
     async def _reason(self, error: BoxGone) -> Exception:
-        """Why the end of a command is not known: BoxError if what ran in the box ended the box,
-        else the error."""
+        """Why the end of a command is not known: Raises BoxError if what ran in the box ended the
+        box, else the error."""
         if self.gone is not None:
             return error
         await self._look()

@@ -116,7 +116,7 @@ class KubernetesRunner(Runner):
         return box
 
     async def _running(self, name: str) -> None:
-        """Waits for it. StartFailed if it never will be."""
+        """Waits for it. Raises StartFailed if it never will be."""
         while True:
             async with contextlib.aclosing(self._events(name)) as events:
                 async for kind, pod in events:
@@ -255,7 +255,7 @@ async def _configure(settings: client.Configuration) -> None:
 
 
 def is_running(name: str, status: dict[str, Any]) -> bool:
-    """Whether its container runs. StartFailed if it never will."""
+    """Whether its container runs. Raises StartFailed if it never will."""
     phase = status.get("phase")
     for container in status.get("containerStatuses", ()):
         waiting = container.get("state", {}).get("waiting", {})
@@ -268,8 +268,8 @@ def is_running(name: str, status: dict[str, Any]) -> bool:
 
 
 def how_ended(name: str, pods: Sequence[Mapping[str, Any]]) -> str:
-    """How what ran in the pod ended it, of the API's list of pods; "" while it runs. BoxGone where
-    the cluster ended it: it says why, as no container can."""
+    """How what ran in the pod ended it, of the API's list of pods; "" while it runs. Raises BoxGone
+    if the cluster ended it: it says why, as no container can."""
     if not pods:
         raise BoxGone(f"pod {name} was deleted")
     status = pods[0].get("status", {})

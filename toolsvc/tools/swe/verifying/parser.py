@@ -70,7 +70,7 @@ def answer_of(rows: Rows, content: bytes) -> bytes:
 
 
 def read_members(file: BinaryIO, most: int) -> tuple[Rows, bytes]:
-    """BadTree."""
+    """Raises BadTree."""
     rows: Rows = {}
     content = bytearray()
     total = 0
