@@ -97,8 +97,8 @@ async def _verltool_face(config: ServiceConfig, host: Host) -> AsyncIterator[Non
 async def running_host(
     config: ServiceConfig, only: Collection[str] = ()
 ) -> AsyncIterator[tuple[Host, Metrics]]:
-    """The tools, or `only` those of these names, started, and counted if anybody wants to see it;
-    every session ends with the block."""
+    """The started tools, or `only` those with these names, with metrics if they are wanted; every
+    session ends with the block."""
     tools = await tools_of(config)
     if only:
         tools = [tool for tool in tools if tool.name in only]
@@ -172,8 +172,8 @@ async def drain(host: Host, *servers: Server) -> None:
 
 
 def stop_event(*, until_eof: bool) -> asyncio.Event:
-    """Set by SIGTERM and SIGINT, and if asked for by the end of standard input. Raises StartError
-    if that is none whose end could be waited for."""
+    """Event that SIGTERM and SIGINT set, and on request the end of standard input. Raises
+    StartError if the end of that input cannot be watched."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,14 +1,13 @@
 """Media of tasks, sent before the sessions that need them.
 
 Invariants
-- A blob is named by the SHA-256 of its bytes; they are checked before anybody gets them, and held
-  once.
-- What is held and what has come in never exceed `room`. A blob on its way takes what has come of
-  it, not what it was said to be: who says much and sends nothing holds nothing. Where more is
-  wanted, blobs that no session claims go, the one that was sent longest ago first.
-- A blob that a session claims stays until that session ends, and one that nobody claims for
-  `UNCLAIMED_SECONDS` after it was last sent: who sends what is here for another's session may rely
-  on it all the same.
+- A blob is named by the SHA-256 of its bytes; they are checked before any session gets them, and
+  held once.
+- Held blobs and received pieces together never exceed `room`. An upload takes the bytes received so
+  far, not its declared size, so a client cannot reserve room without sending. If room is short,
+  unclaimed blobs go, the one that was sent longest ago first.
+- A claimed blob stays until its session ends. An unclaimed blob stays for `UNCLAIMED_SECONDS` after
+  it was last sent. Sending a blob that another session holds renews that time too.
 """
 
 from __future__ import annotations
@@ -115,7 +114,7 @@ class TaskBlobs:
             self._expire(name)
 
     def expire(self) -> None:
-        """Drops what nobody claims and nobody has sent for a while."""
+        """Drops unclaimed blobs that have not been sent for a while."""
         for name in list(self._blobs):
             self._expire(name)
 

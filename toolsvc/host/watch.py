@@ -23,7 +23,7 @@ class Watch:
         """A call that had begun to queue came to nothing."""
 
     def lease_ended(self) -> None:
-        """A session is ended because nobody renewed its lease."""
+        """A session is ended because its lease was not renewed."""
 
 
 class Several(Watch):

@@ -1,9 +1,9 @@
 """What the start of a jail needs, found and checked once: program, interpreter, account, folders.
 
 Invariants
-- Nothing is planned that would run foreign code outside a jail unless the operator said so twice.
+- No plan runs foreign code outside a jail unless the operator set both options for it.
 - The account is never root.
-- Every lack is one sentence that names the fix.
+- Every missing part is reported in one sentence that names the fix.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from toolsvc.sandbox.config import Backend, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
 
 _ACCOUNTS = ("toolwright", "games")
-"""Accounts for a service that runs as root: its own one if it exists, else one that every Linux has
-and that owns nothing of value (firejail refuses `nobody`)."""
+"""Accounts for a service that runs as root: its own account if it exists, else one that every Linux
+has and that owns nothing of value. The account 65534 is not among them: firejail refuses it."""
 _PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
 _REPLACED = ("dev", "proc", "run", "tmp")
-"""Top-level folders of which a jail has its own."""
+"""Top-level folders that each jail has for itself."""
 _PROGRAMS = {Backend.FIREJAIL: "firejail", Backend.BUBBLEWRAP: "bwrap"}
 
 
@@ -100,7 +100,7 @@ def _find_python(config: SandboxConfig) -> str:
         if os.access(path, os.X_OK):
             return path
     raise SandboxUnavailable(
-        f"the sandbox needs a Python of the system and there is none at {' or '.join(_PYTHONS)}: "
+        f"the sandbox needs a Python of the system, and {' or '.join(_PYTHONS)} does not exist: "
         "`apt-get install python3`, or name one with --sandbox-python that every user can read"
     )
 

@@ -1,4 +1,4 @@
-"""What one Python session ran, so that a second one can be brought to where it is.
+"""The journal of one Python session: its replay brings a second session to the same state.
 
 Invariants
 - A journal that cannot be replayed says why, and holds nothing.
@@ -15,12 +15,12 @@ from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
 
 JOURNAL_CHARACTERS = 256 << 10
-"""Of code that one session keeps for a fork: a hundred calls of a page each."""
+"""Maximum characters of code that one session keeps for a fork: a hundred calls of a page each."""
 _CALL_CHARACTERS = 64
-"""What a call takes however short its code is, so that their number is bounded too."""
+"""Least characters that a call counts for, so that the number of calls is bounded too."""
 _REPLAY_SECONDS = 3600.0
-"""For one call: each has ended within its own limit before. The request's queue limit bounds all
-of them together."""
+"""Limit of one call, in seconds: each has ended within its own limit before. The request's queue
+limit bounds all of them together."""
 _DETERMINED = (Ending.OK, Ending.EXCEPTION)
 """After any other ending the state depends on when the call was stopped."""
 
@@ -81,7 +81,7 @@ class Journal:
 
 
 def _trace(outcome: Outcome) -> bytes:
-    """What two runs of one call are compared by."""
+    """Data by which two runs of one call are compared."""
     told = f"{outcome.ending.value}\0{outcome.truncated}\0{outcome.lost}\0{outcome.output}"
     return hashlib.blake2b(told.encode("utf-8", "replace"), digest_size=16).digest()
 

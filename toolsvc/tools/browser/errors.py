@@ -1,8 +1,8 @@
 """What can go wrong with a browser.
 
-BrowserUnavailable   no browser can be started here; the message is one sentence that names the fix
-BrowserLost          it ended, and every session in it
-PageFailed           the action failed, in a way that the policy should read as it stands
+- BrowserUnavailable: no browser can be started here; the message is one sentence with the fix
+- BrowserLost: the browser ended, and every session in it
+- PageFailed: the action failed; the policy reads the message unchanged
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a session has to look at: the task's images and videos, and the results of its calls.
+"""A session's images and videos: those of the task, and the results of its calls.
 
 Invariants
-- Images are numbered from 1 in the order of their coming; a number never changes its image.
+- Images are numbered from 1 in the order in which they came; a number never changes its image.
 - A session holds at most so many images, and results of at most so many bytes. The task's own files
   are not counted: blobs are the host's, which bounds them, and the operator's files are opened for
   each call that looks at them.
@@ -49,7 +49,7 @@ Source = HeldFile | StoredFile
 
 
 class Album:
-    """One session's."""
+    """Album of one session."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class Album:
             )
 
     def image(self, number: int) -> Source:
-        """Raises UnusableFile if there is none of that number."""
+        """Image with that number. Raises UnusableFile if no image has it."""
         return _numbered(self.images, number, "image")
 
     def video(self, number: int) -> Source:
-        """Raises UnusableFile if there is none of that number."""
+        """Video with that number. Raises UnusableFile if no video has it."""
         return _numbered(self.videos, number, "video")
 
     def expect(self, count: int) -> None:
@@ -89,7 +89,8 @@ class Album:
             )
 
     def add(self, pictures: Sequence[Picture]) -> list[int]:
-        """Their numbers. UnusableFile, and nothing is added, where they are too large."""
+        """Adds pictures and returns their numbers. Raises UnusableFile, and adds nothing, if they
+        are too large."""
         self.expect(len(pictures))
         more = sum(len(picture.data) for picture in pictures)
         if self._bytes + more > self._most_bytes:
@@ -123,7 +124,7 @@ def _beneath(folder: Path, name: str, key: str) -> Path:
         if path.is_relative_to(folder.resolve()) and path.is_file():
             return path
     except (OSError, ValueError):
-        pass  # no name of a file at all
+        pass  # not a valid file name
     raise Refused(
         Reason.INVALID_REQUEST,
         f"metadata.{key}: there is no file {name!r:.200} beneath image.folder",

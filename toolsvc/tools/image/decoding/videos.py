@@ -28,7 +28,8 @@ from toolsvc.tools.image.types import ImageFault, ImageLimits, Picture, Unusable
 
 CODECS = ("h264", "hevc", "vp8", "vp9", "av1", "mpeg4", "mjpeg")
 PIXELS = 9_437_184
-"""Of a frame: 4096 x 2304, the largest of H.264 up to level 5.2. A decoder holds several."""
+"""Maximum pixels of a frame: 4096 x 2304, the largest of H.264 up to level 5.2. A decoder holds
+several frames."""
 FRAMES = 500_000
 """More than four and a half hours at 30 a second; each costs a time stamp."""
 SECONDS = 6 * 3600
