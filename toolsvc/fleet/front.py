@@ -30,7 +30,7 @@ from toolsvc.edge.wire import (
 from toolsvc.errors import Reason, Refused
 from toolsvc.fleet.link import HostLink, HostLost, seconds_left, unheard, unreachable
 from toolsvc.fleet.placing import Placer
-from toolsvc.fleet.sessions import Placed, Sessions, no_host
+from toolsvc.fleet.sessions import Placed, SessionTable, no_host
 from toolsvc.fleet.starting import Starter
 from toolsvc.host.refusals import draining, session_lost
 from toolsvc.host.task_blobs import TaskBlobs, Upload
@@ -50,7 +50,7 @@ class FrontServicer(Servicer):
     def __init__(
         self,
         listed: pb.ListToolsResponse | None,
-        sessions: Sessions[HostLink],
+        sessions: SessionTable[HostLink],
         blobs: TaskBlobs,
         placer: Placer,
         starter: Starter,

@@ -11,7 +11,7 @@ import asyncio
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused, StartError, backend_down
 from toolsvc.fleet.hosts import Wanted
 from toolsvc.fleet.link import HostLink
-from toolsvc.fleet.sessions import Placed, Sessions
+from toolsvc.fleet.sessions import Placed, SessionTable
 from toolsvc.fleet.starting import Starter
 from toolsvc.fleet.watching import watch
 
@@ -20,7 +20,7 @@ class OwnHosts:
     """Its tasks run in `group`, until `stop`."""
 
     def __init__(
-        self, sessions: Sessions[HostLink], starter: Starter, group: asyncio.TaskGroup
+        self, sessions: SessionTable[HostLink], starter: Starter, group: asyncio.TaskGroup
     ) -> None:
         self._sessions = sessions
         self._starter = starter

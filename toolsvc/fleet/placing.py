@@ -8,7 +8,7 @@ from toolsvc.errors import Refused
 from toolsvc.fleet.link import HostLink
 from toolsvc.fleet.own_hosts import OwnHosts
 from toolsvc.fleet.resources import NOTHING, Resources, needs_own_host, together
-from toolsvc.fleet.sessions import Placed, Sessions
+from toolsvc.fleet.sessions import Placed, SessionTable
 from toolsvc.host.refusals import draining, opened_otherwise, unknown_tool
 from toolsvc.host.task_blobs import TaskBlobs
 from toolsvc.types import ForkRequest, OpenRequest
@@ -19,7 +19,7 @@ class Placer:
         self,
         needs: Mapping[str, Resources] | None,
         room: Resources,
-        sessions: Sessions[HostLink],
+        sessions: SessionTable[HostLink],
         blobs: TaskBlobs,
         own: OwnHosts,
     ) -> None:

@@ -20,7 +20,7 @@ from toolsvc.fleet.link import HostLink
 from toolsvc.fleet.own_hosts import OwnHosts
 from toolsvc.fleet.placing import Placer
 from toolsvc.fleet.resources import NOTHING, Resources
-from toolsvc.fleet.sessions import Sessions
+from toolsvc.fleet.sessions import SessionTable
 from toolsvc.fleet.shared import SharedHosts
 from toolsvc.fleet.starting import Starter
 from toolsvc.host.task_blobs import BLOB_BYTES, TaskBlobs
@@ -44,7 +44,7 @@ log = structlog.get_logger("toolsvc.fleet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class HostKind:
     """Kind of the hosts of a service, and the number of shared hosts."""
 
     hosts: int
@@ -93,7 +93,7 @@ def of_one_host(config: ServiceConfig, hosts: int) -> ServiceConfig:
     )
 
 
-async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) -> None:
+async def serve_fleet(config: ServiceConfig, kind: HostKind, stop: asyncio.Event) -> None:
     """Serves until `stop`. Raises StartError or ListenError before that; StartError also where,
     later, a host cannot start and no other lives."""
     raise_open_files()
@@ -101,7 +101,7 @@ async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) ->
     servers = [server]
     if kind.link:
         servers.append(Server(kind.link, tokens=TokenOnBehalf(kind.token)))
-    sessions: Sessions[HostLink] = Sessions(config.max_sessions, kind.room)
+    sessions: SessionTable[HostLink] = SessionTable(config.max_sessions, kind.room)
     starter = Starter(kind.make, kind.token)
     shared = SharedHosts(sessions, starter, kind.room, kind.tools, server.set_serving)
     try:
@@ -160,7 +160,7 @@ async def _listen(server: Server, front: FrontServicer) -> None:
     await server.start(serving=False)
 
 
-async def _run(kind: Kind, shared: SharedHosts, where: str) -> None:
+async def _run(kind: HostKind, shared: SharedHosts, where: str) -> None:
     try:
         async with asyncio.timeout(kind.start_seconds):
             hosts = await shared.start(kind.hosts)

@@ -52,7 +52,7 @@ class Placed(Generic[H]):
     """Whether the host has confirmed it."""
 
 
-class Sessions(Generic[H]):
+class SessionTable(Generic[H]):
     """All placed sessions. The functions in `leaving` are called at once with each session that
     leaves."""
 

@@ -16,7 +16,7 @@ from toolsvc.errors import StartError
 from toolsvc.fleet.hosts import Wanted
 from toolsvc.fleet.link import HostLink
 from toolsvc.fleet.resources import Resources
-from toolsvc.fleet.sessions import Sessions
+from toolsvc.fleet.sessions import SessionTable
 from toolsvc.fleet.starting import Starter
 from toolsvc.fleet.watching import watch
 from toolwright.process.backoff import Backoff
@@ -34,7 +34,7 @@ class SharedHosts:
 
     def __init__(
         self,
-        sessions: Sessions[HostLink],
+        sessions: SessionTable[HostLink],
         starter: Starter,
         room: Resources,
         tools: tuple[str, ...],

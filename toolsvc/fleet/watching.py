@@ -5,12 +5,12 @@ from __future__ import annotations
 import structlog
 
 from toolsvc.fleet.link import HostLink, HostLost
-from toolsvc.fleet.sessions import Sessions
+from toolsvc.fleet.sessions import SessionTable
 
 log = structlog.get_logger("toolsvc.fleet")
 
 
-async def watch(host: HostLink, sessions: Sessions[HostLink]) -> int:
+async def watch(host: HostLink, sessions: SessionTable[HostLink]) -> int:
     """Runs until the host is given up or ended; then its sessions are lost, and their number is
     returned. Meanwhile it removes sessions that ended there by themselves."""
     try:
@@ -25,7 +25,7 @@ async def watch(host: HostLink, sessions: Sessions[HostLink]) -> int:
     return lost
 
 
-async def _let_go(host: HostLink, sessions: Sessions[HostLink]) -> None:
+async def _let_go(host: HostLink, sessions: SessionTable[HostLink]) -> None:
     """Ends sessions that were placed there some seconds ago and are not there now. A session that
     was requested meanwhile may have come after the host's look: the next look decides."""
     before = [(one, one.asked) for one in sessions.on(host) if not one.opening]

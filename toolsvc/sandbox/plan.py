@@ -1,4 +1,4 @@
-"""What the start of a jail needs, found and checked once: program, interpreter, account, folders.
+"""The plan of a jail, made and checked once: program, interpreter, account, folders.
 
 Invariants
 - No plan runs foreign code outside a jail unless the operator set both options for it.

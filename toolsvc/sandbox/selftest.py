@@ -1,9 +1,9 @@
 """Tries, from inside a session, what a session must not be able to do.
 
-This is what decides whether a level of isolation may be used: an option that a tool accepts is
-not an option that the kernel enforces (in a container, firejail silently runs programs bare).
-`judge` is pure; `examine` sets up real bait on the host (files, listeners, a second session)
-and runs `jailed/probe.py` as foreign code.
+The result decides whether a level of isolation may be used. A tool may accept an option that the
+kernel does not enforce: in a container, firejail silently runs programs bare. `judge` is pure;
+`examine` sets up real bait on the host (files, listeners, a second session) and runs
+`jailed/probe.py` as foreign code.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from tests.support.callers import asking_as
 from tests.support.hosts import Counter, calling, opening, refused
 from toolsvc.errors import Reason
 from toolsvc.fleet.resources import NOTHING
-from toolsvc.fleet.sessions import Sessions
+from toolsvc.fleet.sessions import SessionTable
 from toolsvc.host.host import Host
 from toolsvc.types import ForkRequest
 
@@ -84,7 +84,7 @@ async def test_a_host_ends_what_is_anybodys(counter: Counter) -> None:
 
 
 def test_a_front_keeps_callers_apart_too() -> None:
-    sessions: Sessions[str] = Sessions(10, NOTHING)
+    sessions: SessionTable[str] = SessionTable(10, NOTHING)
     sessions.join("host")
     with asking_as("alice"):
         placed = sessions.place(opening(), NOTHING)

@@ -11,7 +11,7 @@ from toolsvc.fleet.hosts import Wanted
 from toolsvc.fleet.local.child import Child
 from toolsvc.fleet.local.messages import Assignment
 from toolsvc.fleet.resources import counted
-from toolsvc.fleet.serving import Kind, no_verltool, of_one_host, serve_fleet
+from toolsvc.fleet.serving import HostKind, no_verltool, of_one_host, serve_fleet
 from toolsvc.service_config import ServiceConfig
 from toolsvc.serving import stop_event
 from toolwright.rpc.options import is_unix
@@ -45,7 +45,9 @@ async def serve_locally(config: ServiceConfig) -> None:
             wanted.closed,
         )
 
-    kind = Kind(hosts=workers, named=counted(workers, "worker"), make=make, token=token, link=links)
+    kind = HostKind(
+        hosts=workers, named=counted(workers, "worker"), make=make, token=token, link=links
+    )
     await serve_fleet(config, kind, stop)
 
 

@@ -23,7 +23,7 @@ from toolwright.rpc.options import is_local
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class ActorAssignment:
     """What the host is to be."""
 
     config: ServiceConfig
@@ -49,7 +49,7 @@ class HostActor:
     def __init__(self) -> None:
         self._running = RunningHost()
 
-    async def start(self, assignment: Assignment) -> Ready | Failed:
+    async def start(self, assignment: ActorAssignment) -> Ready | Failed:
         address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         log_to_stderr()
         try:
@@ -58,7 +58,7 @@ class HostActor:
             await self._running.end()
             return Failed(sentence=f"on node {address}: {error}")
 
-    async def _start(self, assignment: Assignment, address: str) -> Ready:
+    async def _start(self, assignment: ActorAssignment, address: str) -> Ready:
         if service_name() != assignment.version:
             raise StartError(
                 f"{service_name()} is installed, but the front is {assignment.version}: install "

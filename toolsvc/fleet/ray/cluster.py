@@ -17,7 +17,7 @@ from ray.exceptions import ActorUnavailableError, RayError
 
 from toolsvc.errors import StartError, first_line
 from toolsvc.fleet.hosts import HostGone, HostSilent, Ready, Wanted
-from toolsvc.fleet.ray.actor import Assignment, Failed, HostActor
+from toolsvc.fleet.ray.actor import ActorAssignment, Failed, HostActor
 from toolsvc.fleet.ray.nodes import check_room
 from toolsvc.fleet.resources import Resources
 
@@ -94,7 +94,7 @@ def nodes() -> list[Resources]:
 class Actor:
     """A `HostProcess`: a `HostActor` on a node with room; nodes with fewer actors come first."""
 
-    def __init__(self, wanted: Wanted, assignment: Assignment) -> None:
+    def __init__(self, wanted: Wanted, assignment: ActorAssignment) -> None:
         """The actor exists once a node has room; until then `start` waits."""
         self._wanted = wanted
         self._assignment = assignment

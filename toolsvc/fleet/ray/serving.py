@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from toolsvc.edge.wire import descriptor_to_proto
 from toolsvc.fleet.front import cannot_fork
 from toolsvc.fleet.hosts import Wanted
-from toolsvc.fleet.ray.actor import Assignment
+from toolsvc.fleet.ray.actor import ActorAssignment
 from toolsvc.fleet.ray.cluster import Actor, connected, nodes
 from toolsvc.fleet.ray.nodes import check_reach, check_room
 from toolsvc.fleet.resources import Resources, counted, declared, needs_own_host
-from toolsvc.fleet.serving import Kind, no_verltool, of_one_host, serve_fleet
+from toolsvc.fleet.serving import HostKind, no_verltool, of_one_host, serve_fleet
 from toolsvc.plugin.tool import Tool
 from toolsvc.service_config import ServiceConfig
 from toolsvc.serving import service_name, stop_event, tools_of
@@ -62,7 +62,7 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
     of_one = of_many.model_copy(update={"max_sessions": 1, "ready": 1, "shards": 1})
 
     def make(wanted: Wanted) -> Actor:
-        assignment = Assignment(
+        assignment = ActorAssignment(
             config=of_one if wanted.slot is None else of_many,
             tools=wanted.tools,
             folder=os.getcwd(),
@@ -71,7 +71,7 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
         )
         return Actor(wanted, assignment)
 
-    kind = Kind(
+    kind = HostKind(
         hosts=number,
         named=f"{counted(number, 'host')} on Ray",
         make=make,

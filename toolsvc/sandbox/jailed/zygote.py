@@ -12,8 +12,8 @@ Invariants
   socket that it was started with.
 - When the host's end of that socket closes, for whatever reason, everything in the jail dies
   and this process exits; then nothing of the jail is left.
-- How a session ends is the session's own matter: nothing that it did to its folder or to its
-  process can keep this one from going on.
+- The end of a session never stops this process, whatever the session did to its folder or its
+  process.
 
 Messages are JSON, one a packet. From the host: `{"new": [ids]}`. To the host: `ready`,
 `session` (with the session's socket, its pidfd and its output file), `failed`, `ended` (a list
@@ -57,7 +57,7 @@ class Zygote:
         _allow_many()
         self._homes = homes.homes(settings)
         shared = self._confinement.namespaces
-        self._watch = watch.Watch(self._homes.root, settings, own_file_systems=shared)
+        self._watch = watch.SessionWatch(self._homes.root, settings, own_file_systems=shared)
         self._confinement.prepare()
         preload.find_packages(self._confinement.packages)
         preload.preload(settings["preload"])
@@ -72,7 +72,7 @@ class Zygote:
         """Serves the host until it hangs up. Does not return."""
         kernel.not_dumpable()
         if not self._confinement.namespaces:
-            # Else firejail would adopt them, and their session would not be known.
+            # Otherwise firejail would adopt orphans, and their session would be unknown.
             kernel.adopt_orphans()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -200,7 +200,7 @@ class Zygote:
             self._end_session(excess)
 
     def _end_session(self, excess: watch.Excess) -> None:
-        # Told first, so that the host knows the reason before it sees the end.
+        # Sent first, so that the host knows the reason before it sees the end.
         self._tell(excess.event, [])
         _kill(excess.member.pid)
         if not self._confinement.namespaces:

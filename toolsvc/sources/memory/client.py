@@ -46,7 +46,7 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class MemoryQuestion:
     """What the memory is asked. None: the memory's own setting. At most one of version,
     before_weights and iteration is given; without any of them the newest version answers."""
 
@@ -98,7 +98,7 @@ class MemoryClient:
     async def close(self) -> None:
         await self._channel.close()
 
-    async def retrieve(self, asked: Question) -> tuple[list[Remembered], int]:
+    async def retrieve(self, asked: MemoryQuestion) -> tuple[list[Remembered], int]:
         """(tools, the best first; the version that was asked). Raises Refused if the memory is
         away, NotAnswered where it does not take the question."""
         request = pb.RetrieveRequest(

@@ -22,7 +22,7 @@ from toolsvc.plugin.results import invalid
 from toolsvc.plugin.tool import STRICT, Cancellation, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.validation import BadSchema
-from toolsvc.sources.memory.client import MemoryClient, NotAnswered, Question, Remembered
+from toolsvc.sources.memory.client import MemoryClient, MemoryQuestion, NotAnswered, Remembered
 from toolsvc.sources.memory.options import MemoryOptions
 from toolsvc.tools.create.create_tool import CreatedTool
 from toolsvc.tools.create.request import NotMade, check_name, schema_of
@@ -133,7 +133,7 @@ class PlanTool(SandboxedTool):
             },
         )
 
-    def _question(self, asked: PlanArguments, known: Mapping[str, Any]) -> Question:
+    def _question(self, asked: PlanArguments, known: Mapping[str, Any]) -> MemoryQuestion:
         options = self.config
         named = [key for key in VERSIONS if known.get(key) not in (None, "")]
         if len(named) > 1:
@@ -141,7 +141,7 @@ class PlanTool(SandboxedTool):
                 Reason.INVALID_REQUEST,
                 f"the task's metadata has {' and '.join(named)}: keep one of them",
             )
-        return Question(
+        return MemoryQuestion(
             queries=asked.queries,
             question=asked.question,
             per_subtask=options.per_subtask,

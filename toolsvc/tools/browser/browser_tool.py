@@ -34,7 +34,7 @@ from toolsvc.sandbox.errors import SandboxUnavailable
 from toolsvc.sandbox.plan import Account, find_account, is_sandboxed
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.arguments import BrowserArguments
-from toolsvc.tools.browser.chromium import Chromium, Plan, find_program
+from toolsvc.tools.browser.chromium import BrowserPlan, Chromium, find_program
 from toolsvc.tools.browser.errors import BrowserLost, BrowserUnavailable, PageFailed
 from toolsvc.tools.browser.fleet import Berth, BrowserFleet
 from toolsvc.tools.browser.visit import Bounds, Visit
@@ -154,7 +154,7 @@ class BrowserTool(Tool):
             width=config.width,
             height=config.height,
         )
-        self._plan: Plan
+        self._plan: BrowserPlan
         self._fleet = BrowserFleet(
             self._start_browser, sessions=config.sessions, per_browser=config.per_browser
         )
@@ -162,7 +162,7 @@ class BrowserTool(Tool):
 
     async def start(self) -> None:
         try:
-            self._plan = Plan(
+            self._plan = BrowserPlan(
                 program=find_program(self.config.program),
                 account=self._account(),
                 allow=self._allow,

@@ -62,7 +62,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class BrowserPlan:
     """What every browser of a service is started with."""
 
     program: str
@@ -93,7 +93,7 @@ def find_program(given: Path | None) -> str:
 class Chromium:
     """Made by `start`. Not thread-safe: all calls from the loop that started it."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: BrowserPlan) -> None:
         self._plan = plan
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
@@ -107,7 +107,7 @@ class Chromium:
         """Its shared processes hold too much: it takes no more sessions."""
 
     @classmethod
-    async def start(cls, plan: Plan) -> Chromium:
+    async def start(cls, plan: BrowserPlan) -> Chromium:
         """Raises BrowserUnavailable if it does not come up, or its sandbox does not hold."""
         chromium = cls(plan)
         try:
@@ -252,7 +252,7 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _why_not(plan: Plan, complaint: str) -> str:
+def _why_not(plan: BrowserPlan, complaint: str) -> str:
     if "No usable sandbox" in complaint:
         return _no_sandbox("Chromium finds none")
     lines = [line for line in complaint.splitlines() if "[err]" in line and "dbus" not in line]

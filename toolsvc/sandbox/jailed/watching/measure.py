@@ -1,7 +1,7 @@
-"""What a session holds: bytes in files and in memory, locks, threads.
+"""Measures the use of a session: bytes in files and in memory, locks, threads.
 
-Foreign code made these things, or changes them at the same moment. So nothing is trusted to be
-there, to be readable or to stay what it was.
+Foreign code made these files and processes, and may change them at any moment. So each of them may
+be missing, unreadable or changed.
 """
 
 from __future__ import annotations

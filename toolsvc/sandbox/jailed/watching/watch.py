@@ -1,11 +1,10 @@
-"""Finds the sessions that hold more than one may of memory, files or locks, or compute on more
-threads.
+"""Finds the sessions above their limit of memory, files, locks or computing threads.
 
 The kernel's limits are for one process; these are for all processes of a session together.
 
 Invariants
-- Whose process it is, its parents tell: no process can hide or change them, while its own files in
-  /proc are its own to lock.
+- A process belongs to the session of its parents: no process can hide or change its parents, but it
+  can lock its own files in /proc.
 - One look at the memory costs a few microseconds a session that has one process, and some ten for
   each further one, whatever the session does: a jail may hold thousands.
 - One look at the exact figures of memory takes a bounded time; what was not got to is first next
@@ -13,7 +12,7 @@ Invariants
 - Where each session has a file system of its own, the kernel holds it to its size; then only
   what all of them take together is watched, since they are kept in the machine's memory.
 
-It names who is to end or to give way; that is the zygote's to do.
+It only names sessions; the zygote ends them or lowers their priority.
 """
 
 from __future__ import annotations
@@ -99,14 +98,14 @@ Others = Mapping[int, list[measure.Process]]
 
 
 class Excess(NamedTuple):
-    """A session above a limit, what the host is told of it, and all its processes if known."""
+    """A session above a limit, the message to the host, and all its processes if known."""
 
     member: Member
     event: dict[str, Any]
     processes: list[int]
 
 
-class Watch:
+class SessionWatch:
     def __init__(self, root: int, settings: Mapping[str, Any], *, own_file_systems: bool) -> None:
         """`root`: descriptor of the folder that holds all session folders."""
         self._root = root

@@ -33,7 +33,7 @@ class BoxLimits:
     """Seconds after which a box ends by itself, should the service not live to close it."""
 
 
-class Ran(NamedTuple):
+class CommandRun(NamedTuple):
     """A command that ended. `code`: its exit status, None if it was stopped. `dropped`: bytes of
     output that were not kept. `lost`: why the box went with it, "" while it is still there."""
 
@@ -69,7 +69,7 @@ class Box(ABC):
     @abstractmethod
     async def exec(
         self, command: str, *, limit: float, keep: int, cancellation: Cancellation | None = None
-    ) -> Ran:
+    ) -> CommandRun:
         """Runs the command in a fresh bash with empty standard input, for `limit` seconds at most;
         keeps the first `keep` bytes of what it prints. Raises BoxError if the box does not run
         it."""

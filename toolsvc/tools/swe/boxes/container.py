@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.jailed.drivers.terminal import Output
 from toolsvc.tools.files import Entry
-from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, Ran
+from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, CommandRun
 from toolwright.types import ToolErrorKind
 
 OUT, ERRORS = 1, 2
@@ -77,7 +77,7 @@ class ContainerBox(Box):
 
     async def exec(
         self, command: str, *, limit: float, keep: int, cancellation: Cancellation | None = None
-    ) -> Ran:
+    ) -> CommandRun:
         output = _Output(Output(keep))
         stop = asyncio.Event()
         if cancellation is not None:
@@ -92,7 +92,9 @@ class ContainerBox(Box):
         elif code is None or (code in _STOPPED and time.monotonic() - began >= limit):
             kind = ToolErrorKind.TIMEOUT
         code = code if kind is ToolErrorKind.NONE else None
-        return Ran(bytes(output.rest.kept), output.rest.dropped, code, kind, self.broken or "")
+        return CommandRun(
+            bytes(output.rest.kept), output.rest.dropped, code, kind, self.broken or ""
+        )
 
     async def read(self, command: str, *, limit: float, most: int) -> bytes:
         output = _Output(Output(most, raw=True))
