@@ -56,7 +56,7 @@ async def _offer(client: Client, alone: str) -> AsyncIterator[Offer]:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs it: uvicorn would raise them again at its end, and so kill the
+    """Leaves signals to its caller: uvicorn would raise them again at its end, and so kill the
     process before the sessions are closed."""
 
     @contextmanager

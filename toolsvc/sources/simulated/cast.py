@@ -1,5 +1,5 @@
-"""The models that play, and the world that they have made up so far: what the tools of one source
-share."""
+"""The objects that the tools of one source share: the models, and the world that they have invented
+so far."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Trace = deque[EarlierCall]
 
 
 class Cast:
-    """Started by the first of its tools, stopped by the first that is."""
+    """Started by the first of its tools that starts, stopped by the first that stops."""
 
     def __init__(self, options: SimulatedOptions) -> None:
         """Raises StartError if an API key or a prompt is not there."""

@@ -1,4 +1,4 @@
-"""Observations of VerlTool as results of ours, and ours as theirs; pure.
+"""Converts VerlTool's observations to results and back; pure.
 
 Theirs is a text, or a dictionary with the text at `obs`. It may have `reward`, `invalid_reason`,
 `error`, `metrics`, and `image` and `audio`: a data URL each, or a list of such. Where

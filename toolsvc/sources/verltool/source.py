@@ -17,7 +17,7 @@ from toolsvc.sources.verltool.loading import load_tool_classes
 
 
 class VerlToolOptions(BaseModel):
-    """What an operator may set about VerlTool's tools."""
+    """Options of VerlTool's tools."""
 
     model_config = STRICT
 
