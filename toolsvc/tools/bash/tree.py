@@ -15,7 +15,7 @@ from toolsvc.tools.files import FILE_MODE, Entry, TreeError, read_tree
 
 
 def read_folder(folder: Path, limit: int) -> list[Entry]:
-    """All that is in it. Raises StartError if that cannot be read, or has more than `limit`
+    """All entries of the folder. Raises StartError if it cannot be read, or has more than `limit`
     bytes."""
     try:
         return read_tree(folder, limit)

@@ -1,7 +1,7 @@
 """Runs in the sandbox, in a process of its own: makes a function of foreign code and calls it.
 
-The source of this module is sent there with a job; it needs the standard library alone. What it
-tells is not trusted: the code may do to this module what it likes, to its own harm.
+The source of this module is sent there with a job; it needs only the standard library. Its report
+is not trusted: the foreign code can change this module, to its own harm.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ LONGEST_RESULT = 65536  # characters of a result's JSON
 
 
 class Wrong(Exception):
-    """The code is no tool; the message says why."""
+    """The code is not a tool; the message says why."""
 
 
 def work(job: dict[str, Any]) -> str:
-    """What came of the job as JSON: {"result", "required", "accepted", "stdout", "stderr"}, with
+    """Report of the job as JSON: {"result", "required", "accepted", "stdout", "stderr"}, with
     "error" where it failed."""
     out, err = io.StringIO(), io.StringIO()
     told: dict[str, Any] = {"result": None}

@@ -1,7 +1,7 @@
 """The file functions: they read and write a box's files, and edit outside of it.
 
-So a box needs no more than a shell, and what is shown and what can be undone is not the policy's to
-change. The texts are edited as by the `bash` tool.
+So a box needs only a shell, and the policy cannot change the shown text or the undo history. The
+texts are edited as by the `bash` tool.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `swe` tool: what the policy reads of a call, and what a submission comes to.
+"""The `swe` tool: the text for the policy, and the result of a submission.
 
 A session's box is started when the session is opened, so the time for it is the opening's, and no
 call's.

@@ -1,11 +1,12 @@
-"""What a runner is, and the boxes that it starts: one for a trajectory, one for its verification.
+"""The interfaces of a runner and of the boxes that it starts: one for a trajectory, one for its
+verification.
 
 Invariants
 - A box begins with the task's repository in its folder and with nothing of any other box.
 - What is in a box is the policy's: whatever comes out of it is data, never trusted.
 - `close` leaves nothing of it behind.
 
-What a task, a test or a reward is, no runner knows.
+A runner knows nothing of tasks, tests or rewards.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ class BoxError(Exception):
 
 
 class Box(ABC):
-    """Takes one call at a time. What it is asked after it was lost is BoxGone."""
+    """Takes one call at a time. Every call after the box was lost raises BoxGone."""
 
     folder: str
     """Where the repository is. Commands begin there, and relative paths do."""
     gone: str | None = None
     """Why it was lost through no fault of what ran in it; None while it was not."""
     broken: str | None = None
-    """How what ran in it ended it. Whatever is asked of it then is told so."""
+    """How the code in it ended it. Every later call reports this."""
 
     @abstractmethod
     async def exec(
@@ -76,9 +77,8 @@ class Box(ABC):
 
     @abstractmethod
     async def read(self, command: str, *, limit: float, most: int) -> bytes:
-        """The bytes that the command writes to standard output, for things that are no text.
-        Raises BoxError if it fails, takes longer than `limit` seconds, or writes more than
-        `most`."""
+        """The bytes that the command writes to standard output, for binary data. Raises BoxError if
+        it fails, takes longer than `limit` seconds, or writes more than `most`."""
 
     @abstractmethod
     async def write(self, entries: Sequence[Entry]) -> None:

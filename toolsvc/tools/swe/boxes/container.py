@@ -1,12 +1,12 @@
-"""What boxes in containers have in common, whatever runs the containers.
+"""The common part of boxes in containers, for every runtime.
 
 A container needs bash, coreutils, tar and findutils. Commands travel by standard input, since there
 is more room than on a command line; the first line of output is the number of the process that
 leads the command's group, by which it can be stopped from beside it.
 
-Whatever runs a container may fail, and so may what runs in it. The first is a lost session, the
-second is the policy's own doing. So a box that did not run a command, or whose command was killed,
-is looked at: whoever runs the container says whether it still runs, and how it ended.
+The runtime of a container may fail, and so may the code in it. The first is a lost session; the
+second is the policy's own doing. So a box is checked if it did not run a command, or if its command
+was killed: the runtime says whether the container still runs, and how it ended.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 """What building and testing software as root in a container takes; all others are dropped."""
 
 _GRACE_SECONDS = 10.0
-"""Beyond a command's own limit, for whoever runs the container to tell that it has ended."""
+"""Time beyond a command's own limit for the runtime to report its end, in seconds."""
 _WRITE_SECONDS = 120.0
 _MESSAGE = 1000
-"""Bytes of a failure that are looked at."""
+"""Bytes of a failure message that are read."""
 _SAID = 300
 """Characters of it that the policy reads."""
 _STOPPED = (124, 137)

@@ -35,9 +35,9 @@ from toolsvc.tools.swe.boxes.container import (
 LABEL = "toolwright/service"
 _CONTAINER = "box"
 _SECONDS = 30.0
-"""For the API to answer."""
+"""Longest wait for an answer of the API, in seconds."""
 _WATCH_SECONDS = 60
-"""After which the pod is looked at anew, should the API have lost the watch."""
+"""Interval after which the pod is read again, in case the API lost the watch, in seconds."""
 _GIVEN, _TOLD = 0, 3
 """Channels of the API's remote commands: standard input, and how the command ended."""
 _PIECE = 32 * 1024
