@@ -24,7 +24,7 @@ from toolwright import json_data
 
 FORMAT = "toolwright.memory/1"
 TOOLS_EACH = 500
-"""In one change of an import."""
+"""Maximum number of tools in one change of an import."""
 
 Edge = tuple[str, str, int]
 T = TypeVar("T")

@@ -59,7 +59,7 @@ class ToolGraph:
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """In the order of their registration."""
+        """Nodes in the order of their registration."""
         return tuple(self.by_id.values())
 
     @property

@@ -67,7 +67,7 @@ class SentenceEmbedder:
 
 
 def minilm_folder() -> Path:
-    """Where all-MiniLM-L6-v2 is installed. Raises Unusable."""
+    """Folder in which all-MiniLM-L6-v2 is installed. Raises Unusable."""
     spec = find_spec(MINILM)
     if spec is None or spec.origin is None:
         raise Unusable(

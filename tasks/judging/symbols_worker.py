@@ -26,7 +26,7 @@ MEMORY = 2 << 30
 def main() -> None:
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # whatever a library prints is no reply
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     for kind, most in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_FSIZE, 0)):
         resource.setrlimit(kind, (most, most))

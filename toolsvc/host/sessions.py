@@ -90,12 +90,12 @@ class Sessions:
         return session_id in self._here or session_id in self._closed
 
     def is_mine(self, session_id: str) -> bool:
-        """It is here, and whoever asks has opened it."""
+        """Whether the session is here and the caller has opened it."""
         session = self._here.get(session_id)
         return session is not None and session.caller == caller()
 
     def find(self, session_id: str) -> OpenSession:
-        """One that is open. Raises Refused if it is not, or if whoever asks has not opened it."""
+        """An open session. Raises Refused if it is not open, or if the caller has not opened it."""
         session = self._here.get(session_id)
         if session is None or session.opened is None or session.caller != caller():
             raise self._gone(session_id, caller())

@@ -29,10 +29,10 @@ sessions' own filter denies that too."""
 
 def command(plan: JailPlan, open_files: int) -> list[str]:
     """Command line before the program that runs in the jail."""
-    # Left out on purpose: --timeout (its end cannot be told apart), --deterministic-shutdown
-    # (0.1 s a start), --read-only=/ and --restrict-namespaces (both deny the sessions their own
-    # user namespace; each session's own filter denies new ones), limits (set for each session).
-    # No "--" at the end: firejail would start the program through the account's login shell.
+    # Left out on purpose: --timeout (its end looks like any other), --deterministic-shutdown (0.1 s
+    # a start), --read-only=/ and --restrict-namespaces (both deny the sessions their own user
+    # namespace; each session's own filter denies new ones), limits (set for each session). No "--"
+    # at the end: firejail would start the program through the account's login shell.
     return [
         plan.program,
         "--quiet",

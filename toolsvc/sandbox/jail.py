@@ -51,7 +51,8 @@ class Jail:
         return " ".join(text.split())[-600:] or "it said nothing"
 
     def kill(self) -> None:
-        """At once: the kernel ends everything in the jail with it. SIGTERM would take a second."""
+        """Kills the jail at once: the kernel ends everything in it too. SIGTERM would take a
+        second."""
         with contextlib.suppress(OSError):
             self._process.kill()
 

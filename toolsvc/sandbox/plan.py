@@ -106,8 +106,8 @@ def _find_python(config: SandboxConfig) -> str:
 
 
 def _prefixes(python: str) -> set[str]:
-    """Where the interpreter's own files are: beside the path as given and beside what it is a
-    link to."""
+    """Folders of the interpreter's own files: beside the path as given and beside the target of a
+    link."""
     found = {os.path.dirname(os.path.dirname(path)) for path in (python, os.path.realpath(python))}
     return {prefix for prefix in found if not f"{prefix}/".startswith("/usr/")}
 
@@ -135,7 +135,7 @@ def find_account(config: SandboxConfig, accounts: tuple[str, ...] = _ACCOUNTS) -
 
 
 def _check_reachable(folder: str, account: Account) -> None:
-    """By the permission bits alone, since the service may be root and the account may not."""
+    """Checks only the permission bits, because the service may be root and the account may not."""
     if not os.path.isdir(folder):
         raise SandboxUnavailable(
             f"the folder {folder}, which the sandbox shall read, does not exist"

@@ -254,7 +254,7 @@ class SandboxPool:
         shard = await self._start_shard(
             on_ready=self._on_ready, on_failed=self._on_failed, on_down=self._on_down
         )
-        if shard.down:  # in the moment between; it is told of and closed already
+        if shard.down:  # it went down meanwhile, and is closed already
             raise SandboxDown("the jail ended as soon as it was ready")
         self.disk_bounded = shard.disk_bounded
         return shard

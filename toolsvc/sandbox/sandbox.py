@@ -60,7 +60,7 @@ class Sandbox:
         return self._running().statistics
 
     def figures(self) -> dict[str, float]:
-        """Its fill in the words of the metrics page."""
+        """Fill of the sandbox, for the metrics page."""
         now = self.statistics
         return {
             "sandboxes_ready": now.ready,

@@ -31,7 +31,7 @@ GRACE_SECONDS = 1.0
 """Between the interrupt at the run limit and the kill."""
 _INTERRUPT_SECONDS = 0.1
 _POST_MORTEM_SECONDS = 2.0
-"""How long to wait for the zygote's word on how the process ended."""
+"""Longest wait for the zygote's report on how the process ended, in seconds."""
 _GROUP = 1 << 2  # PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
 _MESSAGE_BYTES = 4096
 
@@ -118,7 +118,8 @@ class SandboxSession:
 
     @property
     def pid_namespaces(self) -> int:
-        """How many lie between the session's process and this one; 0 = it shares ours."""
+        """Number of pid namespaces between the session's process and this one; 0 = it shares this
+        one's."""
         with open(f"/proc/self/fdinfo/{self._pidfd}", encoding="utf-8") as file:
             for line in file:
                 if line.startswith("NSpid:"):

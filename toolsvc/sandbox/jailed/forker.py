@@ -131,7 +131,7 @@ class Beside:
 
 
 def _fork_for(commands: _socket.socket, birth: Birth, clone: kernel.Clone) -> None:
-    """Until the zygote hangs up."""
+    """Forks on command until the zygote hangs up."""
     while True:
         data, ancillary, _, _ = commands.recvmsg(16, _RIGHTS)
         if not data:

@@ -8,8 +8,8 @@ Invariants
 - What a session does once it is confined is its driver's: a module of `drivers` with
   `prepare()`, called once here for the state that every child inherits, and
   `serve(state, channel)`, called in the confined child, which never returns.
-- It runs no foreign code and reads none; it is told what to do only by the host, through the
-  socket that it was started with.
+- It runs no foreign code and reads none; it takes commands only from the host, through the socket
+  that it was started with.
 - When the host's end of that socket closes, for whatever reason, everything in the jail dies
   and this process exits; then nothing of the jail is left.
 - The end of a session never stops this process, whatever the session did to its folder or its
@@ -44,9 +44,9 @@ from .watching import measure, share, watch
 
 WATCH_SECONDS = 0.5
 _ENDED_AT_ONCE = 1000
-"""So that the message fits a packet."""
+"""Maximum sessions in one `ended` message, so that it fits a packet."""
 _END_SECONDS = 1.0
-"""For ending what has no pid namespace; the host waits for twice that."""
+"""Time to end processes without a pid namespace, in seconds; the host waits twice as long."""
 
 
 class Zygote:

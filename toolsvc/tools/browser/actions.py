@@ -54,7 +54,7 @@ async def enter(page: Page, ref: str, text: str, *, submit: bool) -> str:
 
 
 async def scroll(page: Page, ref: str | None, direction: Literal["up", "down"] | None) -> str:
-    """To an element, or by one window."""
+    """Scrolls to an element, or by one window."""
     if ref is not None:
         await (await _element(page, ref)).scroll_into_view_if_needed()
     else:
@@ -68,7 +68,7 @@ async def scroll(page: Page, ref: str | None, direction: Literal["up", "down"] |
 
 
 async def back(page: Page, others: int, allow: AllowList, seconds: float) -> str:
-    """To the page before; from the first one of several windows, by closing it."""
+    """Goes to the previous page; from the first page of a window, by closing that window."""
     devtools = await page.context.new_cdp_session(page)
     history = await devtools.send("Page.getNavigationHistory")
     await devtools.detach()

@@ -75,7 +75,7 @@ class AllowList:
 
     def switches(self, refusing: str) -> list[str]:
         """Chromium's arguments; `refusing`: host:port where every connection is refused. Loopback
-        and link-local addresses would bypass a proxy unasked: `<-loopback>` takes that back."""
+        and link-local addresses would bypass a proxy by default: `<-loopback>` prevents that."""
         direct = ";".join(["<-loopback>", *map(str, self.entries)])
         return [f"--proxy-server={refusing}", f"--proxy-bypass-list={direct}"]
 

@@ -105,7 +105,7 @@ class Chromium:
         self.killed_pages = 0
         """Renderers that held too much memory."""
         self.overgrown = False
-        """Its shared processes hold too much: it takes no more sessions."""
+        """True if its shared processes hold too much memory: it takes no more sessions."""
 
     @classmethod
     async def start(cls, plan: BrowserPlan) -> Chromium:

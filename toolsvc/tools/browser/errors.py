@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class BrowserUnavailable(Exception):
-    """For the operator."""
+    """No browser can be started; the message is for the operator."""
 
 
 class BrowserLost(Exception):
@@ -17,7 +17,7 @@ class BrowserLost(Exception):
 
 
 class PageFailed(Exception):
-    """For the policy. `crashed`: the page went with it."""
+    """An action failed; the message is for the policy. `crashed`: the page was lost."""
 
     def __init__(self, message: str, *, crashed: bool = False) -> None:
         super().__init__(message)

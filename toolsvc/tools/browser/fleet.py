@@ -57,7 +57,7 @@ class BrowserFleet:
         self._killed_pages = 0
 
     def figures(self) -> dict[str, float]:
-        """Its fill in the words of the metrics page."""
+        """Fill of the fleet, for the metrics page."""
         return {
             "browsers": len(self._berths),
             "browser_sessions": sum(berth.sessions for berth in self._berths),

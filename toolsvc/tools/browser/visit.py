@@ -46,7 +46,8 @@ class Bounds:
 
     pages: int
     navigation: float
-    """Until an address answers, again until its page has loaded, and until it is read."""
+    """Longest wait for an address to answer, again for its page to load, and again for reading
+    it."""
     width: int
     height: int
 

@@ -27,7 +27,7 @@ class HeldFile:
     data: bytes
 
     def open(self) -> BinaryIO:
-        """From the start, with a descriptor of its own; the caller closes it."""
+        """Opens the file at its start, with a descriptor of its own; the caller closes it."""
         file = open(os.memfd_create("image", os.MFD_CLOEXEC), "w+b")  # noqa: SIM115
         file.write(self.data)
         file.seek(0)

@@ -1,4 +1,4 @@
-"""Where to cut, how large a result is, and which frames of a video are meant; pure."""
+"""Computes the part to cut, the size of a result, and the frames of a video; pure."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 STRICT = ConfigDict(extra="forbid")
-"""As in `plugin.tool`, which decoding processes do without: each pays for all that is imported."""
+"""As in `plugin.tool`, which decoding processes do not import: each import costs every process."""
 
 Size = tuple[int, int]
 Encoding = Literal["auto", "png", "jpeg"]

@@ -63,7 +63,7 @@ class AnswerHead(BaseModel):
     reason: Annotated[str, Field(max_length=2000)] = ""
 
     def answer(self, data: bytes) -> ImageAnswer:
-        """With the pictures' bytes, one after the other."""
+        """The answer, with the pictures' bytes from `data`, one after the other."""
         if self.fault is not None:
             return ImageAnswer([], UnusableFile(self.fault, self.reason))
         pictures, at = [], 0

@@ -31,8 +31,8 @@ def objection(sql: str, *, writable: bool) -> str | None:
 
 
 def first_word(sql: str) -> str:
-    """In lower case; a single character where the command does not begin with a word, "" where
-    there is no command."""
+    """First word of the command, in lower case; a single character if the command does not begin
+    with a word, "" without a command."""
     at = 0
     while at < len(sql):
         blank = _BEFORE_A_COMMAND.match(sql, at)

@@ -390,7 +390,7 @@ def _lost(why: str, kind: ToolErrorKind) -> SqlAnswer:
 
 
 async def _started(connection: Connection) -> str:
-    """When the server was started."""
+    """Start time of the server."""
     cursor = await connection.execute("SELECT pg_postmaster_start_time()::text")
     (told,) = await cursor.fetchone() or ("",)
     return str(told)

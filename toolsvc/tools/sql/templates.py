@@ -34,7 +34,7 @@ _LONGEST_NAME = 200
 """Maximum bytes of a name; a file system takes 255, with the suffix."""
 
 Template = BinaryIO
-"""Its descriptor lives as long as the object."""
+"""A sealed in-memory file; its descriptor lives as long as the object."""
 
 
 class Templates:

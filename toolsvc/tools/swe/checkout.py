@@ -195,7 +195,7 @@ class _GitFailed(Exception):
 
 
 async def _git(work: Path, *arguments: str) -> str:
-    """Its output. Neither this account's configuration nor the machine's is read."""
+    """Output of a git command. Neither this account's configuration nor the machine's is read."""
     process = await asyncio.create_subprocess_exec(
         "git", *arguments,
         stdin=asyncio.subprocess.DEVNULL,
@@ -224,7 +224,7 @@ async def _git(work: Path, *arguments: str) -> str:
 
 
 def _changed(source: Path) -> int:
-    """When the source was last changed, in ns, as far as a look tells."""
+    """Time of the source's last change, in ns, as far as its files show."""
     places = (source, source / "HEAD", source / ".git" / "HEAD", source / ".git" / "logs" / "HEAD")
     return max(place.stat().st_mtime_ns for place in places if place.exists())
 

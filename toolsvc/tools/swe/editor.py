@@ -70,8 +70,8 @@ class Editor:
             raise EditFailed(f"{path}: {error}: look at it in the shell") from error
 
     async def _store(self, path: str, target: str, text: str | None, limit: float) -> None:
-        """Beside its place first, and then moved, so that it is changed wholly or not at all. None
-        removes the file."""
+        """Writes the text beside the file and then moves it, so that the file is changed wholly or
+        not at all. None removes the file."""
         if text is None:
             await self._read(f"rm -- {shlex.quote(target)}", limit)
             return

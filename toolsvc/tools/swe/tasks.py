@@ -82,8 +82,8 @@ class Tasks:
         root = self._verifications
         if root is None:
             if name:
-                mend = "start the service with swe.verifications=FOLDER"
-                raise _refused("verification", "is set, and none are served", mend)
+                fix = "start the service with swe.verifications=FOLDER"
+                raise _refused("verification", "is set, and no verifications are served", fix)
             return None
         if not name and not (root / FILE).exists():
             return None

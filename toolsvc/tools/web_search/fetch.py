@@ -101,7 +101,7 @@ def _public_socket(info: AddrInfoType) -> socket.socket:
 
 
 class Fetcher:
-    """To be made in a running loop, and closed."""
+    """Must be made in a running loop, and closed."""
 
     def __init__(self, allowed_hosts: Collection[str] = ()) -> None:
         """`allowed_hosts`: names or addresses, with `:port` or for all ports, that may be fetched

@@ -93,7 +93,7 @@ class Pages:
         return shortened(answer.text, most_chars)
 
     def figures(self) -> dict[str, float]:
-        """For the metrics page."""
+        """Figures for the metrics page."""
         model = {} if self._model is None else self._model.figures()
         return {"pages_read_total": self._read, **self._extractor.figures(), **model}
 

@@ -75,7 +75,7 @@ class Bash:
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
         self.folder = os.getcwd()
-        """Where the last finished command left the shell."""
+        """Directory in which the last finished command left the shell."""
         self._pid = 0
         self._commands = -1
         self._status = -1

@@ -103,7 +103,7 @@ class Interpreter:
         sys.path.insert(0, "")
 
     def enter(self) -> None:
-        """In the child: from now on this process is the session."""
+        """Called in the child: from now on this process is the session."""
         self._pid = os.getpid()
         preload.reseed()
         # The first run copies the pages that every run writes; this way no caller waits for that.
@@ -222,7 +222,7 @@ def _compiled(code: str, name: str) -> tuple[types.CodeType | None, types.CodeTy
     try:  # Most calls are one expression, which needs no tree.
         return None, compile(code, name, "eval", 0, _PLAIN)
     except SyntaxError:
-        pass  # What is wrong with it, if anything, is told as of a program.
+        pass  # Its errors are reported as those of a program.
     tree: ast.Module = compile(code, name, "exec", ast.PyCF_ONLY_AST, _PLAIN)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     statements = compile(tree, name, "exec", 0, _PLAIN) if tree.body else None
@@ -250,7 +250,7 @@ def _compiled_in_two(code: str, name: str) -> tuple[types.CodeType, types.CodeTy
         last = compile("\n" * before.count("\n") + told[at:], name, "eval", 0, _PLAIN)
         return compile(before, name, "exec", 0, _PLAIN), last
     except (SyntaxError, ValueError):
-        return None  # What is wrong with it, if anything, is told as of a program.
+        return None  # Its errors are reported as those of a program.
 
 
 def prepare() -> Interpreter:

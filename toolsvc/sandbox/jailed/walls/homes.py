@@ -41,8 +41,8 @@ class Homes(Protocol):
         """Descriptor of a new, empty folder. Raises OSError if it cannot be made."""
 
     def enter(self, folder: int) -> None:
-        """In the session's process: makes it the working folder, HOME and TMPDIR. Raises OSError if
-        it cannot be."""
+        """Called in the session's process: makes the folder its working folder, HOME and TMPDIR.
+        Raises OSError."""
 
     def give_up(self, folder: int) -> int:
         """Takes over the descriptor; the session's processes are gone. The pid of the child that
@@ -122,8 +122,8 @@ class Folders:
         _live_at(os.getcwd())
 
     def give_up(self, folder: int) -> int:
-        """By a program, since a full one may take long. What cannot be removed now goes with the
-        service."""
+        """A program removes the folder, because a full one may take long. Files that cannot be
+        removed now go with the service."""
         pid = 0
         with contextlib.suppress(OSError):
             pid = remove_tree(folder)

@@ -30,20 +30,21 @@ _MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _MEMORY_SHARE = 8
 """The files of a jail's sessions never take more than this part of the machine's memory."""
 _FULL_LOOK = 8
-"""A session's first process is looked at closely one time in so many: four times as dear as its
-memory alone, and what shows then (tables, threads) grows slowly."""
+"""A session's first process gets a full look one time in this many. A full look costs four times as
+much as a look at its memory, and the other figures (tables, threads) grow slowly."""
 _MANY = 4
 """Processes beside a session's first: what the kernel holds for fewer is little."""
 _KERNEL_LOOK = 4
-"""For that a session of so many is looked at one time in so many."""
+"""Kernel memory of a session with that many processes is measured one time in this many."""
 _EXACT_SECONDS = 0.1
 _LOCKS = 2000
-"""On files, of one session: some 200 bytes of the kernel's each, which no other figure shows."""
+"""Maximum file locks of one session: each takes some 200 bytes of the kernel, which no other figure
+shows."""
 _LOCKS_LOOK = 4
 """The list of locks is read one time in so many: meanwhile no process of the machine can lock
 anything."""
 _STEPS = 200
-"""Up from a process to its session's first; a session has fewer processes."""
+"""Maximum steps from a process up to its session's first process; a session has fewer processes."""
 
 
 class Member:

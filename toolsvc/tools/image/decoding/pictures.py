@@ -133,7 +133,7 @@ def _blaming_the_file(limits: ImageLimits) -> Iterator[None]:
 
 
 def _shown_size(image: Image.Image, limits: ImageLimits) -> Size:
-    """As a viewer shows it: turned by a quarter where the EXIF orientation says so. (Of a PNG it
+    """Size as a viewer shows it: turned by a quarter if the EXIF orientation says so. (Of a PNG it
     stands behind the pixels, so that Pillow decodes them to see it.)"""
     with _blaming_the_file(limits):
         turned = orientation(image) >= 5

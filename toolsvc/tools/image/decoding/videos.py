@@ -4,8 +4,8 @@ Invariants
 - A stream is decoded only after its header named a codec of CODECS and a size within the limit;
   libavcodec holds every later frame to the same size (`max_pixels`).
 - Frames are numbered in the order of showing, from the packets' time stamps, without decoding.
-- Nothing but the given file is read: containers are told by their first bytes, so formats that name
-  other files (playlists) are never tried.
+- Nothing but the given file is read: container formats are recognised by their first bytes, so
+  formats that name other files (playlists) are never tried.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _index(container: InputContainer, stream: VideoStream) -> _Index:
 
 
 def _places(total: int, limits: ImageLimits) -> Sequence[int]:
-    """Which of all frames are numbered."""
+    """Places of the frames that are numbered."""
     sampled = limits.sampled_frames
     return range(total) if sampled is None else evenly(total, sampled)
 

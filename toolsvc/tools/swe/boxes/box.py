@@ -61,11 +61,11 @@ class Box(ABC):
     """Takes one call at a time. Every call after the box was lost raises BoxGone."""
 
     folder: str
-    """Where the repository is. Commands begin there, and relative paths do."""
+    """Folder of the repository. Commands run there, and relative paths begin there."""
     gone: str | None = None
     """Why it was lost through no fault of what ran in it; None while it was not."""
     broken: str | None = None
-    """How the code in it ended it. Every later call reports this."""
+    """How the code in the box ended the box. Every later call reports this."""
 
     @abstractmethod
     async def exec(
@@ -94,15 +94,15 @@ class Runner(ABC):
     """Starts boxes. `start` and `stop` frame its own life."""
 
     isolation: str = ""
-    """Its level, once started."""
+    """Isolation level, once started."""
 
     @abstractmethod
     async def start(self) -> None:
-        """Once. Raises StartError if it cannot work here."""
+        """Called once. Raises StartError if the runner cannot work here."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """Once, after all boxes were closed; ends what a lost one left."""
+        """Called once, after all boxes were closed; removes the remains of lost boxes."""
 
     @abstractmethod
     async def new_box(self, image: str) -> Box:

@@ -72,7 +72,7 @@ class ContainerBox(Box):
 
     @abstractmethod
     async def _ended(self, patient: bool) -> str:
-        """How what ran in the container ended it, "" while it runs. Raises BoxGone if it was ended
+        """How the code in the container ended it, "" while it runs. Raises BoxGone if it was ended
         from outside, or if that is not known. `patient`: something is wrong with it for certain."""
 
     async def exec(

@@ -48,7 +48,7 @@ _HOPELESS = {
 """Why a container waits, where waiting longer would not help."""
 
 _NOT_RUN = re.compile(r"\bOCI\b|exec failed")
-"""How runtimes speak of a container without bash, or without room for another process."""
+"""Messages of runtimes about a container without bash, or without room for another process."""
 _LOOKS, _BETWEEN_LOOKS = 4, 0.5
 
 _FAILURES = (ApiException, aiohttp.ClientError, OSError)
@@ -268,8 +268,9 @@ def is_running(name: str, status: dict[str, Any]) -> bool:
 
 
 def how_ended(name: str, pods: Sequence[Mapping[str, Any]]) -> str:
-    """How what ran in the pod ended it, of the API's list of pods; "" while it runs. Raises BoxGone
-    if the cluster ended it: it says why, as no container can."""
+    """How the code in the pod ended it, from the API's list of pods; "" while it runs. Raises
+    BoxGone if the cluster ended the pod: then its status has a reason, which no container can
+    set."""
     if not pods:
         raise BoxGone(f"pod {name} was deleted")
     status = pods[0].get("status", {})

@@ -23,7 +23,7 @@ from toolsvc.tools.sandboxed import KINDS, ToolSandbox, shell_report
 from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, CommandRun, Runner, StartFailed
 
 _FOLDER = "testbed"
-"""Below the session's own folder, whose name is random."""
+"""Folder of the repository, below the session's own folder, whose name is random."""
 _GRACE_SECONDS = 5.0
 _WRITE_SECONDS = 60.0
 

@@ -30,11 +30,11 @@ MOST_PATH = 4096
 """Bytes of a path, or of what a link points to: the kernel's own bound."""
 
 TREE, BAD = b"T", b"B"
-"""How an answer begins."""
+"""First byte of an answer."""
 LENGTH = struct.Struct("=Q")
 
 Rows = dict[str, tuple[int, int, int]]
-"""By path: mode, offset and size of the content."""
+"""Path -> mode, offset and size of the content."""
 
 
 class BadTree(Exception):
