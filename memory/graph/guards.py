@@ -97,7 +97,7 @@ def _code(tool: Tool) -> str:
     if any(isinstance(node, ast.FunctionDef) for node in named):
         return ""
     if any(isinstance(node, ast.AsyncFunctionDef) for node in named):
-        return f"its code defines {tool.name} as async, which nobody would await"
+        return f"its code defines {tool.name} as async, and no caller awaits it"
     return f"its code does not define a function {tool.name}"
 
 
