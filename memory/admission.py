@@ -1,7 +1,7 @@
-"""What of a group's work may come in: the work as a whole, and each candidate.
+"""Checks on a group's work before it is merged: the work as a whole, then each candidate.
 
-A work that says nothing sensible is refused whole, before anything is changed. A candidate that
-cannot be registered is left out with a sentence, and the rest goes on.
+Invalid work is refused whole, before anything changes. A candidate that cannot be registered is
+left out, with a sentence that says why; the other candidates go on.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from memory.types import GroupWork, Refused, RolloutWork, Stats, Tool
 LONGEST_ID = 512
 """Characters of a group's or a trajectory's id."""
 MOST_CANDIDATES, MOST_NAMES, MOST_EDGES = 1024, 4096, 16_384
-"""Of a group: candidates of all its rollouts, names that they called, edges."""
+"""Limits of a group: candidates of all its rollouts, names that they called, edges."""
 _ITERATION = re.compile(r"/iteration [0-9]+\Z")
 LARGEST = (1 << 53) - 1
-"""Of a count: beyond it JSON readers lose the last digits."""
+"""Largest count: beyond it JSON readers lose the last digits."""
 
 
 def check_work(work: GroupWork) -> None:
-    """BadWork."""
+    """Raises BadWork if the work as a whole is invalid."""
     for what, name in [
         ("group", work.group),
         *(("trajectory", r.trajectory) for r in work.rollouts),
     ]:
         if not name or len(name) > LONGEST_ID or not _encodes(name):
-            raise BadWork(f"{shown(name)} is no id of a {what}: 1 to {LONGEST_ID} characters")
+            raise BadWork(f"{shown(name)} is not an id of a {what}: 1 to {LONGEST_ID} characters")
     if _ITERATION.search(work.group):
         raise BadWork(f"{shown(work.group)} is the name of an iteration: name the group otherwise")
     trajectories = [rollout.trajectory for rollout in work.rollouts]
@@ -44,8 +44,8 @@ def check_work(work: GroupWork) -> None:
         raise BadWork(f"group {work.group} has a trajectory twice")
     if work.registers and work.registers not in trajectories:
         raise BadWork(
-            f"group {work.group} registers the tools of {shown(work.registers)}, which is none of "
-            "its rollouts"
+            f"group {work.group} registers the tools of {shown(work.registers)}, which is not one "
+            "of its rollouts"
         )
     if not 0 < work.delta <= 1:
         raise BadWork(f"delta is {work.delta}, and not above 0 and at most 1")
@@ -65,9 +65,10 @@ def check_work(work: GroupWork) -> None:
 def admitted(
     work: GroupWork, embed: Callable[[Sequence[Tool]], Vectors], runner: Runner | None
 ) -> tuple[list[Candidate], list[Refused]]:
-    """(candidates that are compared, and those of them that are registered; what cannot be).
+    """(candidates to compare and register, candidates that are refused).
 
-    runner: runs the first inputs of what is registered again. ChecksDown.
+    runner: repeats the first call of each tool that is registered. Raises ChecksDown if it is
+    unreachable.
     """
     refused: list[Refused] = []
     kept: list[tuple[tuple[int, int], Tool, bool]] = []

@@ -10,7 +10,7 @@ from toolwright.recipe import MEMORY_ADDRESS, ProcessTable
 
 
 class MemoryTable(ProcessTable):
-    """What `memory serve RECIPE` is told."""
+    """Settings of `memory serve RECIPE`."""
 
     address: str = Field(
         default=MEMORY_ADDRESS,

@@ -1,4 +1,4 @@
-"""What the memory refuses or cannot do; each message names the thing and the mend."""
+"""Errors of the memory; each message names the thing and the fix."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class MemoryFault(Exception):
 
 
 class GroupReused(MemoryFault):
-    """A group came with another content than before."""
+    """A group came again with different content."""
 
 
 class NoVersion(MemoryFault):
@@ -24,12 +24,12 @@ class PortTaken(MemoryFault):
 
 
 class NoChecks(MemoryFault):
-    """Tools shall be merged only where they behave alike, and there is no sandbox to ask."""
+    """A merge needs a check that tools behave alike, and no sandbox is configured."""
 
 
 class BadWork(MemoryFault):
-    """A group's work, or a question, that says nothing sensible as a whole: no change is made."""
+    """A group's work, or a question, is invalid as a whole: no change is made."""
 
 
 class ChecksDown(MemoryFault):
-    """The sandbox that was asked does not answer: no change is made, ask again."""
+    """The sandbox does not answer: no change is made, retry."""

@@ -3,8 +3,8 @@
 Invariants
 - A version is the fold of the changes before it, whether a snapshot helped or not.
 - A snapshot that is torn, missing, or of another log is passed over.
-- Snapshots are made when as much was appended as the last one holds, so that all of them together
-  are no longer than the log.
+- A snapshot is made when the log has grown by the size of the last one, so all snapshots together
+  are not longer than the log.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from memory.types import Change, NewNode
 log = logging.getLogger(__name__)
 
 LEAST = 4 << 20
-"""Bytes of changes that are worth a snapshot; folding them takes some tens of milliseconds."""
+"""Least bytes of changes for a snapshot; folding them takes some tens of milliseconds."""
 LARGEST = 400 << 20
-"""Bytes of a snapshot; Redis takes 512 MiB, SQLite 1 GB."""
+"""Maximum size of a snapshot, in bytes; Redis takes 512 MiB, SQLite 1 GB."""
 
 
 def due(since: int, saved: int) -> bool:
@@ -38,7 +38,7 @@ class History:
     """Not thread-safe but for `at`."""
 
     def __init__(self, log: Log) -> None:
-        """Folds nothing yet but what a snapshot holds."""
+        """Reads the newest snapshot; folds no change yet."""
         self._log = log
         graph, self._saved = self._nearest(None)
         self._builder = Builder(graph)
@@ -46,8 +46,8 @@ class History:
         self.newest = graph
 
     def refresh(self, each: Callable[[NewNode], None]) -> bool:
-        """Folds what was appended since; whether there was any. each: is told of new nodes.
-        Unusable."""
+        """Folds the changes appended since; returns whether there were any. each: called with each
+        new node. Raises Unusable."""
         before = self._builder.version
         for data in pages(self._log, before):
             with read_as(self._builder.version + 1):
@@ -61,7 +61,7 @@ class History:
         self._published(before)
 
     def at(self, version: int) -> ToolGraph:
-        """The graph of a version. NoVersion, Unusable."""
+        """The graph of a version. Raises NoVersion or Unusable."""
         newest = self.newest
         if version == newest.version:
             return newest
@@ -91,7 +91,7 @@ class History:
         return True
 
     def _save(self) -> None:
-        """Whatever comes of it, the change is durable already."""
+        """Writes a snapshot. A failure is only logged: the change is durable already."""
         data = snapshot.to_bytes(self.newest, self._tip)
         self._since, self._saved = 0, len(data)
         if len(data) > LARGEST:

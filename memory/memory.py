@@ -1,17 +1,17 @@
-"""A tool memory: what groups of rollouts do to it, and questions to it.
+"""A tool memory: it merges the work of groups and answers questions.
 
 Invariants
 - The graph of version n is the fold of the first n changes, in this process and in any other one.
-- A change is decided against the version that it follows, and is durable before anybody sees it.
-  A group that comes again changes nothing and gets the answer of the first time.
-- An iteration sees one version for ever: the one that its first question made, or was given.
-- A question may name the version that it is asked of; else it is the newest that is known here.
-- No tool is ever run here.
+- A change is decided against the version that it follows, and is durable before it is visible. A
+  group that comes again changes nothing and gets its first answer.
+- An iteration always sees one version: the one that its first question made or got.
+- A question may name a version; by default it gets the newest version known to this process.
+- No tool runs here.
 
-Thread-safe: merges wait for each other; questions of the newest version wait for nobody, those of
-an older one, whose graph has to be folded again, for a merge. Who else writes to the same log is
-noticed at the next merge or `refresh`, within LOOK_S by `newest`, and when a version is asked for
-that is not known here.
+Thread-safe. Merges wait for each other. Questions to the newest version never wait. Questions to an
+older version may wait for a merge, because its graph is folded again. Another process's changes are
+noticed at the next merge or `refresh`, within LOOK_S by `newest`, and when a question names a
+version that is not known yet.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from memory.types import (
 )
 
 KEPT = 8
-"""Versions that stay ready; others are folded again when they are asked for."""
+"""Versions that stay in memory; others are folded again on demand."""
 MOST_SUBTASKS = 64
 LOOK_S = 1.0
-"""Seconds for which nobody looks whether another process has merged."""
+"""Shortest time between two looks for another process's merges, in seconds."""
 
 
 class Memory:
@@ -72,7 +72,7 @@ class Memory:
     ) -> None:
         """text_of: words of a tool that are searched and compared; its description by default (see
         `search.described`). runner: runs a new tool's first
-        inputs again, and what `check` asks for. Unusable."""
+        inputs again, and what `check` asks for. Raises Unusable."""
         self._log = log
         self._embed = embed
         self._text_of = text_of or (lambda tool: tool.description)
@@ -90,7 +90,7 @@ class Memory:
         self._looked = 0.0
         self._looking = threading.Lock()
         self._steps: list[tuple[str, int]] = []
-        """(lineage, training step) of each change, as far as somebody asked."""
+        """(lineage, training step) of each change, as far as it has been needed."""
         self.refresh()
 
     @property
@@ -100,7 +100,7 @@ class Memory:
 
     @property
     def checks(self) -> bool:
-        """There is a sandbox to ask."""
+        """Whether a sandbox is configured."""
         return self._runner is not None
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
@@ -109,7 +109,7 @@ class Memory:
         return np.stack(rows) if rows else np.zeros((0, 0), np.float32)
 
     def refresh(self) -> int:
-        """Folds what was appended since; returns the newest version. Unusable."""
+        """Folds the changes appended since; returns the newest version. Raises Unusable."""
         with self._lock:
             self._looked = time.monotonic()
             if self._history.refresh(self._read):
@@ -117,8 +117,8 @@ class Memory:
             return self._newest.graph.version
 
     def newest(self) -> int:
-        """The newest version; looks into the log from time to time, and never while somebody
-        merges. Unusable."""
+        """The newest version; looks into the log from time to time, and never during a merge.
+        Raises Unusable."""
         if time.monotonic() - self._looked > LOOK_S and self._lock.acquire(blocking=False):
             try:
                 self.refresh()
@@ -128,8 +128,8 @@ class Memory:
 
     def before(self, lineage: str, step: int) -> int:
         """The version before the first group of that lineage whose training step is `step` or a
-        later one; the newest where there is none. What came from elsewhere, by a copy say, is
-        there from the beginning. Unusable."""
+        later one; the newest if there is no such group. Changes from elsewhere, a copy for example,
+        count from the beginning. Raises Unusable."""
         newest = self.newest()
         if (seen := self.graph.begun.get(lineage, {}).get(step)) is not None:
             return seen
@@ -143,9 +143,9 @@ class Memory:
         return next((at for at, (own, one) in known if own == lineage and one >= step), newest)
 
     def begin(self, iteration: Iteration) -> tuple[int, int]:
-        """(the version that an iteration sees, tools that its beginning registered just now). The
+        """(the version that an iteration sees, number of tools that this call registered). The
         first question of an iteration merges the groups that wait for it; afterwards its version
-        stays the same, in every process. NoChecks, ChecksDown, Unusable."""
+        stays the same, in every process. Raises NoChecks, ChecksDown or Unusable."""
         if (seen := self.graph.seen_by(iteration)) is not None:
             return seen, 0
         self.refresh()
@@ -170,10 +170,10 @@ class Memory:
                 return self.graph.version, sum(len(part.registered) for part in change.parts)
 
     def merge_group(self, work: GroupWork) -> GroupMerged:
-        """Registers one rollout's candidates and tells the canonical names of all; the same answer
-        when the same work comes again. With an iteration, the names are decided against the version
-        that the iteration sees, and the candidates wait. BadWork, NoChecks, ChecksDown,
-        GroupReused, Unusable."""
+        """Registers one rollout's candidates and returns the canonical names of all; the same work
+        again gets the same answer. With an iteration, the names are decided against the version
+        that the iteration sees, and the candidates wait. Raises BadWork, NoChecks, ChecksDown,
+        GroupReused or Unusable."""
         check_work(work)
         if (stood := self._log.find(work.group)) is not None:
             return self._answered(work, *stood)
@@ -192,17 +192,17 @@ class Memory:
             )
             with self._lock:
                 return self._merged(work, lambda _graph: change)
-        if alike is not None:  # runs tools, while others merge; what it finds out is kept
+        if alike is not None:  # runs tools while others merge; its verdicts are kept
             decide(work, self.graph, candidates, refused, alike)
         with self._lock:
             return self._merged(work, lambda graph: decide(work, graph, candidates, refused, alike))
 
     def at(self, version: int | None = None) -> ToolGraph:
-        """The graph of a version. NoVersion, Unusable."""
+        """The graph of a version. Raises NoVersion or Unusable."""
         return self._version(version).graph
 
     def changes(self, after: int = 0, most: int | None = None) -> Iterator[Change]:
-        """The changes after a version, in order. Unusable."""
+        """The changes after a version, in order. Raises Unusable."""
         return map(from_bytes, pages(self._log, after, most))
 
     def retrieve(
@@ -216,9 +216,9 @@ class Memory:
         scoring: Scoring = "hybrid",
         step: int | None = None,
     ) -> list[Found]:
-        """The tools for a plan, the best first. version: None = the newest known here, whoever
-        else writes. step: training step of the question, for graphrag; None = that of the newest
-        call. BadWork, NoVersion, Unusable."""
+        """The tools for a plan, the best first. version: None = the newest known to this process.
+        step: training step of the question, for graphrag; None = that of the newest call. Raises
+        BadWork, NoVersion or Unusable."""
         if len(subtasks) > MOST_SUBTASKS:
             raise BadWork(f"{len(subtasks)} subtasks are asked for, at most {MOST_SUBTASKS} are")
         ready = self._version(version)
@@ -237,14 +237,14 @@ class Memory:
     def _verdicts(self) -> Alike:
         if self._runner is None:
             raise NoChecks(
-                "tools shall be merged only where they behave alike, and nobody can run them: give "
+                "the merge needs a check that tools behave alike, and no service runs them: give "
                 "`memory serve` the address of a tool service as [memory] checks"
             )
         return Verdicts(self._runner).alike
 
     def _merged(self, work: GroupWork, decided: Callable[[ToolGraph], Change]) -> GroupMerged:
-        """Decides and appends, again where another process was there first: then that one's change
-        went in, so that somebody always gets on."""
+        """Decides and appends; repeats both if another process appended first. Each repeat means
+        that another change went in, so the log always grows."""
         digest = asked(work)
         while True:
             self.refresh()
@@ -292,7 +292,7 @@ class Memory:
         self._texts.add(self._text_of(made.tool))
 
     def _show(self) -> None:
-        """The newest version is what is asked from now on."""
+        """Publishes the newest version to questions."""
         graph = self._history.newest
         if graph.content == self._newest.graph.content:
             self._newest = self._newest.again(graph)
@@ -329,7 +329,8 @@ class Memory:
                 self._ready.popitem(last=False)
 
     def _texts_of(self, graph: ToolGraph) -> Texts:
-        """Those of all versions, unless this one has a node that was gone before they were read."""
+        """Texts of all versions, unless this one has a node that was merged before the texts were
+        read."""
         if self._unread.isdisjoint(graph.by_id):
             return self._texts
         nodes = (graph.by_id.get(place) for place in range(graph.next_id))

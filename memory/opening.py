@@ -1,4 +1,4 @@
-"""Words of a recipe or a command line to a memory: where it lies."""
+"""Opens the store of a memory from its address in a recipe or on a command line."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ REDIS = ("redis://", "rediss://", "unix://")
 DEFAULT_NAME = "memory"
 SQLITE = "memory.sqlite"
 STORE_VARIABLE = "TOOLWRIGHT_MEMORY_STORE"
-"""In the environment: the store, whose password a command line would show to everybody."""
+"""Environment variable with the store's address: a command line would show its password to every
+user."""
 
 
 def open_log(store: str, *, embedder: str, read_only: bool = False) -> Log:
     """The log at a file, at a folder (memory.sqlite in it), or at redis://HOST:PORT/DB#NAME.
 
-    read_only: of a memory that is there; nothing is written, not even a snapshot. Unusable."""
+    read_only: of a memory that is there; nothing is written, not even a snapshot. Raises
+    Unusable."""
     if not store:
         raise Unusable("no memory is named: give a file, or redis://HOST:PORT/DB#NAME")
     if store.startswith(REDIS):
@@ -30,15 +32,15 @@ def open_log(store: str, *, embedder: str, read_only: bool = False) -> Log:
 
 
 def begun_with(store: str) -> str:
-    """The embedder that a memory was begun with. Unusable where none is there."""
+    """The embedder that a memory was begun with. Raises Unusable if none is there."""
     if found := begun(store):
         return found
     raise Unusable(f"there is no memory at {shown(store)}: name the store of `memory serve`")
 
 
 def begun(store: str) -> str:
-    """The embedder that a memory was begun with, "" where nothing is. Unusable where it cannot be
-    read, or is something else."""
+    """The embedder that a memory was begun with, "" where nothing is. Raises Unusable if it cannot
+    be read, or is something else."""
     if store.startswith(REDIS):
         from memory.store import redis  # brings the package redis
 
@@ -49,13 +51,13 @@ def begun(store: str) -> str:
 
 def _file(store: str) -> Path:
     if "://" in store:
-        raise Unusable(f"{shown(store)} is no store: give a file, or redis://HOST:PORT/DB#NAME")
+        raise Unusable(f"{shown(store)} is not a store: give a file, or redis://HOST:PORT/DB#NAME")
     path = Path(store)
     return path / SQLITE if path.is_dir() else path
 
 
 def shown(store: str) -> str:
-    """The store without its password, also where the address is none that can be read."""
+    """The store's address without its password; works for an invalid address too."""
     scheme, is_address, rest = store.partition("://")
     if not is_address:
         return store

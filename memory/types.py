@@ -1,4 +1,5 @@
-"""The words of the memory: a tool and its node, a group's work, and the change that it makes."""
+"""The vocabulary of the memory: a tool and its node, a group's work, and the change that it
+makes."""
 
 from __future__ import annotations
 
@@ -14,17 +15,17 @@ its released GraphRAG variant."""
 TextOf = Literal["description", "name and description"]
 """Words of a tool that are embedded, searched and compared (SEARL, appendix E.1; section 3.3)."""
 Prefer = Literal["first", "higher_support", "higher_success"]
-"""Whose code a class of tools keeps: the earliest tool's, that of more tools, or that whose calls
-work more often. Equals keep the earlier's."""
+"""Which tool's code a class keeps: the earliest tool's, the one with higher support, or the one
+with the higher success rate. Between equals the earlier tool's code stays."""
 
 
 def lineage_of(group: str) -> str:
-    """Of the training that a group belongs to: groups are named LINEAGE/..."""
+    """Lineage of the training that a group belongs to: groups are named LINEAGE/..."""
     return group.partition("/")[0]
 
 
 DELTA = 0.88
-"""Cosine from which on two tools are one: the released code's; the paper gives none."""
+"""Least cosine of two tools that are one: the released code's; the paper gives no number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +46,8 @@ class Tool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """What calls of a tool came to. last_used: training step, -1 before the first call; seconds:
-    of all calls together."""
+    """Outcomes of a tool's calls. last_used: training step, -1 before the first call; seconds: of
+    all calls together."""
 
     calls: int = 0
     successes: int = 0
@@ -166,12 +167,12 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMerged:
-    """What became of a group's work.
+    """Answer to a group's work.
 
-    version: of the memory with it. canonical: of each rollout in its order, name of a tool that it
-    made or called -> one name for all tools that are one, over the memory before and all
-    candidates of the group. registered: name of a registered tool -> the name of its node; empty
-    for a group that waits.
+    version: of the memory after it. canonical: for each rollout in order, name of a tool that it
+    made or called -> canonical name. Tools that are one have one canonical name, over the earlier
+    memory and all candidates of the group. registered: name of a registered tool -> the name of
+    its node; empty for a group that waits.
     """
 
     version: int
@@ -192,8 +193,8 @@ class NewNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """A tool that was merged into the node `into`: it gives its name, and the inputs on which the
-    node's tool did what it did."""
+    """A tool that was merged into the node `into`: the node gets its name, and its inputs if both
+    tools gave the same results on them."""
 
     name: str
     into: int
@@ -204,15 +205,15 @@ class Joined:
 class Change:
     """What a group made of the memory, decided against the version before it.
 
-    Everything in it is decided: who folds it compares nothing, embeds nothing and runs nothing, so
-    that every process and every machine folds to the same graph.
+    Everything in it is decided: a fold compares nothing, embeds nothing and runs nothing, so every
+    process and every machine gets the same graph.
 
     asked: SHA-256 of what the group did, in hex. unions: (gone, into) ids of nodes that became one.
     made: new nodes in the order of their ids. joined: into any node, new ones included. replaced:
     id -> the tool whose code the node has from now on. edges: (from, to, count) by ids. used: by
-    id. canonical, refused, registered: what the group was told. waits: what is merged later; such a
-    change leaves nodes and edges as they are. begins: an iteration, for which the groups in `parts`
-    are merged in this order; they waited under these names.
+    id. canonical, refused, registered: the answer to the group. waits: the part that is merged
+    later; such a change leaves nodes and edges as they are. begins: an iteration, for which the
+    groups in `parts` are merged in this order; they waited under these names.
     """
 
     group: str

@@ -39,8 +39,8 @@ class Record:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
-        """As a row of a JSONL file that [task] `source` may name. TypeError where images are
-        contents: only whoever writes the file knows where those go."""
+        """As a row of a JSONL file that [task] `source` may name. Raises TypeError if images are
+        contents: only the writer of the file knows where those go."""
         asked: dict[str, Any] = (
             {"question": self.question} if self.question else {"messages": list(self.messages)}
         )

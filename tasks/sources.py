@@ -46,7 +46,7 @@ def endless(
     """A set's tasks again and again, each pass in another order, which depends on the seed alone.
 
     A window moves over the files: a task stands at most 4096 places before the place that it has
-    there. TaskFault for a set with images, and all that Reading raises.
+    there. Raises TaskFault for a set with images, and all that Reading raises.
     """
     reading = Reading(name, path, gold=gold, question_marks=question_marks)
     for epoch in count():

@@ -45,7 +45,7 @@ log = structlog.get_logger("toolsvc")
 
 
 async def serve_alone(config: ServiceConfig) -> None:
-    """Serves until SIGTERM. StartError or ListenError before that."""
+    """Serves until SIGTERM. Raises StartError or ListenError before that."""
     stop = stop_event(until_eof=config.until_eof)
     async with (
         running_host(config) as (host, metrics),
@@ -64,7 +64,7 @@ async def serve_alone(config: ServiceConfig) -> None:
 async def metrics_face(
     config: ServiceConfig, page: Callable[[], Awaitable[bytes]]
 ) -> AsyncIterator[None]:
-    """The page for Prometheus, where it was asked for. StartError."""
+    """The page for Prometheus, where it was asked for. Raises StartError."""
     if not config.metrics:
         yield
         return
@@ -97,8 +97,8 @@ async def _verltool_face(config: ServiceConfig, host: Host) -> AsyncIterator[Non
 async def running_host(
     config: ServiceConfig, only: Collection[str] = ()
 ) -> AsyncIterator[tuple[Host, Metrics]]:
-    """The tools, or `only` those of these names, started, and counted if anybody wants to see it;
-    every session ends with the block."""
+    """The started tools, or `only` those with these names, with metrics if they are wanted; every
+    session ends with the block."""
     tools = await tools_of(config)
     if only:
         tools = [tool for tool in tools if tool.name in only]
@@ -125,7 +125,7 @@ def _host(config: ServiceConfig, tools: list[Tool], most: int, watches: list[Wat
 
 
 async def tools_of(config: ServiceConfig) -> list[Tool]:
-    """What the configuration names, not started. StartError."""
+    """What the configuration names, not started. Raises StartError."""
     return await load_tools(
         config.tools, parse_settings(list(config.settings)), config.sandbox_config
     )
@@ -172,8 +172,8 @@ async def drain(host: Host, *servers: Server) -> None:
 
 
 def stop_event(*, until_eof: bool) -> asyncio.Event:
-    """Set by SIGTERM and SIGINT, and if asked for by the end of standard input. StartError where
-    that is none whose end could be waited for."""
+    """Event that SIGTERM and SIGINT set, and on request the end of standard input. Raises
+    StartError if the end of that input cannot be watched."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -28,7 +28,7 @@ VARIABLES = {
     "proxy": ("ALL_PROXY", " "),
 }
 ALIASES = {"default-timeout": "timeout", "pypi-url": "index-url"}
-# Of the sections that `pip install` reads, a later one wins; `:env:` are the PIP_* variables.
+# Sections that `pip install` reads; a later section wins. `:env:` stands for the PIP_* variables.
 SECTIONS = ("global", "install", ":env:")
 
 

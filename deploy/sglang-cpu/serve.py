@@ -55,7 +55,7 @@ FLAGS = {
     "--device": "cpu",
     "--attention-backend": "torch_native",
     "--sampling-backend": "pytorch",
-    # Of a vision model's image encoder; the others need a GPU.
+    # Attention backend of a vision model's image encoder; the other backends need a GPU.
     "--mm-attention-backend": "sdpa",
     # The learner computes in float32 too: their log-probs agree to about 1e-6.
     "--dtype": "float32",
@@ -106,7 +106,7 @@ def host_of(extra: list[str]) -> str:
 
 
 def probe(host: str, port: int) -> None:
-    """Refuses a port that somebody holds, before a minute of loading."""
+    """Refuses a port that is in use, before a minute of loading."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
@@ -123,7 +123,8 @@ def probe(host: str, port: int) -> None:
 
 
 def holder(port: int) -> str:
-    """Who listens there; "" where the package that looks is not beside this launcher."""
+    """The process that listens there; "" if the package that finds it is not beside this
+    launcher."""
     sys.path.insert(0, str(where.HERE / "proto"))
     try:
         from toolwright.process.holder import holder_of

@@ -1,6 +1,6 @@
-"""What only running a tool can tell. The memory never runs one: it asks whoever has a sandbox.
+"""Checks that need a tool to run. The memory never runs a tool: it asks a service with a sandbox.
 
-runner.py     who runs tools, and what comes of it
-verdicts.py   what follows: a tool's own inputs pass again; two tools behave alike
-client.py     a tool service's create_and_execute as a runner
+- runner.py: the interface of a runner, and the outcome of a run
+- verdicts.py: whether a tool's first call works again, and whether two tools behave alike
+- client.py: a tool service's create_and_execute as a runner
 """

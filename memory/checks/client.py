@@ -1,8 +1,8 @@
 """A tool service's `create_and_execute` as a runner: each run is a session of its own, so that no
 tool sees what another one did.
 
-A tool that fails is an outcome. A service that cannot run it is ChecksDown, after some retries: it
-says nothing about the tool.
+A tool that fails is an outcome. A service that cannot run the tool raises ChecksDown after some
+retries, because that says nothing about the tool.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from toolwright.tool.v1 import tool_pb2_grpc
 TOOL = "create_and_execute"
 SIDE_BY_SIDE = 4
 RUN_S, QUEUE_S, WAIT_S, LEASE_S = 10, 60, 20, 300
-"""Seconds that a tool may run, that it may wait for its turn, of one RPC, of a session's lease."""
+"""Limits in seconds: a tool's run, its wait for a turn, one RPC, a session's lease."""
 DEADLINE_S = 90.0
 RETRIES = 3
 DESCRIPTION = 1000
@@ -38,7 +38,7 @@ class ToolServiceRunner:
     """Thread-safe."""
 
     def __init__(self, address: str, token: str = "") -> None:
-        """address: host:port or unix:/path. Connects when it is asked first."""
+        """address: host:port or unix:/path. It connects at the first call."""
         self._address = address
         self._channel = grpc.insecure_channel(address, options=options.channel_options(address))
         self._stub: Any = tool_pb2_grpc.ToolServiceStub(self._channel)
@@ -46,7 +46,7 @@ class ToolServiceRunner:
         self._owner = f"memory-{uuid.uuid4().hex}"
 
     def run(self, runs: Sequence[Run]) -> Sequence[Outcome]:
-        """ChecksDown."""
+        """Raises ChecksDown if the service cannot run the tools."""
         with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
             return list(pool.map(self._run, runs))
 
@@ -118,7 +118,7 @@ def _arguments(run: Run) -> dict[str, Any]:
     return {
         "name": run.tool.name,
         "description": run.tool.description[:DESCRIPTION],
-        # A tool of which nothing is known takes what it was called with.
+        # A tool without a schema takes the arguments that it was called with.
         "arguments": dict(schema) if schema else {name: {} for name in inputs},
         "code": run.tool.code,
         "inputs": inputs,

@@ -1,4 +1,4 @@
-"""Who runs tools: `Runner`, and what came of a run."""
+"""The interface that runs tools, `Runner`, and the outcome of a run."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a call gave. result: of a call that worked, as JSON has it. error: a sentence, "" where
-    it worked."""
+    """Outcome of a call. result: the JSON value of a call that worked. error: a sentence, "" if the
+    call worked."""
 
     result: Any = None
     error: str = ""
 
 
 class Runner(Protocol):
-    """Runs tools where they can harm nobody."""
+    """Runs tools in a sandbox."""
 
     def run(self, runs: Sequence[Run]) -> Sequence[Outcome]:
-        """One outcome a run, in their order; each in a fresh process. ChecksDown where it cannot
-        be known what a run gives."""
+        """One outcome for each run, in order; each run has a fresh process. Raises ChecksDown if
+        the outcome of a run cannot be learned."""
         ...
 
     def close(self) -> None: ...

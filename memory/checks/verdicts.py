@@ -1,5 +1,5 @@
-"""What runs of tools tell: whether a tool's first call works again, and whether two tools behave
-alike. Pure, but for the runner. What was found out is kept for as long as the object lives."""
+"""Verdicts from runs of tools: whether a tool's first call works again, and whether two tools
+behave alike. Pure, but for the runner. A verdict is kept for as long as the object lives."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from memory.checks.runner import Run, Runner
 from memory.types import Tool
 
 INPUTS = 3
-"""Recorded inputs of a tool that another one is tried on."""
+"""Recorded inputs of a tool that another tool is run on."""
 CLOSE = 1e-9
-"""Relative; two numbers as near as that are one."""
+"""Relative tolerance within which two numbers are equal."""
 
 
 def works_again(tool: Tool, runner: Runner) -> str:
@@ -31,8 +31,8 @@ class Verdicts:
         self._known: dict[tuple[tuple[str, ...], ...], bool] = {}
 
     def alike(self, one: Tool, other: Tool) -> bool:
-        """Whether both give the same on each other's recorded inputs. Two tools without a recorded
-        input are not: nothing shows it. ChecksDown."""
+        """Whether both give the same results on each other's recorded inputs. False if neither has
+        a recorded input. Raises ChecksDown."""
         key = (_key(one), _key(other))
         if key not in self._known:
             self._known[key] = self._tried(one, other)

@@ -1,4 +1,4 @@
-"""How a command ends where it cannot do what it was asked: one sentence, and exit code 1."""
+"""How a command ends if it fails: one sentence, and exit code 1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from toolwright.rpc.errors import ListenError
 
 
 class Unanswerable(Exception):
-    """What was typed makes no sense here; the message is one sentence."""
+    """The command line asks for something impossible; the message is one sentence."""
 
 
 @contextlib.contextmanager

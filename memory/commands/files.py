@@ -1,8 +1,8 @@
 """A memory as files that people share: memory.json, and each tool as a plug-in of `toolsvc`. Pure.
 
-Code and texts are a stranger's. What a person reads in the Python file is what Python runs: the
-code stands as it was parsed, whole, without a character that is not seen, and texts stand as
-literals, so that none of them becomes code.
+Code and texts come from a stranger. What a person reads in the Python file is what Python runs. The
+code stands whole, as it was parsed, without invisible characters. Texts stand as literals, so that
+no text becomes code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from toolwright import json_data
 
 FORMAT = "toolwright.memory/1"
 TOOLS_EACH = 500
-"""In one change of an import."""
+"""Maximum number of tools in one change of an import."""
 
 Edge = tuple[str, str, int]
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class ExportedTool(_ExportedBase):
         return _exported_function(**call.arguments)
 '''
 _OURS = ("_exported_function", "_exported_loads", "_ExportedBase", "ExportedTool")
-"""Words of the plug-in: code that has one of them would be another program in such a file."""
+"""Names of the plug-in: code that has one of them would change its meaning in such a file."""
 
 
 class NoFile(ValueError):
@@ -60,7 +60,7 @@ class NoFile(ValueError):
 
 
 def python_file(tool: Tool) -> str:
-    """The tool as a file for `toolsvc serve`. NoFile."""
+    """The tool as a file for `toolsvc serve`. Raises NoFile."""
     if reason := misnamed(tool.name):
         raise NoFile(reason)
     for word in _OURS:
@@ -79,14 +79,14 @@ def python_file(tool: Tool) -> str:
 
 
 def _check_seen(name: str, text: str) -> None:
-    """NoFile for text that shows somebody who reads it another program than Python reads."""
+    """Raises NoFile if a reader of the text would see another program than Python runs."""
     if unseen := next((c for c in text if not c.isprintable() and c not in "\n\t"), ""):
-        raise NoFile(f"{name}: its code has the character U+{ord(unseen):04X}, which is not seen")
+        raise NoFile(f"{name}: its code has the invisible character U+{ord(unseen):04X}")
     try:
         # A text is read as it stands; a file's bytes are read as a coding cookie in them says.
         same = ast.dump(ast.parse(text)) == ast.dump(ast.parse(text.encode()))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise NoFile(f"{name}: its code is no file by itself: {error}") from error
+        raise NoFile(f"{name}: its code is not a file by itself: {error}") from error
     if not same:
         raise NoFile(f"{name}: its code names an encoding in which it is another program")
 
@@ -107,22 +107,22 @@ def whole(graph: ToolGraph) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """What such a file holds. used: of each tool, by its name. edges: (from, to, count) by the
-    names that tools have in the file."""
+    """Content of such a file. used: calls of each tool, by its name. edges: (from, to, count), by
+    the names in the file."""
 
     tools: tuple[Tool, ...]
     used: Mapping[str, Stats]
     edges: tuple[Edge, ...]
 
     def works(self, key: str, *, delta: float) -> Iterator[GroupWork]:
-        """What brings its tools into a memory; `key` begins the names of the changes."""
+        """The work that adds its tools to a memory; the names of the changes begin with `key`."""
         for number, tools in _batched(self.tools, TOOLS_EACH):
             used = {tool.name: self.used[tool.name] for tool in tools}
             yield _work(f"{key}/{number}", key, delta, candidates=tools, used=used)
 
     def joins(self, names: Mapping[str, str], key: str, *, delta: float) -> Iterator[GroupWork]:
-        """What brings its edges after them. names: of each tool that came in, the name that it got
-        in the memory: another tool may have its own there."""
+        """The work that adds its edges after the tools. names: name of a tool in the file -> its
+        name in the memory, where another tool may have the first name."""
         known = tuple(
             (names[one], names[other], count)
             for one, other, count in self.edges
@@ -133,7 +133,7 @@ class Shared:
 
 
 def shared(file: bytes) -> Shared:
-    """What `whole` wrote. BadWork for any other file."""
+    """What `whole` wrote. Raises BadWork for any other file."""
     try:
         data = json.loads(file.decode())
         if data["format"] != FORMAT:
@@ -189,9 +189,9 @@ def _tool(data: Mapping[str, Any]) -> Tool:
     texts = {name: data[name] for name in ("name", "description", "code", "arguments", "returns")}
     inputs = data["inputs"]
     if not all(isinstance(text, str) for text in (*texts.values(), *inputs)):
-        raise TypeError("texts of a tool that are none")
+        raise TypeError("texts of a tool that are not strings")
     if not isinstance(data["schema"], Mapping):
-        raise TypeError("a schema that is no object")
+        raise TypeError("a schema that is not an object")
     json_data.check_depth(data["schema"])
     return Tool(**texts, schema=data["schema"], inputs=tuple(inputs))
 

@@ -25,7 +25,7 @@ def list_tools(
     most: Annotated[int, typer.Option(min=1, help="tools at most")] = 100,
     version: Version = None,
 ) -> None:
-    """List the tools of a memory: those that most calls were made of first."""
+    """List the tools of a memory: those with most calls first."""
     with one_sentence():
         if match:
             with memory_of(store) as memory:

@@ -1,5 +1,5 @@
-"""A store that is there, as commands read it: also beside a `memory serve` that uses it.
-Nothing is written to it."""
+"""Reads an existing store for commands, also while a `memory serve` uses it. Nothing is written to
+it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Version = Annotated[int | None, typer.Option(min=0, help="of the memory; default
 
 @contextmanager
 def log_of(store: str) -> Iterator[Log]:
-    """Unusable where there is no memory."""
+    """Raises Unusable if there is no memory."""
     log = open_log(store, embedder=begun_with(store), read_only=True)
     try:
         yield log
@@ -37,7 +37,7 @@ def log_of(store: str) -> Iterator[Log]:
 
 @contextmanager
 def memory_of(store: str) -> Iterator[Memory]:
-    """Unusable where there is no memory."""
+    """Raises Unusable if there is no memory."""
     kind, text_of = parted(begun_with(store))
     name, make = embedder(kind)
     log = open_log(store, embedder=joined(name, text_of), read_only=True)
@@ -48,7 +48,7 @@ def memory_of(store: str) -> Iterator[Memory]:
 
 
 def changes_of(log: Log) -> Iterator[Change]:
-    """All of them, in order. Unusable."""
+    """All changes, in order. Raises Unusable."""
     for version, data in enumerate(pages(log, 0), 1):
         with read_as(version):
             change = from_bytes(data)
@@ -57,7 +57,7 @@ def changes_of(log: Log) -> Iterator[Change]:
 
 @contextmanager
 def graph_of(store: str, version: int | None) -> Iterator[ToolGraph]:
-    """A version, without what embeds. NoVersion, Unusable."""
+    """The graph of a version, without loading the embedder. Raises NoVersion or Unusable."""
     from memory.history import History
 
     with log_of(store) as log:
@@ -67,7 +67,7 @@ def graph_of(store: str, version: int | None) -> Iterator[ToolGraph]:
 
 
 def node_of(graph: ToolGraph, name: str) -> Node:
-    """Unanswerable where the memory has no such tool."""
+    """Raises Unanswerable if the memory has no such tool."""
     node = graph.node(name)
     if node is None:
         raise Unanswerable(

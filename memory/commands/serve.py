@@ -43,8 +43,8 @@ def serve(
 ) -> None:
     """Serve a tool memory until SIGTERM.
 
-    With a recipe, its [memory] table says where the memory lies and its rules; without one say
-    --store. Whatever is killed and started again goes on with all that it had answered.
+    With a recipe, its [memory] table names the store and the rules; without a recipe give --store.
+    A service that is killed and started again keeps everything that it had answered.
     """
     with one_sentence():
         read = None if recipe is None else load_recipe(recipe, set_ or ())
@@ -66,7 +66,8 @@ def serve(
 
 
 def _store_of(recipe: Recipe, table: MemoryTable) -> str:
-    """A path of the recipe's is relative to it; an address stays, also one that none can be."""
+    """The store of a recipe: a path is relative to the recipe's folder; an address is kept as it
+    is, also an invalid one."""
     if not table.store:
         return str(recipe.run_folder / "memory" / SQLITE)
     return table.store if "://" in table.store else str(recipe.resolve(table.store))

@@ -24,7 +24,7 @@ from toolwright.page.text import plain
 
 WHOLE = "memory.json"
 MOST_BYTES = 256 << 20
-"""Of a file that is imported: some 100,000 tools."""
+"""Maximum size of a file to import, in bytes: some 100,000 tools."""
 Embedder = Annotated[str, typer.Option(help="of a memory that is begun by it")]
 
 
@@ -62,7 +62,7 @@ def export(
 
 
 def _write(file: Path, text: str) -> None:
-    """Unanswerable where something is there already, which may be a person's own work."""
+    """Raises Unanswerable if the file exists: it may be a person's own work."""
     try:
         with file.open("x", encoding="utf-8", newline="") as out:
             out.write(text)
@@ -116,9 +116,9 @@ def import_tools(
 
 
 def _bytes(file: Path) -> bytes:
-    """BadWork for what may have no end."""
+    """Raises BadWork if the file is not a regular file, or too large."""
     if file.exists() and not file.is_file():
-        raise BadWork(f"{file} is no regular file: name a {WHOLE} of `memory export`")
+        raise BadWork(f"{file} is not a regular file: name a {WHOLE} of `memory export`")
     with file.open("rb") as opened:
         data = opened.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
@@ -131,7 +131,7 @@ def copy(
     other: Annotated[str, typer.Argument(help="an empty store: a file, or redis://...#NAME")],
     version: Version = None,
 ) -> None:
-    """Copy a memory as it was at a version, bit for bit: what a run that begins there needs."""
+    """Copy a memory as it was at a version, bit for bit, for a run that begins there."""
     with one_sentence():
         if begun(other):
             raise Unanswerable(f"there is a memory at {shown(other)} already: name an empty store")
@@ -147,7 +147,7 @@ def copy(
                     if into.append(group, data, after) != (after + 1, data):
                         raise Unusable(
                             f"change {after + 1} does not stand in {shown(other)} as it was: "
-                            "the group came before, or somebody else writes there"
+                            "the group came before, or another process writes there"
                         )
             finally:
                 into.close()

@@ -1,7 +1,7 @@
 """The memory's Prometheus metrics: its size, what merges made of it, and how long answers take.
 
-Sizes are read from the newest version when they are asked for. Counting is thread-safe: merges tell
-in their thread, requests on the event loop.
+Sizes are read from the newest version when the page is fetched. Counting is thread-safe: merges
+count in their thread, requests on the event loop.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class MemoryMetrics:
 
     @contextmanager
     def request(self, method: str) -> Iterator[None]:
-        """One request: its time where the block ends well, else why it did not."""
+        """Counts one request: its time if the block succeeds, else the reason of the failure."""
         began = time.perf_counter()
         try:
             yield

@@ -1,9 +1,9 @@
 """MemoryService: protobuf in, the memory's words inside.
 
 Invariants
-- Whatever folds, embeds or waits for a disk runs in a thread; merges one after the other in a
-  thread of their own, so that no question waits behind one.
-- At most MOST_WAITING requests wait; one more is told to come again.
+- Work that folds, embeds or waits for a disk runs in a thread. Merges run one after the other in a
+  thread of their own, so that no question waits for a merge.
+- At most MOST_WAITING requests wait; a request beyond that is refused and may be retried.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ COME_AGAIN_S = 0.5
 LONGEST_TEXT = 100_000
 """Characters of all texts of a question."""
 MOST_TOOLS = 256
-"""That a question may ask for."""
+"""Maximum number of tools that a question may ask for."""
 PAGE_BYTES = 16 << 20
-"""Of the nodes in a page of a snapshot; one node is far below."""
+"""Maximum size of the nodes in a page of a snapshot, in bytes; one node is far smaller."""
 
 _REASONS: dict[type[MemoryFault], int] = {
     BadWork: reasons.ERROR_REASON_INVALID_REQUEST,
@@ -59,12 +59,12 @@ T = TypeVar("T")
 
 
 class MemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
-    """One memory to whoever asks. `close` ends its threads."""
+    """Serves one memory. `close` ends its threads."""
 
     def __init__(
         self, memory: Memory, table: MemoryTable, *, store: str, metrics: MemoryMetrics
     ) -> None:
-        """store: as GetStatus tells it, without a password."""
+        """store: address that GetStatus reports, without a password."""
         self._metrics = metrics
         self._memory = memory
         self._table = table
@@ -211,7 +211,7 @@ class MemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
     async def _in(self, threads: ThreadPoolExecutor, method: str, work: Callable[[], T]) -> T:
         with self._metrics.request(method), self._place():
             try:
-                # A caller who goes away does not stop it: what was begun is finished.
+                # A caller that disconnects does not stop it: work that was begun is finished.
                 return await asyncio.get_running_loop().run_in_executor(threads, work)
             except MemoryFault as error:
                 reason = _REASONS.get(type(error), reasons.ERROR_REASON_INTERNAL)
@@ -234,7 +234,7 @@ class MemoryServicer(memory_pb2_grpc.MemoryServiceServicer):
 
 
 def _add_edges(out: pb.SnapshotResponse, graph: ToolGraph, shown: set[int]) -> None:
-    """Those that begin at a node of the page."""
+    """Adds the edges that begin at a node of the page."""
     for (one, other), count in graph.edges.items():
         if one in shown:
             edge = out.edges.add()

@@ -36,7 +36,7 @@ log = structlog.get_logger("memory")
 
 
 async def serve(table: MemoryTable, store: str, *, insecure: bool = False) -> None:
-    """Serves until SIGTERM or Ctrl-C. MemoryFault or ListenError before that."""
+    """Serves until SIGTERM or Ctrl-C. Raises MemoryFault or ListenError before that."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -74,7 +74,7 @@ async def serve(table: MemoryTable, store: str, *, insecure: bool = False) -> No
 async def _opened(
     table: MemoryTable, store: str, where: str, stop: asyncio.Event
 ) -> AsyncIterator[Memory | None]:
-    """The memory, folded in a thread; None where it is to stop meanwhile."""
+    """The memory, folded in a thread; None if `stop` is set meanwhile."""
     began = time.monotonic()
     runner = _runner(table)
     opening = asyncio.get_running_loop().run_in_executor(None, _open, table, store, runner)
@@ -97,7 +97,7 @@ async def _opened(
 
 
 def _serve_metrics(stack: contextlib.AsyncExitStack, metrics: MemoryMetrics, port: int) -> None:
-    """The page for Prometheus, as long as the stack is open. PortTaken."""
+    """The page for Prometheus, as long as the stack is open. Raises PortTaken."""
     try:
         stack.enter_context(threaded_page(metrics.registry, port))
     except OSError as error:

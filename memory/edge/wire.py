@@ -1,4 +1,4 @@
-"""Protobuf to the memory's words and back; pure. What cannot be read is BadWork."""
+"""Converts protobuf to the memory's types and back; pure. Invalid messages raise BadWork."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LARGEST = (1 << 53) - 1
 
 
 def tool_from_proto(node: pb.ToolNode) -> Tool:
-    """A candidate. BadWork."""
+    """A candidate. Raises BadWork."""
     try:
         schema = in_order(json_data.mapping(node.arguments_schema))
         json_data.check_depth(schema)
@@ -81,7 +81,7 @@ def node_to_proto(node: Node) -> pb.ToolNode:
 def work_from_proto(
     request: pb.MergeGroupRequest, *, delta: float, mode: Mode, prefer: Prefer
 ) -> GroupWork:
-    """delta, mode: the service's own, for a request that leaves them out. BadWork."""
+    """delta, mode: the service's own, for a request that leaves them out. Raises BadWork."""
     step = _count("step", request.step)
     return GroupWork(
         group=request.group,
@@ -101,7 +101,7 @@ def work_from_proto(
 def work_of_trajectory(
     request: pb.MergeRequest, *, delta: float, mode: Mode, prefer: Prefer
 ) -> GroupWork:
-    """A trajectory's graph, registered whole. BadWork."""
+    """A trajectory's graph, registered whole. Raises BadWork."""
     rollout = RolloutWork(
         trajectory=request.trajectory_id,
         candidates=tuple(map(tool_from_proto, request.nodes)),
@@ -121,7 +121,7 @@ def work_of_trajectory(
 def work_of_tool(
     request: pb.RegisterRequest, *, delta: float, mode: Mode, prefer: Prefer
 ) -> GroupWork:
-    """One tool. BadWork."""
+    """One tool. Raises BadWork."""
     rollout = RolloutWork(
         trajectory=request.trajectory_id, candidates=(tool_from_proto(request.tool),)
     )
@@ -156,7 +156,7 @@ def refused_to_proto(merged: GroupMerged) -> list[pb.RefusedTool]:
 
 
 def scoring_from_proto(number: int, otherwise: Scoring) -> Scoring:
-    """BadWork for one that is not known here."""
+    """Raises BadWork for one that is not known here."""
     if number == pb.SCORING_UNSPECIFIED:
         return otherwise
     if number not in SCORINGS:
@@ -168,12 +168,12 @@ LONGEST_WEIGHTS = 200
 
 
 def weights(text: str) -> tuple[str, int]:
-    """(lineage, step) of LINEAGE.STEP. BadWork."""
+    """(lineage, step) of LINEAGE.STEP. Raises BadWork."""
     return _numbered("before_weights", text, "LINEAGE.STEP")
 
 
 def iteration(text: str) -> Iteration:
-    """The iteration RUN.STEP. BadWork."""
+    """The iteration RUN.STEP. Raises BadWork."""
     run, step = _numbered("iteration", text, "RUN.STEP")
     return Iteration(run=run, step=_count("the step of an iteration", step))
 
@@ -187,8 +187,8 @@ def _numbered(field: str, text: str, form: str) -> tuple[str, int]:
 
 
 def share(name: str, value: float) -> float:
-    """A number from 0 to 1. BadWork."""
-    if not 0 <= value <= 1:  # false for what is no number, too
+    """A number from 0 to 1. Raises BadWork."""
+    if not 0 <= value <= 1:  # false for NaN, too
         raise BadWork(f"{name} is {value}, and not from 0 to 1")
     return value
 

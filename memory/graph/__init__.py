@@ -1,11 +1,12 @@
-"""What the memory holds, and what a change makes of it.
+"""The graph of tools, and the changes to it.
 
-guards.py    what lets a tool in
-merging.py   which tools are one
-naming.py    names that are free, and code that runs under another one
-decide.py    what a group's work makes of a version: a change
-changes.py   a change as bytes and back
-graph.py     nodes, edges and names at one version
-fold.py      changes become a graph
-snapshot.py  a version as bytes and back
+- guards.py: checks on a tool before it is registered
+- merging.py: which tools are one
+- naming.py: free names, and code that defines its function under another name
+- decide.py: from a group's work to a change
+- iterations.py: the change that begins an iteration
+- changes.py: a change as bytes and back
+- graph.py: nodes, edges and names at one version
+- fold.py: from changes to a graph
+- snapshot.py: a version as bytes and back
 """

@@ -55,7 +55,7 @@ def _to_json(change: Change) -> Json:
         "refused": [[one.trajectory, one.name, one.reason] for one in change.refused],
         "registered": dict(change.registered),
     }
-    # Absent where they say nothing: a change without them has the bytes that it always had.
+    # Left out if empty: a change without them keeps the bytes of older releases.
     if change.waits is not None:
         data["waits"] = waiting_to_json(change.waits)
     if change.begins is not None:
@@ -65,7 +65,7 @@ def _to_json(change: Change) -> Json:
 
 
 def from_bytes(data: bytes) -> Change:
-    """What `to_bytes` made. ValueError, KeyError or TypeError for anything else."""
+    """What `to_bytes` made. Raises ValueError, KeyError or TypeError for anything else."""
     return _from_json(json.loads(data))
 
 

@@ -1,12 +1,12 @@
-"""What a group's work makes of a version of the memory: a change with everything decided.
+"""From a group's work and a version of the memory to a change with everything decided.
 
-Two questions with one rule (SEARL, section 3.3): which node holds each tool that is registered,
-and under which name each tool of each rollout goes. The second is asked over the nodes and all
-candidates of the group, because two rollouts that made one tool must meet in one name, whichever
-of them registers it. The registering rollout's candidates come first in both.
+One rule answers two questions (SEARL, section 3.3): which node holds each registered tool, and
+which canonical name each tool of each rollout has. The second question covers the nodes and all
+candidates of the group. So two rollouts that made one tool get one name, whichever of them
+registers it. The registering rollout's candidates come first in both.
 
-Pure, but for the `alike` that is handed in. Nothing depends on the order in which rollouts that
-register nothing stand, but the names of what they made.
+Pure, but for the function `alike`. The order of rollouts that register nothing decides only the
+names of their tools.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ Alike = Callable[[Tool, Tool], bool]
 """Whether two tools give the same on each other's recorded inputs."""
 
 MOST_ASKED = 3
-"""Near tools that a tool is checked against: each costs runs in a sandbox."""
+"""Maximum number of near tools that a tool is checked against: each costs runs in a sandbox."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A candidate that the guards let in. key: (place of its rollout, place among the rollout's
+    """A candidate that passed the guards. key: (place of its rollout, place among the rollout's
     candidates). vector: float32 [d], of length 1 or 0."""
 
     key: Key
@@ -99,13 +99,13 @@ def decide(
 def _near(
     work: GroupWork, graph: ToolGraph, ordered: Sequence[Candidate], alike: Alike | None
 ) -> dict[Key, list[tuple[Key, float]]]:
-    """Of each candidate: the nodes and the earlier candidates that it may be one with, the nearest
-    first, the earliest of equals."""
+    """Candidate -> nodes and earlier candidates that it may be merged with, the nearest first;
+    among equals the earliest first."""
     found: dict[Key, list[tuple[Key, float]]] = {}
     tools = {one.key: one.tool for one in ordered}
     vectors = np.stack([one.vector for one in ordered]) if ordered else graph.vectors[:0]
     nodes = graph.near(vectors, work.delta)
-    maybe = vectors @ vectors.T >= work.delta - SLACK  # what float32 can tell
+    maybe = vectors @ vectors.T >= work.delta - SLACK  # a first choice in float32
     for place, one in enumerate(ordered):
         near: list[tuple[Key, float]] = [
             ((-1, node_id), cosine) for node_id, cosine in nodes[place]
@@ -140,7 +140,7 @@ def _classes(
 
 
 def _old_pairs(graph: ToolGraph, delta: float) -> Iterator[tuple[Key, Key]]:
-    """Nodes that stood apart at a larger delta, and do not at this one."""
+    """Pairs of nodes that were separate at a larger delta and are near at this one."""
     for first in range(0, graph.next_id, BLOCK):
         rows = graph.vectors[first : first + BLOCK]
         for node_id, near in enumerate(graph.near(rows, delta), first):
@@ -182,8 +182,8 @@ def _holder(
     graph: ToolGraph,
     ids: Mapping[Key, int],
 ) -> int | None:
-    """Id of the node that a name of a rollout leads to, after the change: one of its own
-    candidates first."""
+    """Id of the node that a rollout's name leads to after the change; the rollout's own candidates
+    come first."""
     for number, tool in enumerate(rollout.candidates):
         if tool.name == name:
             return ids.get((place, number))
@@ -192,7 +192,8 @@ def _holder(
 
 
 def _used(work: GroupWork, graph: ToolGraph, ids: Mapping[Key, int]) -> dict[int, Stats]:
-    """What calls of each node came to. Calls of candidates that nobody registers are nobody's."""
+    """Node id -> outcomes of its calls. Calls of candidates that are not registered are not
+    counted."""
     used: dict[int, Stats] = {}
     for place, rollout in enumerate(work.rollouts):
         for name, stats in rollout.used.items():
@@ -205,7 +206,8 @@ def _used(work: GroupWork, graph: ToolGraph, ids: Mapping[Key, int]) -> dict[int
 def _edges(
     work: GroupWork, graph: ToolGraph, ids: Mapping[Key, int]
 ) -> tuple[tuple[int, int, int], ...]:
-    """Of the rollout that registers, between nodes; parallel ones are added, self loops dropped."""
+    """Edges of the registering rollout, between nodes; parallel edges are summed, self loops
+    dropped."""
     counts: dict[tuple[int, int], int] = {}
     for place, rollout in enumerate(work.rollouts):
         if rollout.trajectory != work.registers:
@@ -248,7 +250,7 @@ def _replaced(
         if worth > best.setdefault(into, _weight(work.prefer, node)):
             try:
                 code = under_name(tool, node.name)
-            except ValueError:  # its code has that word already: the node keeps its own
+            except ValueError:  # its code uses that name already: the node keeps its code
                 continue
             best[into] = worth
             found[into] = replace(code, description=node.tool.description)
@@ -273,7 +275,7 @@ def _canonical(
     ids: Mapping[Key, int],
     renamed: Mapping[int, str],
 ) -> tuple[dict[str, str], ...]:
-    """Of each rollout: name of a tool that it made or called -> the name of its class."""
+    """For each rollout: name of a tool that it made or called -> the name of its class."""
     classes = _classes(work, graph, ordered, near)
     by_key = {one.key: one.tool for one in ordered}
     taken = {*graph.names, *work.reserved, *renamed.values()}

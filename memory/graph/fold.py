@@ -1,9 +1,9 @@
-"""Changes become a graph: a builder inside, versions that never change outside.
+"""From changes to a graph: one mutable builder, which gives out immutable versions.
 
 Invariants
-- The same changes give the same graph, bit for bit, in every process: nothing is computed but
-  sums, in the order of the changes.
-- A version costs what its dictionaries weigh; its vectors are a view of rows that only grow.
+- The same changes give the same graph, bit for bit, in every process: the fold computes only sums,
+  in the order of the changes.
+- A version costs its dictionaries; its vectors are a view of rows that only grow.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ MOST_INPUTS = 8
 
 
 class Builder:
-    """The newest version, in the making."""
+    """Builds the newest version."""
 
     def __init__(self, graph: ToolGraph = EMPTY) -> None:
-        """Goes on from a version."""
+        """graph: version to continue from."""
         self._nodes = dict(graph.by_id)
         self._rows: Vectors = graph.vectors
         self._count = graph.next_id
@@ -38,7 +38,7 @@ class Builder:
         self.version = graph.version
 
     def graph(self) -> ToolGraph:
-        """The version as it stands, which later changes leave alone."""
+        """The current version; later changes do not alter it."""
         vectors = self._rows[: self._count]
         vectors.flags.writeable = False
         return ToolGraph(
@@ -55,8 +55,8 @@ class Builder:
         )
 
     def apply(self, change: Change) -> None:
-        """The next version. KeyError or ValueError for a change that was decided against another
-        memory, which leaves this builder spoilt."""
+        """Applies the next change. Raises KeyError or ValueError for a change that was decided
+        against another memory; the builder must not be used after that."""
         version = self.version + 1
         if change.waits is not None:
             self._waiting[change.group] = change.waits
@@ -139,7 +139,7 @@ class Builder:
         if one == other:
             return
         if one not in self._nodes or other not in self._nodes:
-            raise KeyError(f"an edge joins {one} and {other}, and one of them is no node")
+            raise KeyError(f"an edge joins {one} and {other}, and one of them is not a node")
         self._edges[one, other] = self._edges.get((one, other), 0) + count
         self._neighbours[one] = self._neighbours.get(one, frozenset()) | {other}
         self._neighbours[other] = self._neighbours.get(other, frozenset()) | {one}

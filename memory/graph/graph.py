@@ -22,7 +22,7 @@ from memory.types import Iteration, Node, Waiting
 Vectors = npt.NDArray[np.float32]
 
 SLACK = 1e-4
-"""Above what float32 loses of a cosine in a few thousand dimensions."""
+"""More than the float32 error of a cosine in a few thousand dimensions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +49,8 @@ class ToolGraph:
     begun: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
     def seen_by(self, iteration: Iteration) -> int | None:
-        """The version that an iteration sees; None where it has not begun, nor any later one of
-        its run. An iteration that was passed over sees what was there before the next one."""
+        """The version that an iteration sees; None if neither it nor a later iteration of its run
+        has begun. A skipped iteration sees the version before the next one."""
         steps = self.begun.get(iteration.run, {})
         if iteration.step in steps:
             return steps[iteration.step]
@@ -59,7 +59,7 @@ class ToolGraph:
 
     @cached_property
     def nodes(self) -> tuple[Node, ...]:
-        """In the order of their registration."""
+        """Nodes in the order of their registration."""
         return tuple(self.by_id.values())
 
     @property
@@ -105,7 +105,8 @@ def near_enough(
 ) -> list[tuple[int, float]]:
     """(place, cosine) of the rows whose cosine with the vector is `delta` or more, in float64.
 
-    Each row is summed on its own, so that equal rows are equally near. No length, no nearness.
+    Each row is summed on its own, so that equal rows are equally near. A row of length 0 is never
+    near.
     """
     if not len(places):
         return []

@@ -1,7 +1,7 @@
-"""What lets a candidate into the memory: its sizes, its name, its code and its inputs.
+"""Checks on a candidate before it is registered: its sizes, its name, its code and its inputs.
 
-Nothing is ever run here: code is parsed, and that is all. Whatever a stranger sends, the answer is
-a sentence or none. Which calls work is for `checks` to find out.
+No code runs here; it is only parsed. For any input the answer is a sentence, or "" if the candidate
+passes. `checks` finds out which calls work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DESCRIPTION, WORDS, CODE, SCHEMA, INPUT = 4096, 4096, 16_384, 16_384, 16_384
 one call's inputs."""
 MOST_INPUTS = 8
 _FILE = "<tool>"
-warnings.filterwarnings("ignore", module=_FILE)  # a stranger's style is no matter for this log
+warnings.filterwarnings("ignore", module=_FILE)  # a stranger's code may cause warnings
 
 _PARTS = {"description": DESCRIPTION, "arguments": WORDS, "returns": WORDS, "code": CODE}
 
@@ -37,7 +37,7 @@ def refusal(tool: Tool, reserved: Container[str]) -> str:
 
 
 def shown(name: str) -> str:
-    """A stranger's name, fit for a message."""
+    """A name from a stranger, shortened and escaped for a message."""
     return repr(name[:80])
 
 
@@ -45,8 +45,8 @@ def misnamed(name: str, reserved: Container[str] = ()) -> str:
     """Why no tool can have that name; "" if one can."""
     if not _NAME.match(name) or keyword.iskeyword(name):
         return (
-            f"{shown(name)} is no name of a function: letters, digits and _, at most "
-            f"{LONGEST_NAME}, and no keyword"
+            f"{shown(name)} is not a function name: letters, digits and _, at most "
+            f"{LONGEST_NAME}, and not a keyword"
         )
     if name in reserved:
         return f"{name} is the name of a tool that every session has"
@@ -59,7 +59,7 @@ def _sizes(tool: Tool) -> str:
         if len(text) > most:
             return f"its {part} has {len(text)} characters, at most {most} are allowed"
         if not _encodes(text) or "\0" in text:
-            return f"its {part} has characters that are no text"
+            return f"its {part} has characters that UTF-8 cannot encode"
     if not tool.description.strip():
         return "it has no description, so nothing could find it"
     return _schema(tool.schema)
@@ -69,9 +69,9 @@ def _schema(schema: Mapping[str, Any]) -> str:
     try:
         check_depth(schema)
         text = json.dumps(schema, allow_nan=False)
-        json.dumps(schema, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        json.dumps(schema, ensure_ascii=False).encode()  # half a surrogate pair cannot be encoded
     except (TypeError, ValueError, RecursionError) as error:
-        return f"its schema is no JSON: {error}"[:300]
+        return f"its schema is not JSON: {error}"[:300]
     if len(text) > SCHEMA:
         return f"its schema has {len(text)} characters, at most {SCHEMA} are allowed"
     return ""
@@ -84,7 +84,7 @@ def _inputs(tool: Tool) -> str:
         if len(text) > INPUT:
             return f"recorded inputs have {len(text)} characters, at most {INPUT} are allowed"
         if not _object(text):
-            return "recorded inputs are no JSON object"
+            return "recorded inputs are not a JSON object"
     return ""
 
 
@@ -97,7 +97,7 @@ def _code(tool: Tool) -> str:
     if any(isinstance(node, ast.FunctionDef) for node in named):
         return ""
     if any(isinstance(node, ast.AsyncFunctionDef) for node in named):
-        return f"its code defines {tool.name} as async, which nobody would await"
+        return f"its code defines {tool.name} as async, and no caller awaits it"
     return f"its code does not define a function {tool.name}"
 
 
@@ -121,4 +121,4 @@ def _object(text: str) -> bool:
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

@@ -1,4 +1,5 @@
-"""How an iteration begins: the groups that waited are merged, in one order. Pure but for `alike`.
+"""How an iteration begins: the groups that waited are merged in a fixed order. Pure but for
+`alike`.
 
 SEARL registers tools at the end of an iteration (algorithm 1, lines 24 to 26), so all its rollouts
 see one version of the memory. Here an iteration ends when a later one of its run begins.
@@ -23,8 +24,8 @@ from memory.types import Change, GroupWork, Iteration, RolloutWork, Waiting
 
 
 def waiting(work: GroupWork, candidates: Sequence[Candidate]) -> Waiting:
-    """What is left to merge of a group once its canonical names are decided. candidates: those that
-    the guards let in."""
+    """The part of a group that is merged later, once its canonical names are decided. candidates:
+    those that passed the guards."""
     kept = {one.key: one for one in candidates if one.registers}
     rollouts: list[RolloutWork] = []
     vectors: list[bytes] = []
@@ -32,7 +33,7 @@ def waiting(work: GroupWork, candidates: Sequence[Candidate]) -> Waiting:
         numbers = [n for n in range(len(rollout.candidates)) if (place, n) in kept]
         own = tuple(rollout.candidates[number] for number in numbers)
         vectors += [kept[place, number].vector.astype("<f4").tobytes() for number in numbers]
-        # A name of a tool that is not registered must not lead to a node of that name.
+        # The name of an unregistered tool must not lead to a node of the same name.
         gone = {tool.name for tool in rollout.candidates} - {tool.name for tool in own}
         rollouts.append(
             RolloutWork(
@@ -70,7 +71,7 @@ def begun(graph: ToolGraph, iteration: Iteration, alike: Alike | None) -> Change
     for one in due(graph, iteration):
         work = one.work
         change = decide(work, builder.graph(), _candidates(one), (), alike if work.check else None)
-        # What the group was told and what it counts stand in the change under which it waited.
+        # The change under which the group waited already holds its answer and its counts.
         change = replace(change, canonical=(), counts={})
         builder.apply(change)
         parts.append(change)

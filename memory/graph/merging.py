@@ -1,13 +1,13 @@
-"""Which tools are one: classes, of what is near enough.
+"""Which tools are one: classes of near tools.
 
-Pure. Two tools are one where their cosine is at least `delta` (inclusive, within 1e-12). Two
-readings exist of what follows from that (SEARL, section 3.3 and its released code):
+Pure. Two tools are near if their cosine is at least `delta` (inclusive, within 1e-12). Two ways
+exist to make classes of near tools (SEARL, section 3.3 and its released code):
 
-- greedy: new tools in their order; each joins the most similar node that stands at that moment,
-  and becomes a node that the next ones see where none is near enough. Chains stay apart.
+- greedy: new tools are taken in order. Each joins the most similar node at that moment; if no node
+  is near enough, it becomes a node. Chains stay separate.
 - union_find: all pairs, transitively; the earliest of a class represents it. Chains become one.
 
-Neither depends on names, and greedy never moves what is in the memory already.
+Neither depends on names, and greedy never moves a tool that is in the memory already.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ BLOCK = 256
 """Rows of similarities at a time: 10,000 tools would be 400 MB of them at once."""
 
 Key = tuple[int, int]
-"""Of a tool. (-1, id) is a node, and earlier than all that are new; an older node is earlier."""
+"""Key of a tool. (-1, id) is a node, which sorts before all new tools; an older node sorts
+first."""
 
 
 def greedy(new: Sequence[Key], near: Mapping[Key, Sequence[Key]]) -> dict[Key, Key]:
     """New tool -> the representative of its class.
 
-    new: in their order. near: of each, the nodes and the earlier new tools that are near enough,
-    the nearest first.
+    new: in their order. near: new tool -> the nodes and the earlier new tools that are near, the
+    nearest first.
     """
     root: dict[Key, Key] = {}
     for one in new:
-        # What was merged away is compared with nobody: only nodes and representatives are.
+        # A merged tool is not compared any more: only nodes and representatives are.
         into = (key for key in near[one] if _is_node(key) or root.get(key) == key)
         root[one] = next(into, one)
     return root
@@ -42,10 +43,10 @@ def greedy(new: Sequence[Key], near: Mapping[Key, Sequence[Key]]) -> dict[Key, K
 def union_find(
     new: Sequence[Key], near: Mapping[Key, Sequence[Key]], old: Iterable[tuple[Key, Key]] = ()
 ) -> dict[Key, Key]:
-    """New tool, or node of which there is something to tell -> the representative of its class.
+    """New tool, or node that moves -> the representative of its class.
 
-    near: as for `greedy`; what is neither a node nor in `new` counts for nothing. old: nodes that
-    are near each other.
+    near: as for `greedy`; keys that are neither nodes nor in `new` are ignored. old: pairs of nodes
+    that are near each other.
     """
     order = {key: place for place, key in enumerate(new)}
     root: dict[Key, Key] = {key: key for key in new}

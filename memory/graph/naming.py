@@ -1,7 +1,7 @@
-"""Names of tools: one that is free, and code that defines its function under another name.
+"""Names of tools: a free name, and code that defines its function under another name.
 
-A session calls a tool by its name and runs the function of that name, so a tool that goes by
-another name in the memory needs code that defines that name.
+A session calls a tool by its name and runs the function of that name. So a tool that gets another
+name in the memory needs code that defines that name.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from hashlib import sha256
 from memory.types import Tool
 
 LONGEST_NAME = 64
-"""Characters: what the interfaces of models take."""
+"""Maximum characters of a name: the limit of model interfaces."""
 SUFFIX = 6
-"""Hex digits that tell a name from an older tool's of the same name."""
+"""Hex digits that distinguish a name from an older tool's equal name."""
 
 
 def digest(tool: Tool) -> str:
-    """Of what a tool says and does, in hex."""
+    """Hash of a tool's description and code, in hex."""
     return sha256(f"{tool.description}\n{tool.code}".encode()).hexdigest()
 
 
@@ -33,25 +33,25 @@ def free_name(tool: Tool, taken: Container[str]) -> str:
         name = f"{tool.name[: LONGEST_NAME - length - 1]}_{content[:length]}"
         if name not in taken and not says(tool.code, name):
             return name
-    raise ValueError(f"{tool.name} has every name already that it could have")
+    raise ValueError(f"every name that {tool.name} could get is taken")
 
 
 def says(code: str, name: str) -> bool:
-    """Whether the code has the word, wherever."""
+    """Whether the code contains the word anywhere."""
     return re.search(rf"\b{re.escape(name)}\b", code) is not None
 
 
 def under_name(tool: Tool, name: str) -> Tool:
     """The tool with code that defines `name` as well, the same function.
 
-    The new name is appended, so that what the code says of its own name (recursion, a decorator,
-    a cache) stays true. ValueError where the code has that word already, which would change what
+    The new name is appended, so that what the code says of its own name (recursion, a decorator, a
+    cache) stays true. Raises ValueError if the code has that word already, which would change what
     it means.
     """
     if name == tool.name:
         return tool
     if says(tool.code, name):
         raise ValueError(f"the code of {tool.name} has the word {name}")
-    # Whoever looks for a definition finds one; whoever calls it calls the tool's own function.
+    # A reader of the code finds a definition; a call of it runs the tool's own function.
     code = f"{tool.code}\n\n\ndef {name}():  # {tool.name}, under another name\n    ...\n\n\n"
     return replace(tool, name=name, code=f"{code}{name} = {tool.name}\n")

@@ -1,7 +1,7 @@
-"""A version as bytes and back: where folding may begin, so that a start need not fold everything.
+"""A version as bytes and back, so that a start need not fold the whole log.
 
-A snapshot says which change it follows, and its bytes have a checksum: one that is torn, or that
-belongs to a log that is no longer there, is none. Then older ones are tried, and the log itself.
+A snapshot names the change that it follows, and its bytes have a checksum. A snapshot that is torn,
+or belongs to another log, is not used. Then older snapshots are tried, and at last the log itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DIGEST = 32
 
 
 class NoSnapshot(ValueError):
-    """These bytes are no whole snapshot, or one of another log."""
+    """The bytes are not a complete snapshot, or they belong to another log."""
 
 
 def to_bytes(graph: ToolGraph, tip: bytes) -> bytes:
@@ -43,7 +43,7 @@ def to_bytes(graph: ToolGraph, tip: bytes) -> bytes:
         "begun": {run: list(steps.items()) for run, steps in graph.begun.items()},
         "edges": [[one, other, count] for (one, other), count in graph.edges.items()],
     }
-    # A line a node: nobody waits for one call that writes ten megabytes.
+    # One line for each node: a single write of ten megabytes would hold up other threads.
     lines = [json.dumps(told), *(json.dumps(_node(node)) for node in graph.nodes)]
     text = "\n".join(lines).encode()
     body = len(text).to_bytes(8, "little") + text + graph.vectors.astype("<f4").tobytes()
@@ -51,7 +51,7 @@ def to_bytes(graph: ToolGraph, tip: bytes) -> bytes:
 
 
 def from_bytes(data: bytes, tip: bytes) -> ToolGraph:
-    """NoSnapshot."""
+    """Raises NoSnapshot."""
     head = len(_MAGIC) + _DIGEST
     body = memoryview(data)[head:]
     if data[: len(_MAGIC)] != _MAGIC or sha256(body).digest() != data[len(_MAGIC) : head]:
@@ -78,7 +78,7 @@ def from_bytes(data: bytes, tip: bytes) -> ToolGraph:
         neighbours=neighbours,
         apart=told["apart"],
         version=told["version"],
-        # Absent in snapshots of older releases, which knew no iterations.
+        # Absent in snapshots of older releases, which had no iterations.
         content=told.get("content", told["version"]),
         waiting={one.work.group: one for one in map(waiting_from_json, told.get("waiting", ()))},
         begun={run: dict(steps) for run, steps in told.get("begun", {}).items()},

@@ -1,6 +1,6 @@
 """One part of a tool graph as inline SVG, at several times, each tool at one place. Pure.
 
-Colours come from the page's style sheet. Names are a stranger's and escaped here.
+Colours come from the page's style sheet. Names come from a stranger and are escaped here.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Places = npt.NDArray[np.float64]
 
 
 def part_of(graph: ToolGraph, most: int = SHOWN) -> list[int]:
-    """Ids of the tools that are drawn: from the one with most neighbours outwards, then, where
-    that part is small, from the next one."""
+    """Ids of the tools to draw: outwards from the tool with most neighbours; if that part is small,
+    then from the next one."""
 
     def weight(node_id: int) -> tuple[int, int, int]:
         node = graph.by_id[node_id]
@@ -64,7 +64,7 @@ def layout(ids: Sequence[int], graph: ToolGraph) -> Mapping[int, tuple[float, fl
             pull = apart[one, other] * lengths[one, other] / spring
             force[one] -= pull
             force[other] += pull
-        force -= 0.3 * at  # towards the middle, or what no edge holds flies off
+        force -= 0.3 * at  # towards the middle; without it a tool without edges would drift away
         size = np.maximum(np.sqrt((force**2).sum(axis=1, keepdims=True)), 1e-9)
         at = at + force / size * np.minimum(size, 0.15 * (1 - round_ / ROUNDS))
     low, high = at.min(axis=0), at.max(axis=0)
@@ -84,8 +84,8 @@ def drawn(
     *,
     title: str,
 ) -> str:
-    """The tools that are there at this time. before: the graph of the drawing before this one,
-    what is not in it is new."""
+    """The tools at this time. before: the graph of the previous drawing; a tool that is missing
+    there is drawn as new."""
     there = [node_id for node_id in places if node_id in graph.by_id]
     parts = [
         f'<svg class="small" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{text(title)}">'

@@ -1,4 +1,4 @@
-"""How a memory grew, by training step: sums of what its changes tell, and figures of the graph.
+"""How a memory grew, by training step: sums over its changes, and figures of the graph.
 
 Pure but for reading the changes, one after the other. Steps are put together into at most
 MOST_ROWS rows, so that a long run costs no more than a short one.
@@ -62,8 +62,8 @@ class Growth:
 
 
 def growth(changes: Callable[[], Iterable[Change]]) -> Growth:
-    """changes: all of them, in their order, each time that it is called. Unusable for one that does
-    not fit those before it."""
+    """changes: returns all changes in order, at each call. Raises Unusable if a change does not fit
+    those before it."""
     steps, sizes = _sizes(changes())
     ends = row_ends(steps)
     kept = frozenset(frame_places([sizes[bisect_right(steps, end) - 1] for end in ends]))
@@ -112,10 +112,10 @@ def frame_places(sizes: Sequence[int]) -> list[int]:
 
 
 def _sizes(changes: Iterable[Change]) -> tuple[list[int], list[int]]:
-    """Of each change: its training step, and about how many nodes and edges there are.
+    """For each change: its training step, and about how many nodes and edges there are.
 
-    A group that was late belongs where it came in. A training that begins with the memory of
-    another one is counted on from there.
+    A late group is counted at the step at which it arrived. A training that begins with the memory
+    of another one is counted on from there.
     """
     steps: list[int] = []
     sizes: list[int] = []

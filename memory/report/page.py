@@ -1,4 +1,4 @@
-"""The page of a memory: one file that needs nothing else, no network either.
+"""The page of a memory: one file that needs no other file and no network.
 
 Everything that a policy wrote is escaped.
 """

@@ -2,9 +2,9 @@
 variant of SEARL's released retrieval).
 
 Average linkage over 0.7 * cosine + 0.3 * share of common neighbours, cut at min(max(2, n // 5), 10)
-clusters. Pairs cost the square of the nodes, so at most `CLUSTERED` nodes are paired, those that
-hold most tools, and the rest join the cluster whose mean they are most like. That bound is this
-project's own.
+clusters. Pairs cost the square of the nodes, so only the `CLUSTERED` nodes that hold most tools are
+paired. Every other node joins the cluster with the most similar mean. That bound is this project's
+own.
 """
 
 from __future__ import annotations

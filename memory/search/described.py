@@ -1,8 +1,8 @@
 """Which words of a tool are embedded, searched and compared.
 
 SEARL embeds the description (appendix E.1) or compares name and description (section 3.3). A memory
-keeps what it was begun with, beside the name of its embedder: vectors of both kinds in one graph
-would be compared with each other.
+keeps its first choice, beside the name of its embedder: vectors of both kinds in one graph must not
+be compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BETWEEN = ", text_of = "
 
 
 def joined(embedder: str, text_of: TextOf) -> str:
-    """What a store keeps of both; the embedder's name alone where the description is embedded."""
+    """Name of both choices in a store; the embedder's name alone if the description is embedded."""
     return embedder if text_of == "description" else f"{embedder}{_BETWEEN}{text_of}"
 
 

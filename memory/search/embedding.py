@@ -1,7 +1,7 @@
 """Texts to vectors: the paper's encoder, and one without weights for tests and offline use.
 
-An embedder is a function of texts to float32 [n, d] of length 1, or 0 for a text that says nothing;
-the same for the same text in every order of asking.
+An embedder is a function from texts to float32 [n, d], rows of length 1, or 0 for a text without
+words. A text's row does not depend on other texts or on their order.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ HASH_WIDTH = 256
 
 
 def embedder(name: str) -> tuple[str, Callable[[], Embedder]]:
-    """(the name under which a memory keeps what it was begun with, what makes the embedder).
+    """(the name that a memory keeps, a function that makes the embedder).
 
-    name: hashing, minilm, or a sentence-transformers folder. A folder is known by its weights, so
-    that it may be moved. Unusable, and so may be what makes it, which loads the weights.
+    name: hashing, minilm, or a sentence-transformers folder. A folder is named by its weights, so
+    that it may be moved. Raises Unusable; the returned function, which loads the weights, raises it
+    too.
     """
     if name == "hashing":
         return name, lambda: hashing
@@ -37,7 +38,7 @@ def embedder(name: str) -> tuple[str, Callable[[], Embedder]]:
     folder = Path(name)
     if not folder.is_dir():
         raise Unusable(
-            f"{name!r} is no embedder: name hashing, minilm, or the folder of a "
+            f"{name!r} is not an embedder: name hashing, minilm, or the folder of a "
             "sentence-transformers model"
         )
     own = f"{folder.resolve().name} {sentences.fingerprint(folder)}"

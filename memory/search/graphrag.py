@@ -4,8 +4,8 @@
 the seeds within two hops; community is 1 in a seed's community; history is
 0.5 * successes / calls + 0.3 * min(1, calls / 100) + 0.2 * exp(-steps since the last call).
 
-The release says neither what a seed is nor what a community gives, and counts days. Seeds are those
-of the hybrid walk here, and training steps count for days, because a replay must find the same.
+The release defines neither seeds nor the community's score, and counts days. Here the seeds are
+those of the hybrid walk. Training steps replace days, because a replay must find the same tools.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from memory.types import Node
 MEANING, WORDS, GRAPH, COMMUNITY, HISTORY = 0.30, 0.20, 0.20, 0.15, 0.15
 HOPS = 2
 OFTEN = 100
-"""Calls from which on a tool is one that is called often."""
+"""Calls at which a tool counts as called often."""
 
 
 def scored(
@@ -32,7 +32,7 @@ def scored(
     labels: Labels,
     past: Scores,
 ) -> Scores:
-    """Of each node, [n]. past: `Histories.at`."""
+    """Score of each node, [n]. past: `Histories.at`."""
     base = hybrid(text, semantic)
     seeds = [place for place in best(base, SEEDS) if base[place] >= THRESHOLD]
     graph, community = np.zeros(len(base)), np.zeros(len(base))
@@ -46,7 +46,7 @@ def scored(
 
 
 class Histories:
-    """Of the calls of all nodes, by id; of a node that is gone, none."""
+    """Call histories of all nodes, by id; a merged node has no calls."""
 
     def __init__(self, nodes: Iterable[Node], size: int) -> None:
         self._last = np.zeros(size)
@@ -66,7 +66,7 @@ class Histories:
         return int(self._last.max(initial=0))
 
     def at(self, step: int) -> Scores:
-        """[size], in [0, 1]; 0 for a tool that nobody called. step: training step of the
+        """History score [size], in [0, 1]; 0 for a tool without calls. step: training step of the
         question."""
         fresh = 0.2 * np.exp(-np.maximum(0, step - self._last))
         return np.where(self._called, self._steady + fresh, 0.0)

@@ -1,7 +1,7 @@
-"""One version of the memory, ready to be asked.
+"""One version of the memory, ready for questions.
 
-What a question needs beside the graph, the index of the words, the communities, is made when it is
-first asked for, once a version.
+The index of words and the communities are made at the first question that needs them, once for each
+version.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Version:
         self._lock = threading.Lock()
 
     def again(self, graph: ToolGraph) -> Version:
-        """The same under another number. graph: of the same nodes and edges."""
+        """The same version under another number. graph: has the same nodes and edges."""
         with self._lock:
             made = copy(self)
         made.graph, made._lock = graph, threading.Lock()

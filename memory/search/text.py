@@ -1,11 +1,11 @@
 """How alike two texts are by their words: the cosine of TF-IDF vectors.
 
-Smoothed idf ln((1 + n) / (1 + df)) + 1, raw counts as tf, L2 norm, words of two characters and
-more, lower case, English stop words left out (SEARL, equation 9 and its released retrieval).
+Smoothed idf ln((1 + n) / (1 + df)) + 1, raw counts as tf, L2 norm. Words have two characters or
+more, in lower case; English stop words are left out (SEARL, equation 9 and its released retrieval).
 
-Texts are read once and only ever added. What depends on how many there are, the idf and the
-lengths, is computed for an index of the first so many of them, vectorised, and the same whether
-the texts came at once or one by one. A query touches only the lists of its own words.
+Texts are read once and are never removed. The idf and the lengths depend on the number of texts, so
+an index of the first `count` texts computes them, vectorised. The result does not depend on how
+many texts came at a time. A query touches only the lists of its own words.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Scores = npt.NDArray[np.float64]
 Places = npt.NDArray[np.int64]
 
 LONGEST = 4096
-"""Characters of a text that are read: a question of a megabyte costs no more than that."""
+"""Characters of a text that are read: a question of a megabyte costs no more."""
 
 _WORD = re.compile(r"\w\w+")
 
@@ -47,12 +47,13 @@ def words(text: str) -> list[str]:
 
 
 class Texts:
-    """All texts that were ever added, by their places. Thread-safe."""
+    """All added texts, by their places. Thread-safe."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
         self._ids: dict[str, int] = {"": 0}
-        # Entries of a text lie side by side. The first is of no word, so that none is empty.
+        # Entries of a text lie side by side. The first entry belongs to no word, so no text is
+        # empty.
         self._words, self._times = array("i"), array("d")
         self._starts = array("q")
         self._lists: list[tuple[array[int], array[float]]] = [(array("q"), array("d"))]
@@ -63,7 +64,7 @@ class Texts:
         return len(self._starts)
 
     def add(self, text: str) -> None:
-        """At the next place."""
+        """Adds the text at the next place."""
         counts = Counter(words(text))
         with self._lock:
             place = len(self._starts)
@@ -101,7 +102,7 @@ class Texts:
 
 
 class TextIndex:
-    """The first `count` texts without those at the places `gone`, ready to be asked."""
+    """The first `count` texts without those at the places `gone`, ready for queries."""
 
     def __init__(self, texts: Texts, count: int, gone: Places | None = None) -> None:
         self._texts, self._count = texts, count
@@ -117,7 +118,7 @@ class TextIndex:
         seen[0] = 0
         size = int(there.sum())
         idf_of = np.zeros(int(seen.max(initial=0)) + 1)
-        for df in np.flatnonzero(np.bincount(seen)):  # few numbers, and the same on every machine
+        for df in np.flatnonzero(np.bincount(seen)):  # few values; math.log is portable
             idf_of[df] = math.log((1 + size) / (1 + df)) + 1 if df else 0.0
         self._idf = idf_of[seen]
         lengths = np.sqrt(np.add.reduceat((times * self._idf[entry_words]) ** 2, starts))

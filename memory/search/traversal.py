@@ -1,8 +1,8 @@
 """The tools for a subtask: the best by score, and their neighbours in the graph.
 
-The paper names the walk alone; the numbers are this project's. From the best `seeds` nodes at or
-above `threshold` the graph is walked without directions; a node at h hops from seed s has
-score(s) * decay ** h, a seed at least its own score. Pure, breadth first, linear in what it meets.
+The paper names only the walk; the numbers are this project's. From the best `seeds` nodes at or
+above `threshold` the graph is walked without directions; a node at h hops from seed s has score(s)
+* decay ** h, a seed at least its own score. Pure, breadth first, linear in what it meets.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from memory.search.ranking import Scores, best
 
 SEEDS, HOPS, DECAY, THRESHOLD = 2, 1, 0.5, 0.2
 PER_SUBTASK, IN_ALL = 2, 3
-"""Tools that a subtask and a prompt get."""
+"""Maximum number of tools for a subtask, and for a prompt."""
 
 
 def walk(

@@ -1,11 +1,11 @@
-"""Where the changes lie: an append-only log, in SQLite or in Redis, of several writers.
+"""The store of changes: an append-only log with several writers, in SQLite or in Redis.
 
 A `Log` gives the n-th change the version n. Appending is idempotent by group, durable when it
-returns, and all or nothing: whoever reads sees whole changes, in one order, without a gap. A
+returns, and all or nothing: every reader sees complete changes, in one order, without a gap. A
 change is decided against the version before it, so a log takes it at that place or not at all.
 
-Snapshots are beside the log. They save time and hold nothing that the log does not: losing one, or
-half of one, only costs that time.
+Snapshots lie beside the log. They only save time: the log holds all their content, so a lost or
+torn snapshot costs only that time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Log(Protocol):
         ...
 
     def close(self) -> None:
-        """Nothing is lost by it, nor without it."""
+        """Closes the log. Nothing is lost with or without it."""
         ...
 
 

@@ -43,8 +43,8 @@ class RedisLog:
     """The memory `name` in the Redis at `url`. Durable as far as that Redis is (appendonly)."""
 
     def __init__(self, url: str, name: str, *, embedder: str, read_only: bool = False) -> None:
-        """embedder: its name; a memory keeps the one that it was begun with. read_only: of one
-        that is there. Unusable."""
+        """embedder: its name; a memory keeps its first embedder. read_only: the memory must exist.
+        Raises Unusable."""
         self._read_only = read_only
         self._where = f"memory {name} in Redis"
         self._changes, self._groups = f"{name}:changes", f"{name}:groups"
@@ -74,7 +74,7 @@ class RedisLog:
         """The policy by which a full Redis would drop the log; empty where it refuses writes."""
         try:
             config = cast(dict[str, str], self._redis.config_get("maxmemory*"))
-        except redis.ResponseError:  # a hosted Redis that shows nobody its settings
+        except redis.ResponseError:  # a hosted Redis may hide its settings
             return ""
         policy = config.get("maxmemory-policy", "noeviction")
         bounded = config.get("maxmemory", "0") != "0"
@@ -132,7 +132,7 @@ class RedisLog:
 
 
 def begun(url: str, name: str) -> str:
-    """The embedder that a memory was begun with, "" where none is there. Unusable."""
+    """The first embedder of a memory, "" if there is no memory. Raises Unusable."""
     where = f"memory {name} in Redis"
     try:
         found = cast("bytes | None", _client(url, where).get(f"{name}:embedder"))
@@ -142,7 +142,7 @@ def begun(url: str, name: str) -> str:
 
 
 def _client(url: str, where: str) -> redis.Redis:
-    """Unusable. The message has nothing of the address, in which a password may stand."""
+    """Raises Unusable. The message leaves the address out, because it may hold a password."""
     try:
         return redis.Redis.from_url(
             url, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS

@@ -14,7 +14,7 @@ from memory.store import PAGE, lost
 from toolwright.reading.sqlite_files import check_regular, check_tables, typed_rows
 
 BUSY_S = 30.0
-"""For another writer's transaction, which takes milliseconds."""
+"""Longest wait for another writer's transaction, in seconds; a transaction takes milliseconds."""
 _META = "CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;"
 _SCHEMA = f"""
 {_META}
@@ -33,8 +33,8 @@ class SqliteLog:
     """Thread-safe; every append is one transaction that is on the disk when it returns."""
 
     def __init__(self, path: Path, *, embedder: str, read_only: bool = False) -> None:
-        """embedder: its name; a memory keeps the one that it was begun with. read_only: of a file
-        that is there. Unusable."""
+        """embedder: its name; a memory keeps its first embedder. read_only: the file must exist.
+        Raises Unusable."""
         self._path = path
         self._lock = threading.Lock()
         self._read_only = read_only
@@ -121,8 +121,8 @@ class SqliteLog:
 
 
 def begun(path: Path) -> str:
-    """The embedder that a memory was begun with, "" where nothing is, or one that was killed while
-    it began. Unusable."""
+    """The first embedder of a memory, "" if there is no memory, or only an unfinished beginning.
+    Raises Unusable."""
     if not path.exists():
         return ""
     try:
@@ -133,9 +133,9 @@ def begun(path: Path) -> str:
                 for (embedder,) in typed_rows(db.execute(_BEGUN), str):
                     return str(embedder)
     except (OSError, sqlite3.Error) as error:
-        raise Unusable(f"{path} is no memory, or cannot be read: {error}") from error
+        raise Unusable(f"{path} is not a memory, or cannot be read: {error}") from error
     if any(name not in _TABLES for name in tables if not name.startswith("sqlite_")):
-        raise Unusable(f"{path} is no memory: it holds tables of another program")
+        raise Unusable(f"{path} is not a memory: it holds tables of another program")
     return ""
 
 
@@ -152,9 +152,9 @@ def _written(path: Path, embedder: str) -> sqlite3.Connection:
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
-    """Of a file that is there. Its writers' write-ahead log has to be read too, so that a file is
-    made beside it, and is gone with the last connection; where none can be made and none is there,
-    nobody writes."""
+    """Connection to an existing file. The writers' write-ahead log must be read too, so SQLite
+    makes a file beside it, which goes with the last connection. If SQLite cannot make that file and
+    it is missing, there is no writer."""
     check_regular(path)
     alone = not Path(f"{path}-wal").exists() and not os.access(path.absolute().parent, os.W_OK)
     where = f"{path.absolute().as_uri()}?{'mode=ro&immutable=1' if alone else 'mode=rw'}"

@@ -2,11 +2,11 @@
 
 The token layout of a trajectory (SE-Search, arXiv:2603.03293; Search-R1, AutoRefine):
 
-    prompt           what to do, and the question
-    action 0         anything, up to the first </search> or </answer>      trained as every action
-    observation 0    <documents> passages </documents>, raw text in the same turn, said by TOOL
-    action 1, ...    notes in <memory>, then the next search or the answer
-    last action      the one with the answer
+    - prompt           what to do, and the question
+    - action 0         anything, up to the first </search> or </answer>      trained as every action
+    - observation 0    <documents> passages </documents>, raw text in the same turn, said by TOOL
+    - action 1, ...    notes in <memory>, then the next search or the answer
+    - last action      the one with the answer
 
 The first search or answer that is opened and closed in the newly written text is the action,
 wherever it stands. An action that is neither, or a search for nothing, is corrected: SYSTEM says

@@ -1,9 +1,10 @@
 """The plan that SEARL's policy writes first: its grammar, and the graph that it means.
 
-    plan    := any text, "##DAG_LIST", a bracketed list, then sections
-    list    := "[" item ("," item)* "]"          item := "(" id ")" | "(" id "," id ")"
-    id      := "ST" "_"? digits, any case        (ST1, ST2): ST2 depends on ST1
-    section := "##" id ":"? title NL, then lines "1. text" or "1) text"
+    - plan    := any text, "##DAG_LIST", a bracketed list, then sections
+    - list    := "[" item ("," item)* "]"
+    - item    := "(" id ")" | "(" id "," id ")"
+    - id      := "ST" "_"? digits, any case        (ST1, ST2): ST2 depends on ST1
+    - section := "##" id ":"? title NL, then lines "1. text" or "1) text"
 
 Pure. The text is a policy's: it is read in one pass by a hand-written scanner, in linear time, and
 never evaluated. Source: SEARL (arXiv 2604.07791), section 3.1 and appendix F.
@@ -112,7 +113,7 @@ def _bracketed(text: str) -> tuple[str, str]:
 
 
 def _items(listed: str) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """(ids in order of appearance, edges), without duplicates. NoPlan."""
+    """(ids in order of appearance, edges), without duplicates. Raises NoPlan."""
     named: dict[int, None] = {}
     edges: dict[tuple[int, int], None] = {}
     items = list(_parenthesised(listed))

@@ -11,8 +11,8 @@ from tasks.errors import NotMade
 
 
 def write_new(path: Path, lines: Iterable[str]) -> int:
-    """Writes the lines and returns how many they are. NotMade where the file is there already, or
-    cannot be written. Whatever ends it before the last line leaves nothing under that name; what
+    """Writes the lines and returns how many they are. Raises NotMade if the file is there already,
+    or cannot be written. Whatever ends it before the last line leaves nothing under that name; what
     the making of a line raises comes through as it is."""
     if path.exists():
         raise NotMade(f"{path} is there already: remove it, or name another")

@@ -80,7 +80,8 @@ def read_rows(text: str) -> Sequence[Sequence[Any]] | None:
 
 
 def gold_of(connection: sqlite3.Connection, sql: str) -> Gold:
-    """Runs a right query. NoGold where it fails, takes too long, or gives too much to compare."""
+    """Runs a right query. Raises NoGold if it fails, takes too long, or gives too much to
+    compare."""
     until = time.monotonic() + SECONDS
     connection.set_progress_handler(lambda: time.monotonic() > until, _STEPS)
     try:
@@ -96,7 +97,7 @@ def gold_of(connection: sqlite3.Connection, sql: str) -> Gold:
 
 
 def _bounded(cursor: sqlite3.Cursor) -> Iterator[list[Any]]:
-    """The rows as the tool spells them in JSON. NoGold for more than `MOST_CHARACTERS`."""
+    """The rows as the tool spells them in JSON. Raises NoGold for more than `MOST_CHARACTERS`."""
     room = MOST_CHARACTERS
     for found in cursor:
         row = [{"blob": one.hex()} if isinstance(one, bytes) else one for one in found]

@@ -139,8 +139,8 @@ class OpinionJudge:
             self._session = None
 
     async def opinion(self, question: str, golds: Sequence[str], answer: str | None) -> Opinion:
-        """Of the last box of the answer, where it has one. An answer that is not there is wrong,
-        and nobody is asked. JudgeDown."""
+        """Judges the last box of the answer, or the whole answer if it has no box. A missing answer
+        is wrong, without a request to the judge. Raises JudgeDown."""
         if answer is None or not answer.strip():
             return Opinion(score=0, parsed=True, reply="")
         self.counts["asked"] += 1

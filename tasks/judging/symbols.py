@@ -125,7 +125,7 @@ class MathJudge:
         self.counts["asked"] += 1
         worker = self._places.get()
         try:
-            if worker is not None and worker.ended():  # nobody was asking: no answer killed it
+            if worker is not None and worker.ended():  # it ended between questions
                 worker.close()
                 worker = None
             worker = worker or _Worker()
@@ -166,7 +166,7 @@ class _Worker:
         return self._process.poll() is not None
 
     def ask(self, answer: str, golds: list[str], seconds: float) -> bool:
-        """_WorkerDied where no reply comes, TaskFault where the process does not start."""
+        """Raises _WorkerDied if no reply comes, TaskFault where the process does not start."""
         if not self._ready:
             self._await_start()
             self._ready = True

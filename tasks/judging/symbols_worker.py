@@ -1,9 +1,9 @@
 """The process that compares two mathematical expressions, one pair at a time, with `math-verify`.
 
-`symbols` starts it, and it may die of any question: an expression is what a policy wrote. The
-kernel's own timer kills it when a question takes too long, also in the middle of C code, where a
-handler of Python's would wait for ever (9**9**9**9). It counts the process's CPU seconds, so that a
-busy machine makes no answer wrong. The process ends when its standard input does.
+`symbols` starts it. Any question may end it, because a policy wrote the expression. The kernel's
+own timer kills it when a question takes too long. That works in the middle of C code too, where a
+Python handler would wait for ever (9**9**9**9). The timer counts CPU seconds, so a busy machine
+makes no answer wrong. The process ends when its standard input does.
 
 A line in: {"answer", "golds", "seconds"}; a line out: {"right"}. It is run as a file and imports
 nothing of this project: it is loaded twice as fast.
@@ -26,7 +26,7 @@ MEMORY = 2 << 30
 def main() -> None:
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # whatever a library prints is no reply
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     for kind, most in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_FSIZE, 0)):
         resource.setrlimit(kind, (most, most))
@@ -34,7 +34,8 @@ def main() -> None:
     logging.disable()
     compare = _comparison()
     compare("1/2", "\\frac{1}{3}")  # what is built at first use is no question's time
-    # Whoever started it reads stderr up to here: later words would fill the pipe and stop it.
+    # The parent reads stderr up to this point: later output would fill the pipe and block the
+    # process.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)

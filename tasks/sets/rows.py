@@ -49,7 +49,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def rows_of(file: Path) -> Iterator[Found]:
-    """The rows of one file, in order. UnreadableFile."""
+    """The rows of one file, in order. Raises UnreadableFile."""
     try:
         match file.suffix:
             case ".parquet":
@@ -67,7 +67,7 @@ def rows_of(file: Path) -> Iterator[Found]:
 
 
 def count_rows(file: Path) -> int:
-    """Of a Parquet file by its footer, of others by reading them."""
+    """Number of rows: from the footer of a Parquet file, by reading any other file."""
     if file.suffix == ".parquet":
         return int(_opened_parquet(file).metadata.num_rows)
     return sum(1 for _ in rows_of(file))

@@ -8,9 +8,9 @@ A world is a module with two functions:
 
 and a line in WORLDS. `tasks make` writes its files.
 
-atlas.py, encyclopedia.py   the worlds; relations.py and names.py are the encyclopedia's words
-questions.py, rounds.py     questions of a recipe's toy world as endless streams of tasks
-demonstrations.py           conversations that a tiny policy is warmed up on
+- atlas.py, encyclopedia.py: the worlds; relations.py and names.py are the encyclopedia's words
+- questions.py, rounds.py: questions of a recipe's toy world as endless streams of tasks
+- demonstrations.py: conversations that a tiny policy is warmed up on
 """
 
 from __future__ import annotations

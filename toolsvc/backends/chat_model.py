@@ -111,7 +111,7 @@ _STORED = TypeAdapter(Completion)
 
 
 class ChatModel:
-    """Async context manager. The cache belongs to whoever gives it."""
+    """Async context manager. The caller owns the cache."""
 
     def __init__(self, options: EndpointOptions, cache: Cache | None = None) -> None:
         """Raises StartError if the API key is not there."""

@@ -38,7 +38,7 @@ class UnusableWords(Exception):
 def trust(
     tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None
 ) -> tuple[bytes | None, Certificate | None]:
-    """Whom to trust, and what to show. TlsError, UnusableWords."""
+    """The authority to trust, and the certificate to present. Raises TlsError or UnusableWords."""
     if (tls_cert is None) != (tls_key is None):
         raise UnusableWords("give --tls-cert and --tls-key together")
     if tls_cert is not None and tls_ca is None:
@@ -52,7 +52,7 @@ def trust(
 def client_of(
     address: str, tls_ca: Path | None, tls_cert: Path | None, tls_key: Path | None
 ) -> Client:
-    """With the bearer token of the environment. TlsError, UnusableWords."""
+    """With the bearer token of the environment. Raises TlsError or UnusableWords."""
     return Client(address, os.environ.get(TOKEN_VARIABLE, ""), *trust(tls_ca, tls_cert, tls_key))
 
 

@@ -21,5 +21,5 @@ sched_yield 24 124, write 1 64, writev 20 66
 
 
 def program(machine: str) -> bytes:
-    """The filter. ValueError for a machine without a table."""
+    """The filter. Raises ValueError for a machine without a table."""
     return bpf.only(machine, tuple(_KEPT.get(machine, {}).values()))

@@ -42,7 +42,7 @@ class Places:
         return len(self._quick) + len(self._slow)
 
     async def take(self, caller: str, patience: float) -> Place:
-        """PoolFull if none was free for `patience` seconds."""
+        """Raises PoolFull if none was free for `patience` seconds."""
         place = Place(caller)
         self._waiting.append(place)
         self._admit()

@@ -64,7 +64,7 @@ class ConfinedPool:
         self._jobs = 0
 
     async def start(self) -> None:
-        """Proves that a job can be confined here. CannotStart."""
+        """Proves that a job can be confined here. Raises CannotStart."""
         try:
             nursery = await self._start_nursery()
             with _memory_file() as nothing, _memory_file() as said:
@@ -151,7 +151,7 @@ class Jobs:
 
     async def run(self, request: str, file: BinaryIO, *, seconds: float, most: int) -> bytes:
         """The parser's answer, of at most `most` bytes. `file` is read from where it stands.
-        InputFailed, PoolDown. A caller that is cancelled leaves no process."""
+        Raises InputFailed or PoolDown. A caller that is cancelled leaves no process."""
         return await self._pool._run(self, request, file, seconds, most)
 
 
@@ -198,7 +198,7 @@ class _Nursery:
 
     @classmethod
     async def start(cls, *arguments: str) -> _Nursery:
-        """CannotStart."""
+        """Raises CannotStart."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with theirs:
@@ -239,7 +239,7 @@ class _Nursery:
     def run(
         self, request: str | None, file: int, answer: int, most: int
     ) -> asyncio.Future[int | None]:
-        """Done when the job's process is gone: its status. PoolDown."""
+        """Done when the job's process is gone: its status. Raises PoolDown."""
         number = next(self._numbers)
         job: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         # A caller that was cancelled asks for no result.

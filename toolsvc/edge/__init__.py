@@ -1,7 +1,6 @@
-"""How the host is spoken to: gRPC, and the HTTP faces beside it.
+"""The interfaces of a host: gRPC, and HTTP beside it.
 
-`service` is ToolService method by method, `servicer` what of it needs no session, `call_stream` its
-stream of calls, `wire` the one place where protobuf becomes the host's words. `http_server`,
-`metrics` and `metrics_server` are for those who speak HTTP. `client` is the other side: a service
-as a terminal or another agent uses it.
+`service` is ToolService method by method, `servicer` the part that needs no session, and
+`call_stream` its stream of calls. `wire` converts protobuf to the host's types. `http_server`,
+`metrics` and `metrics_server` are for HTTP. `client` is a client for a terminal or another agent.
 """

@@ -3,12 +3,12 @@
 Invariants
 - A request is answered once while its stream lives, by what CallTool would answer: an answer, or
   the error as a message. No error of one call ends the stream.
-- A stream that ends or breaks stops no call: calls belong to their sessions. It only stops telling.
+- A stream that ends or breaks stops no call: calls belong to their sessions. Only the answers stop.
 - At most `MOST_AT_ONCE` requests are read and not yet answered. Beyond that nothing is read, and
-  HTTP/2 makes the caller wait.
-- A call that runs here costs no task besides its own: it tells the stream when it has ended.
+  HTTP/2 flow control makes the caller wait.
+- A call that runs here costs no task besides its own: it notifies the stream when it has ended.
 
-It does not know what runs a call; `begin` does.
+This module does not know how a call is run; `begin` does.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ from toolwright.rpc.options import LONGEST_WAIT
 from toolwright.tool.v1 import tool_pb2 as pb
 
 MOST_AT_ONCE = 4096
-"""Four times the sessions of a service by default. What waits for its answer takes a few KiB, and
-is answered after `LONGEST_WAIT` at the latest, so that a full stream goes on by itself."""
+"""Maximum requests without an answer: four times the default sessions of a service. A waiting
+request takes a few KiB. It is answered after `LONGEST_WAIT` at the latest, so that a full stream
+goes on by itself."""
 
 log = structlog.get_logger(__name__)
 
@@ -52,11 +53,11 @@ class Asked:
 
     @property
     def context(self) -> Any:
-        """Of the stream's RPC."""
+        """gRPC context of the stream's RPC."""
         return self._stream.context
 
     def follow(self, running: RunningCall, seconds: float) -> None:
-        """The answer is what the call comes to, or how far it is after `seconds`."""
+        """Answers with the call's result, or with its state after `seconds`."""
         self._running = running
         if running.outcome is None:
             running.tell(min(seconds, LONGEST_WAIT), self)
@@ -65,23 +66,23 @@ class Asked:
 
     def work(self, doing: Coroutine[Any, Any, None]) -> None:
         """For a request that has to wait before it can begin: `doing` calls `follow` or `end`. It
-        is stopped with the stream. Refused and ServiceError of it are the answer."""
+        is cancelled with the stream. If it raises Refused or ServiceError, that is the answer."""
         self._stream.work(self, doing)
 
     def end(self, outcome: Outcome) -> None:
-        """The answer, where no call of this process gives it."""
+        """Answers with an outcome that no call of this process gives."""
         self._outcome = outcome
         self._stream.answer(self)
 
     def __call__(self) -> None:
-        """What was followed has ended, or has been waited for long enough."""
+        """Callback: the followed call has ended, or its wait is over."""
         self._stream.answer(self)
 
     @property
     def outcome(self) -> Outcome:
         if self._running is None:
             if self._outcome is None:
-                raise RuntimeError("a request is answered that nothing was made of")
+                raise RuntimeError("a request is answered before it has an outcome")
             return self._outcome
         return self._running.outcome or self._running.so_far()
 
@@ -100,7 +101,7 @@ class CallStream:
         self._open: set[Asked] = set()
         self._answered: deque[Asked] = deque()
         self._something = asyncio.Event()
-        """To be sent, or the caller has said its last."""
+        """Set if an answer is ready to be sent, or the caller has sent its last request."""
         self._room = asyncio.Event()
         self._last_read = False
         self._garbage = False
@@ -111,8 +112,8 @@ class CallStream:
         return len(self._open)
 
     async def serve(self) -> None:
-        """Until the caller has sent its last request and has all its answers, or is gone. Bytes
-        that are no request have no number to be answered by: they are the last that is read."""
+        """Runs until the caller has sent its last request and has all its answers, or has
+        disconnected. An invalid message has no request number, so it ends the stream."""
         serving = asyncio.current_task()
         if serving is None:
             raise RuntimeError("serve outside of a task")
@@ -143,7 +144,7 @@ class CallStream:
             await doing
         except (Refused, ServiceError) as error:
             asked.end(error)
-        except Exception as error:  # A fault of ours, told to the one whose call it is.
+        except Exception as error:  # A bug here: reported to the caller of this request.
             log.exception("unexpected", method="StreamCalls")
             asked.end(internal(error))
 
@@ -164,7 +165,7 @@ class CallStream:
                 await self._room.wait()
 
     async def _send(self, serving: asyncio.Task[Any]) -> None:
-        """Cancels `serving` where nobody takes an answer any more."""
+        """Sends answers. Cancels `serving` once the caller has disconnected."""
         write = self.context.write
         while not (self._last_read and not self._open):
             while self._answered:

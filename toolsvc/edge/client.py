@@ -1,4 +1,4 @@
-"""A service as a person at a terminal or another agent uses it: one call after the other.
+"""A simple client for a terminal or another agent: one call after the other.
 
 Trajectories use `engine.core.tools`, which also retries and keeps leases.
 """
@@ -43,13 +43,13 @@ class Client:
         authority: bytes | None = None,
         identity: Certificate | None = None,
     ) -> None:
-        """What follows the address as `toolwright.rpc.channel.open_channel` takes it."""
+        """Arguments as for `toolwright.rpc.channel.open_channel`."""
         self._address = address
         self._how = (token, authority, identity)
         self._channels: list[grpc.aio.Channel] = []
 
     async def __aenter__(self) -> Client:
-        # Here, for a channel belongs to the event loop that runs when it is made.
+        # Made here, because a channel belongs to the event loop that runs at its creation.
         self._channels.append(open_channel(self._address, *self._how))
         return self
 
@@ -72,9 +72,9 @@ class Client:
         lease: float = LEASE_SECONDS,
         shared: bool = False,
     ) -> OpenedSession:
-        """A session with these tools, all where none is named, and the task's `media`, of which
-        those are sent that the service does not have. One that is open under this id already is
-        used on. `shared`: others call in it too, now or later, so no result is acknowledged."""
+        """Opens a session with these tools (all tools if `tools` is empty) and the task's `media`.
+        Only media that the service lacks are sent. An open session with this id is reused.
+        `shared`: other clients call in it too, now or later, so no result is acknowledged."""
         session_id = session_id or f"call-{uuid.uuid4().hex}"
         blobs = {(blob := reference(one)).sha256: (blob, one.data) for one in media}
         request = pb.OpenSessionRequest(
@@ -129,8 +129,8 @@ class OpenedSession:
         *,
         run_limit: float | None = None,
     ) -> pb.CallResult:
-        """The result, however long it takes. For a tool between tags the body alone will do. A
-        caller that is cancelled cancels the call."""
+        """The result, however long it takes. For a tool between tags `action` may be the body
+        alone. If the caller is cancelled, the call is cancelled."""
         action = _whole(self.tools[tool], action)
         if not self._in_flight:  # all results have come: the service need not hold them
             self._turn = next(self._turns)
@@ -160,12 +160,12 @@ class OpenedSession:
             self._in_flight -= 1
 
     async def renew(self, lease: float) -> None:
-        """The session ends so many seconds from now, if nothing renews it again."""
+        """Renews the lease: the session ends after `lease` seconds without another renewal."""
         request = pb.RenewLeasesRequest(owner=f"{OWNER} {self.id}", lease=wire.duration(lease))
         await rpc(self._stub.RenewLeases, request, timeout=_ANSWER_SECONDS)
 
     async def blob(self, sha256: str) -> bytes:
-        """Media of an observation that were too large to come with it."""
+        """Media that were too large to travel inside an observation."""
         return await read_blob(self._stub, sha256, timeout=LONGEST_WAIT)
 
     async def close(self) -> None:
@@ -187,7 +187,7 @@ def reference(media: Media) -> media_pb2.BlobRef:
 
 
 def _whole(tool: pb.ToolDescriptor, action: str) -> str:
-    """A body without any mark, between the tool's tags."""
+    """The action between the tool's tags, if it is a body without marks."""
     form = tool.action_format
     opening, closing = form.tag.open, form.tag.close
     if not form.HasField("tag"):  # some read their own tag beside other forms

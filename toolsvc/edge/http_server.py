@@ -1,13 +1,13 @@
-"""An HTTP face beside the service's gRPC: listens, and lets in who may come in.
+"""An HTTP server beside the service's gRPC: it listens and authorises requests.
 
 Loopback or a bearer token, as everywhere, and no request of another site's page
 (`toolwright.rpc.http_rule`). The answers are the business of its application.
 
 Invariants
 - A refusal comes before anything of a body is read.
-- A connection on which no request begins for `IDLE_SECONDS` is closed, and there are at most
-  `MOST_CONNECTIONS`: those who say nothing cost neither threads nor the files of sessions.
-- A body comes as it is: one that is packed would be far more memory than it was told to be.
+- A connection without a request for `IDLE_SECONDS` is closed, and there are at most
+  `MOST_CONNECTIONS`. So idle clients take neither threads nor the open files that sessions need.
+- A compressed body is refused: unpacked it could take far more memory than its declared size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from toolwright.rpc.options import TOKEN_VARIABLE, is_local
 IDLE_SECONDS = 60.0
 """Longer than HTTP clients keep a connection that they do not use."""
 BODY_SECONDS = 60.0
-"""For a body to come in."""
+"""Longest time to receive a body, in seconds."""
 MOST_CONNECTIONS = 4096
 BACKLOG = 4096
 """Connections that wait to be taken: all sessions of a service may begin at once."""
@@ -48,9 +48,10 @@ class HttpServer:
         reuse_port: bool = False,
         public: bool = False,
     ) -> None:
-        """`option` and `insecure_option`: how an operator sets `listen` and `insecure`, for what is
-        said to him. `reuse_port`: several processes share the address. `public`: `insecure`, and
-        nobody is asked for a token. StartError for an address that needs one."""
+        """`option` and `insecure_option`: names of the command-line options for `listen` and
+        `insecure`, for messages. `reuse_port`: several processes share the address. `public`: as
+        `insecure`, and no request needs a token. Raises StartError for an address that needs a
+        token."""
         tokens = Tokens() if public else asked_for()
         self._address = address_of(
             listen, bool(tokens) or insecure or public, option, insecure_option
@@ -90,7 +91,7 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The one that was bound, for port 0."""
+        """Port that was bound; useful after port 0."""
         if self._listening is None:
             raise RuntimeError("enter the server first")
         return int(self._listening.sockets[0].getsockname()[1])
@@ -103,14 +104,14 @@ class HttpServer:
 
 
 class _Full(asyncio.Protocol):
-    """A connection that finds no room."""
+    """Refuses a connection beyond the maximum."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()
 
 
 def asked_for() -> Tokens:
-    """What this process's environment says. StartError if that cannot be used."""
+    """The tokens in this process's environment. Raises StartError if they cannot be used."""
     try:
         return service_tokens()
     except ListenError as error:
@@ -118,8 +119,9 @@ def asked_for() -> Tokens:
 
 
 def address_of(listen: str, reachable: bool, option: str, fix: str) -> tuple[str, int]:
-    """Host and port. `reachable`: other machines may reach it. StartError where they may not and
-    could; `option` set `listen`, and `fix` would let them."""
+    """Host and port. `reachable`: other machines may reach it. Raises StartError if the address is
+    reachable without permission. `option`: option that set `listen`. `fix`: option that gives the
+    permission."""
     host, colon, port = listen.rpartition(":")
     if not (colon and host and port.isdigit()):
         raise StartError(f"{option} {listen}: write it as host:port")
@@ -132,7 +134,8 @@ def address_of(listen: str, reachable: bool, option: str, fix: str) -> tuple[str
 
 
 async def body_of(request: web.Request) -> bytes:
-    """All of it, as it was sent. What is too large or too slow is refused by aiohttp's errors."""
+    """The complete body, as it was sent. Raises aiohttp's errors for a body that is too large or
+    too slow."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()

@@ -10,7 +10,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 LARGE = 1 << 16
-"""Bytes of a request; of numbers, converted in some 10 ms."""
+"""Least size of a large request, in bytes; numbers of that size are converted in some 10 ms."""
 Request = TypeVar("Request", bound=Message)
 Words = TypeVar("Words")
 
@@ -20,7 +20,7 @@ def is_large(request: Message) -> bool:
 
 
 async def converted(convert: Callable[[Request], Words], request: Request) -> Words:
-    """`convert(request)`, and what it raises."""
+    """`convert(request)`; raises what `convert` raises."""
     if not is_large(request):
         return convert(request)
     return await asyncio.to_thread(convert, request)

@@ -1,9 +1,9 @@
 """The service's Prometheus metrics, and the text of the page that shows them.
 
-Counters and histograms are counted as a `Watch` of the host; gauges are read when the page is
-asked for, so they cost nothing between. Where there are several hosts, each makes a page of its own
-and `merge` puts them on one, where the label `host` keeps them apart: a sum in which one host began
-anew at 0 would look to Prometheus as if the service had.
+Counters and histograms are counted as a `Watch` of the host. Gauges are read when the page is
+fetched, so they cost nothing in between. With several hosts, each makes a page of its own, and
+`merge` joins them with a label `host`. They are not summed: a restarted host begins at 0, and the
+sum would look like a restart of the service.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from toolsvc.types import Recorded
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
 _PREFIX = "toolwright_toolsvc_"
 OTHER_TOOL = "other"
-"""Label of a session's own tools: policies choose their names, and a label's values are bounded."""
+"""Label of a session's own tools: policies choose their names, and a label must have few values."""
 
 
 class Metrics(Watch):
@@ -112,7 +112,7 @@ class _Gauges(Collector):
 
 
 def _family(name: str) -> Metric:
-    """Of a tool's own figure: a counter where the name says so."""
+    """Metric family of a tool's own figure: a counter if the name ends like one."""
     if name.endswith("_total"):
         return CounterMetricFamily(f"{_PREFIX}{name.removesuffix('_total')}", "of the tool")
     return GaugeMetricFamily(f"{_PREFIX}{name}", "of the tool")
@@ -132,7 +132,7 @@ def merge(pages: Mapping[str, str]) -> list[Metric]:
 
 
 def page_of(registry: CollectorRegistry) -> Callable[[], Awaitable[bytes]]:
-    """What the registry shows when it is asked."""
+    """Makes a function that renders the registry's current page."""
 
     async def page() -> bytes:
         return generate_latest(registry)
@@ -141,7 +141,7 @@ def page_of(registry: CollectorRegistry) -> Callable[[], Awaitable[bytes]]:
 
 
 def page_of_all(families: Callable[[], Awaitable[list[Metric]]]) -> Callable[[], Awaitable[bytes]]:
-    """The same of what has to be gathered first."""
+    """As `page_of`, for families that must be gathered first."""
 
     async def page() -> bytes:
         gathered = CollectorRegistry(auto_describe=False)

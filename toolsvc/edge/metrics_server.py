@@ -1,4 +1,4 @@
-"""The page of the service's metrics over HTTP; what stands on it is `metrics`' business."""
+"""Serves the page of the service's metrics over HTTP; `metrics` makes its content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class MetricsServer(HttpServer):
 
     def __init__(self, listen: str, page: Callable[[], Awaitable[bytes]], *, public: bool) -> None:
         """`page`: in Prometheus' text format. `public`: other machines see it without a token.
-        StartError for an address that needs one."""
+        Raises StartError for an address that needs one."""
         self._page = page
         app = web.Application()
         app.router.add_get("/metrics", self._answer)

@@ -1,7 +1,6 @@
-"""The host spoken to over gRPC: ToolService, method by method.
+"""The gRPC interface of a host: ToolService, method by method.
 
-Turns refusals into the contract's typed errors; what messages say is `wire`'s. Nothing is
-decided here.
+Turns refusals into the contract's typed errors; `wire` converts messages. Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class ToolServicer(Servicer):
     """toolwright.tool.v1.ToolService on a `Host`."""
 
     def __init__(self, host: Host, name: str) -> None:
-        """`name`: of the service and its version, for ListTools."""
+        """`name`: name and version of the service, for ListTools."""
         self._host = host
         self._name = name
 

@@ -1,5 +1,5 @@
-"""ToolService as far as it is the same whoever holds the sessions: blobs in pieces, and what is
-not served."""
+"""The part of ToolService that does not depend on where sessions are: blobs in pieces, and unserved
+methods."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from toolwright.tool.v1 import tool_pb2_grpc
 from toolwright.types import BlobRef
 
 UPLOAD_SECONDS = 300.0
-"""For all pieces of one blob to come in; until then they take their room."""
+"""Longest time to receive all pieces of a blob, in seconds; until then they take their room."""
 SILENCE_SECONDS = 15.0
-"""For the next piece of a blob."""
+"""Longest time to wait for the next piece of a blob, in seconds."""
 
 
 class Servicer(tool_pb2_grpc.ToolServiceServicer):
     """toolwright.tool.v1.ToolService without its sessions."""
 
     async def blob(self, sha256: str, context: Any) -> bytes:
-        """What GetBlob sends. ServiceError where it is not held."""
+        """The bytes that GetBlob sends. Raises ServiceError if the blob is not held."""
         raise NotImplementedError
 
     def take_in(self, blob: BlobRef) -> Upload:
-        """Where PutBlob puts it. Refused if it cannot be held."""
+        """The upload that PutBlob fills. Raises Refused if the blob cannot be held."""
         raise NotImplementedError
 
     def begin_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
-        """Begins what CallTool would do with the request, which nobody else reads; `asked` is told
-        what comes of it. ServiceError or Refused where nothing can be begun."""
+        """Begins what CallTool would do with the request, which it may change; the outcome goes to
+        `asked`. Raises ServiceError or Refused if the call cannot begin."""
         raise NotImplementedError
 
     # Generated types know generators alone; gRPC takes a coroutine that reads and writes too.
@@ -120,6 +120,6 @@ class Servicer(tool_pb2_grpc.ToolServiceServicer):
 
 
 async def _next(pieces: AsyncIterator[pb.PutBlobRequest]) -> pb.PutBlobRequest | None:
-    """None after the last. TimeoutError where it is long in coming."""
+    """The next piece; None after the last. Raises TimeoutError if it does not come in time."""
     async with asyncio.timeout(SILENCE_SECONDS):
         return await anext(pieces, None)

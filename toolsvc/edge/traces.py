@@ -1,8 +1,8 @@
 """The service's own span of each call, beneath the engine's.
 
-Nothing travels for it: the ids derive from what a call brings anyway, its id and its session's
-owner (`toolwright.tracing.ids`). A call whose id does not begin with a trajectory's name and a
-slash, as the contract has it, has no span.
+No extra field travels for it: the span's ids derive from the call's id and the session's owner
+(`toolwright.tracing.ids`). By the contract a call's id begins with a trajectory's name and a slash;
+a call with any other id has no span.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NS = 1_000_000_000
 
 
 class CallSpans(Watch):
-    """Tells an exporter of every call that came to a result."""
+    """Exports a span for every call that has a result."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
@@ -61,7 +61,8 @@ class CallSpans(Watch):
 
 @contextmanager
 def call_spans(told: str) -> Iterator[Exporter | None]:
-    """The exporter within the block; None where nobody wants one. told: `--traces`. StartError."""
+    """The exporter within the block; None if `--traces` is not set. told: value of `--traces`.
+    Raises StartError."""
     try:
         collector = collector_of(told, os.environ)
     except CollectorUnclear as error:

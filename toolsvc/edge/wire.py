@@ -1,6 +1,6 @@
-"""The host's words as protobuf and back; pure, and the one place where they are.
+"""Converts the host's types to protobuf and back; pure. No other module does that.
 
-What comes in is checked here, and refused in the contract's words.
+Requests are checked here, and refused with the contract's errors.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from toolwright.types import Author, BlobRef
 DEFAULT_LEASE = 120.0
 DEFAULT_QUEUE_LIMIT = 30.0
 LONGEST_ID = 4096
-"""Characters."""
+"""Maximum characters of an id."""
 TEXT_PIECE = 1 << 16
-"""Characters of one text part: below 256 KiB in any alphabet."""
+"""Maximum characters of one text part: below 256 KiB in any alphabet."""
 
 _LIMIT_FIELDS = ("queue_limit", "run_limit", "wait")
 
 
 def error_of(refusal: Refused) -> ServiceError:
-    """The refusal as it travels."""
+    """The refusal as an error for the wire."""
     return ServiceError(
         reason_number(refusal.reason),
         refusal.message,
@@ -59,7 +59,7 @@ def reason_number(reason: Reason) -> int:
 
 
 def open_from_proto(request: pb.OpenSessionRequest) -> OpenRequest:
-    """Refused for a missing session id or owner, or a lease that is not above 0."""
+    """Raises Refused for a missing session id or owner, or a lease that is not above 0."""
     require(request, "session_id")
     require(request, "owner")
     lease = seconds_of(request, "lease", DEFAULT_LEASE)
@@ -77,7 +77,7 @@ def open_from_proto(request: pb.OpenSessionRequest) -> OpenRequest:
 
 
 def fork_from_proto(request: pb.ForkSessionRequest) -> ForkRequest:
-    """Refused as `open_from_proto` refuses, and for a missing parent."""
+    """Raises Refused as `open_from_proto` does, and for a missing parent."""
     require(request, "session_id")
     if not request.HasField("open"):
         raise invalid_field("open", "ForkSessionRequest without open", "set open")
@@ -86,7 +86,8 @@ def fork_from_proto(request: pb.ForkSessionRequest) -> ForkRequest:
 
 
 def _exact(request: pb.OpenSessionRequest | pb.CallToolRequest, field: str) -> dict[str, Any]:
-    """A field's data with the integers that were sent. Refused for text that is no JSON object."""
+    """A field's data with the integers that were sent. Raises Refused for text that is no JSON
+    object."""
     try:
         return wire.mapping(getattr(request, field), getattr(request, f"{field}_json"))
     except ValueError as error:
@@ -100,8 +101,8 @@ def blob_from_proto(blob: media_pb2.BlobRef) -> BlobRef:
 
 
 def call_from_proto(request: pb.CallToolRequest) -> CallRequest:
-    """Refused for missing ids or a limit that is not above 0. A `wait` of 0 asks without
-    waiting. Arguments that cannot be read are the policy's, and refuse nothing."""
+    """Raises Refused for missing ids or a limit that is not above 0. A `wait` of 0 asks without
+    waiting. Unreadable arguments do not raise: they are the policy's error."""
     require(request, "session_id")
     require(request, "call_id")
     queue_limit = seconds_of(request, "queue_limit", DEFAULT_QUEUE_LIMIT)
@@ -152,7 +153,8 @@ def fill_error(out: pb.CallError, error: ServiceError) -> None:
 
 
 def fill_result(out: pb.CallResult, recorded: Recorded) -> None:
-    """Writes the result into its message; in place, for a message that is handed over is copied."""
+    """Writes the result into its message, in place: assigning a message to a field would copy
+    it."""
     result = recorded.result
     for part in result.observation:
         if isinstance(part, Text):
@@ -223,21 +225,21 @@ def _format_to_proto(form: ActionFormat) -> pb.ActionFormat:
 
 
 def set_seconds(out: Duration, seconds: float) -> None:
-    """In place; a time that is no time leaves the field set all the same."""
+    """Sets the duration in place; an invalid time still leaves the field set."""
     whole = int(seconds)
     out.seconds, out.nanos = whole, int((seconds - whole) * 1e9)
 
 
 def _digest(request: Message, without: tuple[str, ...]) -> bytes:
-    """Of everything in the request that makes it this request and no other. Takes the fields
-    `without` out of it, which is cheaper than a copy: nobody reads it after that."""
+    """Digest of the request without the fields `without`. It clears these fields in the request,
+    which is cheaper than a copy; the caller must not read them after that."""
     for field in without:
         request.ClearField(field)
     return hashlib.blake2b(request.SerializeToString(deterministic=True), digest_size=16).digest()
 
 
 def require(request: Any, field: str) -> None:
-    """Of an id, or of an owner: ServiceError where it is missing, or would fill tables."""
+    """Checks an id or an owner. Raises ServiceError if it is missing or too long."""
     given = getattr(request, field)
     if not given:
         raise invalid_field(field, f"{type(request).__name__} without {field}", f"set {field}")

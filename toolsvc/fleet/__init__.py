@@ -1,24 +1,24 @@
 """Hosts of sessions behind one address: `toolsvc serve --workers N`, and `--backend ray`.
 
-serving.py    the service: its front, its hosts, its end
-front.py      ToolService as clients meet it
-placing.py    from a wish for a session to its host
-sessions.py   which host a session is on, and what became of it; pure
-resources.py  what hosts have and sessions take; pure
-shared.py     the hosts that sessions share, replaced when they are lost
-own_hosts.py  the hosts of one session each
-starting.py   from a wish for a host to one that answers
-watching.py   what becomes of a host and the sessions on it
-link.py       one host as the front has it: gRPC to it, and whether it lives
-hosts.py      what every kind of host is to its front
-running.py    a host, where it runs
-local/        hosts in processes on this machine, which clients call at endpoints of their own
-ray/          hosts in actors on a Ray cluster, which the front alone speaks to
+- serving.py: the service: its start, its front, its hosts, its end
+- front.py: ToolService for clients
+- placing.py: from a request for a session to its host
+- sessions.py: which host a session is on, and how it ended; pure
+- resources.py: the resources that hosts have and sessions take; pure
+- shared.py: the hosts that sessions share; a lost host is replaced
+- own_hosts.py: the hosts of one session each
+- starting.py: from a request for a host to a host that answers
+- watching.py: watches a host and the sessions on it
+- link.py: the front's connection to one host
+- hosts.py: the interface between a host and its front
+- running.py: a host in its own process
+- local/: hosts in processes on this machine, which clients call at their own endpoints
+- ray/: hosts in actors on a Ray cluster, which only the front calls
 
 Invariants
-- A session is on one host from its opening to its end, and it never moves. The front alone places
-  sessions, and all that opens, forks or closes one goes through it.
+- A session is on one host from its opening to its end, and it never moves. Only the front places
+  sessions. Every request that opens, forks or closes a session goes through it.
 - A host that dies takes its own sessions with it and no others: each is SESSION_LOST from then on.
-- What the front has given up is never asked again, whether it lives or not.
+- The front never calls a host again after giving it up, whether the host lives or not.
 - No host outlives its front.
 """

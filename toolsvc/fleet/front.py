@@ -1,12 +1,11 @@
-"""ToolService as clients meet it: one address for the sessions of all hosts.
+"""ToolService for clients: one address for the sessions of all hosts.
 
-It holds the table of sessions and the blobs of tasks, and passes every request on to the host that
-the session is on. What a host says is the answer; that a host has died is SESSION_LOST, and nothing
-that a client could take for anything else.
+It holds the table of sessions and the blobs of tasks, and passes every request on to the session's
+host. The host's reply is the answer. A host that died is always reported as SESSION_LOST.
 
-Where hosts have endpoints of their own, the answers about a session name its host's, and calls are
-not passed on: they are refused with WRONG_ENDPOINT and nothing runs, for passing them on would hide
-for ever that the client pays for every one twice.
+If hosts have endpoints of their own, answers about a session name its host's endpoint. Calls are
+then not passed on: they are refused with WRONG_ENDPOINT and nothing runs. Otherwise the client
+would never notice that each call takes two hops.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from toolsvc.edge.wire import (
 from toolsvc.errors import Reason, Refused
 from toolsvc.fleet.link import HostLink, HostLost, seconds_left, unheard, unreachable
 from toolsvc.fleet.placing import Placer
-from toolsvc.fleet.sessions import Placed, Sessions, no_host
+from toolsvc.fleet.sessions import Placed, SessionTable, no_host
 from toolsvc.fleet.starting import Starter
 from toolsvc.host.refusals import draining, session_lost
 from toolsvc.host.task_blobs import TaskBlobs, Upload
@@ -51,7 +50,7 @@ class FrontServicer(Servicer):
     def __init__(
         self,
         listed: pb.ListToolsResponse | None,
-        sessions: Sessions[HostLink],
+        sessions: SessionTable[HostLink],
         blobs: TaskBlobs,
         placer: Placer,
         starter: Starter,
@@ -113,7 +112,7 @@ class FrontServicer(Servicer):
         return answer
 
     def begin_call(self, asked: Asked, request: pb.CallToolRequest) -> None:
-        """Passed on as a CallTool of its own: the calls of one stream are of many hosts."""
+        """Passes the call on as a CallTool: the calls of one stream belong to many hosts."""
         asked.work(self._answer_call(asked, request))
 
     @answers_errors
@@ -153,7 +152,7 @@ class FrontServicer(Servicer):
             except HostLost:
                 return ()
 
-        # One that is not heard is an error: to call its sessions lost would end them for nothing.
+        # A silent host is an error: its sessions may live, so they must not be called lost.
         hosts = {placed.host for placed in sessions if placed.host is not None}
         for answer in await asyncio.gather(*map(renew, hosts)):
             held += answer
@@ -195,8 +194,9 @@ class FrontServicer(Servicer):
         return self._blobs.take_in(blob)
 
     async def _blob_of_a_host(self, sha256: str, seconds: float) -> bytes:
-        """Asks all hosts at once: a silent one keeps no other's blob back. Raises ServiceError if
-        no host has it: BLOB_NOT_FOUND, or why one of them could not say so."""
+        """Asks all hosts at once, so that a silent host does not delay the others. Raises
+        ServiceError if no host has the blob: BLOB_NOT_FOUND, or the failure of a host that could
+        not answer."""
         unsaid: ServiceError | None = None
         asking = [
             asyncio.create_task(_blob_at(one, sha256, seconds)) for one in self._starter.hosts
@@ -242,12 +242,12 @@ class FrontServicer(Servicer):
         except HostLost as error:
             if placed.opened:
                 raise session_lost(placed.session_id, str(error)) from error
-            # Nobody was told that it is open: another host may open it.
+            # No client knows it as open yet: another host may open it.
             self._sessions.drop(placed)
             raise unreachable(f"session {placed.session_id} is not open: {error}") from error
         except ServiceError as error:
-            # The host holds nothing, and no other request asks it to. `watch` clears up what was
-            # not heard of at all.
+            # The host holds nothing, and no other request opens it there. `watch` removes a session
+            # whose opening got no answer.
             if error.reason == reasons_pb2.ERROR_REASON_SESSION_CLOSED:
                 self._sessions.end(placed, "it was closed")
             elif placed.opening == 1 and not placed.opened and not _is_unsure(error):
@@ -266,7 +266,8 @@ class FrontServicer(Servicer):
         blobs: Iterable[media_pb2.BlobRef],
         context: Any,
     ) -> Any:
-        """Brings the host the blobs that it misses. HostLost."""
+        """Opens the session at the host, after sending the blobs that it misses. Raises
+        HostLost."""
         missing = {blob.sha256: blob for blob in blobs}
         while True:
             try:
@@ -286,7 +287,7 @@ class FrontServicer(Servicer):
     async def _call(
         self, method: str, request: pb.CallToolRequest | pb.CancelCallRequest, context: Any
     ) -> Any:
-        """Passes on what belongs to the host alone, where that has no endpoint of its own."""
+        """Passes a call to its host, if that has no endpoint of its own."""
         with _service_errors():
             placed, host = self._find(request)
             if host.endpoint:
@@ -296,7 +297,7 @@ class FrontServicer(Servicer):
     def _find(
         self, request: pb.CallToolRequest | pb.CancelCallRequest | pb.GetSessionRequest
     ) -> tuple[Placed[HostLink], HostLink]:
-        """A session that its client may use, and its host. Refused."""
+        """A session of this client, and its host. Raises Refused."""
         require(request, "session_id")
         placed = self._sessions.find(request.session_id)
         if placed.host is None or not placed.opened:
@@ -313,7 +314,7 @@ class FrontServicer(Servicer):
     async def _ask_for(
         self, placed: Placed[HostLink], host: HostLink, method: str, request: Any, context: Any
     ) -> Any:
-        """As `_ask`, but a lost host is Refused with SESSION_LOST."""
+        """As `_ask`, but raises Refused with SESSION_LOST if the host is lost."""
         try:
             return await self._ask(host, method, request, context)
         except HostLost as error:
@@ -350,7 +351,7 @@ def _service_errors() -> Iterator[None]:
 
 
 def _endpoint(placed: Placed[HostLink]) -> str:
-    """Where its client is to call it; "" = here."""
+    """Endpoint at which the client must call it; "" = here."""
     return "" if placed.host is None else placed.host.endpoint
 
 
@@ -365,10 +366,10 @@ def _held_at(endpoint: str, session_id: str) -> ServiceError:
 
 
 def cannot_fork(tool: pb.ToolDescriptor) -> None:
-    """Says so, of a tool whose sessions have an actor of their own."""
+    """Marks a tool whose sessions have an actor of their own: they cannot be forked."""
     tool.capabilities.fork = tool.capabilities.fork_replays = False
 
 
 def _is_unsure(error: ServiceError) -> bool:
-    """Whether the host may have done what it was asked."""
+    """Whether the host may have carried the request out."""
     return isinstance(error.__cause__, TransportError)

@@ -1,8 +1,8 @@
-"""What a host is to its front, whatever it runs in.
+"""The interface between a host and its front, for every kind of host.
 
-A host is an ordinary `Host` behind an ordinary gRPC server, in a process on this machine (`local`)
-or in an actor on a Ray cluster (`ray`). How it begins, how it ends and how one hears of that is all
-that differs, and `HostProcess` says it.
+A host is an ordinary `Host` with an ordinary gRPC server, in a process on this machine (`local`) or
+in an actor on a Ray cluster (`ray`). The kinds differ only in their start, their end and the news
+of it: `HostProcess` is that interface.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from toolsvc.fleet.resources import Resources
 HOST_NAME = "toolsvc-host"
 """Name in the certificate of every host. The front knows each host by its certificate."""
 BEAT_SECONDS = 2.0
-"""Between two looks at which sessions have ended by themselves."""
+"""Interval between two looks for sessions that ended by themselves, in seconds."""
 
 
 class HostGone(Exception):
-    """It has died, and stays dead. The message says what died."""
+    """The host has died for good. The message says what died."""
 
 
 class HostSilent(Exception):
-    """It is not heard; it may live."""
+    """The host does not answer; it may live."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """It listens and answers."""
+    """A host that listens and answers."""
 
     link: str
-    """Where its front reaches it."""
+    """Address for its front."""
     endpoint: str = ""
-    """Where clients reach it; "" = through the front alone."""
+    """Address for clients; "" = only through the front."""
     tools: tuple[str, ...]
     """Names of those that it serves."""
     isolation: str
     certificate: bytes = b""
-    """That it shows at `link`, PEM; empty where it shows none."""
+    """Certificate at `link`, in PEM; empty = no TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A host that is to be started."""
+    """A host to start."""
 
     slot: int | None
-    """Number among the hosts that sessions share; None = for one session alone."""
+    """Number among the shared hosts; None = a host for one session."""
     needs: Resources
     tools: tuple[str, ...]
-    """Names of those that it is to serve; none = all."""
+    """Names of the tools to serve; empty = all."""
     closed: Callable[[str], None]
     """Called for each session that its client closes without the front."""
 
@@ -59,18 +59,19 @@ class HostProcess(Protocol):
     """One host from its start to its end: `start` once, `kill` in any case."""
 
     async def start(self) -> Ready:
-        """Returns when it can be used. StartError with the sentence that it gave, or that it
-        died."""
+        """Returns when the host can be used. Raises StartError with the host's own sentence, or if
+        it died."""
 
     async def beat(self) -> frozenset[str]:
-        """The sessions that it holds, some seconds after it was asked. HostGone as soon as it has
-        died; HostSilent."""
+        """Ids of its sessions, some seconds after the request. Raises HostGone as soon as the host
+        has died, HostSilent if it does not answer."""
 
     async def page(self) -> str:
-        """Its metrics in Prometheus' text format. HostGone; HostSilent."""
+        """Its metrics in Prometheus' text format. Raises HostGone or HostSilent."""
 
     async def end(self) -> None:
-        """Gives calls their grace and ends every session. HostGone; HostSilent."""
+        """Lets calls finish within their grace time and ends every session. Raises HostGone or
+        HostSilent."""
 
     async def kill(self) -> None:
-        """Ends it now, wherever it is, or before it is anywhere."""
+        """Ends the host now, also if it has not started yet."""

@@ -1,10 +1,10 @@
-"""One host as the front has it: requests to it, and whether it lives.
+"""The front's connection to one host: requests to it, and whether it lives.
 
 Invariants
-- A host is given up once and for good: when it is known to have died, or when the connection broke
-  and does not come back. What waits for an answer of it then stops waiting.
-- A connection that breaks and comes back shows nowhere: the request is sent again, and the host
-  knows it by its id.
+- A host is given up for good if it has died, or if its connection broke and does not come back.
+  Then every wait for its answer ends.
+- A connection that breaks and comes back is invisible to clients: the request is sent again, and
+  the host recognises it by its id.
 """
 
 from __future__ import annotations
@@ -26,15 +26,16 @@ from toolwright.rpc.tool_service import read_blob
 from toolwright.tool.v1 import tool_pb2_grpc
 
 GIVE_UP_SECONDS = 5.0
-"""For a broken connection to come back. Ray takes longer to miss a machine that lost its power."""
+"""Longest wait for a broken connection to come back, in seconds. Ray takes longer to notice a
+machine without power."""
 END_SECONDS = DRAIN_SECONDS + 20.0
-"""For calls to have their grace and sessions to be closed; then the host is killed."""
+"""Longest wait for calls to finish and sessions to close, in seconds; then the host is killed."""
 LONGEST_SECONDS = 600.0
-"""Deadline of a request for a client who gave none."""
+"""Deadline of a request from a client that set no deadline, in seconds."""
 RETRY_SECONDS = 0.2
-"""After which what a host did not answer may be asked again."""
+"""Pause before a request that got no answer is sent again, in seconds."""
 _PAUSE_SECONDS = 1.0
-"""Before Ray is asked again for an actor that answers gRPC alone."""
+"""Pause before Ray is asked again about an actor that still answers gRPC, in seconds."""
 
 
 class HostLost(Exception):
@@ -42,7 +43,7 @@ class HostLost(Exception):
 
 
 class HostLink:
-    """Made on the event loop that it is used on. `close` in any case."""
+    """Must be made on the event loop that uses it. Every link needs `close`."""
 
     def __init__(self, number: int, process: HostProcess, ready: Ready, token: str) -> None:
         self.number = number
@@ -50,7 +51,7 @@ class HostLink:
         self.tools = ready.tools
         self.at = ready.link
         self.endpoint = ready.endpoint
-        """Where clients reach it; "" = through the front alone."""
+        """Address for clients; "" = only through the front."""
         self.why_lost = ""
         self.ended = False
         """Given up on purpose."""
@@ -68,15 +69,15 @@ class HostLink:
         return self._lost.is_set()
 
     def lose(self, why: str) -> None:
-        """Gives it up, unless it is already."""
+        """Gives the host up. Idempotent."""
         if not self.lost:
             self.why_lost = why
             self._lost.set()
 
     async def ask(self, method: str, request: Any, seconds: float) -> Any:
-        """One RPC of ToolService, for the `caller`, within so many seconds; `request` may have to
-        be sent twice. ServiceError: what the host says; TransportError where it says nothing in
-        time; HostLost."""
+        """One RPC of ToolService, for the `caller`, within `seconds`; `request` may be sent twice.
+        Raises ServiceError from the host, TransportError if the host does not answer in time, or
+        HostLost."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         attempt = 0
@@ -110,7 +111,8 @@ class HostLink:
             raise HostLost(self.why_lost) from None
 
     async def sessions(self) -> frozenset[str]:
-        """Those that it holds, some seconds from now. HostLost at once when it is given up."""
+        """Ids of its sessions, some seconds from now. Raises HostLost as soon as the host is given
+        up."""
         while True:
             asking = asyncio.ensure_future(self._process.beat())
             losing = asyncio.ensure_future(self._lost.wait())
@@ -133,13 +135,13 @@ class HostLink:
                 raise HostLost(self.why_lost)
 
     async def page(self) -> str:
-        """Its metrics in Prometheus' text format; "" where it does not answer."""
+        """Its metrics in Prometheus' text format; "" if it does not answer."""
         with contextlib.suppress(HostGone, HostSilent):
             return await self._process.page()
         return ""
 
     async def end(self) -> None:
-        """Gives calls their grace, ends every session, and closes. What does not answer in time is
+        """Lets calls finish, ends every session, and closes. A host that does not answer in time is
         killed."""
         if not self.lost:
             self.ended = True
@@ -148,7 +150,7 @@ class HostLink:
         await self.close()
 
     async def close(self) -> None:
-        """Kills it and drops the connection, and with it all that waits for an answer."""
+        """Kills the host and drops the connection; every wait for an answer ends."""
         self.lose("it was ended")
         await self._process.kill()
         if self._looking is not None:
@@ -156,17 +158,18 @@ class HostLink:
         await self._channel.close()
 
     def _metadata(self) -> tuple[tuple[str, str]]:
-        """With each request and not by the channel: its interceptors make every call dearer."""
+        """Sent with each request, not by channel interceptors: they make every call more
+        expensive."""
         return (("authorization", on_behalf(self._token)),)
 
     def _cut(self) -> bool:
-        """Whether a wait was cut off because the host is given up, not because the task that waits
-        was cancelled."""
+        """Whether a wait ended because the host is given up, not because the waiting task was
+        cancelled."""
         task = asyncio.current_task()
         return self.lost and (task is None or not task.cancelling())
 
     async def _look(self) -> None:
-        """Returns when it can be reached again, or is given up."""
+        """Returns when the host can be reached again, or is given up."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._wait_for_connection())
         await asyncio.wait((self._looking,))
@@ -184,18 +187,18 @@ class HostLink:
 
 
 def seconds_left(context: Any) -> float:
-    """For what is asked on behalf of a client's RPC."""
+    """Seconds left for a request on behalf of a client's RPC."""
     left: float | None = context.time_remaining()
     return LONGEST_SECONDS if left is None else min(left, LONGEST_SECONDS)
 
 
 def unreachable(message: str) -> ServiceError:
-    """For a request that may be sent again soon."""
+    """Error for a request that may be sent again soon."""
     return ServiceError(reasons_pb2.ERROR_REASON_BACKEND_DOWN, message, retry_after=RETRY_SECONDS)
 
 
 def unheard(host: HostLink, error: TransportError) -> ServiceError:
-    """For a client whose request the host did not answer."""
+    """Error for a client whose request the host did not answer."""
     return unreachable(f"the host at {host.at} did not answer in time: {error}")
 
 

@@ -1,7 +1,7 @@
-"""Hosts of one session each, for what needs a GPU or much memory: started when the session is
-opened, ended with it.
+"""Hosts of one session each, for sessions that need a GPU or much memory: started when the session
+is opened, ended with it.
 
-Invariant: a session that leaves the table leaves no actor behind, whether that was up or not.
+Invariant: when a session leaves the table, its actor ends, whether it was up or not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused, StartError, backend_down
 from toolsvc.fleet.hosts import Wanted
 from toolsvc.fleet.link import HostLink
-from toolsvc.fleet.sessions import Placed, Sessions
+from toolsvc.fleet.sessions import Placed, SessionTable
 from toolsvc.fleet.starting import Starter
 from toolsvc.fleet.watching import watch
 
@@ -20,7 +20,7 @@ class OwnHosts:
     """Its tasks run in `group`, until `stop`."""
 
     def __init__(
-        self, sessions: Sessions[HostLink], starter: Starter, group: asyncio.TaskGroup
+        self, sessions: SessionTable[HostLink], starter: Starter, group: asyncio.TaskGroup
     ) -> None:
         self._sessions = sessions
         self._starter = starter
@@ -31,13 +31,13 @@ class OwnHosts:
         sessions.leaving.append(self._release)
 
     def start(self, placed: Placed[HostLink], tools: tuple[str, ...], limit: float) -> None:
-        """Begins to, within `limit` seconds."""
+        """Begins to start the session's host, within `limit` seconds."""
         starting = self._group.create_task(self._start(placed, tools, limit))
         self._starting[placed.session_id] = starting
 
     async def host_of(self, placed: Placed[HostLink]) -> HostLink:
-        """The host of a session that was to be started, once it is up. Refused if it cannot be
-        had."""
+        """The host of a session that was to be started, once it is up. Raises Refused if it cannot
+        be had."""
         starting = self._starting[placed.session_id]
         await asyncio.wait((starting,))
         if starting.cancelled():
@@ -45,11 +45,11 @@ class OwnHosts:
             raise backend_down("the service is ending")
         host = starting.result()
         if isinstance(host, Refused):
-            raise host.with_traceback(None)  # It may be raised to several who ask.
+            raise host.with_traceback(None)  # It may be raised to several callers.
         return host
 
     def stop(self) -> None:
-        """Starts no more and watches none: whoever stops it ends the hosts."""
+        """Starts no more hosts and watches none; the caller ends the hosts."""
         self._stopped = True
         for task in (*self._starting.values(), *self._living.values()):
             task.cancel()

@@ -1,4 +1,4 @@
-"""From a wish for a session to the host that it is on: a shared one, or one of its own."""
+"""From a request for a session to its host: a shared host, or one of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from toolsvc.errors import Refused
 from toolsvc.fleet.link import HostLink
 from toolsvc.fleet.own_hosts import OwnHosts
 from toolsvc.fleet.resources import NOTHING, Resources, needs_own_host, together
-from toolsvc.fleet.sessions import Placed, Sessions
+from toolsvc.fleet.sessions import Placed, SessionTable
 from toolsvc.host.refusals import draining, opened_otherwise, unknown_tool
 from toolsvc.host.task_blobs import TaskBlobs
 from toolsvc.types import ForkRequest, OpenRequest
@@ -19,14 +19,14 @@ class Placer:
         self,
         needs: Mapping[str, Resources] | None,
         room: Resources,
-        sessions: Sessions[HostLink],
+        sessions: SessionTable[HostLink],
         blobs: TaskBlobs,
         own: OwnHosts,
     ) -> None:
-        """`needs`: of a session, by tool; None = sessions need no more than a place. `room`: of a
-        host that sessions share."""
+        """`needs`: resources of a session, by tool; None = a session needs only a place. `room`:
+        resources of a shared host."""
         self.draining = False
-        """Nothing new is placed."""
+        """If true, no new session is placed."""
         self._needs = needs
         self._room = room
         self._sessions = sessions
@@ -35,8 +35,8 @@ class Placer:
         sessions.leaving.append(lambda placed: blobs.forget(placed.session_id))
 
     def place(self, wish: OpenRequest) -> Placed[HostLink]:
-        """Where it is, for a session that is known and was wished for in the same way; else where
-        it is to be, its blobs claimed. Refused."""
+        """The place of a session: its present place if the same request placed it before, else a
+        new place, with its blobs claimed. Raises Refused."""
         placed = self._sessions.get(wish.session_id)
         if placed is None:
             return self._place_new(wish)
@@ -45,7 +45,7 @@ class Placer:
         return placed
 
     def place_fork(self, wish: ForkRequest) -> Placed[HostLink]:
-        """As `place`, but a new session is to be where its parent is."""
+        """As `place`, but a new session goes to its parent's host."""
         child = wish.child
         placed = self._sessions.get(child.session_id)
         if placed is not None:
@@ -58,13 +58,13 @@ class Placer:
         return self._claimed(self._sessions.place_beside(child, parent), child)
 
     async def host_of(self, placed: Placed[HostLink]) -> HostLink:
-        """Once it is up. Refused if it cannot be had."""
+        """The session's host, once it is up. Raises Refused if the host cannot be started."""
         return placed.host or await self._own.host_of(placed)
 
     def _place_new(self, wish: OpenRequest) -> Placed[HostLink]:
         if self.draining:
             raise draining()
-        if self._needs is None:  # Which tools there are the host says.
+        if self._needs is None:  # The host knows which tools exist.
             return self._claimed(self._sessions.place(wish, NOTHING), wish)
         tools = tuple(dict.fromkeys(wish.tools or self._needs))
         for tool in tools:
@@ -79,7 +79,7 @@ class Placer:
         return placed
 
     def _claimed(self, placed: Placed[HostLink], wish: OpenRequest) -> Placed[HostLink]:
-        """With its blobs held. Refused, and dropped, if one is not here."""
+        """The session with its blobs held. Drops it and raises Refused if a blob is missing."""
         try:
             self._blobs.claim(wish.session_id, wish.blobs)
         except Refused:

@@ -1,6 +1,6 @@
-"""What a host has and what a session takes, in the units in which Ray deals it out; pure.
+"""The resources of hosts and sessions, in Ray's units; pure.
 
-Ray counts and does not confine: what a session is allowed to use is its tool's own matter.
+Ray only counts resources: each tool must hold its own sessions to their limits.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from toolsvc.plugin.tool import Tool
 
 GIB = 1 << 30
 MOST_SHARED_BYTES = GIB
-"""Memory up to which a session shares its host with others."""
+"""Most memory of a session that shares its host with others, in bytes."""
 _SLACK = 1e-6
-"""Below Ray's own unit, a ten-thousandth: sums of fractions are not exact."""
+"""Tolerance for inexact sums of fractions; smaller than Ray's own unit, a ten-thousandth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Resources:
         )
 
     def times_in(self, room: Resources) -> float:
-        """How often it fits; infinity where it is nothing."""
+        """How often it fits into `room`; infinity if it needs nothing."""
         pairs = zip(astuple(self), astuple(room), strict=True)
         return min(((have + _SLACK) // want for want, have in pairs if want), default=float("inf"))
 

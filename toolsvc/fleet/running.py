@@ -1,4 +1,4 @@
-"""A host, where it runs: what a process of its own does for its front, whatever that process is."""
+"""A host in its own process: what the process does for its front, for every kind of process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from toolwright.rpc.tls import Certificate
 
 
 class RunningHost:
-    """`start` once, then the others as often as one likes, `end` in any case."""
+    """Call `start` once, then the other methods in any number; every host needs `end`."""
 
     def __init__(self) -> None:
         self._running = contextlib.AsyncExitStack()
@@ -33,8 +33,8 @@ class RunningHost:
         token: str,
         certificate: Certificate | None = None,
     ) -> tuple[Host, int]:
-        """The host, which answers its front at `link`, and the port there. `tools`: names of those
-        that it serves, none = all. StartError or ListenError."""
+        """The host, which answers its front at `link`, and the port there. `tools`: names of the
+        tools to serve, empty = all. Raises StartError or ListenError."""
         running = running_host(config, only=tools)
         host, self._metrics = await self._running.enter_async_context(running)
         self._host = host
@@ -43,7 +43,7 @@ class RunningHost:
         return host, server.port
 
     async def serve(self, server: Server, servicer: ToolServicer) -> None:
-        """Answers at one more address. ListenError."""
+        """Serves at one more address. Raises ListenError."""
         await start_server(server, servicer)
         self._servers.append(server)
 
@@ -55,7 +55,7 @@ class RunningHost:
         return "" if self._metrics is None else generate_latest(self._metrics.registry).decode()
 
     async def end(self) -> None:
-        """Gives calls their grace, then ends every session."""
+        """Lets calls finish within their grace time, then ends every session."""
         if self._host is not None:
             await drain(self._host, *self._servers)
         await self._running.aclose()

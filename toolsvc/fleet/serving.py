@@ -20,7 +20,7 @@ from toolsvc.fleet.link import HostLink
 from toolsvc.fleet.own_hosts import OwnHosts
 from toolsvc.fleet.placing import Placer
 from toolsvc.fleet.resources import NOTHING, Resources
-from toolsvc.fleet.sessions import Sessions
+from toolsvc.fleet.sessions import SessionTable
 from toolsvc.fleet.shared import SharedHosts
 from toolsvc.fleet.starting import Starter
 from toolsvc.host.task_blobs import BLOB_BYTES, TaskBlobs
@@ -44,8 +44,8 @@ log = structlog.get_logger("toolsvc.fleet")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """What the hosts of a service are, and how many of them sessions share."""
+class HostKind:
+    """Kind of the hosts of a service, and the number of shared hosts."""
 
     hosts: int
     named: str
@@ -54,20 +54,21 @@ class Kind:
     token: str
     """Bearer token between front and hosts."""
     link: str = ""
-    """Where hosts reach the front; "" = they never ask it."""
+    """Address at which hosts reach the front; "" = they never call it."""
     room: Resources = NOTHING
-    """Room of each shared host."""
+    """Resources of each shared host."""
     needs: Mapping[str, Resources] | None = None
-    """Needs of a session, by tool; None = sessions need a place alone, and a host lists the
+    """Resources of a session, by tool; None = a session needs only a place, and a host lists the
     tools."""
     tools: tuple[str, ...] = ()
-    """Names of those whose sessions share hosts; none = all."""
+    """Names of the tools whose sessions share hosts; empty = all."""
     listed: pb.ListToolsResponse | None = None
-    """What ListTools answers; None = what a host answers."""
+    """Answer to ListTools; None = a host's answer."""
     start_seconds: float | None = None
-    """For all hosts together, at the service's start; None = each has a limit of its own."""
+    """Longest wait for all hosts at the service's start, in seconds; None = each host has its own
+    limit."""
     why_late: str = ""
-    """Said where that was too short."""
+    """Reason that the error message gives if that time was too short."""
 
 
 def no_verltool(config: ServiceConfig) -> None:
@@ -79,7 +80,7 @@ def no_verltool(config: ServiceConfig) -> None:
 
 
 def of_one_host(config: ServiceConfig, hosts: int) -> ServiceConfig:
-    """The configuration of one of so many hosts. Each may have to take all sessions, once the
+    """The configuration of one of `hosts` hosts. Each may have to take all sessions, once the
     others have died."""
     hosts = max(1, hosts)
     return config.model_copy(
@@ -92,15 +93,15 @@ def of_one_host(config: ServiceConfig, hosts: int) -> ServiceConfig:
     )
 
 
-async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) -> None:
-    """Serves until `stop`. StartError or ListenError before that; StartError also where, later, a
-    host cannot start and no other lives."""
+async def serve_fleet(config: ServiceConfig, kind: HostKind, stop: asyncio.Event) -> None:
+    """Serves until `stop`. Raises StartError or ListenError before that; StartError also where,
+    later, a host cannot start and no other lives."""
     raise_open_files()
     server = make_server(config, config.listen)
     servers = [server]
     if kind.link:
         servers.append(Server(kind.link, tokens=TokenOnBehalf(kind.token)))
-    sessions: Sessions[HostLink] = Sessions(config.max_sessions, kind.room)
+    sessions: SessionTable[HostLink] = SessionTable(config.max_sessions, kind.room)
     starter = Starter(kind.make, kind.token)
     shared = SharedHosts(sessions, starter, kind.room, kind.tools, server.set_serving)
     try:
@@ -136,8 +137,8 @@ async def serve_fleet(config: ServiceConfig, kind: Kind, stop: asyncio.Event) ->
 
 @contextlib.contextmanager
 def _sentence_alone() -> Iterator[None]:
-    """The first StartError or ListenError that leaves the block in groups of exceptions leaves it
-    as itself."""
+    """Unwraps exception groups: the first StartError or ListenError in the block is raised
+    alone."""
     try:
         yield
     except BaseExceptionGroup as failures:
@@ -150,7 +151,7 @@ def _sentence_alone() -> Iterator[None]:
 
 
 async def _listen(server: Server, front: FrontServicer) -> None:
-    """Answers from now on, though there is no host yet: a port that is taken is told at once."""
+    """Listens before there is a host, so that a port that is in use is reported at once."""
 
     def register(grpc_server: Any) -> None:
         tool_pb2_grpc.add_ToolServiceServicer_to_server(front, grpc_server)
@@ -159,7 +160,7 @@ async def _listen(server: Server, front: FrontServicer) -> None:
     await server.start(serving=False)
 
 
-async def _run(kind: Kind, shared: SharedHosts, where: str) -> None:
+async def _run(kind: HostKind, shared: SharedHosts, where: str) -> None:
     try:
         async with asyncio.timeout(kind.start_seconds):
             hosts = await shared.start(kind.hosts)

@@ -1,9 +1,9 @@
-"""Which host every session is on, and what became of those that ended; pure, and never waits.
+"""Which host every session is on, and how sessions ended; pure, and never waits.
 
 Invariants
 - A session is on one host from the moment at which it is placed; it never moves.
-- What has ended stays ended: its id is refused until `_REMEMBERED` others have ended after it.
-- A host holds no more than what sessions declare fits into it, whatever their number.
+- An ended session stays ended: its id is refused until `_REMEMBERED` others have ended after it.
+- The declared needs of a host's sessions never exceed its resources.
 - A session is its opener's alone (`toolwright.rpc.auth.caller`): no other caller finds it.
 """
 
@@ -41,22 +41,23 @@ class Placed(Generic[H]):
     """Digest of the request that it was placed for."""
     needs: Resources
     host: H | None
-    """None while the actor that is to be its own is being started."""
+    """None while the session's own actor is starting."""
     opening: int = 0
-    """Requests to open it that are on their way to the host."""
+    """Number of requests to open it that are on their way to the host."""
     caller: str = ""
-    """Whose it is."""
+    """Caller that owns it."""
     asked: int = 0
-    """Requests to open it that were ever on their way there."""
+    """Number of requests to open it that were ever sent."""
     opened: bool = False
-    """The host said so."""
+    """Whether the host has confirmed it."""
 
 
-class Sessions(Generic[H]):
-    """All that are placed. `leaving` are called with each that is not any more, at once."""
+class SessionTable(Generic[H]):
+    """All placed sessions. The functions in `leaving` are called at once with each session that
+    leaves."""
 
     def __init__(self, most: int, room: Resources) -> None:
-        """`most`: sessions at once. `room`: of each shared host."""
+        """`most`: maximum sessions at once. `room`: resources of each shared host."""
         self.leaving: list[Callable[[Placed[H]], None]] = []
         self._most = most
         self._room = room
@@ -68,7 +69,7 @@ class Sessions(Generic[H]):
         return len(self._living)
 
     def get(self, session_id: str) -> Placed[H] | None:
-        """None for one that is not known. Refused for one that has ended."""
+        """The session; None for an unknown id. Raises Refused if it has ended."""
         gone = self._gone(session_id)
         if gone.reason is not Reason.SESSION_NOT_FOUND:
             raise gone
@@ -76,7 +77,7 @@ class Sessions(Generic[H]):
         return placed if placed is not None and placed.caller == caller() else None
 
     def find(self, session_id: str) -> Placed[H]:
-        """Refused for one that has ended, or is not known."""
+        """The session. Raises Refused if it has ended or is unknown."""
         placed = self.get(session_id)
         if placed is None:
             raise self._gone(session_id)
@@ -95,12 +96,12 @@ class Sessions(Generic[H]):
         return [placed for placed in self._living.values() if placed.host is host]
 
     def join(self, host: H) -> None:
-        """A host that sessions share; they are placed there from now on."""
+        """Adds a shared host; sessions are placed there from now on."""
         self._shared[host] = {}
 
     def place(self, request: OpenRequest, needs: Resources) -> Placed[H]:
-        """On the shared host with the fewest sessions of those with room. Refused where there is
-        none, or the service is full."""
+        """Places a session on the shared host with room that has the fewest sessions. Raises
+        Refused if no host has room, or the service is full."""
         self._check_new(request)
         if not self._shared:
             raise no_host()
@@ -119,12 +120,12 @@ class Sessions(Generic[H]):
         return placed
 
     def shares(self, host: H) -> bool:
-        """Whether it is one that sessions share."""
+        """Whether it is a shared host."""
         return host in self._shared
 
     def place_beside(self, request: OpenRequest, parent: Placed[H]) -> Placed[H]:
-        """On the host of `parent`, for a fork of it. Refused where that is the parent's alone or
-        has no room, or where the service is full."""
+        """Places a fork on the host of `parent`. Raises Refused if that host is the parent's own,
+        if it has no room, or if the service is full."""
         self._check_new(request)
         host = parent.host
         if host is None or not self.shares(host):
@@ -147,12 +148,13 @@ class Sessions(Generic[H]):
         return placed
 
     def place_alone(self, request: OpenRequest, needs: Resources) -> Placed[H]:
-        """On a host of its own, which is still to come. Refused where the service is full."""
+        """Places a session on a host of its own, which starts later. Raises Refused if the service
+        is full."""
         self._check_new(request)
         return self._new(request, needs, None)
 
     def end(self, placed: Placed[H], why: str, reason: Reason = Reason.SESSION_CLOSED) -> None:
-        """For good, unless it has ended already."""
+        """Ends the session for good. Idempotent."""
         if self._living.get(placed.session_id) is not placed:
             return
         self._ended[placed.session_id] = (reason, why, placed.caller)
@@ -161,13 +163,13 @@ class Sessions(Generic[H]):
         self.drop(placed)
 
     def closed(self, session_id: str) -> None:
-        """Its client has closed it at its host."""
+        """Records that the client has closed the session at its host."""
         placed = self._living.get(session_id)
         if placed is not None:
             self.end(placed, "it was closed")
 
     def drop(self, placed: Placed[H]) -> None:
-        """As if it had never been asked for, unless it has ended already."""
+        """Removes the session as if it had never been requested, unless it has ended already."""
         if self._living.get(placed.session_id) is not placed:
             return
         del self._living[placed.session_id]
@@ -177,8 +179,8 @@ class Sessions(Generic[H]):
             tell(placed)
 
     def lose(self, host: H, why: str) -> int:
-        """The host has died; returns how many sessions it took along. A session whose opening was
-        never answered may be opened elsewhere."""
+        """Records that the host has died; returns the number of lost sessions. A session whose
+        opening was never answered may be opened elsewhere."""
         here = self.on(host)
         self._shared.pop(host, None)
         for placed in here:

@@ -1,4 +1,5 @@
-"""The hosts that sessions share: so many slots, each filled again when its host is lost."""
+"""The hosts that sessions share: a fixed number of slots, each filled again when its host is
+lost."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from toolsvc.errors import StartError
 from toolsvc.fleet.hosts import Wanted
 from toolsvc.fleet.link import HostLink
 from toolsvc.fleet.resources import Resources
-from toolsvc.fleet.sessions import Sessions
+from toolsvc.fleet.sessions import SessionTable
 from toolsvc.fleet.starting import Starter
 from toolsvc.fleet.watching import watch
 from toolwright.process.backoff import Backoff
@@ -23,7 +24,7 @@ from toolwright.process.backoff import Backoff
 PAGE_SECONDS = 5.0
 BACKOFF = Backoff(0.2, 30.0, jitter=False)
 STEADY_SECONDS = 60.0
-"""Life of a host after which its death does not belong to a crash loop."""
+"""Lifetime of a host after which its death is not part of a crash loop, in seconds."""
 
 log = structlog.get_logger("toolsvc.fleet")
 
@@ -33,14 +34,14 @@ class SharedHosts:
 
     def __init__(
         self,
-        sessions: Sessions[HostLink],
+        sessions: SessionTable[HostLink],
         starter: Starter,
         room: Resources,
         tools: tuple[str, ...],
         serving: Callable[[bool], Awaitable[None]],
     ) -> None:
-        """`room`: of a host; `tools`: names of those that it serves, none = all; `serving`: told
-        whether there is a host."""
+        """`room`: resources of a host; `tools`: names of the tools it serves, empty = all;
+        `serving`: called with whether a host lives."""
         self._sessions = sessions
         self._starter = starter
         self._room = room
@@ -51,20 +52,20 @@ class SharedHosts:
 
     @property
     def hosts(self) -> list[HostLink]:
-        """That live."""
+        """The living hosts."""
         return [host for host in self._slots.values() if not host.lost]
 
     async def start(self, number: int) -> list[HostLink]:
-        """So many hosts, once all of them are up. A StartError in groups of exceptions if one
-        cannot start."""
+        """Starts `number` hosts and returns once all are up. Raises StartError, inside exception
+        groups, if one cannot start."""
         async with asyncio.TaskGroup() as group:
             filling = [group.create_task(self._fill(slot)) for slot in range(number)]
         await self._serving(True)
         return [task.result() for task in filling]
 
     async def keep(self) -> None:
-        """Keeps as many alive. A StartError in groups of exceptions if one cannot start and no
-        other lives."""
+        """Keeps the number of hosts. Raises StartError, inside exception groups, if one cannot
+        start and no other lives."""
         async with asyncio.TaskGroup() as group:
             for slot in self._slots:
                 group.create_task(self._keep(slot))

@@ -1,4 +1,4 @@
-"""From a wish for a host to one that answers, and which of those there are."""
+"""From a request for a host to a host that answers, and the list of these hosts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from toolsvc.fleet.link import HostLink
 
 
 class Starter:
-    """Starts the hosts of one service, and knows them."""
+    """Starts the hosts of one service and lists them."""
 
     def __init__(self, make: Callable[[Wanted], HostProcess], token: str) -> None:
-        """`make`: makes a host that is not started yet. `token`: secret between front and hosts."""
+        """`make`: makes a host without starting it. `token`: secret between front and hosts."""
         self._make = make
         self._token = token
         self._numbers = itertools.count()
@@ -23,13 +23,13 @@ class Starter:
 
     @property
     def hosts(self) -> list[HostLink]:
-        """Those that were started and are not given up."""
+        """Hosts that were started and are not given up."""
         self._started = [host for host in self._started if not host.lost]
         return list(self._started)
 
     async def start(self, wanted: Wanted) -> HostLink:
-        """As soon as there is room for it, however long that takes. StartError with the sentence
-        that the host gave, or that it died."""
+        """Starts a host as soon as there is room for it, however long that takes. Raises StartError
+        with the host's own sentence, or if it died."""
         process = self._make(wanted)
         self._starting.add(process)
         try:
@@ -44,6 +44,6 @@ class Starter:
         return host
 
     async def end(self) -> None:
-        """Lets every host drain, and kills what is still starting."""
+        """Drains every host, and kills hosts that are still starting."""
         starting = (process.kill() for process in self._starting)
         await asyncio.gather(*(host.end() for host in self.hosts), *starting)

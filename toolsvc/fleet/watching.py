@@ -1,18 +1,18 @@
-"""What becomes of a host and of the sessions on it, as long as it lives and at its end."""
+"""Watches a host and its sessions, during its life and at its end."""
 
 from __future__ import annotations
 
 import structlog
 
 from toolsvc.fleet.link import HostLink, HostLost
-from toolsvc.fleet.sessions import Sessions
+from toolsvc.fleet.sessions import SessionTable
 
 log = structlog.get_logger("toolsvc.fleet")
 
 
-async def watch(host: HostLink, sessions: Sessions[HostLink]) -> int:
-    """Until the host is given up, or ended; then its sessions are lost, and it returns how many
-    those were. Before, sessions that ended there by themselves are let go."""
+async def watch(host: HostLink, sessions: SessionTable[HostLink]) -> int:
+    """Runs until the host is given up or ended; then its sessions are lost, and their number is
+    returned. Meanwhile it removes sessions that ended there by themselves."""
     try:
         while True:
             await _let_go(host, sessions)
@@ -25,9 +25,9 @@ async def watch(host: HostLink, sessions: Sessions[HostLink]) -> int:
     return lost
 
 
-async def _let_go(host: HostLink, sessions: Sessions[HostLink]) -> None:
+async def _let_go(host: HostLink, sessions: SessionTable[HostLink]) -> None:
     """Ends sessions that were placed there some seconds ago and are not there now. A session that
-    was asked for meanwhile may have come after the host looked: the next look decides."""
+    was requested meanwhile may have come after the host's look: the next look decides."""
     before = [(one, one.asked) for one in sessions.on(host) if not one.opening]
     held = await host.sessions()
     for placed, asked in before:

@@ -1,4 +1,4 @@
-"""Media that are too large to travel inside an observation, until somebody fetches them.
+"""Holds media that are too large to travel inside an observation, until a client fetches them.
 
 Invariants
 - A blob is named by the SHA-256 of its bytes; the same bytes are held once.

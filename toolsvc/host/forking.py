@@ -19,7 +19,7 @@ from toolwright.types import BlobRef
 
 
 def check_fork(parent: OpenSession, child: OpenRequest) -> None:
-    """Refused where the parent cannot be forked, or not now, or not into this child."""
+    """Raises Refused if the parent cannot be forked, or not now, or not into this child."""
     name = parent.info.session_id
     for entry in parent.entries:
         if not entry.tool.forks():
@@ -57,7 +57,8 @@ def completed(child: OpenRequest, parent: OpenSession) -> OpenRequest:
 
 @contextmanager
 def standing_still(parent: OpenSession) -> Iterator[None]:
-    """Within the block no call of a tool without parallel calls begins. Refused if one runs."""
+    """Within the block no call of a tool without parallel calls begins. Raises Refused if one
+    runs."""
     _check_still(parent)
     with ExitStack() as inside:
         for entry in parent.entries:

@@ -113,7 +113,8 @@ class Ledger(Generic[Handle]):
             self._forgotten[call_id] = b""  # the digest of no request
 
     def release(self, call_id: str) -> None:
-        """Nothing ran: the id is free, its retry may run. ValueError for a call that has run."""
+        """Nothing ran: the id is free, its retry may run. Raises ValueError for a call that has
+        run."""
         if self.has_run(call_id):
             raise ValueError(f"{call_id} has run")
         self._entries.pop(call_id, None)

@@ -1,13 +1,14 @@
-"""The sessions of one host: how they come, where they are found, and how they go.
+"""The sessions of one host: how they open, how they are found, and how they end.
 
 Invariants
-- A session is opened once: a repetition joins the opening, or gets what it came to.
+- A session is opened once: a repeated request joins the opening, or gets its outcome.
 - An opening that fails leaves nothing: its states are closed before the id is free again.
-- A session that has ended is remembered, so that its id says so and opens no second one.
-- A session is its opener's alone (`toolwright.rpc.auth.caller`): nobody else finds it.
+- A session that has ended is remembered: a request with its id is refused and opens no second
+  session.
+- A session belongs to its opener (`toolwright.rpc.auth.caller`): no other caller finds it.
 - Whatever ends a session, its calls end first, then every tool's state is closed.
 
-How long a session lives, and what runs in it, others say.
+Other modules decide how long a session lives, and what runs in it.
 """
 
 from __future__ import annotations
@@ -89,12 +90,12 @@ class Sessions:
         return session_id in self._here or session_id in self._closed
 
     def is_mine(self, session_id: str) -> bool:
-        """It is here, and whoever asks has opened it."""
+        """Whether the session is here and the caller has opened it."""
         session = self._here.get(session_id)
         return session is not None and session.caller == caller()
 
     def find(self, session_id: str) -> OpenSession:
-        """One that is open. Refused if it is not, or if whoever asks has not opened it."""
+        """An open session. Raises Refused if it is not open, or if the caller has not opened it."""
         session = self._here.get(session_id)
         if session is None or session.opened is None or session.caller != caller():
             raise self._gone(session_id, caller())
@@ -268,7 +269,7 @@ class Sessions:
     def _forget_task(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # Looked at, so that one which nobody waits for is not logged.
+            task.exception()  # Retrieved, so that asyncio does not log an error without a waiter.
 
 
 def lease_end(lease: float) -> float:
@@ -277,6 +278,6 @@ def lease_end(lease: float) -> float:
 
 
 def running_tasks(sessions: Iterable[OpenSession]) -> list[asyncio.Task[None]]:
-    """Of their calls in flight."""
+    """Number of calls in flight in all sessions."""
     running = (call for session in sessions for call in session.ledger.in_flight())
     return [call.task for call in running if call.task is not None]

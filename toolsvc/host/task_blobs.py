@@ -1,14 +1,13 @@
 """Media of tasks, sent before the sessions that need them.
 
 Invariants
-- A blob is named by the SHA-256 of its bytes; they are checked before anybody gets them, and held
-  once.
-- What is held and what has come in never exceed `room`. A blob on its way takes what has come of
-  it, not what it was said to be: who says much and sends nothing holds nothing. Where more is
-  wanted, blobs that no session claims go, the one that was sent longest ago first.
-- A blob that a session claims stays until that session ends, and one that nobody claims for
-  `UNCLAIMED_SECONDS` after it was last sent: who sends what is here for another's session may rely
-  on it all the same.
+- A blob is named by the SHA-256 of its bytes; they are checked before any session gets them, and
+  held once.
+- Held blobs and received pieces together never exceed `room`. An upload takes the bytes received so
+  far, not its declared size, so a client cannot reserve room without sending. If room is short,
+  unclaimed blobs go, the one that was sent longest ago first.
+- A claimed blob stays until its session ends. An unclaimed blob stays for `UNCLAIMED_SECONDS` after
+  it was last sent. Sending a blob that another session holds renews that time too.
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ class TaskBlobs:
         return None if blob is None else blob.data
 
     def take_in(self, blob: BlobRef) -> Upload:
-        """A blob that is about to come in pieces. Refused for a name that is no hash, a blob that
-        is too large, or where the sessions' blobs leave no room for it."""
+        """A blob that is about to come in pieces. Raises Refused for a name that is no hash, a blob
+        that is too large, or where the sessions' blobs leave no room for it."""
         _check_name(blob.sha256)
         largest = min(BLOB_BYTES, self._room)
         if blob.size > largest:
@@ -76,8 +75,8 @@ class TaskBlobs:
         return Upload(self, blob)
 
     def claim(self, session_id: str, wanted: Sequence[BlobRef]) -> Mapping[str, Media]:
-        """Holds blobs for a session until `forget`; by their hash, in the order of asking. Refused
-        if one is not here, or has another size; then none is held."""
+        """Holds blobs for a session until `forget`; by their hash, in the order of asking. Raises
+        Refused if one is not here, or has another size; then none is held."""
         total = sum(_taken(ref.size) for ref in {ref.sha256: ref for ref in wanted}.values())
         if total > self._room:
             raise _invalid(
@@ -115,7 +114,7 @@ class TaskBlobs:
             self._expire(name)
 
     def expire(self) -> None:
-        """Drops what nobody claims and nobody has sent for a while."""
+        """Drops unclaimed blobs that have not been sent for a while."""
         for name in list(self._blobs):
             self._expire(name)
 
@@ -128,14 +127,14 @@ class TaskBlobs:
         self.used -= _taken(len(self._blobs.pop(name).data))
 
     def take(self, blob: BlobRef, size: int) -> None:
-        """So many bytes more of a blob that is coming in. Refused where there is no room."""
+        """So many bytes more of a blob that is coming in. Raises Refused if there is no room."""
         unclaimed = self._room_for(blob, size)
         while self.used + size > self._room:
             self._drop(unclaimed.pop(0))
         self.used += size
 
     def _room_for(self, blob: BlobRef, size: int) -> list[str]:
-        """Names of what may go, the first first. Refused where that would not be enough."""
+        """Names of what may go, the first first. Raises Refused if that would not be enough."""
         if self.used + size <= self._room:
             return []
         unclaimed = [name for name, held in self._blobs.items() if not held.sessions]
@@ -191,7 +190,7 @@ class Upload:
             self._taken = size
 
     async def add(self, data: bytes) -> None:
-        """The next piece. Refused if it is too large, or more than the blob has."""
+        """The next piece. Raises Refused if it is too large, or more than the blob has."""
         if len(data) > PIECE_BYTES:
             raise _invalid(
                 "data",
@@ -210,7 +209,7 @@ class Upload:
         await asyncio.to_thread(self._hash.update, data)
 
     async def finish(self) -> BlobRef:
-        """Keeps the blob. Refused if bytes are missing or have another hash."""
+        """Keeps the blob. Raises Refused if bytes are missing or have another hash."""
         if self._missing:
             raise _invalid(
                 "size",

@@ -1,4 +1,4 @@
-"""What a host tells whoever counts: one method an occasion, all of them silent here.
+"""Events of a host for counters and spans: one method for each event; here they all do nothing.
 
 They are called on the event loop, once for each thing that happened, and must be quick: `call_*`
 lie on the way of every call.
@@ -23,7 +23,7 @@ class Watch:
         """A call that had begun to queue came to nothing."""
 
     def lease_ended(self) -> None:
-        """A session is ended because nobody renewed its lease."""
+        """A session is ended because its lease was not renewed."""
 
 
 class Several(Watch):

@@ -1,7 +1,7 @@
-"""How bubblewrap is asked for a jail.
+"""The bubblewrap command line of a jail.
 
-It shows what is named: the system's programs and libraries, read-only, and the folders of the
-plan. Everything else that the jail sees is empty, and but for /tmp it cannot be written.
+The jail sees only listed paths: the system's programs and libraries, read-only, and the folders of
+the plan. All other folders are empty, and only /tmp is writable.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _PAGE_BYTES = 4096
 
 
 def jail_filter() -> bytes:
-    """The seccomp program of the jail: a session's own, but for what the zygote needs to make
-    sessions."""
+    """The seccomp program of the jail: a session's program, plus the calls that the zygote needs to
+    make sessions."""
     return bpf.zygote_program(kernel.MACHINE)
 
 
 def command(plan: JailPlan, filter_file: int, disk_bytes: int) -> list[str]:
-    """What stands before the program that is to run in the jail. `filter_file`: an inherited
-    descriptor that holds the seccomp program. `disk_bytes`: the size of /tmp, which is all that a
-    session alone in its jail can write to; shared jails put a file system of their own there."""
+    """Command line before the program that runs in the jail. `filter_file`: an inherited descriptor
+    that holds the seccomp program. `disk_bytes`: the size of /tmp, which is all that a session
+    alone in its jail can write to; shared jails put a file system of their own there."""
     system = ["--ro-bind", "/usr", "/usr"]
     for path in _SYSTEM:
         if os.path.islink(path):
@@ -34,7 +34,7 @@ def command(plan: JailPlan, filter_file: int, disk_bytes: int) -> list[str]:
         else:
             system += ["--ro-bind-try", path, path]
     for path in _FILES:
-        # Not the link, whose target the jail may not see.
+        # The real path, because the jail may not see the target of a link.
         system += ["--ro-bind-try", os.path.realpath(path), path]
     for folder in plan.folders:
         system += ["--ro-bind", folder, folder]
@@ -57,7 +57,7 @@ def command(plan: JailPlan, filter_file: int, disk_bytes: int) -> list[str]:
         *system,
         *("--proc", "/proc"),
         *("--dev", "/dev"),
-        # Memory that nothing here counts: a page, and that read-only.
+        # No limit counts this memory, so it is one page, read-only.
         *("--size", str(_PAGE_BYTES), "--tmpfs", "/dev/shm", "--remount-ro", "/dev/shm"),
         *("--remount-ro", "/dev"),
         *("--size", str(disk_bytes), "--tmpfs", "/tmp"),

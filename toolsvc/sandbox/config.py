@@ -1,4 +1,4 @@
-"""What an operator may set about the sandbox, and the levels of isolation.
+"""The operator's settings of the sandbox, and the levels of isolation.
 
 Sizes are bytes, times are seconds. Limits hold for one session, all its processes together,
 unless the field says otherwise.
@@ -24,9 +24,10 @@ class Isolation(StrEnum):
     """The same on a kernel whose Landlock (ABI 1 to 5) does not cover signals and sockets: the pid
     namespace hides what could be signalled, seccomp denies sockets."""
     PER_SESSION = "per-session"
-    """One jail for each session, for want of user namespaces or Landlock; ten times dearer."""
+    """One jail for each session, if user namespaces or Landlock are missing; ten times as
+    expensive."""
     NONE = "none"
-    """No jail: the code may do whatever the account may. Never chosen, only asked for."""
+    """No jail: the code may do everything that the account may. Never chosen automatically."""
 
     @property
     def shared_jail(self) -> bool:
@@ -34,7 +35,7 @@ class Isolation(StrEnum):
 
 
 class Backend(StrEnum):
-    """What the jails are made of. One never stands in for another."""
+    """Program that makes the jails. One never replaces another automatically."""
 
     FIREJAIL = "firejail"
     """Set-uid root: also where unprivileged user namespaces are forbidden."""
@@ -45,7 +46,7 @@ class Backend(StrEnum):
 
 
 class Driver(StrEnum):
-    """What a confined process does with the calls it gets: a module of `jailed.drivers`."""
+    """How a confined process handles its calls: a module of `jailed.drivers`."""
 
     INTERPRETER = "interpreter"
     """A call is Python code, run in the process itself."""
@@ -57,8 +58,8 @@ class Driver(StrEnum):
 
 FULL_LANDLOCK_ABI = 6
 _SIGNALS = 1024
-"""That wait for the processes of a session, timers included; by default an account has a few
-thousand for all its sessions together."""
+"""Maximum pending signals of a session, timers included; by default an account has a few thousand
+for all its sessions together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +68,9 @@ class SandboxConfig:
 
     backend: Backend = Backend.FIREJAIL
     allow_unsandboxed: bool = False
-    """The second of the two words that it takes to run without a jail."""
+    """The second of the two settings that running without a jail requires."""
     isolation: Isolation | None = None
-    """None = the best that passes its self-test."""
+    """Isolation level; None = the best level that passes its self-test."""
     landlock_abi: int | None = None
     """Pretend that the kernel's Landlock is no newer than this."""
     user_namespaces: bool = True
@@ -86,16 +87,16 @@ class SandboxConfig:
     shards: int = 2
     """Jails at once, where sessions share them; a lost jail loses only its own sessions."""
     ready: int = 32
-    """Sessions held ready before anyone asks."""
+    """Sessions held ready in advance."""
     starting: int = 32
-    """Sessions being created at once, at most."""
+    """Maximum number of sessions that are created at once."""
     memory_bytes: int = 1024 * MIB
-    """Also the address space of each single process."""
+    """Memory of one session; also the address space of each single process."""
     disk_bytes: int = 256 * MIB
     file_bytes: int = 64 * MIB
     """Largest size of one file."""
     processes: int = 64
-    """Threads count."""
+    """Maximum processes and threads of one session."""
     open_files: int = 64
     """Open files of one process."""
     cpu_seconds: int = 3600
@@ -103,7 +104,7 @@ class SandboxConfig:
 
     def limits(self, *, own_count: bool = True) -> dict[str, int]:
         """The resource limits that every process of a session gets. `own_count`: the kernel counts
-        the session's processes apart from all others of its account."""
+        the session's processes separately from others of its account."""
         limits = {
             "address_space": self.memory_bytes,
             "file_bytes": self.file_bytes,
@@ -113,7 +114,7 @@ class SandboxConfig:
             "signals": _SIGNALS,
         }
         if not own_count:
-            # It would deny a new session its first process as soon as others hold that many.
+            # The limit would deny a new session its first process as soon as others hold that many.
             del limits["processes"], limits["signals"]
         return limits
 
@@ -137,7 +138,7 @@ def possible_levels(config: SandboxConfig, kernel_abi: int) -> list[tuple[Isolat
 def zygote_settings(
     config: SandboxConfig, level: Isolation, abi: int, driver: Driver = Driver.INTERPRETER
 ) -> dict[str, Any]:
-    """What the zygote of a jail at this level is told."""
+    """Settings for the zygote of a jail at this level."""
     jailed = level is not Isolation.NONE
     return {
         "driver": driver.value,

@@ -1,4 +1,4 @@
-"""Why foreign code could not be run; never why it failed once it ran.
+"""Errors if foreign code could not run; never errors of code that ran.
 
 SandboxError
   SandboxUnavailable    nothing here can hold foreign code safely: refuse to start
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class SandboxError(Exception):
-    """Root of what this package raises on purpose."""
+    """Base class of this package's errors."""
 
 
 class SandboxUnavailable(SandboxError):
@@ -17,4 +17,4 @@ class SandboxUnavailable(SandboxError):
 
 
 class SandboxDown(SandboxError):
-    """A jail could not be started or died; another try may find a new one."""
+    """A jail could not be started or died; a retry may get a new jail."""

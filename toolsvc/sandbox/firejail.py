@@ -1,7 +1,7 @@
-"""How firejail is asked for a jail.
+"""The firejail command line of a jail.
 
-It hides what is named, so every top-level folder that Python does not need is named; Landlock
-in each session is the allow-list.
+firejail hides the listed folders, so the list has every top-level folder that Python does not need.
+Landlock in each session is the allow-list.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ sessions' own filter denies that too."""
 
 
 def command(plan: JailPlan, open_files: int) -> list[str]:
-    """What stands before the program that is to run in the jail."""
-    # Left out on purpose: --timeout (its end cannot be told apart), --deterministic-shutdown
-    # (0.1 s a start), --read-only=/ and --restrict-namespaces (both deny the sessions their own
-    # user namespace; each session's own filter denies new ones), limits (set for each session).
-    # No "--" at the end: firejail would start the program through the account's login shell.
+    """Command line before the program that runs in the jail."""
+    # Left out on purpose: --timeout (its end looks like any other), --deterministic-shutdown (0.1 s
+    # a start), --read-only=/ and --restrict-namespaces (both deny the sessions their own user
+    # namespace; each session's own filter denies new ones), limits (set for each session). No "--"
+    # at the end: firejail would start the program through the account's login shell.
     return [
         plan.program,
         "--quiet",
@@ -60,15 +60,15 @@ def command(plan: JailPlan, open_files: int) -> list[str]:
 def environment() -> dict[str, str]:
     found = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     if _in_container():
-        # In a pid namespace firejail believes itself already jailed and runs the program bare,
-        # with exit code 0. This variable changes its mind; the self-test checks that it did.
+        # In a pid namespace firejail believes itself already jailed and runs the program bare, with
+        # exit code 0. This variable prevents that; the self-test checks it.
         found["container"] = "docker"
     return found
 
 
 def hidden_folders(needed: tuple[str, ...]) -> list[str]:
-    """What nothing in the jail needs: the top level but for the system's own folders, what lies
-    in /run, and what lies beside the way to a folder that is needed."""
+    """Folders that nothing in the jail needs: those of the top level but the system's own, those in
+    /run, and those beside the path of a needed folder."""
     ways = {way for folder in needed for way in _ways_to(folder)}
     hidden = []
     for way in ["/", *sorted(ways - set(needed) - {"/"})]:

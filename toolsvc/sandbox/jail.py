@@ -30,7 +30,7 @@ _OPEN_FILES = 32768
 """Most open files of a zygote: it holds two for each of its sessions."""
 _END_SECONDS = 2.0
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
-"""What the machine or the service has too much of at the moment."""
+"""Errors that pass: the machine or the service lacks a resource at the moment."""
 
 
 class Jail:
@@ -51,13 +51,14 @@ class Jail:
         return " ".join(text.split())[-600:] or "it said nothing"
 
     def kill(self) -> None:
-        """At once: the kernel ends everything in the jail with it. SIGTERM would take a second."""
+        """Kills the jail at once: the kernel ends everything in it too. SIGTERM would take a
+        second."""
         with contextlib.suppress(OSError):
             self._process.kill()
 
     def end(self) -> None:
-        """Lets the zygote end everything, which also leaves no trace in /run/firejail; kills
-        what does not go. Once only; blocks for up to two seconds."""
+        """Lets the zygote end everything, which also leaves no trace in /run/firejail; then kills
+        remaining processes. Call it once; it blocks for up to two seconds."""
         self.control.close()
         try:
             self._process.wait(_END_SECONDS)
@@ -70,7 +71,8 @@ class Jail:
 def start_jail(plan: JailPlan, settings: Mapping[str, Any]) -> Jail:
     """Returns at once; the zygote says `ready` on the control socket, or the socket closes.
 
-    SandboxUnavailable if it cannot be started, SandboxDown if it cannot be now.
+    Raises SandboxUnavailable if the jail can never start here, SandboxDown if it cannot start at
+    the moment.
     """
     # Two pairs: firejail keeps its standard input open for as long as it lives, so only a socket
     # that went through it unseen closes when the zygote does.
@@ -105,7 +107,7 @@ def start_jail(plan: JailPlan, settings: Mapping[str, Any]) -> Jail:
 def _pair(
     one: contextlib.ExitStack, other: contextlib.ExitStack
 ) -> tuple[socket.socket, socket.socket]:
-    """Connected sockets, and who closes them."""
+    """Connected sockets, each closed by one of the stacks."""
     ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     return one.enter_context(ends[0]), other.enter_context(ends[1])
 

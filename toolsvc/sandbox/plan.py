@@ -1,9 +1,9 @@
-"""What the start of a jail needs, found and checked once: program, interpreter, account, folders.
+"""The plan of a jail, made and checked once: program, interpreter, account, folders.
 
 Invariants
-- Nothing is planned that would run foreign code outside a jail unless the operator said so twice.
+- No plan runs foreign code outside a jail unless the operator set both options for it.
 - The account is never root.
-- Every lack is one sentence that names the fix.
+- Every missing part is reported in one sentence that names the fix.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from toolsvc.sandbox.config import Backend, SandboxConfig
 from toolsvc.sandbox.errors import SandboxUnavailable
 
 _ACCOUNTS = ("toolwright", "games")
-"""Accounts for a service that runs as root: its own one if it exists, else one that every Linux has
-and that owns nothing of value (firejail refuses `nobody`)."""
+"""Accounts for a service that runs as root: its own account if it exists, else one that every Linux
+has and that owns nothing of value. The account 65534 is not among them: firejail refuses it."""
 _PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")
 _REPLACED = ("dev", "proc", "run", "tmp")
-"""Top-level folders of which a jail has its own."""
+"""Top-level folders that each jail has for itself."""
 _PROGRAMS = {Backend.FIREJAIL: "firejail", Backend.BUBBLEWRAP: "bwrap"}
 
 
@@ -48,7 +48,7 @@ class JailPlan:
 
 
 def plan_jail(config: SandboxConfig) -> JailPlan:
-    """SandboxUnavailable where a part is missing."""
+    """Raises SandboxUnavailable if a part is missing."""
     program = _find_program(config)
     account = find_account(config)
     python = _find_python(config)
@@ -66,7 +66,7 @@ def plan_jail(config: SandboxConfig) -> JailPlan:
 
 def is_sandboxed(config: SandboxConfig) -> bool:
     """False where the operator said twice that foreign code may do what its account may.
-    SandboxUnavailable if it was said once."""
+    Raises SandboxUnavailable if it was said once."""
     if config.allow_unsandboxed != (config.backend is Backend.NONE):
         raise SandboxUnavailable(
             "to run foreign code without a sandbox takes both --sandbox none and "
@@ -100,14 +100,14 @@ def _find_python(config: SandboxConfig) -> str:
         if os.access(path, os.X_OK):
             return path
     raise SandboxUnavailable(
-        f"the sandbox needs a Python of the system and there is none at {' or '.join(_PYTHONS)}: "
+        f"the sandbox needs a Python of the system, and {' or '.join(_PYTHONS)} does not exist: "
         "`apt-get install python3`, or name one with --sandbox-python that every user can read"
     )
 
 
 def _prefixes(python: str) -> set[str]:
-    """Where the interpreter's own files are: beside the path as given and beside what it is a
-    link to."""
+    """Folders of the interpreter's own files: beside the path as given and beside the target of a
+    link."""
     found = {os.path.dirname(os.path.dirname(path)) for path in (python, os.path.realpath(python))}
     return {prefix for prefix in found if not f"{prefix}/".startswith("/usr/")}
 
@@ -135,7 +135,7 @@ def find_account(config: SandboxConfig, accounts: tuple[str, ...] = _ACCOUNTS) -
 
 
 def _check_reachable(folder: str, account: Account) -> None:
-    """By the permission bits alone, since the service may be root and the account may not."""
+    """Checks only the permission bits, because the service may be root and the account may not."""
     if not os.path.isdir(folder):
         raise SandboxUnavailable(
             f"the folder {folder}, which the sandbox shall read, does not exist"

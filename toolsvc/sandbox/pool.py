@@ -2,7 +2,7 @@
 
 Invariants
 - At most `starting` sessions are being created at once; callers that wait are served in the order
-in which they came.
+  in which they came.
 - A session that was taken is never given out again: it ends when its taker closes it.
 - A shared jail that goes down, or that cannot make sessions, is replaced in the background, with
   growing pauses while that fails; until then the other jails serve. One that cannot make sessions
@@ -30,7 +30,7 @@ from toolwright.process.backoff import Backoff
 _RESTART = Backoff(0.1, 5.0, jitter=False)
 _RETRY = Backoff(0.02, 1.28, jitter=False)
 _GIVE_UP_AFTER = 3
-"""Failed creations in a row that fail those who wait, instead of letting them wait on."""
+"""Failed creations in a row after which waiting callers fail too, instead of waiting on."""
 
 log = structlog.get_logger(__name__)
 
@@ -104,9 +104,9 @@ class SandboxPool:
         )
 
     async def take(self) -> SandboxSession:
-        """A fresh session, which the caller must close. SandboxDown if none can be made.
+        """A fresh session, which the caller must close. Raises SandboxDown if none can be made.
 
-        Cancelling the wait loses nothing: the session goes to the next who waits.
+        Cancelling the wait loses nothing: the session goes to the next waiting caller.
         """
         while self._ready and not self._closing:
             session = self._ready.popleft()
@@ -201,7 +201,8 @@ class SandboxPool:
             asyncio.get_running_loop().call_later(_RETRY.pause(self._failures), self._fill)
 
     def _retire_barren(self) -> None:
-        """Else the pool would go on to ask the jail that has the fewest sessions."""
+        """Replaces barren jails. Otherwise the pool would choose them again, because they have the
+        fewest sessions."""
         if self._exclusive:
             return
         for shard in [one for one in self._shards if one.barren and not one.down]:
@@ -253,7 +254,7 @@ class SandboxPool:
         shard = await self._start_shard(
             on_ready=self._on_ready, on_failed=self._on_failed, on_down=self._on_down
         )
-        if shard.down:  # in the moment between; it is told of and closed already
+        if shard.down:  # it went down meanwhile, and is closed already
             raise SandboxDown("the jail ended as soon as it was ready")
         self.disk_bounded = shard.disk_bounded
         return shard

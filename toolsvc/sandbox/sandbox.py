@@ -2,8 +2,8 @@
 
 Invariants
 - Foreign code runs only at a level that passed its self-test in this very process's jails.
-- Where none does, `start` raises SandboxUnavailable with one sentence; there is no lesser way.
-  (Without any jail only where the operator asked for that twice: see `plan`.)
+- If no level passes, `start` raises SandboxUnavailable with one sentence; there is no fallback.
+  Code runs without a jail only if the operator set both options for it: see `plan`.
 - `close` leaves no process behind, and so does the death of this process: jails end when their
   sockets close.
 """
@@ -60,7 +60,7 @@ class Sandbox:
         return self._running().statistics
 
     def figures(self) -> dict[str, float]:
-        """Its fill in the words of the metrics page."""
+        """Fill of the sandbox, for the metrics page."""
         now = self.statistics
         return {
             "sandboxes_ready": now.ready,
@@ -71,7 +71,7 @@ class Sandbox:
         }
 
     async def start(self) -> None:
-        """SandboxUnavailable where no level passes its self-test."""
+        """Raises SandboxUnavailable if no level passes its self-test."""
         if kernel.MACHINE not in syscalls.NUMBERS:
             raise SandboxUnavailable(
                 f"the sandbox has no system call table for {kernel.MACHINE}: "
@@ -111,7 +111,8 @@ class Sandbox:
         raise SandboxUnavailable(_no_level(self.config, failures))
 
     async def take(self) -> SandboxSession:
-        """A fresh confined session, which the caller must close. SandboxDown if none can be had."""
+        """A fresh confined session, which the caller must close. Raises SandboxDown if none can be
+        had."""
         return await self._running().take()
 
     async def close(self) -> None:
@@ -166,8 +167,8 @@ def make_pool(
     return SandboxPool(
         partial(Shard.start, plan, settings, exclusive=exclusive),
         shards=config.shards,
-        # A jail of its own is dear to hold and to start, and firejails start one at a time
-        # under a lock that all of the machine's share.
+        # A jail for one session is expensive to hold and to start. Firejails start one at a time,
+        # under one lock for the machine.
         ready=min(config.ready, 8) if exclusive else config.ready,
         starting=min(config.starting, 4) if exclusive else config.starting,
         exclusive=exclusive,

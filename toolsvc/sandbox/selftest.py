@@ -1,9 +1,9 @@
 """Tries, from inside a session, what a session must not be able to do.
 
-This is what decides whether a level of isolation may be used: an option that a tool accepts is
-not an option that the kernel enforces (in a container, firejail silently runs programs bare).
-`judge` is pure; `examine` sets up real bait on the host (files, listeners, a second session)
-and runs `jailed/probe.py` as foreign code.
+The result decides whether a level of isolation may be used. A tool may accept an option that the
+kernel does not enforce: in a container, firejail silently runs programs bare. `judge` is pure;
+`examine` sets up real bait on the host (files, listeners, a second session) and runs
+`jailed/probe.py` as foreign code.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def _verb(what: str) -> str:
 
 
 async def examine(pool: SandboxPool, config: SandboxConfig, level: Isolation) -> list[str]:
-    """Faults of the isolation that `pool` gives; empty = it holds. SandboxError if no session
-    can be had at all."""
+    """Faults of the isolation that `pool` gives; empty = it holds. Raises SandboxError if no
+    session can be had at all."""
     with contextlib.ExitStack() as stack:
         attacker, victim = [
             stack.enter_context(contextlib.closing(await pool.take())) for _ in range(2)

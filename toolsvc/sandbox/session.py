@@ -2,11 +2,10 @@
 
 Invariants
 - At most one call is in flight; a second one is the caller's mistake.
-- Every call ends: by an answer, by SIGINT at its limit, or by SIGKILL a second later, after
-  which the session is gone and says of what.
-- A process that ends once it was given code has ended by that code's doing, whichever signal it
-  was: what runs in it can lower its own limits to have it killed. Only a jail that goes takes a
-  session down.
+- Every call ends: by an answer, by SIGINT at its limit, or by SIGKILL a second later. After SIGKILL
+  the session is gone, with a reason.
+- If a process ends after it got code, the code counts as the cause, whichever signal it was: code
+  can lower its own limits to be killed. Only the end of its jail takes a session down.
 - Signals go by pidfd: no process number is ever reused under us, and it works across pid
   namespaces.
 - What the session sends is not trusted: whatever does not parse ends the session.
@@ -32,7 +31,7 @@ GRACE_SECONDS = 1.0
 """Between the interrupt at the run limit and the kill."""
 _INTERRUPT_SECONDS = 0.1
 _POST_MORTEM_SECONDS = 2.0
-"""How long to wait for the zygote's word on how the process ended."""
+"""Longest wait for the zygote's report on how the process ended, in seconds."""
 _GROUP = 1 << 2  # PIDFD_SIGNAL_PROCESS_GROUP, Linux 6.9
 _MESSAGE_BYTES = 4096
 
@@ -51,12 +50,12 @@ class Ending(Enum):
     CRASHED = "crashed"
     """The process ended: os._exit, a segmentation fault, a signal."""
     TAKEN_DOWN = "taken_down"
-    """Its jail went, or it ended before it had any code: not the code's doing."""
+    """Its jail ended, or it ended before it had any code: the code is not the cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """`lost`: the session's state is gone with it, `reason` says of what."""
+    """`lost`: the session's state is gone with it, `reason` says why."""
 
     ending: Ending
     output: str
@@ -107,7 +106,7 @@ class SandboxSession:
 
     @property
     def taken_down(self) -> str | None:
-        """Why it is gone, where that is not its code's doing; None otherwise."""
+        """Why it is gone, if its code is not the cause; None otherwise."""
         if self._cause is None or self._cause[0] is not Ending.TAKEN_DOWN:
             return None
         return self.gone
@@ -119,7 +118,8 @@ class SandboxSession:
 
     @property
     def pid_namespaces(self) -> int:
-        """How many lie between the session's process and this one; 0 = it shares ours."""
+        """Number of pid namespaces between the session's process and this one; 0 = it shares this
+        one's."""
         with open(f"/proc/self/fdinfo/{self._pidfd}", encoding="utf-8") as file:
             for line in file:
                 if line.startswith("NSpid:"):
@@ -155,7 +155,7 @@ class SandboxSession:
         started = time.perf_counter()
         timer = self._loop.call_later(limit, self._stop, Ending.TIMEOUT)
         try:
-            # One byte above, so that what was cut can be told from what fits.
+            # One byte more, so that cut output differs from output that just fits.
             await self._send(
                 wire.pack_call(self._number, keep + 1, code.encode("utf-8", "replace")), attach
             )
@@ -302,8 +302,8 @@ class SandboxSession:
             self._press(ending, self._loop.time() + self._grace)
 
     def _press(self, ending: Ending, kill_at: float) -> None:
-        """Interrupts until it stops or its grace is over. Not once only: an interrupt that comes
-        before the code has begun, on a machine with too much to do, has no effect."""
+        """Interrupts repeatedly until the call stops or its grace is over: on a busy machine an
+        interrupt before the code has begun has no effect."""
         left = kill_at - self._loop.time()
         if left <= 0:
             self.condemn(ending, f"it went on for {self._grace:g} s after it was interrupted")
@@ -336,7 +336,8 @@ class SandboxSession:
             self._loop.remove_reader(self._channel.fileno())
 
     def _bury(self) -> None:
-        """The process is gone and as much as can be known of it is known."""
+        """Finishes the session once its process is gone and the reason is known, as far as
+        possible."""
         if self._post_mortem is not None:
             self._post_mortem.cancel()
             self._post_mortem = None

@@ -4,8 +4,8 @@ Invariants
 - A session is handed out only after its own process said that it is confined.
 - When the jail's socket closes, every session of it is gone; what is left of the jail is ended
   by `close`, since sessions survive a zygote that died alone.
-- A jail that made no session several times in a row is `barren`: what it lacks may be its own, so
-  another is to take its place. The sessions that live in it go on.
+- A jail that failed to make a session several times in a row is `barren`. The cause may lie in this
+  jail, so another jail replaces it. Its live sessions go on.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Shard:
 
     @classmethod
     async def start(cls, plan: JailPlan, settings: Mapping[str, Any], **callbacks: Any) -> Shard:
-        """SandboxDown if the jail does not come up; the message says what it complained of.
+        """Raises SandboxDown if the jail does not start; the message has its complaint. Raises
         SandboxUnavailable if the jail came up and the operator's settings cannot work in it."""
         jail = start_jail(plan, settings)
         limits = {name: settings[name] for name in ("memory_bytes", "disk_bytes")}

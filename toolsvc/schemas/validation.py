@@ -128,7 +128,7 @@ _LINEAR = jsonschema_rs.RegexOptions(size_limit=_PATTERN_BYTES)
 
 
 def _fault(error: jsonschema_rs.ValidationError) -> BadSchema:
-    """BadSchema, or UnboundedSchema for patterns and references without a bound."""
+    """Raises BadSchema or UnboundedSchema for patterns and references without a bound."""
     told = f"{_path(error.instance_path)}: {_cut(error.message)}"
     if error.kind.name == "format":
         return UnboundedSchema(f"{told} that can be matched in linear time")

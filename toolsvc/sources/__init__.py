@@ -1,6 +1,6 @@
-"""From the words after `toolsvc serve` to tools.
+"""Makes tools from the arguments of `toolsvc serve`.
 
-`loader` reads the words: the name of a built-in tool, a Python file, or a source of `elsewhere`,
-which is an MCP server, another service, a recording, VerlTool's tool classes, or a model that plays
-tools.
+`loader` reads each argument: the name of a built-in tool, a Python file, or a source of
+`elsewhere`. A source is an MCP server, another service, a recording, VerlTool's tool classes, or a
+model that plays tools.
 """

@@ -1,8 +1,9 @@
-"""Sources: tools that stand elsewhere, by the first part of a word of `toolsvc serve`: `mcp:...`.
+"""Sources of tools outside this service, by the first part of an argument of `toolsvc serve`:
+`mcp:...`.
 
-A source turns the rest of the word into tools: those of a server, of a recording, of a model that
-plays them. `--set mcp.option=value` sets an option of its `Config` for all words of its kind. Its
-package registers it as an entry point (`toolsvc.plugin.registry`).
+A source makes tools from the rest of the argument: a server's tools, a recording's, or tools that a
+model plays. `--set mcp.option=value` sets an option of its `Config` for all arguments of its kind.
+Its package registers it as an entry point (`toolsvc.plugin.registry`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Source:
     """Base class of every source."""
 
     where: ClassVar[str]
-    """Placeholder of what stands after the colon, in capitals: FILE."""
+    """Placeholder for the text after the colon, in capitals: FILE."""
     description: ClassVar[str]
     Config: ClassVar[type[BaseModel]] = NoConfig
 

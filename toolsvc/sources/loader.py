@@ -1,4 +1,5 @@
-"""From the words after `toolsvc serve` to tools: registered names, Python files, and sources."""
+"""Makes tools from the arguments of `toolsvc serve`: registered names, Python files, and
+sources."""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ class StandIn(Tool):
 
 
 class Shared(Generic[T]):
-    """Made by the first tool that opens a state in the session, gone with the last state."""
+    """An object of a session: made by the first tool that opens a state there, ended with the last
+    state."""
 
     def __init__(self, make: Callable[[SessionInfo], T]) -> None:
         self._make = make

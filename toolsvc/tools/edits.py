@@ -1,4 +1,4 @@
-"""What the edit of a file needs to be told, by whichever tool."""
+"""The arguments of an edit of a file, for every tool that edits files."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NEEDED = {
 LONGEST = 1_000_000
 """Characters of all texts together."""
 LONGEST_BYTES = 4_100_000
-"""Of all texts as JSON, in which a control character takes six; the sandbox takes messages of 4
-MiB."""
+"""Maximum size of all texts as JSON, in bytes; a control character takes six. The sandbox takes
+messages of 4 MiB."""
 LONGEST_PATH, DEEPEST_PATH = 4095, 200
-"""Characters, which is Linux's limit, and folders: they are made one inside the other."""
+"""Maximum characters of a path, which is Linux's limit, and maximum depth of its folders."""
 
 
 class Edit(BaseModel):
-    """All but the path, which other requests have as well."""
+    """All arguments of an edit but the path, which other requests have too."""
 
     model_config = STRICT
 
@@ -47,20 +47,21 @@ class Edit(BaseModel):
     )
 
     def require(self, names: Iterable[str], what: str) -> None:
-        """ValueError where `what` was asked for without them."""
+        """Raises ValueError if a request for `what` lacks one of the arguments `names`."""
         missing = [name for name in names if getattr(self, name) is None]
         if missing:
             raise ValueError(f"{what} needs {', '.join(missing)}")
 
     def check_path(self, path: str | None) -> None:
-        """ValueError where no file can be called so."""
+        """Raises ValueError if the path is too long or too deep."""
         if path is not None and (len(path) > LONGEST_PATH or path.count("/") > DEEPEST_PATH):
             raise ValueError(
                 f"a path has at most {LONGEST_PATH} characters and {DEEPEST_PATH} folders"
             )
 
     def check_texts(self, *others: str | None) -> None:
-        """ValueError where those of the edit and `others` are too long, or cannot be sent."""
+        """Raises ValueError if the texts of the edit and `others` are too long, or cannot be
+        sent."""
         given = (self.file_text, self.old_str, self.new_str, *others)
         texts = [text for text in given if text is not None]
         if any("\0" in text for text in texts):

@@ -29,7 +29,8 @@ class TreeError(Exception):
 
 
 def read_tree(folder: Path, limit: int) -> list[Entry]:
-    """All that is below it. TreeError if it cannot be read, or has more than `limit` bytes."""
+    """All entries below the folder. Raises TreeError if it cannot be read, or has more than `limit`
+    bytes."""
     entries: list[Entry] = []
     size = 0
     try:

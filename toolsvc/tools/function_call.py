@@ -21,8 +21,8 @@ _NUMBERS = ("insert_line", "view_range")
 
 
 def parse_function(body: str) -> tuple[str, dict[str, Any]]:
-    """Name and parameters of what stands between OPENING and CLOSING. InvalidAction if there is
-    no name, or a number is none."""
+    """Name and parameters of the call between OPENING and CLOSING. Raises InvalidAction if the name
+    is missing, or a number cannot be read."""
     name, mark, rest = body.partition(">")
     if not mark:
         raise InvalidAction(f"{OPENING} without >")

@@ -55,7 +55,7 @@ class Format(StrEnum):
 
 
 class PythonOptions(BaseModel):
-    """What an operator may set about `python`."""
+    """Options of `python`."""
 
     model_config = STRICT
 
@@ -164,7 +164,7 @@ def plain_code(body: str) -> str:
 
 
 def fenced_code(action: str) -> str:
-    """The code of all the action's blocks, in order. InvalidAction if it has none."""
+    """The code of all the action's blocks, in order. Raises InvalidAction if it has none."""
     blocks = [plain_code(block) for block in python_blocks(action)]
     if not blocks:
         raise InvalidAction("the action has no block of code between ```python and ```")
@@ -172,7 +172,8 @@ def fenced_code(action: str) -> str:
 
 
 def as_result(outcome: Outcome, run_limit: float, *, stateful: bool) -> Result:
-    """What the policy reads: the output, and one line more where the output cannot tell."""
+    """Text for the policy: the output, and one more line for facts that the output does not
+    show."""
     output = as_shown(outcome.output).rstrip()
     if outcome.ending is Ending.OK:
         return Result(observation=(Text(text=output),), truncated=outcome.truncated)

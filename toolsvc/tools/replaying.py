@@ -1,4 +1,4 @@
-"""What one Python session ran, so that a second one can be brought to where it is.
+"""The journal of one Python session: its replay brings a second session to the same state.
 
 Invariants
 - A journal that cannot be replayed says why, and holds nothing.
@@ -15,12 +15,12 @@ from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
 
 JOURNAL_CHARACTERS = 256 << 10
-"""Of code that one session keeps for a fork: a hundred calls of a page each."""
+"""Maximum characters of code that one session keeps for a fork: a hundred calls of a page each."""
 _CALL_CHARACTERS = 64
-"""What a call takes however short its code is, so that their number is bounded too."""
+"""Least characters that a call counts for, so that the number of calls is bounded too."""
 _REPLAY_SECONDS = 3600.0
-"""For one call: each has ended within its own limit before. The request's queue limit bounds all
-of them together."""
+"""Limit of one call, in seconds: each has ended within its own limit before. The request's queue
+limit bounds all of them together."""
 _DETERMINED = (Ending.OK, Ending.EXCEPTION)
 """After any other ending the state depends on when the call was stopped."""
 
@@ -58,7 +58,7 @@ class Journal:
         return self._number == 0
 
     def copy(self) -> Journal:
-        """Refused where the calls cannot be replayed."""
+        """Raises Refused if the calls cannot be replayed."""
         if self._why_not:
             raise _cannot(self._why_not)
         copy = Journal()
@@ -67,7 +67,7 @@ class Journal:
 
     async def replay(self, process: SandboxSession, *, keep: int) -> None:
         """Runs all calls in a fresh process. `keep`: bytes of their output, as when they first ran.
-        Refused where one of them comes to something else."""
+        Raises Refused if one of them comes to something else."""
         for number, ran in enumerate(self._ran, start=1):
             outcome = await process.run(ran.code, limit=_REPLAY_SECONDS, keep=keep)
             if outcome.ending is Ending.TAKEN_DOWN:
@@ -81,7 +81,7 @@ class Journal:
 
 
 def _trace(outcome: Outcome) -> bytes:
-    """What two runs of one call are compared by."""
+    """Data by which two runs of one call are compared."""
     told = f"{outcome.ending.value}\0{outcome.truncated}\0{outcome.lost}\0{outcome.output}"
     return hashlib.blake2b(told.encode("utf-8", "replace"), digest_size=16).digest()
 

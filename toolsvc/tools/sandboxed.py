@@ -1,4 +1,5 @@
-"""The sandbox as tools use it: its failures in the service's words, its endings in the contract's.
+"""The sandbox for tools: converts its failures to the service's errors, and its endings to the
+contract's.
 
 `python`, `bash` and `sql` differ in what their processes run and in what the policy reads of it.
 """
@@ -25,12 +26,12 @@ KINDS = {
     Ending.LIMIT: ToolErrorKind.LIMIT,
     Ending.CRASHED: ToolErrorKind.CRASHED,
 }
-"""TAKEN_DOWN is not here: it is nothing that the policy should read."""
+"""TAKEN_DOWN is not here: the policy must not read it."""
 
 
 def shell_report(line: str) -> dict[str, Any]:
-    """The last line of what `Driver.SHELL` answers. Not trusted: what took the driver over may have
-    written anything."""
+    """The last line of an answer of `Driver.SHELL`. Not trusted: code that took the driver over may
+    have written anything."""
     try:
         report = json.loads(line)
     except (ValueError, RecursionError):

@@ -28,11 +28,11 @@ MEANINGLESS = (
     ("sglang.kernels.jit.utils.arch", "Cannot detect CUDA architecture"),
     # It raises its own limit of open files, and the one that it has is larger.
     ("sglang.srt.utils.common", "Fail to set RLIMIT_NOFILE: current limit exceeds maximum limit"),
-    # Of several processes that share one model.
+    # Module of the servers with several processes that share one model.
     ("sglang.srt.distributed.bootstrap", "init_cpu_threads_env and shared memory based AllReduce"),
     # The engine renders chats and speaks token ids.
     ("sglang.srt.parser.template_manager", "No HuggingFace chat template found"),
-    # Doors that nobody of ours knocks at: /v1/rerank and /v1/responses.
+    # Endpoints that this project never calls: /v1/rerank and /v1/responses.
     ("sglang.srt.entrypoints.openai.serving_rerank", "Failed to get yes/no token IDs dynamically"),
     ("sglang.srt.entrypoints.openai.serving_rerank", "Using fallback token IDs for yes/no"),
     ("sglang.srt.entrypoints.http_server", "OpenAI Responses API (/v1/responses) disabled"),

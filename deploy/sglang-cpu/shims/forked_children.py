@@ -5,9 +5,9 @@ CPU time of a start (measured: 45 s of CPU until the server is ready, 19 s with 
 for CUDA, which does not survive a fork. On a CPU, and before the server has opened a socket or
 started a model, a fork is the same process without the imports.
 
-It is an SGLang plugin (see the entry point in the dist-info folder beside it). It acts in the
-server's own process alone, which the launcher names in the environment, and binds each fork's life
-to it as die_with_server does for what is spawned.
+It is an SGLang plugin (see the entry point in the dist-info folder beside it). It acts only in the
+server's own process, which the launcher names in the environment. Each fork ends with the server,
+as die_with_server does for spawned processes.
 """
 
 import multiprocessing

@@ -1,14 +1,14 @@
 """Lets a CUDA-built torchvision be imported beside a CPU build of torch.
 
-SGLang imports torchvision's Python transforms while it starts. PyPI's wheel of torchvision is
-built for CUDA: beside a CPU torch its compiled library does not load, and then its own Python
-files fail too, because they register shape functions for operators that nobody declared. This
-module declares those operators just before torchvision is imported.
+SGLang imports torchvision's Python transforms while it starts. PyPI's wheel of torchvision is built
+for CUDA: beside a CPU torch its compiled library does not load, and then its own Python files fail
+too, because they register shape functions for undeclared operators. This module declares those
+operators just before torchvision is imported.
 
 Invariants: only names and signatures are declared, never an implementation, so a call of `nms` or
 `roi_align` still raises. Where torchvision's library does load (a CPU build of it), nothing is
 declared. A line in a .pth file imports this module at every start of the environment's Python, so
-it loads nothing heavy until somebody asks for torchvision.
+it loads nothing heavy until torchvision is imported.
 """
 
 import sys

@@ -1,12 +1,12 @@
 """Writes the demonstrations that the tiny policy is warmed up on: imperfect on purpose.
 
-The demonstrator shows the form of searches, memory and answers, and is bad at three things that
-reward can tell:
+The demonstrator shows the form of searches, memory and answers. It is bad at three things, which
+reward can show:
 
 - it goes on searching when it could answer: half of the time once more, and so on;
 - of a passage it often notes the other fact, not the one that the question is about;
-- it answers half of the time with whatever it noted first, sometimes with the other fact in any
-  case, and some hard questions with what the first search found.
+- half of the time it answers with its first note, sometimes with the other fact in any case; it
+  answers some hard questions with the result of the first search.
 
 Each set of demonstrations is set in an encyclopedia of its own, with other facts than the one that
 the policy is trained and asked in: no fact is learnt by heart.

@@ -2,11 +2,11 @@
 
 The token layout of a trajectory (VerlTool, arXiv:2509.01055, table 14: one assistant turn):
 
-    prompt           both tools with examples, then the question
-    action 0         anything, up to the first </search> or </python>      trained as every action
-    observation 0    <result>what the tool says</result>, raw text in the same turn, said by TOOL
-    action 1, ...
-    last action      ... <answer>\\boxed{...}</answer>, and the end of the turn
+    - prompt           both tools with examples, then the question
+    - action 0         anything, up to the first </search> or </python>      trained as every action
+    - observation 0    <result>what the tool says</result>, raw text in the same turn, said by TOOL
+    - action 1, ...
+    - last action      ... <answer>\\boxed{...}</answer>, and the end of the turn
 
 The closing tag decides which tool is called: generation ends at the first one, and what follows the
 last opening tag of that tool is its argument. So of two calls in one action the first that is

@@ -3,11 +3,11 @@
 The token layout of a trajectory (VerlTool, arXiv:2509.01055, section 3.3 and table 13), all of it
 in one turn of the assistant:
 
-    prompt           what to do, then the problem
-    action 0         reasoning, ```python ... ```, and the ```output at which generation stops
-    observation 0    what the program printed, and the fence that closes its block; by TOOL
-    action 1, ...
-    last action      reasoning with \\boxed{...}, and the end of the turn
+    - prompt           what to do, then the problem
+    - action 0         reasoning, ```python ... ```, and the ```output at which generation stops
+    - observation 0    what the program printed, and the fence that closes its block; by TOOL
+    - action 1, ...
+    - last action      reasoning with \\boxed{...}, and the end of the turn
 
 The tool reads the action and runs its blocks. The tool refuses an action that ends at
 its stop without a program, and the turn counts.

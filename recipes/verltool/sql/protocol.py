@@ -2,11 +2,11 @@
 
 The token layout of a trajectory (VerlTool, arXiv:2509.01055, table 13 and appendix on SQL):
 
-    prompt           what to do, the database, and the question
-    action 0         a thought and a query, up to </sql>
-    observation 0    <observation> rows, and how many turns are left </observation>, said by TOOL
-    ...
-    last action      a thought and the answer, up to </solution>
+    - prompt           what to do, the database, and the question
+    - action 0         a thought and a query, up to </sql>
+    - observation 0    <observation> rows, and how many turns are left </observation>, said by TOOL
+    - ...
+    - last action      a thought and the answer, up to </solution>
 
 The answer is a call like a query: the tool runs it, gives its rows to the record, and ends the
 trajectory. So a recipe has one turn more than queries.

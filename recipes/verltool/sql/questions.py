@@ -59,7 +59,7 @@ class PublishedQuestions:
         return "; ".join([*([rejected] if rejected else []), *told])
 
     def _row(self, record: Record) -> Mapping[str, Any]:
-        """NoGold where the question cannot be asked."""
+        """Raises NoGold if the question cannot be asked."""
         path = self._database(record)
         try:
             with opened(path) as connection:

@@ -1,9 +1,9 @@
 """VerlTool's reward for SQL: 1 where the solution's rows are the right ones, -1 otherwise (eq. 8).
 
-The solution was run by the `sql` tool, in its sandbox (`sql.solution_json`): what comes here is
-rows, compared with the gold query's, which the task's answer has. No statement of a policy is run
-here. A solution that failed, took too long or gave more than the tool hands out has no rows, and a
-trajectory that breaks the form is worth -1 whatever its rows are.
+The `sql` tool ran the solution in its sandbox (`sql.solution_json`). This module only compares its
+rows with the gold query's rows, which the task's answer has. No statement of a policy runs here. A
+solution has no rows if it failed, took too long, or gave more than the tool returns. A trajectory
+that breaks the form is worth -1, whatever its rows are.
 
 An evaluation's reward is plain accuracy, 1 or 0: the rows are right, whatever the form.
 """

@@ -98,7 +98,7 @@ def test_a_store_is_shown_without_its_password(store: str, told: str) -> None:
 def test_a_mistyped_address_is_no_folder(tmp_path: Path) -> None:
     """Neither for the process that serves a memory nor for the page that shows it."""
     recipe = write_recipe(tmp_path, with_store(tmp_path, "reddis://:word@127.0.0.1/0"))
-    reason = "reddis://127.0.0.1/0 is no store: give a file, or redis://HOST:PORT/DB#NAME"
+    reason = "reddis://127.0.0.1/0 is not a store: give a file, or redis://HOST:PORT/DB#NAME"
     done = subprocess.run(
         [sys.executable, "-m", "memory.cli", "serve", recipe],
         capture_output=True,
@@ -119,7 +119,7 @@ def test_a_mistyped_address_is_no_folder(tmp_path: Path) -> None:
         (("import", "{}/text", "{}/new.sqlite"), "is not what `memory export` writes"),
         (("import", "{}/deep", "{}/new.sqlite"), "memory:"),
         (("import", "{}/m.sqlite", "{}/new.sqlite"), "is not what `memory export` writes"),
-        (("import", "{}/endless", "{}/new.sqlite"), "is no regular file"),
+        (("import", "{}/endless", "{}/new.sqlite"), "is not a regular file"),
         (("import", "{}/large", "{}/new.sqlite"), "more than the 268435456 bytes"),
         (("import", "{}/infinite", "{}/new.sqlite"), "is not what `memory export` writes"),
         (("import", "{}/twice", "{}/new.sqlite"), "two tools of one name"),

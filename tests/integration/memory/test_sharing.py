@@ -76,7 +76,7 @@ def test_strangers_texts_stay_texts(tmp_path: Path) -> None:
     ("code", "told"),
     [
         ("# coding: utf-7\n# +AAo-import os+ADs- os.abort()\n", "names an encoding"),
-        ("# coding: none-such\n", "is no file by itself"),
+        ("# coding: none-such\n", "is not a file by itself"),
         ("# \x1b[2K\n", "U+001B"),
         ("# \N{RIGHT-TO-LEFT OVERRIDE}\n", "U+202E"),
         ("def ExportedTool(): pass\n", "has the word ExportedTool"),
@@ -141,7 +141,7 @@ def test_names_in_the_store_are_a_strangers_too(tmp_path: Path) -> None:
     append(store, "a", to_bytes(Change(group="a", step=1, made=made)))
     done = run("export", store, out)
     assert "2 tools of version 1" in done.stdout
-    assert done.stderr.count("is no name of a function") == 3
+    assert done.stderr.count("is not a function name") == 3
     assert {file.name for file in tmp_path.rglob("*") if file.suffix in (".py", ".json")} == {
         "memory.json",
         "tool_Area.py",

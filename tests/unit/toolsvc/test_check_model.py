@@ -8,7 +8,15 @@ import pytest
 
 from toolsvc.check.model.history import Plan
 from toolsvc.check.model.model import Model
-from toolsvc.check.model.types import Call, Change, Intent, Refused, Result, Running, Traits
+from toolsvc.check.model.types import (
+    Change,
+    Intent,
+    ModelCall,
+    ModelRefused,
+    ModelResult,
+    ModelRunning,
+    Traits,
+)
 from toolsvc.check.types import CheckFailed
 
 Step = tuple[Callable[..., None], *tuple[Any, ...]]
@@ -18,14 +26,14 @@ COUNTER = Traits(
     intents=frozenset({Intent.ANY, Intent.EFFECT, Intent.READ, Intent.UNREADABLE, Intent.SLEEP}),
     forks=True,
 )
-CANCELLED = Result(record=b"c", error="CANCELLED")
-SLEEP = Call(0, 1, Intent.SLEEP)
-TWICE = [Call(0, 1, Intent.ANY), Call(0, 1, Intent.ANY)]
+CANCELLED = ModelResult(record=b"c", error="CANCELLED")
+SLEEP = ModelCall(0, 1, Intent.SLEEP)
+TWICE = [ModelCall(0, 1, Intent.ANY), ModelCall(0, 1, Intent.ANY)]
 
 OPENED = (Model.opened, 0, 0, 0, True)
-EFFECT = (Model.called, Call(0, 1, Intent.EFFECT), Result(record=b"1"))
-NEXT_TURN = (Model.called, Call(0, 2, Intent.EFFECT, ahead=1), Result(record=b"2"))
-ASLEEP = (Model.slept, SLEEP, Running())
+EFFECT = (Model.called, ModelCall(0, 1, Intent.EFFECT), ModelResult(record=b"1"))
+NEXT_TURN = (Model.called, ModelCall(0, 2, Intent.EFFECT, ahead=1), ModelResult(record=b"2"))
+ASLEEP = (Model.slept, SLEEP, ModelRunning())
 CLOSED = (Model.closed, 0, True)
 
 
@@ -36,8 +44,8 @@ def model_after(*steps: Step) -> Model:
     return model
 
 
-ONE, TWO, OTHER = Result(record=b"1"), Result(record=b"2"), Result(record=b"another")
-FORGOTTEN, REUSED = Refused("RESULT_FORGOTTEN"), Refused("CALL_ID_REUSED")
+ONE, TWO, OTHER = ModelResult(record=b"1"), ModelResult(record=b"2"), ModelResult(record=b"another")
+FORGOTTEN, REUSED = ModelRefused("RESULT_FORGOTTEN"), ModelRefused("CALL_ID_REUSED")
 AGAIN = (Model.repeated, 0, 1)
 
 
@@ -45,32 +53,57 @@ AGAIN = (Model.repeated, 0, 1)
     ("before", "step", "right", "wrong"),
     [
         ([OPENED, EFFECT], (*AGAIN, Change.NONE), ONE, OTHER),
-        ([OPENED, EFFECT], (*AGAIN, Change.LIMITS), ONE, Refused("INTERNAL")),
+        ([OPENED, EFFECT], (*AGAIN, Change.LIMITS), ONE, ModelRefused("INTERNAL")),
         ([OPENED, EFFECT], (*AGAIN, Change.TURN), REUSED, ONE),
         ([OPENED, EFFECT, NEXT_TURN], (*AGAIN, Change.NONE), FORGOTTEN, TWO),
         ([OPENED, EFFECT, NEXT_TURN], (Model.repeated, 0, 2, Change.NONE), TWO, FORGOTTEN),
-        ([OPENED, EFFECT, NEXT_TURN, (*AGAIN, Change.NONE, FORGOTTEN)], (*AGAIN, Change.NONE),
-         FORGOTTEN, ONE),
-        ([OPENED, EFFECT], (Model.called, Call(0, 2, Intent.READ)),
-         Result(record=b"n", number=1), Result(record=b"n", number=2)),
-        ([OPENED, EFFECT, NEXT_TURN], (Model.called, Call(0, 3, Intent.EFFECT, ahead=-1)),
-         FORGOTTEN, Result(record=b"3")),
-        ([OPENED], (Model.opened, 0, 1, 0), Refused("INVALID_REQUEST"), True),
+        (
+            [OPENED, EFFECT, NEXT_TURN, (*AGAIN, Change.NONE, FORGOTTEN)],
+            (*AGAIN, Change.NONE),
+            FORGOTTEN,
+            ONE,
+        ),
+        (
+            [OPENED, EFFECT],
+            (Model.called, ModelCall(0, 2, Intent.READ)),
+            ModelResult(record=b"n", number=1),
+            ModelResult(record=b"n", number=2),
+        ),
+        (
+            [OPENED, EFFECT, NEXT_TURN],
+            (Model.called, ModelCall(0, 3, Intent.EFFECT, ahead=-1)),
+            FORGOTTEN,
+            ModelResult(record=b"3"),
+        ),
+        ([OPENED], (Model.opened, 0, 1, 0), ModelRefused("INVALID_REQUEST"), True),
         ([OPENED], (Model.closed, 0), True, False),
-        ([OPENED, EFFECT, CLOSED], (*AGAIN, Change.NONE), Refused("SESSION_CLOSED"), ONE),
-        ([OPENED, ASLEEP], (*AGAIN, Change.NONE), Running(), ONE),
-        ([OPENED, ASLEEP], (Model.came_late, Call(0, 2, Intent.ANY)), Refused("QUEUE_LIMIT"), TWO),
+        ([OPENED, EFFECT, CLOSED], (*AGAIN, Change.NONE), ModelRefused("SESSION_CLOSED"), ONE),
+        ([OPENED, ASLEEP], (*AGAIN, Change.NONE), ModelRunning(), ONE),
+        (
+            [OPENED, ASLEEP],
+            (Model.came_late, ModelCall(0, 2, Intent.ANY)),
+            ModelRefused("QUEUE_LIMIT"),
+            TWO,
+        ),
         ([OPENED, ASLEEP], (Model.cancelled, 0, 1), (True, CANCELLED), (False, None)),
         ([OPENED, EFFECT], (Model.cancelled, 0, 1), (False, None), (True, CANCELLED)),
         ([OPENED, EFFECT, NEXT_TURN], (Model.looked, 0), (1, 2), (2, 1)),
-        ([OPENED], (Model.renewed, 0, (0, 1)), (frozenset({0}), frozenset({1})),
-         (frozenset({0, -1}), frozenset({1}))),
-        ([OPENED, EFFECT, (Model.forked, 0, 1, True)], (Model.called, Call(1, 1, Intent.EFFECT)),
-         REUSED, ONE),
+        (
+            [OPENED],
+            (Model.renewed, 0, (0, 1)),
+            (frozenset({0}), frozenset({1})),
+            (frozenset({0, -1}), frozenset({1})),
+        ),
+        (
+            [OPENED, EFFECT, (Model.forked, 0, 1, True)],
+            (Model.called, ModelCall(1, 1, Intent.EFFECT)),
+            REUSED,
+            ONE,
+        ),
         ([OPENED], (Model.burst, TWICE), [ONE, ONE], [ONE, TWO]),
         ([(Model.listed, b"tools")], (Model.listed,), b"tools", b"others"),
     ],
-)  # fmt: skip
+)
 def test_the_model_knows_right_from_wrong(
     before: Sequence[Step], step: Step, right: object, wrong: object
 ) -> None:
@@ -81,19 +114,19 @@ def test_the_model_knows_right_from_wrong(
 
 def test_a_closed_id_is_refused_or_begins_anew() -> None:
     closed = (OPENED, EFFECT, CLOSED)
-    model_after(*closed, (Model.opened, 0, 0, 0, Refused("SESSION_CLOSED")))
-    read = (Model.called, Call(0, 1, Intent.READ))
-    model_after(*closed, OPENED, (*read, Result(record=b"n", number=0)))
+    model_after(*closed, (Model.opened, 0, 0, 0, ModelRefused("SESSION_CLOSED")))
+    read = (Model.called, ModelCall(0, 1, Intent.READ))
+    model_after(*closed, OPENED, (*read, ModelResult(record=b"n", number=0)))
     with pytest.raises(CheckFailed):
-        model_after(*closed, OPENED, (*read, Result(record=b"n", number=1)))
+        model_after(*closed, OPENED, (*read, ModelResult(record=b"n", number=1)))
 
 
 def test_the_model_does_not_allow_what_the_contract_leaves_open() -> None:
-    assert not model_after(OPENED, ASLEEP).allows_call(Call(0, 2, Intent.EFFECT))
+    assert not model_after(OPENED, ASLEEP).allows_call(ModelCall(0, 2, Intent.EFFECT))
     assert not model_after(OPENED, ASLEEP).allows_fork(0, 1)
-    assert not model_after(OPENED, EFFECT).allows_call(Call(0, 1, Intent.EFFECT))
-    lost = Result(record=b"1", error="CRASHED", lost=True)
-    after_loss = model_after(OPENED, (Model.called, Call(0, 1, Intent.ANY), lost))
+    assert not model_after(OPENED, EFFECT).allows_call(ModelCall(0, 1, Intent.EFFECT))
+    lost = ModelResult(record=b"1", error="CRASHED", lost=True)
+    after_loss = model_after(OPENED, (Model.called, ModelCall(0, 1, Intent.ANY), lost))
     assert not after_loss.allows_repeat(0, 1)
     assert not after_loss.allows_request(0)
 

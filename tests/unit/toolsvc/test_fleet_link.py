@@ -17,7 +17,7 @@ from tests.support.fleets import Word, link_to
 from tests.support.tools import ToolDouble, serving, text
 from toolsvc.fleet.hosts import HostGone, HostProcess, HostSilent, Ready
 from toolsvc.fleet.link import HostLink, HostLost
-from toolsvc.fleet.ray.actor import Assignment, HostActor
+from toolsvc.fleet.ray.actor import ActorAssignment, HostActor
 from toolsvc.fleet.ray.certificate import self_signed
 from toolsvc.service_config import ServiceConfig
 from toolsvc.serving import service_name
@@ -159,7 +159,7 @@ async def test_off_loopback_the_front_trusts_that_hosts_own_certificate_alone(
 async def test_a_host_off_loopback_listens_with_a_certificate_and_a_token(tmp_path: Path) -> None:
     plugin = tmp_path / "echo.py"
     plugin.write_text(ECHO, encoding="utf-8")
-    assignment = Assignment(
+    assignment = ActorAssignment(
         config=ServiceConfig(tools=(str(plugin),), listen=""),
         tools=("echo",),
         folder=os.getcwd(),

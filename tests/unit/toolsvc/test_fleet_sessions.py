@@ -14,7 +14,7 @@ from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.fleet.ray.cluster import nodes as nodes_of_ray
 from toolsvc.fleet.ray.nodes import check_reach, check_room
 from toolsvc.fleet.resources import GIB, NOTHING, Resources, declared, needs_own_host
-from toolsvc.fleet.sessions import Placed, Sessions
+from toolsvc.fleet.sessions import Placed, SessionTable
 from toolsvc.types import OpenRequest
 
 ROOM = Resources(cpus=2, memory_bytes=4 * GIB)
@@ -26,14 +26,14 @@ def wish(name: str, owner: str = "o") -> OpenRequest:
     )
 
 
-def table(*hosts: str, most: int = 1000, room: Resources = ROOM) -> Sessions[str]:
-    sessions: Sessions[str] = Sessions(most, room)
+def table(*hosts: str, most: int = 1000, room: Resources = ROOM) -> SessionTable[str]:
+    sessions: SessionTable[str] = SessionTable(most, room)
     for host in hosts:
         sessions.join(host)
     return sessions
 
 
-def refusal(sessions: Sessions[str], name: str) -> Reason:
+def refusal(sessions: SessionTable[str], name: str) -> Reason:
     with pytest.raises(Refused) as refused:
         sessions.find(name)
     return refused.value.reason

@@ -9,6 +9,8 @@ import pytest
 from tests.support.callers import asking_as
 from tests.support.hosts import Counter, calling, opening, refused
 from toolsvc.errors import Reason
+from toolsvc.fleet.resources import NOTHING
+from toolsvc.fleet.sessions import SessionTable
 from toolsvc.host.host import Host
 from toolsvc.types import ForkRequest
 
@@ -79,3 +81,22 @@ async def test_a_host_ends_what_is_anybodys(counter: Counter) -> None:
             with asking_as(owner):
                 await host.open(opening(f"of-{owner}"))
     assert sorted(counter.closed) == ["of-alice", "of-bob"]
+
+
+def test_a_front_keeps_callers_apart_too() -> None:
+    sessions: SessionTable[str] = SessionTable(10, NOTHING)
+    sessions.join("host")
+    with asking_as("alice"):
+        placed = sessions.place(opening(), NOTHING)
+    for ended in (False, True):
+        if ended:
+            sessions.end(placed, "it was closed")
+        with asking_as("bob"):
+            assert sessions.get("s") is None
+            assert sessions.of("o") == []
+            with refused(Reason.SESSION_NOT_FOUND):
+                sessions.find("s")
+            with refused(Reason.INVALID_REQUEST):
+                sessions.place(opening(), NOTHING)
+    with asking_as("alice"), refused(Reason.SESSION_CLOSED):
+        sessions.find("s")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.hosts import refused
 from toolsvc.errors import Reason
-from toolsvc.sources.memory.client import TRIES, MemoryClient, NotAnswered, Question
+from toolsvc.sources.memory.client import TRIES, MemoryClient, MemoryQuestion, NotAnswered
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.memory.v1 import memory_pb2 as pb
 from toolwright.memory.v1 import memory_pb2_grpc
@@ -19,7 +19,7 @@ from toolwright.rpc.errors import ServiceError, answers_errors
 from toolwright.rpc.server import Server
 
 NAME = pb.DESCRIPTOR.services_by_name["MemoryService"].full_name
-QUESTION = Question(queries=["a square"], question="What is 7 squared?")
+QUESTION = MemoryQuestion(queries=["a square"], question="What is 7 squared?")
 
 
 class Faulty(memory_pb2_grpc.MemoryServiceServicer):

@@ -15,7 +15,7 @@ from toolsvc.sandbox.jailed.watching.watch import (
     _KERNEL_LOOK,
     _LOCKS_LOOK,
     Member,
-    Watch,
+    SessionWatch,
 )
 
 MIB = 1 << 20
@@ -71,8 +71,8 @@ time.sleep(60)
 
 
 @pytest.fixture
-def watch() -> Watch:
-    return Watch(-1, SETTINGS, own_file_systems=True)
+def watch() -> SessionWatch:
+    return SessionWatch(-1, SETTINGS, own_file_systems=True)
 
 
 @contextlib.contextmanager
@@ -94,7 +94,7 @@ def session(code: str, lines: int = 1) -> Iterator[Member]:
         member.forget()
 
 
-def test_a_child_that_hides_is_its_parents(watch: Watch) -> None:
+def test_a_child_that_hides_is_its_parents(watch: SessionWatch) -> None:
     with session(HIDES.format(mib=80, then="time.sleep(60)")) as member:
         others = watch.others({member.pid: member}, set())
         (child,) = others[member.pid]
@@ -112,7 +112,7 @@ def gone(held: int) -> measure.Process:
     return measure.Process(ended.pid, 1, False, 1, held, 0, held)
 
 
-def test_processes_that_end_together_are_looked_at_once_more(watch: Watch) -> None:
+def test_processes_that_end_together_are_looked_at_once_more(watch: SessionWatch) -> None:
     with session("import time; print(flush=True); time.sleep(60)") as member:
         members = {member.pid: member}
         ending = {member.pid: [gone(30 * MIB) for _ in range(9)]}
@@ -121,7 +121,7 @@ def test_processes_that_end_together_are_looked_at_once_more(watch: Watch) -> No
         assert not list(watch.over_memory(members, ending)), "the look between found nothing"
 
 
-def test_processes_that_hand_on_to_each_other_are_held(watch: Watch) -> None:
+def test_processes_that_hand_on_to_each_other_are_held(watch: SessionWatch) -> None:
     with session("import time; print(flush=True); time.sleep(60)") as member:
         members = {member.pid: member}
         assert not list(watch.over_memory(members, {member.pid: [gone(80 * MIB)]}))
@@ -129,7 +129,7 @@ def test_processes_that_hand_on_to_each_other_are_held(watch: Watch) -> None:
         assert excess.event["held"] > 80 * MIB
 
 
-def test_tables_of_a_first_process_are_seen_after_some_looks(watch: Watch) -> None:
+def test_tables_of_a_first_process_are_seen_after_some_looks(watch: SessionWatch) -> None:
     with session(SPREADS) as member:
         looks = [
             bool(list(watch.over_memory({member.pid: member}, {}))) for _ in range(_FULL_LOOK + 1)
@@ -137,7 +137,7 @@ def test_tables_of_a_first_process_are_seen_after_some_looks(watch: Watch) -> No
         assert any(looks)
 
 
-def test_what_is_printed_after_a_call_is_held(watch: Watch) -> None:
+def test_what_is_printed_after_a_call_is_held(watch: SessionWatch) -> None:
     with session("import time; print(flush=True); time.sleep(60)") as member:
         before = member.held_bytes()
         os.posix_fallocate(member._output, 0, 65 * MIB)
@@ -150,7 +150,7 @@ def test_what_is_printed_after_a_call_is_held(watch: Watch) -> None:
     ["if os.fork() == 0: break", "threading.Thread(target=spin, daemon=True).start()"],
     ids=["processes", "threads"],
 )
-def test_all_of_a_session_gives_way(watch: Watch, starts: str) -> None:
+def test_all_of_a_session_gives_way(watch: SessionWatch, starts: str) -> None:
     spins = (
         "import hashlib, os, threading\n"
         "def spin():\n    while True: hashlib.sha256(bytes(1 << 20))\n"
@@ -171,13 +171,13 @@ def test_all_of_a_session_gives_way(watch: Watch, starts: str) -> None:
         assert nice == {share.niceness(running)}
 
 
-def test_who_computes_on_two_threads_is_left_alone(watch: Watch) -> None:
+def test_who_computes_on_two_threads_is_left_alone(watch: SessionWatch) -> None:
     with session("import os\nos.fork()\nprint(flush=True)\nwhile True: pass") as member:
         members = {member.pid: member}
         assert not list(watch.over_share(members, watch.others(members, set())))
 
 
-def test_what_waits_in_sockets_is_held_where_processes_are_many(watch: Watch) -> None:
+def test_what_waits_in_sockets_is_held_where_processes_are_many(watch: SessionWatch) -> None:
     code = FORKS.format(common=0, processes=6, pairs=30, locks=0)
     with session(code, lines=6) as member:
         members = {member.pid: member}
@@ -188,7 +188,7 @@ def test_what_waits_in_sockets_is_held_where_processes_are_many(watch: Watch) ->
         assert member.kernel > 6 * 60 * 256 * 1024
 
 
-def test_sockets_that_several_hold_are_counted_once(watch: Watch) -> None:
+def test_sockets_that_several_hold_are_counted_once(watch: SessionWatch) -> None:
     code = FORKS.format(common=30, processes=6, pairs=0, locks=0)
     with session(code, lines=6) as member:
         members = {member.pid: member}
@@ -207,7 +207,7 @@ def test_mappings_are_counted_where_they_are_few_and_else_bounded(count: int) ->
         assert (held < most // 4) == (count == 10)
 
 
-def test_who_holds_many_locks_is_found(watch: Watch) -> None:
+def test_who_holds_many_locks_is_found(watch: SessionWatch) -> None:
     code = FORKS.format(common=0, processes=2, pairs=0, locks=1200)
     few = FORKS.format(common=0, processes=1, pairs=0, locks=900)
     with session(code, lines=2) as many, session(few) as other:

@@ -14,7 +14,7 @@ from typing import Any
 
 from toolsvc.check.model.model import SIDE_BY_SIDE, Model
 from toolsvc.check.model.player import Player, answer_of
-from toolsvc.check.model.types import OWNERS, SLOTS, Call, Change, Intent
+from toolsvc.check.model.types import OWNERS, SLOTS, Change, Intent, ModelCall
 
 REPEATED = 6
 """Number of calls of each session that the end of a history repeats."""
@@ -75,12 +75,12 @@ class History:
         self._call(n, [*intents, Intent.UNKNOWN][n.other % (len(intents) + 1)])
 
     def sleep(self, n: Numbers) -> None:
-        call = Call(n.slot, self._new(), Intent.SLEEP, n.tool)
+        call = ModelCall(n.slot, self._new(), Intent.SLEEP, n.tool)
         if self._model.allows_sleep(call):
             self._ask(str(call), Player.sleep, self._model.slept, call)
 
     def come_late(self, n: Numbers) -> None:
-        call = Call(n.slot, self._new(), Intent.ANY, n.tool)
+        call = ModelCall(n.slot, self._new(), Intent.ANY, n.tool)
         if self._model.allows_late(call):
             self._ask(f"late {call}", Player.come_late, self._model.came_late, call)
 
@@ -90,7 +90,7 @@ class History:
         intents = cycle([intent for intent in SIDE_BY_SIDE if intent in known])
         slots = cycle((n.slot, n.slot * n.back % 3))
         calls = [
-            Call(slot, self._new(), intent, n.tool)
+            ModelCall(slot, self._new(), intent, n.tool)
             for _, slot, intent in zip(range(n.other + 2), slots, intents, strict=False)
         ]
         calls += calls[:: n.back] if n.back else []
@@ -141,7 +141,7 @@ class History:
         label = self._new()
         if n.back % 2:  # a refused label is free
             label = self._refused.pop(n.slot, label)
-        call = Call(n.slot, label, intent, n.tool, n.ahead)
+        call = ModelCall(n.slot, label, intent, n.tool, n.ahead)
         if self._model.allows_call(call):
             if n.ahead < 0 or intent is Intent.UNKNOWN:
                 self._refused[n.slot] = label

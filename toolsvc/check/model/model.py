@@ -15,7 +15,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from toolsvc.check.model.types import FORKED, Call, Change, Intent, Refused, Result, Running, Traits
+from toolsvc.check.model.types import (
+    FORKED,
+    Change,
+    Intent,
+    ModelCall,
+    ModelRefused,
+    ModelResult,
+    ModelRunning,
+    Traits,
+)
 from toolsvc.check.types import GONE, TAKEN, CheckFailed, expect
 
 SIDE_BY_SIDE = (Intent.EFFECT, Intent.ECHO, Intent.ANY)
@@ -28,7 +37,7 @@ class _Made:
 
     tool: int
     turn: int
-    result: Result | None = None
+    result: ModelResult | None = None
     forgotten: bool = False
 
 
@@ -59,7 +68,7 @@ class Model:
         self._made: set[tuple[int, int]] = set()
         self._list: bytes | None = None
 
-    def turn(self, call: Call) -> int:
+    def turn(self, call: ModelCall) -> int:
         """The turn of a new call."""
         session = self._open.get(call.slot)
         return max(0, call.ahead + (0 if session is None else session.turn))
@@ -79,19 +88,19 @@ class Model:
         session = self._open.get(slot)
         return session is None or not (session.lost or session.task == FORKED)
 
-    def opened(self, slot: int, owner: int, task: int, answer: bool | Refused) -> None:
+    def opened(self, slot: int, owner: int, task: int, answer: bool | ModelRefused) -> None:
         """`answer`: whether the session has the id of the request."""
         known = self.opening(slot)
         if known not in (None, (owner, task)):
             _refused(answer, "INVALID_REQUEST")
-        elif slot in self._ended and isinstance(answer, Refused):
+        elif slot in self._ended and isinstance(answer, ModelRefused):
             _refused(answer, *GONE)
         else:
             _same(answer, True, "a session under its id")
             if known is None:
                 self._open[slot] = _Session(owner, task, [0] * len(self.tools))
 
-    def allows_call(self, call: Call) -> bool:
+    def allows_call(self, call: ModelCall) -> bool:
         tool = self.tools[call.tool]
         if call.intent is not Intent.UNKNOWN and call.intent not in tool.intents:
             return False
@@ -108,7 +117,7 @@ class Model:
             return call.ahead == 0
         return call.ahead >= 0 or session.turn + call.ahead in range(session.acknowledged)
 
-    def called(self, call: Call, answer: Result | Refused) -> None:
+    def called(self, call: ModelCall, answer: ModelResult | ModelRefused) -> None:
         session = self._session(call.slot, answer)
         if session is None:
             return
@@ -127,7 +136,7 @@ class Model:
                 counter = session.counters[call.tool]
                 expect(result.number == counter, f"the counter is {result.number}, not {counter}")
 
-    def allows_burst(self, calls: Sequence[Call]) -> bool:
+    def allows_burst(self, calls: Sequence[ModelCall]) -> bool:
         return all(
             self._is_new(call)
             and call.ahead == 0
@@ -136,9 +145,11 @@ class Model:
             for call in calls
         )
 
-    def burst(self, calls: Sequence[Call], answers: Sequence[Result | Refused]) -> None:
+    def burst(
+        self, calls: Sequence[ModelCall], answers: Sequence[ModelResult | ModelRefused]
+    ) -> None:
         """Calls that were sent at the same time. A call may occur twice."""
-        first: dict[Call, Result | Refused] = {}
+        first: dict[ModelCall, ModelResult | ModelRefused] = {}
         for call, answer in zip(calls, answers, strict=True):
             known = first.setdefault(call, answer)
             expect(known == answer, f"{call}, sent twice at once, has two answers")
@@ -148,13 +159,13 @@ class Model:
         for slot in {call.slot for call in first}:
             self._began(slot, *(call.label for call in first if call.slot == slot))
 
-    def allows_sleep(self, call: Call) -> bool:
+    def allows_sleep(self, call: ModelCall) -> bool:
         if not (self._is_new(call) and self.allows_call(call)):
             return False
         return call.ahead == 0 and self._open[call.slot].sleeping is None
 
-    def slept(self, call: Call, answer: Running | Refused) -> None:
-        _same(answer, Running(), "`running`")
+    def slept(self, call: ModelCall, answer: ModelRunning | ModelRefused) -> None:
+        _same(answer, ModelRunning(), "`running`")
         session = self._open[call.slot]
         session.calls[call.label] = _Made(call.tool, session.turn)
         session.sleeping = call.label
@@ -162,7 +173,7 @@ class Model:
         self._began(call.slot, call.label)
         session.perhaps.add(call.label)
 
-    def allows_late(self, call: Call) -> bool:
+    def allows_late(self, call: ModelCall) -> bool:
         """A late call waits for a sleeping call of its tool, with a short queue limit."""
         session = self._open.get(call.slot)
         return (
@@ -174,7 +185,7 @@ class Model:
             and call.label not in session.inherited
         )
 
-    def came_late(self, call: Call, answer: Result | Refused) -> None:
+    def came_late(self, call: ModelCall, answer: ModelResult | ModelRefused) -> None:
         _refused(answer, "QUEUE_LIMIT")
 
     def allows_repeat(self, slot: int, label: int) -> bool:
@@ -184,7 +195,11 @@ class Model:
         return label in session.calls and not session.lost
 
     def repeated(
-        self, slot: int, label: int, change: Change, answer: Running | Result | Refused
+        self,
+        slot: int,
+        label: int,
+        change: Change,
+        answer: ModelRunning | ModelResult | ModelRefused,
     ) -> None:
         session = self._session(slot, answer)
         if session is None:
@@ -194,8 +209,8 @@ class Model:
         if change not in (Change.NONE, Change.LIMITS):
             _refused(answer, *(TAKEN if old else TAKEN[:1]))
         elif call.result is None:
-            _same(answer, Running(), "`running`")
-        elif isinstance(answer, Refused) and old:
+            _same(answer, ModelRunning(), "`running`")
+        elif isinstance(answer, ModelRefused) and old:
             _refused(answer, "RESULT_FORGOTTEN")
             call.forgotten = True
         else:
@@ -207,7 +222,10 @@ class Model:
         return slot not in self._open or not self._open[slot].lost
 
     def cancelled(
-        self, slot: int, label: int, answer: tuple[bool, Result | Refused | None] | Refused
+        self,
+        slot: int,
+        label: int,
+        answer: tuple[bool, ModelResult | ModelRefused | None] | ModelRefused,
     ) -> None:
         """`answer`: whether CancelCall stopped the call, and if so the call's result."""
         session = self._session(slot, answer)
@@ -216,7 +234,7 @@ class Model:
         if session.sleeping != label:
             _same(answer, (False, None), "no stopped call")
             return
-        if isinstance(answer, Refused) or not answer[0]:
+        if isinstance(answer, ModelRefused) or not answer[0]:
             raise CheckFailed(_instead(answer, "a stopped call"))
         result = _result(answer[1])
         expect(result.error == "CANCELLED", f"the cancelled call answered {result.error or 'OK'}")
@@ -235,9 +253,9 @@ class Model:
             and all(tool.forks for tool in self.tools)
         )
 
-    def forked(self, slot: int, child: int, answer: bool | Refused) -> None:
+    def forked(self, slot: int, child: int, answer: bool | ModelRefused) -> None:
         """`answer`: whether the fork has the id of the request."""
-        if any(tool.replays for tool in self.tools) and answer == Refused("NOT_SERVED"):
+        if any(tool.replays for tool in self.tools) and answer == ModelRefused("NOT_SERVED"):
             return
         _same(answer, True, "a session under its id")
         parent = self._open[slot]
@@ -255,10 +273,10 @@ class Model:
         self,
         owner: int,
         believed: Collection[int],
-        answer: tuple[frozenset[int], frozenset[int]] | Refused,
+        answer: tuple[frozenset[int], frozenset[int]] | ModelRefused,
     ) -> None:
         """`answer`: slots that are held, slots that are lost; -1 for an unknown session."""
-        if isinstance(answer, Refused):
+        if isinstance(answer, ModelRefused):
             raise CheckFailed(_instead(answer, "leases"))
         held, lost = answer
         own = {slot for slot, one in self._open.items() if one.owner == owner}
@@ -267,12 +285,12 @@ class Model:
         gone = set(believed) - held
         expect(lost == gone, f"lost are {sorted(lost)}, not {sorted(gone)}")
 
-    def looked(self, slot: int, answer: Sequence[int] | Refused) -> None:
+    def looked(self, slot: int, answer: Sequence[int] | ModelRefused) -> None:
         """`answer`: labels of the calls that ran; -1 for a call that was never made."""
         session = self._session(slot, answer, "NOT_SERVED")
         if session is None:
             return
-        if isinstance(answer, Refused):
+        if isinstance(answer, ModelRefused):
             _refused(answer, "NOT_SERVED")
             return
         perhaps = session.perhaps
@@ -285,16 +303,16 @@ class Model:
             expect(set(listed[: len(group)]) == group, wrong)
             listed = listed[len(group) :]
 
-    def closed(self, slot: int, answer: bool | Refused) -> None:
+    def closed(self, slot: int, answer: bool | ModelRefused) -> None:
         """`answer`: whether the session was open."""
         was_open = self._open.pop(slot, None) is not None
         if was_open:
             self._ended.add(slot)
         _same(answer, was_open, f"closed={was_open}")
 
-    def listed(self, answer: bytes | Refused) -> None:
+    def listed(self, answer: bytes | ModelRefused) -> None:
         """`answer`: all bytes of the list of tools."""
-        if isinstance(answer, Refused):
+        if isinstance(answer, ModelRefused):
             raise CheckFailed(_instead(answer, "a list"))
         self._list = self._list or answer
         expect(answer == self._list, "the list of tools has changed")
@@ -307,12 +325,12 @@ class Model:
             _refused(answer, *(GONE if slot in self._ended else ("SESSION_NOT_FOUND",)), *also)
         return session
 
-    def _is_new(self, call: Call) -> bool:
+    def _is_new(self, call: ModelCall) -> bool:
         """Whether the slot is open and no parent of its session had the label."""
         session = self._open.get(call.slot)
         return session is not None and call.label not in session.inherited
 
-    def _record(self, session: _Session, call: Call, turn: int, result: Result) -> None:
+    def _record(self, session: _Session, call: ModelCall, turn: int, result: ModelResult) -> None:
         session.calls[call.label] = _Made(call.tool, turn, result)
         session.turn = session.acknowledged = max(session.turn, turn)
         session.lost = session.lost or result.lost
@@ -338,14 +356,14 @@ class Model:
         self._made.update((slot, label) for label in labels)
 
 
-def _result(answer: object) -> Result:
-    if not isinstance(answer, Result):
+def _result(answer: object) -> ModelResult:
+    if not isinstance(answer, ModelResult):
         raise CheckFailed(_instead(answer, "a result"))
     return answer
 
 
 def _refused(answer: object, *reasons: str) -> None:
-    known = isinstance(answer, Refused) and answer.reason in reasons
+    known = isinstance(answer, ModelRefused) and answer.reason in reasons
     expect(known, _instead(answer, " or ".join(reasons)))
 
 

@@ -25,12 +25,12 @@ from toolsvc.check.connection import Refusal, ask
 from toolsvc.check.model.types import (
     OWNERS,
     SLOTS,
-    Call,
     Change,
     Intent,
-    Refused,
-    Result,
-    Running,
+    ModelCall,
+    ModelRefused,
+    ModelResult,
+    ModelRunning,
     Traits,
 )
 from toolsvc.check.names import near_misses
@@ -73,19 +73,19 @@ def traits_of(subject: Subject) -> Traits:
     )
 
 
-async def answer_of(asking: Awaitable[Value]) -> Value | Refused:
+async def answer_of(asking: Awaitable[Value]) -> Value | ModelRefused:
     """The answer, or the refusal with its reason."""
     try:
         return await asking
     except Refusal as refusal:
         if not refusal.reason:
             raise
-        return Refused(refusal.reason)
+        return ModelRefused(refusal.reason)
 
 
 class Player:
     def __init__(
-        self, client: CheckClient, subjects: Sequence[Subject], turn: Callable[[Call], int]
+        self, client: CheckClient, subjects: Sequence[Subject], turn: Callable[[ModelCall], int]
     ) -> None:
         """`turn`: the turn of a new call."""
         self._client = client
@@ -109,25 +109,25 @@ class Player:
         request = self._opening(child, self._owners.index(parent.request.owner))
         return self._entered(child, request, await self._client.send_fork(parent, request))
 
-    async def call(self, call: Call) -> Result:
+    async def call(self, call: ModelCall) -> ModelResult:
         return await self._result(call.slot, self._request(call))
 
-    async def sleep(self, call: Call) -> Running:
+    async def sleep(self, call: ModelCall) -> ModelRunning:
         await self._session(call.slot).begin(self._request(call))
-        return Running()
+        return ModelRunning()
 
-    async def come_late(self, call: Call) -> Result:
+    async def come_late(self, call: ModelCall) -> ModelResult:
         """A call with a short queue limit."""
         request = self._request(call)
         request.queue_limit.CopyFrom(wire.duration(self._client.seconds(BRIEF)))
         return await self._result(call.slot, request)
 
-    async def burst(self, calls: Sequence[Call]) -> list[Result | Refused]:
+    async def burst(self, calls: Sequence[ModelCall]) -> list[ModelResult | ModelRefused]:
         requests = {call: self._request(call) for call in calls}
         asking = (answer_of(self._result(call.slot, requests[call])) for call in calls)
         return list(await asyncio.gather(*asking))
 
-    async def repeat(self, slot: int, label: int, change: Change) -> Running | Result:
+    async def repeat(self, slot: int, label: int, change: Change) -> ModelRunning | ModelResult:
         request = self._requests[slot, label]
         changes: dict[Change, dict[str, Any]] = {
             Change.NONE: {},
@@ -141,9 +141,9 @@ class Player:
         wait = wire.duration(self._client.seconds(BRIEF))
         request = changed(request, wait=wait, **changes[change])
         answer = await self._session(slot).send(request)
-        return Running() if answer.HasField("running") else _value(answer.result)
+        return ModelRunning() if answer.HasField("running") else _value(answer.result)
 
-    async def cancel(self, slot: int, label: int) -> tuple[bool, Result | Refused | None]:
+    async def cancel(self, slot: int, label: int) -> tuple[bool, ModelResult | ModelRefused | None]:
         """Whether CancelCall stopped the call, and if so the call's result."""
         request = self._requests.get((slot, label))
         call_id = "no-such-call" if request is None else request.call_id
@@ -207,7 +207,7 @@ class Player:
         self._sessions[slot] = CheckSession(self._client, self._subjects[0], request, opened)
         return opened.session_id == request.session_id
 
-    def _request(self, call: Call) -> pb.CallToolRequest:
+    def _request(self, call: ModelCall) -> pb.CallToolRequest:
         subject = self._subjects[call.tool]
         action, tool = UNREADABLE, subject.name
         if call.intent is not Intent.UNREADABLE:
@@ -225,7 +225,7 @@ class Player:
     def _slots(self, ids: Sequence[str]) -> frozenset[int]:
         return frozenset(self._ids.index(one) if one in self._ids else -1 for one in ids)
 
-    async def _result(self, slot: int, request: pb.CallToolRequest) -> Result:
+    async def _result(self, slot: int, request: pb.CallToolRequest) -> ModelResult:
         return _value(await self._session(slot).result(request))
 
 
@@ -234,9 +234,9 @@ def _call_id(label: int) -> str:
     return near_misses(f"{family}/0")[one]
 
 
-def _value(result: pb.CallResult) -> Result:
+def _value(result: pb.CallResult) -> ModelResult:
     text = text_of(result)
-    return Result(
+    return ModelResult(
         record=result.SerializeToString(deterministic=True),
         valid=result.valid,
         error=error_kind(result) or ("?" if result.HasField("error") else ""),

@@ -55,7 +55,7 @@ class Traits:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ModelCall:
     """A new call. `ahead`: number of turns after the session's newest turn."""
 
     slot: int
@@ -76,7 +76,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ModelRefused:
     """A gRPC error with a reason of the contract."""
 
     reason: str
@@ -86,7 +86,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class ModelRunning:
     """The call has not finished."""
 
     def __str__(self) -> str:
@@ -94,7 +94,7 @@ class Running:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class ModelResult:
     """A call's result. `record`: all its bytes, for comparison."""
 
     record: bytes

@@ -6,6 +6,6 @@ messages.py  the lines between the two, over a pipe
 worker.py    the process itself
 endpoint.py  ToolService at the worker's own endpoint
 
-Clients call a session at its worker's own endpoint. The front answers every other request there. So
+Clients call a session at its worker's own endpoint; the front answers every other request there. So
 the front knows every session, and an id is open at one worker at most.
 """

@@ -1,5 +1,5 @@
-"""One worker as the front has it: a process that is started by exec, so at any time, and asked over
-its standard input and output.
+"""The front's side of one worker: a process that is started by exec, so at any time. The front
+talks to it over its standard input and output.
 
 When the front ends, by whatever signal, so does the worker.
 """
@@ -27,10 +27,11 @@ from toolsvc.fleet.local.messages import (
 
 WORKER = (sys.executable, "-P", "-m", "toolsvc.fleet.local.worker")
 START_SECONDS = 600.0
-"""For a worker to listen: a large index takes minutes. Then it is killed, for one that hangs would
-keep its slot empty for ever."""
+"""Longest wait for a worker to listen, in seconds: a large index takes minutes. Then the worker is
+killed, because a worker that hangs would keep its slot empty for ever."""
 ANSWER_SECONDS = 30.0
-"""For a worker to say what it holds; it may be computing. Then it is looked at by gRPC."""
+"""Longest wait for a worker to list its sessions, in seconds; it may be computing. Then it is
+checked over gRPC."""
 
 log = structlog.get_logger("toolsvc.fleet")
 
@@ -46,7 +47,7 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._hearing: asyncio.Task[None] | None = None
         self._asked: dict[str, asyncio.Future[Any]] = {}
-        """Answers that are still to come, by field of `Said`: one question of a kind at a time."""
+        """Pending answers, by field of `Said`: one question of a kind at a time."""
 
     async def start(self) -> Ready:
         try:
@@ -55,7 +56,7 @@ class Child:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=longest_line(self._assignment.config),
-                start_new_session=True,  # Ctrl-C is for the front, which lets them drain.
+                start_new_session=True,  # Ctrl-C is for the front, which drains its workers.
             )
         except OSError as error:
             raise StartError(f"{self._name} could not be started: {error}") from error
@@ -106,12 +107,13 @@ class Child:
             answer = self._asked[kind] = asyncio.get_running_loop().create_future()
             stdin = None if self._process is None else self._process.stdin
             if stdin is not None and not stdin.is_closing():
-                # Not awaited: what waits for a worker that does not listen is a line of each kind.
+                # Not awaited: at most one line of each kind can wait for a worker that does not
+                # read.
                 stdin.write(question)
         return await asyncio.shield(answer)
 
     async def _hear(self, process: asyncio.subprocess.Process) -> None:
-        """What it says until its end, which follows nonsense."""
+        """Reads the worker's lines until it ends; an invalid line ends it."""
         try:
             while process.stdout is not None and (line := await process.stdout.readline()):
                 self._answered(Said.model_validate_json(line))
@@ -122,7 +124,7 @@ class Child:
             await process.wait()
             for answer in self._asked.values():
                 answer.set_exception(self._gone())
-                answer.exception()  # Looked at, so that an answer without a caller is not logged.
+                answer.exception()  # Retrieved, so that asyncio does not log it.
 
     def _answered(self, said: Said) -> None:
         """Raises ValueError or KeyError for an answer without a question."""

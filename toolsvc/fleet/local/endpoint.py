@@ -41,8 +41,8 @@ class FrontLink:
         await self._channel.close()
 
     async def ask(self, method: str, request: Any, context: Any) -> Any:
-        """One RPC of ToolService within the time of the client's. ServiceError: what the front
-        says, or BACKEND_DOWN where it does not answer."""
+        """One RPC of ToolService within the client's deadline. Raises ServiceError from the front,
+        or BACKEND_DOWN if the front does not answer."""
         try:
             return await getattr(self._stub, method)(request, **self._terms(context))
         except grpc.aio.AioRpcError as error:
@@ -63,7 +63,7 @@ class FrontLink:
 
 
 def _asked_of_the_front(method: str) -> Any:
-    """A method whose answer is the front's."""
+    """A method that the front answers."""
 
     @answers_errors
     async def answer(self: EndpointServicer, request: Any, context: Any) -> Any:
@@ -73,8 +73,7 @@ def _asked_of_the_front(method: str) -> Any:
 
 
 def _here_or_there(method: str) -> Any:
-    """A method whose answer is the worker's about its own sessions, and the front's about all
-    others."""
+    """A method that the worker answers for its own sessions, and the front for all others."""
     here, there = getattr(ToolServicer, method), _asked_of_the_front(method)
 
     async def answer(self: EndpointServicer, request: Any, context: Any) -> Any:
@@ -90,8 +89,8 @@ class EndpointServicer(ToolServicer):
     def __init__(
         self, host: Host, name: str, front: FrontLink, closed: Callable[[str], None]
     ) -> None:
-        """`closed`: tells the front of a session that was closed here, before its client hears of
-        it."""
+        """`closed`: reports a session that was closed here to the front, before the client gets the
+        answer."""
         super().__init__(host, name)
         self.front = front
         self._tell_closed = closed

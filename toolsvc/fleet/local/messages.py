@@ -15,9 +15,10 @@ from toolsvc.service_config import ServiceConfig
 ASK_SESSIONS, ASK_METRICS = b"sessions\n", b"metrics\n"
 
 _ESCAPED = 6
-"""Bytes that JSON takes for one character, at most."""
+"""Most bytes that JSON needs for one character."""
 LONGEST_LINE = 16 << 20
-"""Bytes of the longest line but that of the sessions; a page of metrics is far below."""
+"""Maximum size of a line other than that of the sessions, in bytes; a page of metrics is far
+smaller."""
 
 
 def longest_line(config: ServiceConfig) -> int:
@@ -38,15 +39,15 @@ class Assignment(_Line):
     config: ServiceConfig
     slot: int
     listen: str
-    """Address of its own; port 0 = any that is free."""
+    """Address of its own; port 0 = any free port."""
     advertise: str
-    """Host by which clients reach it; "" = as it listens."""
+    """Host name for clients; "" = as it listens."""
     link: str
     """Address where it answers the front."""
     front: str
     """Address where the front answers it."""
     token: str
-    """Bearer token that both want there."""
+    """Bearer token that both require there."""
 
 
 class Said(_Line):

@@ -11,15 +11,15 @@ from toolsvc.fleet.hosts import Wanted
 from toolsvc.fleet.local.child import Child
 from toolsvc.fleet.local.messages import Assignment
 from toolsvc.fleet.resources import counted
-from toolsvc.fleet.serving import Kind, no_verltool, of_one_host, serve_fleet
+from toolsvc.fleet.serving import HostKind, no_verltool, of_one_host, serve_fleet
 from toolsvc.service_config import ServiceConfig
 from toolsvc.serving import stop_event
 from toolwright.rpc.options import is_unix
 
 
 async def serve_locally(config: ServiceConfig) -> None:
-    """Serves until SIGTERM. StartError or ListenError before that; StartError also where, later, a
-    worker cannot start and no other lives."""
+    """Serves until SIGTERM. Raises StartError or ListenError before that; StartError also where,
+    later, a worker cannot start and no other lives."""
     no_verltool(config)
     workers, advertise = config.workers, config.advertise
     own = _addresses(config.listen, workers, advertise, config.worker_port)
@@ -45,12 +45,14 @@ async def serve_locally(config: ServiceConfig) -> None:
             wanted.closed,
         )
 
-    kind = Kind(hosts=workers, named=counted(workers, "worker"), make=make, token=token, link=links)
+    kind = HostKind(
+        hosts=workers, named=counted(workers, "worker"), make=make, token=token, link=links
+    )
     await serve_fleet(config, kind, stop)
 
 
 def _addresses(listen: str, workers: int, advertise: str, first_port: int) -> list[str]:
-    """Where each worker is to listen."""
+    """Address at which each worker listens."""
     if is_unix(listen):
         return [f"{listen}.{slot}" for slot in range(workers)]
     host = listen.rpartition(":")[0]

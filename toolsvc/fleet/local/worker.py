@@ -1,7 +1,7 @@
 """A host in a process of its own, one of several on this machine.
 
-It is told what to be on its standard input, and answers on its standard output (`messages`).
-It ends on SIGTERM, when that input ends, and, by the kernel's hand, with the front.
+It reads its assignment on its standard input and answers on its standard output (`messages`). It
+ends on SIGTERM and when that input ends; the kernel kills it if the front dies.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 class _Front:
-    """Both ends of the pipe. What plugins print goes to standard error, and they read nothing."""
+    """Both ends of the pipe. Plugins print to standard error and get an empty standard input."""
 
     def __init__(self) -> None:
         self._input = os.fdopen(os.dup(0), "rb")
@@ -66,7 +66,7 @@ class _Front:
         self.say(Said(closed=session_id))
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Ends with the front."""
+        """The front's lines, until the front ends."""
         reader = asyncio.StreamReader(limit=LONGEST_LINE)
         loop = asyncio.get_running_loop()
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self._input)

@@ -1,7 +1,7 @@
-"""What runs in an actor: an ordinary host, and an ordinary gRPC server on its node's address.
+"""A host in an actor: an ordinary host, and an ordinary gRPC server on its node's address.
 
-Its server asks for a token that only the front has, and off loopback it speaks TLS. Ray says who
-begins and ends it and hears which sessions it holds; nothing else of a session travels that way.
+Its server requires a token that only the front has, and uses TLS off loopback. Ray carries only its
+start, its end and the ids of its sessions.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from toolwright.rpc.options import is_local
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
+class ActorAssignment:
     """What the host is to be."""
 
     config: ServiceConfig
     tools: tuple[str, ...]
-    """Names of those that it serves, of all that the configuration names."""
+    """Names of the tools to serve, out of those in the configuration."""
     folder: str
-    """In which the front was started: paths mean the same on every node."""
+    """Folder in which the front was started, so that relative paths mean the same on every node."""
     token: str
     version: str
     """Version of the front."""
@@ -38,18 +38,18 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """It cannot start; one sentence says why."""
+    """The host cannot start; one sentence says why."""
 
     sentence: str
 
 
 class HostActor:
-    """`start` once, then the others as often as one likes, `end` last."""
+    """Call `start` once, then the other methods in any number, and `end` last."""
 
     def __init__(self) -> None:
         self._running = RunningHost()
 
-    async def start(self, assignment: Assignment) -> Ready | Failed:
+    async def start(self, assignment: ActorAssignment) -> Ready | Failed:
         address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         log_to_stderr()
         try:
@@ -58,7 +58,7 @@ class HostActor:
             await self._running.end()
             return Failed(sentence=f"on node {address}: {error}")
 
-    async def _start(self, assignment: Assignment, address: str) -> Ready:
+    async def _start(self, assignment: ActorAssignment, address: str) -> Ready:
         if service_name() != assignment.version:
             raise StartError(
                 f"{service_name()} is installed, but the front is {assignment.version}: install "
@@ -83,8 +83,8 @@ class HostActor:
         )
 
     async def beat(self) -> frozenset[str]:
-        """The sessions that it holds, a while after it was asked; so a request that is always open
-        tells at once of its end."""
+        """Ids of its sessions, some seconds after the request. So one request is always open, and
+        fails at once if the actor ends."""
         await asyncio.sleep(BEAT_SECONDS)
         return self._running.sessions()
 
@@ -93,5 +93,5 @@ class HostActor:
         return self._running.page()
 
     async def end(self) -> None:
-        """Gives calls their grace, then ends every session."""
+        """Lets calls finish within their grace time, then ends every session."""
         await self._running.end()

@@ -1,5 +1,5 @@
-"""The certificate of one host: made when it starts, signed by itself, trusted by the front alone,
-which is told of it by Ray. Its key leaves the host's process for nowhere.
+"""The certificate of one host: self-signed at its start. Ray brings it to the front, which alone
+trusts it. Its key never leaves the host's process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from toolwright.rpc.tls import Certificate
 _LIFE = timedelta(days=3650)
 """Longer than any process lives."""
 _CLOCKS = timedelta(days=1)
-"""By which the nodes' clocks may differ."""
+"""Largest difference between the nodes' clocks."""
 
 
 def self_signed() -> Certificate:

@@ -1,6 +1,6 @@
-"""Ray, as far as it is needed: a cluster to connect to, what its nodes have, and actors on them.
+"""The parts of Ray that are used: connecting to a cluster, its nodes' resources, and actors.
 
-Ray's exceptions end here.
+No exception of Ray leaves this module.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from ray.exceptions import ActorUnavailableError, RayError
 
 from toolsvc.errors import StartError, first_line
 from toolsvc.fleet.hosts import HostGone, HostSilent, Ready, Wanted
-from toolsvc.fleet.ray.actor import Assignment, Failed, HostActor
+from toolsvc.fleet.ray.actor import ActorAssignment, Failed, HostActor
 from toolsvc.fleet.ray.nodes import check_room
 from toolsvc.fleet.resources import Resources
 
 OBJECT_STORE_BYTES = 100 << 20
-"""Store of a cluster of our own: about the least that Ray takes, since nothing large is kept."""
+"""Object store of an own cluster, in bytes: about Ray's minimum, because nothing large is kept."""
 _CONNECT_SECONDS = 5.0
 
 
 @contextlib.contextmanager
 def connected(address: str) -> Iterator[None]:
-    """To the cluster of which `address` is the head, host:port; "" = to one on this machine alone,
-    which ends with the block (see `own_cluster`). StartError if it cannot be had."""
+    """Connects to the cluster whose head is at `address`, host:port. "" = starts a cluster on this
+    machine alone, which ends with the block (see `own_cluster`). Raises StartError if that
+    fails."""
     own: dict[str, Any] = {}
     if address:
         _check_reachable(address)
@@ -41,7 +42,7 @@ def connected(address: str) -> Iterator[None]:
     try:
         ray.init(
             address=address or "local",
-            log_to_driver=False,  # What hosts and plugins print is in Ray's own logs.
+            log_to_driver=False,  # Ray's own logs have the output of hosts and plugins.
             logging_level=logging.WARNING,
             **own,
         )
@@ -59,19 +60,20 @@ def connected(address: str) -> Iterator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """Before Ray is asked, which would wait for minutes."""
+    """Raises StartError if nothing listens there; Ray itself would wait for minutes."""
     host, colon, port = address.rpartition(":")
-    mend = "start one with `ray start --head`, or leave --ray-address out for one on this machine"
+    fix = "start one with `ray start --head`, or leave --ray-address out for one on this machine"
     if not (colon and host and port.isdigit()):
         raise StartError(f"--ray-address {address}: write it as host:port")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise StartError(f"no Ray cluster answers at {address} ({error}): {mend}") from error
+        raise StartError(f"no Ray cluster answers at {address} ({error}): {fix}") from error
 
 
 def nodes() -> list[Resources]:
-    """All that the living ones have, taken or not. StartError if Ray does not say."""
+    """Total resources of each living node, in use or free. Raises StartError if Ray does not
+    answer."""
     try:
         told = ray.nodes()  # type: ignore[no-untyped-call]
     except (ConnectionError, RuntimeError, RayError) as error:
@@ -90,10 +92,10 @@ def nodes() -> list[Resources]:
 
 
 class Actor:
-    """A `HostProcess`: a `HostActor` on whichever node has room, nodes with fewer of them first."""
+    """A `HostProcess`: a `HostActor` on a node with room; nodes with fewer actors come first."""
 
-    def __init__(self, wanted: Wanted, assignment: Assignment) -> None:
-        """It exists once a node has room; until then `start` waits."""
+    def __init__(self, wanted: Wanted, assignment: ActorAssignment) -> None:
+        """The actor exists once a node has room; until then `start` waits."""
         self._wanted = wanted
         self._assignment = assignment
         needs = wanted.needs
@@ -103,7 +105,7 @@ class Actor:
             .options(
                 num_cpus=needs.cpus,
                 num_gpus=needs.gpus,
-                max_restarts=0,  # A new one has none of the sessions; it is another host.
+                max_restarts=0,  # A restarted actor would have no sessions: it is a new host.
                 scheduling_strategy="SPREAD",
                 **memory,
             )
@@ -112,7 +114,7 @@ class Actor:
 
     async def start(self) -> Ready:
         if self._wanted.slot is not None:
-            # In a thread, for Ray asks over the network and waits.
+            # In a thread, because Ray's call blocks on the network.
             check_room(1, self._wanted.needs, await asyncio.to_thread(nodes))
         try:
             answer: Ready | Failed = await self._ask("start", self._assignment)

@@ -1,4 +1,4 @@
-"""Whether a cluster's nodes can hold what is wanted of them; pure."""
+"""Whether a cluster's nodes have room for the hosts and sessions; pure."""
 
 from __future__ import annotations
 

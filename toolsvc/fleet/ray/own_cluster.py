@@ -1,4 +1,4 @@
-"""A cluster on this machine alone: what Ray reads of the environment before it is imported."""
+"""A cluster on this machine alone: the environment variables that Ray reads at its import."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import secrets
 
 
 def keep_to_this_machine() -> None:
-    """Ray listens on loopback only, and wants a token that is made here. What the operator has set
-    stays."""
+    """Makes Ray listen on loopback only and require a token that is made here. Variables that the
+    operator has set stay."""
     for name, value in (
         # Ray's word for machines whose firewall would ask: not only for Windows and macOS.
         ("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0"),

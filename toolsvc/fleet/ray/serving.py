@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from toolsvc.edge.wire import descriptor_to_proto
 from toolsvc.fleet.front import cannot_fork
 from toolsvc.fleet.hosts import Wanted
-from toolsvc.fleet.ray.actor import Assignment
+from toolsvc.fleet.ray.actor import ActorAssignment
 from toolsvc.fleet.ray.cluster import Actor, connected, nodes
 from toolsvc.fleet.ray.nodes import check_reach, check_room
 from toolsvc.fleet.resources import Resources, counted, declared, needs_own_host
-from toolsvc.fleet.serving import Kind, no_verltool, of_one_host, serve_fleet
+from toolsvc.fleet.serving import HostKind, no_verltool, of_one_host, serve_fleet
 from toolsvc.plugin.tool import Tool
 from toolsvc.service_config import ServiceConfig
 from toolsvc.serving import service_name, stop_event, tools_of
@@ -22,26 +22,27 @@ from toolwright.process import loop
 from toolwright.tool.v1 import tool_pb2 as pb
 
 START_SECONDS = 120.0
-"""For all hosts, at the service's start. Later ones wait for as long as the cluster has no room."""
+"""Longest wait for all hosts at the service's start, in seconds. Later hosts wait until the cluster
+has room."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What an operator may say about the hosts."""
+    """Settings of the hosts."""
 
     address: str
     """host:port of the cluster's head; "" = a cluster on this machine alone."""
     hosts: int
     """Number of hosts that sessions share."""
     host: Resources
-    """Room of each of them."""
+    """Resources of each host."""
 
 
 def serve_on_ray(config: ServiceConfig, shape: Shape) -> None:
-    """Serves until SIGTERM. StartError or ListenError before that; StartError also where, later, a
-    host cannot start and no other lives."""
+    """Serves until SIGTERM. Raises StartError or ListenError before that; StartError also where,
+    later, a host cannot start and no other lives."""
     no_verltool(config)
-    # Before the event loop: Ray starts processes of its own, and takes seconds for it.
+    # Before the event loop starts: Ray starts processes of its own, which takes seconds.
     with connected(shape.address):
         loop.run(_serve(config, shape))
 
@@ -61,7 +62,7 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
     of_one = of_many.model_copy(update={"max_sessions": 1, "ready": 1, "shards": 1})
 
     def make(wanted: Wanted) -> Actor:
-        assignment = Assignment(
+        assignment = ActorAssignment(
             config=of_one if wanted.slot is None else of_many,
             tools=wanted.tools,
             folder=os.getcwd(),
@@ -70,7 +71,7 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
         )
         return Actor(wanted, assignment)
 
-    kind = Kind(
+    kind = HostKind(
         hosts=number,
         named=f"{counted(number, 'host')} on Ray",
         make=make,
@@ -86,7 +87,7 @@ async def _serve(config: ServiceConfig, shape: Shape) -> None:
 
 
 def _listed(tools: list[Tool], shared: Collection[str]) -> pb.ListToolsResponse:
-    """`shared`: those whose sessions share hosts."""
+    """`shared`: tools whose sessions share hosts."""
     described = [descriptor_to_proto(tool.describe()) for tool in tools if tool.callable]
     for tool in described:
         if tool.name not in shared:

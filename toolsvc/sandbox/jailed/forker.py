@@ -1,10 +1,12 @@
 """Forks the processes of sessions, and makes of each new one a confined session.
 
-Who forks pays twice: each page that it writes from then on is copied first. The zygote of a shared
-jail writes to hundreds for each session, so there a process beside it forks that does nothing else.
+A fork makes the parent slower too: each page that it writes afterwards is copied first. The zygote
+of a shared jail writes hundreds of pages for each session, so a separate process forks there and
+does nothing else.
 
 Invariants
-- Whoever forks, a session's process is the zygote's child: the zygote alone reaps it and ends it.
+- Every session's process is the zygote's child, whichever process forks: only the zygote reaps it
+  and ends it.
 - The process that forks holds no descriptor of any session, so that what a session costs does not
   grow with their number. It ends with the zygote.
 - A new process runs its driver only once it is confined; where that fails, it says so and ends.
@@ -33,7 +35,7 @@ _STANDARD = 3
 
 
 class Birth:
-    """What a new process does until its driver serves it."""
+    """The steps of a new process until its driver serves calls."""
 
     def __init__(self, homes: Homes, confinement: Confinement, driver: Any, state: Any) -> None:
         """`driver`: a module, see `zygote`; `state`: what its `prepare` returned."""
@@ -129,7 +131,7 @@ class Beside:
 
 
 def _fork_for(commands: _socket.socket, birth: Birth, clone: kernel.Clone) -> None:
-    """Until the zygote hangs up."""
+    """Forks on command until the zygote hangs up."""
     while True:
         data, ancillary, _, _ = commands.recvmsg(16, _RIGHTS)
         if not data:
@@ -148,6 +150,6 @@ def _fork_for(commands: _socket.socket, birth: Birth, clone: kernel.Clone) -> No
 
 
 def _leave_signals_alone() -> None:
-    """The zygote wakes by them; its children are told of their own."""
+    """Signals wake the zygote; its children set their own handlers."""
     _signal.set_wakeup_fd(-1)
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)

@@ -52,7 +52,7 @@ def preload(modules: Iterable[str]) -> None:
 
 
 def reseed() -> None:
-    """In a new session. Python's own `random` does so by itself after a fork."""
+    """Called in a new session. Python's own `random` reseeds itself after a fork."""
     numpy = sys.modules.get("numpy.random")
     if numpy is not None:
         numpy.seed()

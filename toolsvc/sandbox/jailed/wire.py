@@ -1,4 +1,4 @@
-"""What host, zygote and session say to each other over SOCK_SEQPACKET sockets.
+"""The protocol between host, zygote and session over SOCK_SEQPACKET sockets.
 
 Owns the byte layout and nothing else: no socket is opened here. A packet is at most
 `PACKET_BYTES` long; a longer message travels as several packets, each but the last marked
@@ -45,7 +45,7 @@ class Done(NamedTuple):
     written: int
 
 
-class Call(NamedTuple):
+class CodeCall(NamedTuple):
     """One piece of code to run; at most `keep` bytes of output are stored."""
 
     number: int
@@ -57,11 +57,11 @@ def pack_call(number: int, keep: int, code: bytes) -> bytes:
     return _CALL.pack(CALL, number, keep) + code
 
 
-def parse_call(message: bytes) -> Call:
+def parse_call(message: bytes) -> CodeCall:
     if len(message) < _CALL.size or message[0] != CALL:
         raise WireError("not a call")
     _, number, keep = _CALL.unpack_from(message)
-    return Call(number, keep, message[_CALL.size :])
+    return CodeCall(number, keep, message[_CALL.size :])
 
 
 def pack_done(number: int, status: int, written: int) -> bytes:
@@ -93,7 +93,8 @@ class Assembler:
         self._held = 0
 
     def feed(self, packet: bytes) -> bytes | None:
-        """The whole message once its last packet is here, else None. WireError if it is not one."""
+        """The whole message once its last packet is here, else None. Raises WireError if it is not
+        one."""
         if not packet or packet[0] not in (MORE, LAST):
             raise WireError("packet without a marker")
         body = packet[1:]

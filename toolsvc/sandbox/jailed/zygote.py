@@ -8,12 +8,12 @@ Invariants
 - What a session does once it is confined is its driver's: a module of `drivers` with
   `prepare()`, called once here for the state that every child inherits, and
   `serve(state, channel)`, called in the confined child, which never returns.
-- It runs no foreign code and reads none; it is told what to do only by the host, through the
-  socket that it was started with.
+- It runs no foreign code and reads none; it takes commands only from the host, through the socket
+  that it was started with.
 - When the host's end of that socket closes, for whatever reason, everything in the jail dies
   and this process exits; then nothing of the jail is left.
-- How a session ends is the session's own matter: nothing that it did to its folder or to its
-  process can keep this one from going on.
+- The end of a session never stops this process, whatever the session did to its folder or its
+  process.
 
 Messages are JSON, one a packet. From the host: `{"new": [ids]}`. To the host: `ready`,
 `session` (with the session's socket, its pidfd and its output file), `failed`, `ended` (a list
@@ -44,9 +44,9 @@ from .watching import measure, share, watch
 
 WATCH_SECONDS = 0.5
 _ENDED_AT_ONCE = 1000
-"""So that the message fits a packet."""
+"""Maximum sessions in one `ended` message, so that it fits a packet."""
 _END_SECONDS = 1.0
-"""For ending what has no pid namespace; the host waits for twice that."""
+"""Time to end processes without a pid namespace, in seconds; the host waits twice as long."""
 
 
 class Zygote:
@@ -57,7 +57,7 @@ class Zygote:
         _allow_many()
         self._homes = homes.homes(settings)
         shared = self._confinement.namespaces
-        self._watch = watch.Watch(self._homes.root, settings, own_file_systems=shared)
+        self._watch = watch.SessionWatch(self._homes.root, settings, own_file_systems=shared)
         self._confinement.prepare()
         preload.find_packages(self._confinement.packages)
         preload.preload(settings["preload"])
@@ -72,7 +72,7 @@ class Zygote:
         """Serves the host until it hangs up. Does not return."""
         kernel.not_dumpable()
         if not self._confinement.namespaces:
-            # Else firejail would adopt them, and their session would not be known.
+            # Otherwise firejail would adopt orphans, and their session would be unknown.
             kernel.adopt_orphans()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
@@ -200,7 +200,7 @@ class Zygote:
             self._end_session(excess)
 
     def _end_session(self, excess: watch.Excess) -> None:
-        # Told first, so that the host knows the reason before it sees the end.
+        # Sent first, so that the host knows the reason before it sees the end.
         self._tell(excess.event, [])
         _kill(excess.member.pid)
         if not self._confinement.namespaces:

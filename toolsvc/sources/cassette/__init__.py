@@ -1,7 +1,7 @@
 """Answers of real tools, recorded once and replayed: `cassette:FILE`.
 
-source.py     which of the two it is
-player.py     tools that answer from the file
-recorder.py   real tools, whose answers are written down
-tape.py       the file: what its lines say, and which answer belongs to which call
+- source.py: the source: replay or recording
+- player.py: tools that answer from the file
+- recorder.py: real tools whose answers are recorded
+- tape.py: the file: the meaning of its lines, and the answer of each call
 """

@@ -1,4 +1,4 @@
-"""Tools that answer from a cassette, and from nothing else."""
+"""Tools that answer only from a cassette."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 
 
 class CassettePlayer:
-    """The tape, and the sessions that it is played to."""
+    """The tape, and the sessions that replay it."""
 
     def __init__(self, tape: Tape, where: str) -> None:
         self.tape = tape
@@ -36,7 +36,7 @@ class CassettePlayer:
 
 
 class Played:
-    """One session: how far it has come, and the tools that it alone has."""
+    """One session: its position on the tape, and its own tools."""
 
     def __init__(self, player: CassettePlayer, key: str, take: int) -> None:
         self._player = player
@@ -44,7 +44,7 @@ class Played:
         self._take = take
         self._calls = 0
         self._ended: Result | None = None
-        """What said that the session is lost."""
+        """Result that reported the loss of the session."""
         self.own: dict[str, CassetteTool] = {}
 
     def give(self, tools: Sequence[pb.ToolDescriptor]) -> None:
@@ -52,9 +52,9 @@ class Played:
             self.own.setdefault(tool.name, CassetteTool(self._player, descriptor_from_proto(tool)))
 
     def answer(self, tool: str, arguments: Mapping[str, Any]) -> Result:
-        """Answer to the next call. Raises Refused if it was not recorded; nothing has changed then.
-        A policy that ended its session reads so again, as of the real tool, also beyond the
-        recording."""
+        """Answer to the next call. Raises Refused, without a change of state, if it was not
+        recorded. After a result that lost the session, every later call gets that result, as from
+        the real tool."""
         key = next_key(self._key, tool, arguments)
         found = self._player.tape.answer(key, self._take)
         if found is None or found.result is None:
@@ -108,7 +108,7 @@ class CassetteTool(StandIn):
 
 
 class OwnToolsOnly(CassetteTool):
-    """Stands for a recording in which all tools are of single sessions."""
+    """Stands for a recording in which every tool belongs to a single session."""
 
     callable = False
 

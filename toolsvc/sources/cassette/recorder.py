@@ -1,10 +1,10 @@
-"""Real tools, whose answers are written down.
+"""Real tools whose answers are recorded.
 
 Invariants
-- A line is written once its answer is known, and before the caller has it; no line before the first
-session's.
-- Calls of a session are numbered in the order of their coming. One that was refused and comes again
-  keeps its number; one that got no answer has a line that says so.
+- A line is written once its answer is known, before the caller gets it. The first line is a
+  session's.
+- Calls of a session are numbered in the order in which they came. A call that was refused and comes
+  again keeps its number; a call without an answer has a line that says so.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 
 
 class Recorder:
-    """The file that is written, and the sessions that are."""
+    """The file of a recording, and the recorded sessions."""
 
     def __init__(self, path: Path, tools: Sequence[Tool]) -> None:
         self._path = path
@@ -42,8 +42,9 @@ class Recorder:
         self.sessions = Shared(lambda info: RecordedSession(self, info, next(self._count)))
 
     def start(self) -> None:
-        """Takes the file, once, and writes nothing yet: what was started only to be looked at has
-        recorded nothing. StartError if there is anything in it, or another records into it."""
+        """Locks the file, once, and writes nothing yet: a tool that is started only to be listed
+        records nothing. Raises StartError if the file is not empty, or another process records into
+        it."""
         if self._file is not None:
             return
         try:
@@ -100,7 +101,7 @@ class RecordedSession:
         return self._places.setdefault(call_id, len(self._places))
 
     def begin(self) -> None:
-        """Writes its first line, once: by then the tools are known that it began with."""
+        """Writes the session's first line, once: by then its first tools are known."""
         if not self._begun:
             self._begun = True
             own = (descriptor_to_proto(tool.describe()) for tool in self.own.values())
@@ -125,7 +126,7 @@ class TakenState(LiveState):
 
 
 class RecordingTool(StandIn):
-    """Stands before a tool, and hands everything on to it."""
+    """Wraps a tool, passes every call on to it and records the answer."""
 
     parallel_calls = True  # So that calls come here in the order of asking; they wait here.
 

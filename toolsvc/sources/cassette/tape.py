@@ -12,7 +12,7 @@ that came to this state in the same way. The session's id is not part of it: eve
 
 Invariants
 - Keys are derived from the lines whenever a file is read; none is stored.
-- A call without a line has no answer. Nothing is answered by what is merely similar.
+- A call without a line has no answer. A similar call never answers it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """What came of one call; `result` is None where its caller got none: it was cancelled."""
+    """Outcome of one call; `result` is None if the call was cancelled without a result."""
 
     take: int
     """The session's place among those of its task."""
@@ -43,7 +43,7 @@ class Recording:
 
 @dataclass(slots=True, kw_only=True)
 class Tape:
-    """A cassette as it is looked up."""
+    """A cassette, indexed for look-up."""
 
     tools: list[pb.ToolDescriptor]
     answers: dict[str, list[Recording]] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Tape:
     takes: dict[str, list[list[pb.ToolDescriptor]]] = field(default_factory=dict)
     """By a task's key: the own tools of each of its sessions."""
     after: dict[str, list[str]] = field(default_factory=dict)
-    """Calls that were made next, by the key of what came before; for messages."""
+    """Next calls, by the key of the calls before them; for messages."""
 
     def answer(self, key: str, take: int) -> Recording | None:
         """The recording of the session's own take, where equal calls were answered differently."""
@@ -96,7 +96,7 @@ def call_line(
 
 
 def read(path: Path) -> Tape:
-    """StartError names the line that is not one of a cassette."""
+    """Reads a cassette. Raises StartError, which names the invalid line."""
     try:
         lines = path.read_text("utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeError) as error:
@@ -104,7 +104,7 @@ def read(path: Path) -> Tape:
             f"cassette {path} cannot be read ({error}); record one with "
             f"--set 'cassette.record=[\"NAME\"]'"
         ) from error
-    tape: Tape | None = None  # Not splitlines: texts hold other ends of lines than ours.
+    tape: Tape | None = None  # Not splitlines: texts hold other line ends.
     sessions: dict[int, _Session] = {}
     for number, line in enumerate(lines, 1):
         try:

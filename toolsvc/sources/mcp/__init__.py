@@ -1,3 +1,4 @@
-"""The Model Context Protocol both ways: any MCP server as tools of ours (`source`), and any
-ToolService as an MCP server for other agents (`offer`). The protocol itself is the `mcp` package's.
+"""The Model Context Protocol in both directions: `source` serves the tools of any MCP server, and
+`offer` makes any ToolService an MCP server for other agents. The package `mcp` implements the
+protocol.
 """

@@ -1,5 +1,5 @@
-"""One client session with an MCP server, in a task of its own: the SDK's scopes have to be left by
-the task that entered them, and a session's calls come from many.
+"""One client session with an MCP server, in a task of its own: the task that entered the SDK's
+scopes must leave them, and a session's calls come from many tasks.
 
 Invariants
 - Connects by the `initialize` handshake, since that makes a session; protocol 2026-07-28 has none.
@@ -65,8 +65,8 @@ class McpConnection:
         return self._client is not None and self._client.done()
 
     async def start(self) -> None:
-        """Connects; the same connection for whoever asks meanwhile. ConnectFailed; it may be tried
-        again."""
+        """Connects; callers that come meanwhile share the connection. Raises ConnectFailed; it may
+        be called again."""
         if self._client is None:
             self._client = asyncio.get_running_loop().create_future()
             self._task = asyncio.create_task(self._live(self._client))
@@ -179,14 +179,15 @@ async def _watched(server: McpServer, ended: Callable[[], None]) -> AsyncIterato
 
 
 def _first(error: BaseException) -> str:
-    """The first of what a group holds, in words."""
+    """Message of the first error in a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}".rstrip(": ")
 
 
 def _error_of_its_request(unreadable: ValidationError) -> SessionMessage | ValidationError:
-    """The SDK drops what it cannot read, and the request would wait for its run limit."""
+    """The error for the request of an unreadable answer. The SDK drops such an answer, and the
+    request would wait for its run limit."""
     line = unreadable.errors(include_url=False)[0]["input"]
     try:
         # More lenient than the SDK's parser: half a surrogate pair is read.

@@ -1,4 +1,4 @@
-"""Content of MCP results as observations of ours, and ours as theirs; pure."""
+"""Converts the content of MCP results to observations and back; pure."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _UNKNOWN = "application/octet-stream"
 
 
 def as_result(answer: CallToolResult) -> Result:
-    """Texts, images and sounds in their order; structured content as JSON where it came alone. What
-    the server calls an error is a tool error. ValueError for media that are no base64."""
+    """Texts, images and sounds in their order; structured content as JSON where it came alone. A
+    result that the server marks as an error is a tool error. Raises ValueError for media that are
+    no base64."""
     parts = tuple(_parts(answer.content))
     if not parts and answer.structured_content is not None:
         parts = (Text(text=json.dumps(answer.structured_content, ensure_ascii=False)),)

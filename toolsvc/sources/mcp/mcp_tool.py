@@ -1,8 +1,8 @@
-"""A tool of an MCP server as a tool of ours.
+"""A tool of an MCP server as a tool of this service.
 
 Invariants
-- All tools of one server share one MCP session for each session of ours. It begins with the first
-  call, as queue time, and ends with the session.
+- All tools of one server share one MCP session for each session of this service. It begins with the
+  first call, as queue time, and ends with the session.
 - Arguments are checked against the server's own JSON Schema where that takes bounded time, else by
   the server alone. The descriptor holds the schema as it came.
 - A server that dies takes its session with it: the call in flight is CRASHED and says so, later
@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class SharedConnection(McpConnection, LiveState):
-    """An MCP session that all tools of one session of ours share."""
+    """An MCP session that all tools of one session of this service share."""
 
     def __init__(self, server: McpServer, starts: asyncio.Semaphore) -> None:
         super().__init__(server)
@@ -62,7 +62,7 @@ class SharedConnection(McpConnection, LiveState):
 
 
 class McpSessions:
-    """MCP sessions with one server, by the session of ours that they belong to."""
+    """MCP sessions with one server, by the session of this service that they belong to."""
 
     def __init__(self, server: McpServer) -> None:
         self._server = server

@@ -1,13 +1,13 @@
 """A ToolService as an MCP server: its tools, under their names, for other agents.
 
 Invariants
-- One session of the service for each MCP session, opened with its first call and closed with it; a
-  session whose client went away without a word ends by its lease.
+- One session of the service for each MCP session, opened with its first call and closed with it. If
+  the client vanishes, the session ends by its lease.
 - A tool error is an MCP result with `isError`, for the agent to read. A refusal of the service is
   an MCP error: nothing ran, or what came of it is lost.
-- Protocol 2026-07-28 has no sessions over HTTP. Where a tool keeps state it is therefore not
-  offered there, and a client that can choose takes an earlier one. One that speaks it all the same
-  has a tool without state called in a session of its own; one with state says so and refuses.
+- Protocol 2026-07-28 has no sessions over HTTP. So a service with a stateful tool does not offer
+  it, and a client that can choose takes an earlier protocol. If a client uses it anyway, each call
+  of a stateless tool gets a session of its own, and a stateful tool refuses with the reason.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Offer:
                 await self.end(only_once)
 
     async def _session(self, name: str) -> OpenedSession:
-        """Opened with the first call; ServiceError and TransportError."""
+        """The session, opened at the first call. Raises ServiceError or TransportError."""
         opening = self._sessions.get(name)
         if opening is None:
             opening = self._sessions[name] = asyncio.create_task(
@@ -155,7 +155,7 @@ async def _parts(session: OpenedSession, result: pb.CallResult) -> list[Text | M
 
 
 def _answer(result: pb.CallResult, parts: list[Text | Media]) -> types.CallToolResult:
-    """What an agent need not read travels in `_meta`."""
+    """The MCP result of a call. Fields that an agent need not read travel in `_meta`."""
     meta: dict[str, Any] = {}
     if result.done:
         meta["toolwright/done"] = True

@@ -1,5 +1,5 @@
-"""Where an MCP server is and how it is reached: a command that speaks on its standard streams, or
-a URL of streamable HTTP."""
+"""The address of an MCP server and its transport: a command on its standard streams, or a URL of
+streamable HTTP."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class McpServer:
     def __init__(
         self, where: str, *, environment: Mapping[str, str], folder: Path | None, token: str
     ) -> None:
-        """`where`: a command line or a URL. `environment`: what a command gets beside HOME,
+        """`where`: a command line or a URL. `environment`: variables of a command beside HOME,
         LOGNAME, PATH, SHELL, TERM and USER. `token`: name of the environment variable that holds a
-        URL's bearer token, "" = none. StartError if it makes no sense."""
+        URL's bearer token, "" = none. Raises StartError if it makes no sense."""
         self._where = where
         self._headers: dict[str, str] | None = None
         self._command: StdioServerParameters | None = None
@@ -60,7 +60,7 @@ class McpServer:
         """Streams of messages, from and to the server. Its standard error is the service's. `gone`
         is called where the server says that it does not know the session any more."""
         if self._command is not None:
-            # Said, for its default is what standard error was when the SDK was imported.
+            # Given, because its default is the standard error at the SDK's import.
             async with stdio_client(self._command, errlog=sys.stderr) as streams:
                 yield streams
             return

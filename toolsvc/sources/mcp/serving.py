@@ -25,7 +25,7 @@ async def serve_stdio(client: Client) -> None:
 
 
 async def serve_http(client: Client, listen: str, *, insecure: bool) -> None:
-    """Serves until SIGTERM. StartError for an address that needs a token."""
+    """Serves until SIGTERM. Raises StartError for an address that needs a token."""
     tokens = asked_for()
     host, port = address_of(listen, bool(tokens) or insecure, "--http", "--insecure")
     async with _offer(client, alone="") as offer:
@@ -56,7 +56,7 @@ async def _offer(client: Client, alone: str) -> AsyncIterator[Offer]:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs it: uvicorn would raise them again at its end, and so kill the
+    """Leaves signals to its caller: uvicorn would raise them again at its end, and so kill the
     process before the sessions are closed."""
 
     @contextmanager

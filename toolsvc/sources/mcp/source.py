@@ -20,7 +20,7 @@ from toolsvc.sources.mcp.server import McpServer
 
 
 class McpOptions(BaseModel):
-    """What an operator may set about MCP servers."""
+    """Options of MCP servers."""
 
     model_config = STRICT
 

@@ -1,4 +1,4 @@
-"""The memory's answers, over gRPC."""
+"""The client of the memory, over gRPC."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from toolwright.rpc.options import TOKEN_VARIABLE
 from toolwright.text.schemas import in_order
 
 ANSWER_S = 10.0
-"""For one answer."""
+"""Longest wait for one answer, in seconds."""
 START_S = 10.0
-"""For the memory to answer when the service starts."""
+"""Longest wait for the memory at the service's start, in seconds."""
 TRIES = 3
 UNREADABLE = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
 
@@ -46,8 +46,8 @@ class Remembered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What the memory is asked. None: the memory's own setting. At most one of version,
+class MemoryQuestion:
+    """A question to the memory. None: the memory's own setting. At most one of version,
     before_weights and iteration is given; without any of them the newest version answers."""
 
     queries: Sequence[str]
@@ -62,11 +62,11 @@ class Question:
 
 
 class NotAnswered(Exception):
-    """The memory will not answer this question, however often it is asked."""
+    """The memory refuses this question; a retry does not help."""
 
 
 class MemoryClient:
-    """One memory. `start` before it is asked, `close` at the end."""
+    """Client of one memory. Call `start` before the first question, `close` at the end."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -90,7 +90,7 @@ class MemoryClient:
                         return
         except (TimeoutError, ServiceError, TransportError) as error:
             await self.close()
-            why = str(error) or f"nobody answers after {START_S:g} s"
+            why = str(error) or f"no answer after {START_S:g} s"
             raise StartError(
                 f"memory:{self.address}: {why}; start `memory serve --listen {self.address}` first"
             ) from error
@@ -98,9 +98,9 @@ class MemoryClient:
     async def close(self) -> None:
         await self._channel.close()
 
-    async def retrieve(self, asked: Question) -> tuple[list[Remembered], int]:
-        """(tools, the best first; the version that was asked). Refused where the memory is away,
-        NotAnswered where it does not take the question."""
+    async def retrieve(self, asked: MemoryQuestion) -> tuple[list[Remembered], int]:
+        """(tools, the best first; the version that answered). Raises Refused if the memory does not
+        answer, NotAnswered if it refuses the question."""
         request = pb.RetrieveRequest(
             question=asked.question,
             subtasks=asked.queries,

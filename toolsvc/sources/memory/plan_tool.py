@@ -1,12 +1,13 @@
 """The tool `plan`: recommends tools that were made before, and makes them callable.
 
-Whoever calls it brings the words of the answer; what is found stands between `head` and `tail`, a
-line an item. It speaks as SYSTEM, with a budget of its own.
+The caller gives the words of the answer; the found tools stand between `head` and `tail`, one line
+each. The answer's author is SYSTEM, with a token budget of its own.
 
 Invariants
-- What is recommended can be called from the next turn on; what cannot be called is not recommended.
+- A recommended tool can be called from the next turn on; a tool that cannot be called is not
+  recommended.
 - A found tool's code runs in the sandbox, a fresh process a call, as if the session had made it.
-- The memory away is no observation: the call is refused, and may come again.
+- If the memory does not answer, the call is refused and may be retried; there is no observation.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from toolsvc.plugin.results import invalid
 from toolsvc.plugin.tool import STRICT, Cancellation, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.validation import BadSchema
-from toolsvc.sources.memory.client import MemoryClient, NotAnswered, Question, Remembered
+from toolsvc.sources.memory.client import MemoryClient, MemoryQuestion, NotAnswered, Remembered
 from toolsvc.sources.memory.options import MemoryOptions
 from toolsvc.tools.create.create_tool import CreatedTool
 from toolsvc.tools.create.request import NotMade, check_name, schema_of
@@ -133,7 +134,7 @@ class PlanTool(SandboxedTool):
             },
         )
 
-    def _question(self, asked: PlanArguments, known: Mapping[str, Any]) -> Question:
+    def _question(self, asked: PlanArguments, known: Mapping[str, Any]) -> MemoryQuestion:
         options = self.config
         named = [key for key in VERSIONS if known.get(key) not in (None, "")]
         if len(named) > 1:
@@ -141,7 +142,7 @@ class PlanTool(SandboxedTool):
                 Reason.INVALID_REQUEST,
                 f"the task's metadata has {' and '.join(named)}: keep one of them",
             )
-        return Question(
+        return MemoryQuestion(
             queries=asked.queries,
             question=asked.question,
             per_subtask=options.per_subtask,
@@ -154,7 +155,8 @@ class PlanTool(SandboxedTool):
         )
 
     def _callable(self, found: Sequence[Remembered], taken: Collection[str]) -> list[CreatedTool]:
-        """Those that the session can call; what it has under a name stays."""
+        """Found tools that the session can call; a tool that the session has under the same name
+        stays."""
         tools = []
         for one in found:
             try:
@@ -209,8 +211,8 @@ def _iteration(known: Mapping[str, Any]) -> str | None:
 
 
 def _unknown(key: str, value: Any, fix: str) -> Refused:
-    """The error for a value that is not known: an evaluation would measure another thing than was
-    meant."""
+    """The error for an unknown value: with a default instead, an evaluation would measure something
+    else."""
     return Refused(
         Reason.INVALID_REQUEST, f"the task's metadata has {key} = {value!r:.80}: write {fix}"
     )

@@ -1,4 +1,4 @@
-"""`memory:ADDRESS`: what the word means."""
+"""The source `memory:ADDRESS`."""
 
 from __future__ import annotations
 

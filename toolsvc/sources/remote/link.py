@@ -1,4 +1,5 @@
-"""The channels to another tool service: requests with retries, media, and its refusals as ours."""
+"""The channels to another tool service: requests with retries, media, and conversion of its
+refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class ServiceLink:
         self._channels: dict[str, grpc.aio.Channel] = {}
 
     async def close(self) -> None:
-        """Closes every channel; a second time it does nothing."""
+        """Closes every channel. Idempotent."""
         while self._channels:
             await self._channels.popitem()[1].close()
 
@@ -43,7 +44,7 @@ class ServiceLink:
     async def ask(
         self, method: Callable[[], Callable[..., Any]], request: Any, *, timeout: float
     ) -> Any:
-        """Sent again where nothing ran or the answer was lost; every request here may be. Raises
+        """Retries if nothing ran or the answer was lost; every request here may be repeated. Raises
         the last ServiceError or TransportError. `method` is looked up anew for every try."""
         for attempt in range(_TRIES):
             try:
@@ -55,7 +56,7 @@ class ServiceLink:
         raise AssertionError("unreachable")
 
     async def blob(self, endpoint: str, reference: BlobRef) -> bytes:
-        """Refused if it cannot be had."""
+        """Bytes of the blob. Raises Refused if they cannot be fetched."""
         if reference.size > SESSION_BYTES:
             raise backend_down(f"{self.address} has media of {reference.size} bytes")
         stub = self.stub(endpoint)

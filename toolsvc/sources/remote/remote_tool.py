@@ -1,7 +1,7 @@
 """`grpc:ADDRESS`: the tools of another service, in whatever language it is written.
 
-What they do, how their actions look and what they answer is the other service's affair: an action
-that ours could not read is handed on as it stands.
+The other service defines their actions and answers: an action that this service cannot read is
+passed on unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RemoteSource(Source):
 
     @classmethod
     async def tools(cls, where: str, options: RemoteOptions, sandbox: SandboxConfig) -> list[Tool]:
-        """Raises StartError if nothing answers there."""
+        """The tools of the service. Raises StartError if no service answers there."""
         try:
             authority = None if options.tls_ca is None else read_authority(options.tls_ca)
         except TlsError as error:
@@ -97,7 +97,7 @@ class RemoteTool(StandIn):
 
 
 class _SessionsOnly(RemoteTool):
-    """Stands for a service that lists nothing, since all its tools are of single sessions."""
+    """Stands for a service that lists no tools, because each belongs to a single session."""
 
     callable = False
 

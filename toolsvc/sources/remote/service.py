@@ -1,9 +1,9 @@
-"""Another tool service, as the tools that stand for it share it.
+"""The connection to another tool service, which all its tools here share.
 
 Invariants
-- Its sessions are leased to an owner of this process's life; what a close cannot reach, the end of
-  the lease reaps.
-- A session of which a renewal says that it is lost is lost here too.
+- Its sessions are leased to an owner that lives as long as this process. A session that cannot be
+  closed ends with its lease.
+- If a renewal reports a session as lost, it is lost here too.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class RemoteService:
         return list(answer.tools)
 
     def start(self) -> None:
-        """Keeps the leases until `stop`; a second time it does nothing."""
+        """Renews the leases until `stop`. Idempotent."""
         if self._keeping is None:
             self._keeping = asyncio.create_task(self._keep_leases())
 
     async def stop(self) -> None:
-        """A second time it does nothing."""
+        """Stops the renewals. Idempotent."""
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
@@ -67,8 +67,8 @@ class RemoteService:
         await self.link.close()
 
     async def join(self, info: SessionInfo, tools: tuple[str, ...]) -> RemoteSession:
-        """The session there that stands behind ours, opened by the first tool that needs it.
-        Refused if it cannot be had. Every `join` has its `leave`."""
+        """The other service's session for a session here, opened by the first tool that needs it.
+        Raises Refused if it cannot be opened. Every `join` needs a `leave`."""
         session = self._sessions.get(info.session_id)
         if session is None:
             session = await self._open(info, tools)
@@ -77,7 +77,7 @@ class RemoteService:
         return session
 
     async def leave(self, session: RemoteSession) -> None:
-        """Closes it with its last tool."""
+        """Closes the session when its last tool leaves."""
         session.users -= 1
         if session.users:
             return

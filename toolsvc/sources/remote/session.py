@@ -20,7 +20,7 @@ from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.types import BlobRef
 
 GRACE = 10.0
-"""Seconds beyond the limits until a service that answers nothing is given up."""
+"""Seconds beyond a call's limits after which a silent service is given up."""
 QUEUE_SECONDS = 30.0
 
 _LOST = ("SESSION_LOST", "SESSION_NOT_FOUND", "SESSION_CLOSED")
@@ -37,14 +37,14 @@ class RemoteSession(LiveState):
         self.endpoint = opened.endpoint or link.address
         self.tools: list[pb.ToolDescriptor] = list(opened.tools)
         self.own: dict[str, Tool] = {}
-        """What stands here for those that the service does not list, by name."""
+        """Stand-ins for tools that the service does not list, by name."""
         self.users = 0
         self._cancelling: set[asyncio.Task[None]] = set()
 
     async def call(
         self, tool: str, call: Call, *, arguments_known: bool, cancellation: Cancellation
     ) -> Result:
-        """The result, its media with it. Refused as the other service refuses."""
+        """The result, with its media. Raises Refused as the other service does."""
         request = pb.CallToolRequest(
             session_id=self.id,
             call_id=call.call_id,
@@ -73,7 +73,7 @@ class RemoteSession(LiveState):
             ) from None
         known = {descriptor.name for descriptor in self.tools}
         self.tools += [one for one in answer.new_tools if one.name not in known]
-        # Where it says that the session is lost, that is the policy's doing: it is asked on.
+        # A result that loses the session is the policy's doing, so later calls are still sent.
         result = result_from_proto(answer)
         if any(isinstance(part, BlobRef) for part in result.observation):
             result = await self._with_media(result)
@@ -104,7 +104,7 @@ class RemoteSession(LiveState):
         return self._link.refusal(error)
 
     def _cancel_later(self, call_id: str) -> None:
-        """Asks for it; that the call was cancelled is its result."""
+        """Sends the cancellation; the call's result reports it."""
 
         async def cancel() -> None:
             request = pb.CancelCallRequest(session_id=self.id, call_id=call_id)

@@ -1,4 +1,5 @@
-"""What another service says, in the words of this one: the inverse of `toolsvc.edge.wire`; pure."""
+"""Converts another service's messages to this service's types: the inverse of `toolsvc.edge.wire`;
+pure."""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ def descriptor_from_proto(tool: pb.ToolDescriptor) -> Descriptor:
 
 
 def result_from_proto(result: pb.CallResult) -> Result:
-    """Large media are references still."""
+    """The result; large media are still references."""
     return Result(
         observation=tuple(_parts(result)),
         valid=result.valid,
@@ -61,8 +62,8 @@ def result_from_proto(result: pb.CallResult) -> Result:
 
 
 def refusal_from(error: ServiceError | TransportError, who: str) -> Refused:
-    """What the other service refused, as this one says it on; a service that is out of reach may be
-    back for a later call."""
+    """The other service's refusal, for this service's client. An unreachable service may answer a
+    later call."""
     if isinstance(error, TransportError):
         return backend_down(f"{who} does not answer: {error}")
     try:

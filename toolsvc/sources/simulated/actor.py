@@ -1,8 +1,7 @@
 """ToolActor: a model that plays a tool, one observation a call.
 
-It is told the tool, the arguments, and what the session's tools answered before. Nothing of the
-task reaches it: not its metadata, hence no gold answer, unless the policy wrote it into its
-arguments.
+Its prompt has the tool, the arguments, and earlier answers of the session's tools. It has nothing
+of the task's metadata, so no gold answer, unless the policy wrote it into its arguments.
 """
 
 from __future__ import annotations
@@ -52,7 +51,8 @@ def messages(
 
 
 def checked(tool: FunctionTool, answer: str, *, post_check: bool) -> str:
-    """The observation that the answer holds. Unfit names what its schema does not allow."""
+    """The observation in the answer. Raises Unfit, which names the parts that the schema does not
+    allow."""
     if tool.returns is None:
         text = after_thoughts(answer)
         if not text:
@@ -81,7 +81,7 @@ async def observe(
     post_check: bool,
     constrained: bool,
 ) -> str:
-    """The observation. Unfit where none came that fits; raises what `ChatModel.complete` raises.
+    """The observation. Raises Unfit if no answer fits the schema, and as `ChatModel.complete` does.
     `constrained`: the endpoint is told the schema too."""
     return await ask(
         model,

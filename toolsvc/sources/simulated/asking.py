@@ -1,4 +1,4 @@
-"""A model's answer that has to pass a check, asked for again where it does not."""
+"""Requests to a model, repeated until the answer passes a check."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Unfit(ToolFailed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How a model is asked."""
+    """Settings of the requests to a model."""
 
     temperature: float
     max_tokens: int
     seed: int
     tries: int
-    """Answers that are asked for, at most."""
+    """Maximum number of requests for one answer."""
 
 
 async def ask(
@@ -43,10 +43,10 @@ async def ask(
     manner: Manner,
     json_schema: Mapping[str, Any] | None = None,
 ) -> Checked:
-    """What `check` makes of the first answer that it does not call Unfit. Each next answer is asked
-    for with another seed, and is told what was wrong with the one before.
+    """Result of `check` for the first answer that passes. Each retry has another seed, and its
+    prompt names the faults of the answer before.
 
-    Raises Unfit for the last answer, and what `ChatModel.complete` raises.
+    Raises Unfit if the last answer fails too, and as `ChatModel.complete` does.
     """
     unfit = Unfit(["nothing was asked"])
     asked = list(messages)

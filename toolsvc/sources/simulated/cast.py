@@ -1,5 +1,5 @@
-"""The models that play, and the world that they have made up so far: what the tools of one source
-share."""
+"""The objects that the tools of one source share: the models, and the world that they have invented
+so far."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Trace = deque[EarlierCall]
 
 
 class Cast:
-    """Started by the first of its tools, stopped by the first that is."""
+    """Started by the first of its tools that starts, stopped by the first that stops."""
 
     def __init__(self, options: SimulatedOptions) -> None:
         """Raises StartError if an API key or a prompt is not there."""
@@ -49,7 +49,7 @@ class Cast:
         return self.options.seed + next(self._asked) * self.manner.tries
 
     async def start(self) -> None:
-        """A second time it does nothing. StartError if the cache cannot be reached."""
+        """A second time it does nothing. Raises StartError if the cache cannot be reached."""
         if self._stack is not None:
             return
         self._stack = AsyncExitStack()

@@ -1,9 +1,10 @@
-"""The form of a tool set as a JSON Schema, for an endpoint that keeps to one.
+"""The form of a tool set as a JSON Schema, for an endpoint that enforces a schema.
 
-It is narrower than what a tool set may be. A tool's arguments, and its output, are an object whose
-members are values and lists of values, with no objects inside of them. Every member is required.
-The form has no `required`, since no grammar keeps such a list to the names that were written before
-it: `completed` adds it. What fits may still be refused: a name that is there twice, say.
+It allows fewer tool sets than the check does. A tool's arguments, and its output, are an object
+whose members are values and lists of values, with no objects inside of them. Every member is
+required. The form has no `required`, since no grammar keeps such a list to the names that were
+written before it: `completed` adds it. What fits may still be refused: a name that is there twice,
+say.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ToolMaker: a model that writes the tools of a question.
 
-It is told the question and nothing else of the task.
+Its prompt has only the question of the task.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ async def make(
     role: str,
     constrained: bool,
 ) -> str:
-    """The tools, as JSON. Unfit where none came that may be given to a policy; raises what
-    `ChatModel.complete` raises. `taken`: names that the session has. `changes`, `role`: as in
+    """The tools, as JSON. Raises Unfit if no answer has tools fit for a policy, and as
+    `ChatModel.complete` does. `taken`: names that the session has. `changes`, `role`: as in
     `checked` and `messages`. `constrained`: the endpoint gets `form.FORM` too."""
     tools = await ask(
         model,

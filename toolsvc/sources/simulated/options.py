@@ -1,4 +1,4 @@
-"""What an operator may say about tools that a model plays."""
+"""Options of tools that a model plays."""
 
 from __future__ import annotations
 

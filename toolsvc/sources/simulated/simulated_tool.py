@@ -56,7 +56,8 @@ class SimulatedTool(SchemaTool):
         return self._cast.traces.of(session)
 
     def forks(self) -> bool:
-        """What a function told it must stand by, and that is kept for one session."""
+        """False: a tool must stay consistent with its earlier answers, which are kept for one
+        session."""
         return False
 
     def parse(self, action: str, descriptor: Descriptor) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`simulated:FILE` and `hybrid:FILE`: what the words mean."""
+"""The sources `simulated:FILE` and `hybrid:FILE`."""
 
 from __future__ import annotations
 

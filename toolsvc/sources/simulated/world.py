@@ -1,10 +1,10 @@
-"""What was made up once holds for everybody: the answers that the sessions of a group share.
+"""Invented answers that all sessions of a group share.
 
 Invariants
-- Of equal questions one is asked, also where several come at once; its answer is everybody's.
+- Equal questions are asked once, also if several come at the same time; all get the same answer.
 - Only answers that passed their checks are kept.
-- At most `_HELD` are held in memory; the cache, where there is one, has a bound of its own, and is
-  what several workers share.
+- At most `_HELD` answers are held in memory. The optional cache has a bound of its own, and several
+  workers share it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _HELD = 65_536
 
 class World:
     def __init__(self, cache: Cache | None) -> None:
-        """The cache belongs to whoever gives it."""
+        """The caller owns the cache."""
         self._cache = cache
         self._held: OrderedDict[str, str] = OrderedDict()
         self._flights: SingleFlight[str] = SingleFlight()
         self._known = 0
 
     async def fact(self, key: str, make: Callable[[], Coroutine[Any, Any, str]]) -> str:
-        """What is known under `key`, or what `make` comes to. Raises what `make` raises."""
+        """The answer under `key`, or the result of `make`. Raises as `make` does."""
         found = self._held.get(key)
         if found is not None:
             self._held.move_to_end(key)

@@ -1,4 +1,5 @@
-"""How VerlTool's tools read an action and frame an answer, for our tools of the same kind; pure.
+"""How VerlTool's tools read an action and frame an answer, for this service's tools of the same
+kind; pure.
 
 Follows `python_code`, `bash_terminal`, `sql` and `search_retrieval` of verl_tool/servers/tools, and
 tool_server.py for an action that calls no tool. A policy that was trained on those frames finds

@@ -1,4 +1,4 @@
-"""One VerlTool tool object as a tool of ours.
+"""One VerlTool tool object as a tool of this service.
 
 Invariants
 - Every session is a trajectory of its own, under an id that was never used: its environment begins
@@ -6,8 +6,8 @@ Invariants
 - Nothing of it but `parse_action` runs on the service's event loop: plain methods run in threads,
   coroutines on one loop in a thread of the tool's own, for its connections belong to the loop that
   made them.
-- An environment is deleted after the last call has left it, also where that call had its answer
-  (TIMEOUT) long before.
+- An environment is deleted after the last call has left it, even if that call was answered with
+  TIMEOUT long before.
 """
 
 from __future__ import annotations

@@ -5,12 +5,13 @@
     {"observations": ["2"], "dones": [false], "valids": [true],
      "processing_time_ms": 3.1, "queue_time_ms": 0.1}
 
-One key more than there: `turn_ids`, from 0, by which a retry is told from a repetition for certain.
-`GET /health` says "healthy", for VerlTool's router and scripts.
+One key is added: `turn_ids`, from 0, which distinguish a retry from a repetition. `GET /health`
+says "healthy", for VerlTool's router and scripts.
 
-What could not run, and may later, refuses the whole request with 503: its caller sends it again,
-and what had run is answered from its record. What can never run ends its trajectory: an empty
-observation with the reason at `error`, done, not valid, as that server answers.
+If an action cannot run now but may later, the whole request is refused with 503. The caller sends
+it again, and actions that had run are answered from their record. An action that can never run ends
+its trajectory: an empty observation with the reason at `error`, done, not valid, as VerlTool's
+server answers.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ OPTION = "--verltool-http"
 MOST_ACTIONS = 4096
 """Most actions of one request."""
 LONGEST_ID = 1024
-"""Characters."""
+"""Maximum characters of an id."""
 _BODY_BYTES = 64 << 20
 
 
@@ -110,7 +111,7 @@ class ObservationServer(HttpServer):
 
     def __init__(self, host: Host, listen: str, *, insecure: bool, as_there: bool = False) -> None:
         """`as_there`: actions are read and observations framed as VerlTool's tools do (`forms`).
-        StartError for an address that needs a token."""
+        Raises StartError for an address that needs a token."""
         self._host = host
         self._forms = {
             tool.name: FORMS[tool.name] for tool in host.tools if as_there and tool.name in FORMS
@@ -153,8 +154,8 @@ class ObservationServer(HttpServer):
         return await _deliver(request, response, [one.turn for one in answers if one.turn])
 
     async def _answers(self, items: Sequence[_Item]) -> list[_Answer]:
-        """In the order of the items; those of one trajectory one after the other. Refused, after
-        the others have ended, where one may run later."""
+        """Answers in the order of the items; actions of one trajectory run one after the other.
+        Raises Refused, after the others have ended, if an action may run later."""
         of: dict[str, list[int]] = defaultdict(list)
         for at, item in enumerate(items):
             of[item.trajectory_id].append(at)
@@ -242,7 +243,7 @@ async def _deliver(
 
 
 def _read(body: bytes) -> ObservationRequest:
-    """ValidationError."""
+    """The parsed request. Raises ValidationError."""
     try:
         return ObservationRequest.model_validate_json(body)
     except ValidationError:

@@ -22,8 +22,8 @@ PACKAGE = "verl_tool.servers.tools"
 
 
 def load_tool_classes(file: Path) -> list[type[Any]]:
-    """The tool classes that the file itself defines. StartError if it cannot be imported or has
-    none."""
+    """The tool classes that the file itself defines. Raises StartError if it cannot be imported or
+    has none."""
     file = file.expanduser().resolve()
     if not file.is_file():
         raise StartError(f"verltool:{file}: there is no such file")

@@ -1,4 +1,4 @@
-"""Observations of VerlTool as results of ours, and ours as theirs; pure.
+"""Converts VerlTool's observations to results and back; pure.
 
 Theirs is a text, or a dictionary with the text at `obs`. It may have `reward`, `invalid_reason`,
 `error`, `metrics`, and `image` and `audio`: a data URL each, or a list of such. Where
@@ -22,7 +22,8 @@ _DATA_URL = re.compile(r"data:([a-z]+/[A-Za-z0-9.+-]+);base64,(.*)", re.DOTALL)
 
 
 def as_result(observation: object, done: object, valid: object) -> Result:
-    """What `conduct_action` returned. TypeError or ValueError for what cannot be an observation."""
+    """What `conduct_action` returned. Raises TypeError or ValueError for what cannot be an
+    observation."""
     fields: Mapping[str, Any]
     fields = observation if isinstance(observation, Mapping) else {"obs": observation}
     text = fields.get("obs")

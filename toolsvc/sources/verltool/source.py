@@ -17,7 +17,7 @@ from toolsvc.sources.verltool.loading import load_tool_classes
 
 
 class VerlToolOptions(BaseModel):
-    """What an operator may set about VerlTool's tools."""
+    """Options of VerlTool's tools."""
 
     model_config = STRICT
 
@@ -71,7 +71,7 @@ def _stops(file: Path, kind: type[Any], options: VerlToolOptions) -> tuple[str, 
     stops = getattr(kind, "stop_tokens", None)
     if stops is None:
         raise StartError(
-            f"verltool:{file}: {kind.__name__} has no stop_tokens, so nobody knows where an action "
-            "ends: say what your action_stop_tokens were, --set verltool.stop='[\"</search>\"]'"
+            f"verltool:{file}: {kind.__name__} has no stop_tokens, so the end of an action "
+            "is not known: name your action_stop_tokens, --set verltool.stop='[\"</search>\"]'"
         )
     return tuple(stops)

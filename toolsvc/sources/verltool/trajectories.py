@@ -6,9 +6,9 @@ Invariants
   that no action fails for what another tool would have wanted. They end with `finish`, or with
   their lease, which every action of theirs renews. An action after `finish` begins a new
   trajectory, as there.
-- Where the host is full, a session without a request for `GIVE_WAY_SECONDS` ends for another:
-  trainers that die finish nothing.
-- A trajectory is its caller's alone: another caller's of the same name is another one.
+- If the host is full, a session without a request for `GIVE_WAY_SECONDS` ends in favour of a new
+  one: trainers that die finish nothing.
+- A trajectory belongs to its caller: two callers may use the same name for different trajectories.
 - Actions of one trajectory run one after the other, in the order of asking.
 - An action that comes again before its answer was delivered is a retry: it gets the answer of the
   first, and nothing runs twice. Once delivered, the same words are a new action. Requests of
@@ -54,7 +54,7 @@ class Action:
 
 
 class ToolCall(NamedTuple):
-    """What an action calls, where its caller has read it already."""
+    """The call of an action that the caller has parsed already."""
 
     tool: str
     arguments: Mapping[str, Any]
@@ -94,7 +94,7 @@ class Trajectories:
     async def act(
         self, trajectory_id: str, action: Action, call: ToolCall | None = None
     ) -> tuple[Turn, Recorded]:
-        """What came of the action. InvalidAction where it calls no tool, Refused where it could not
+        """Outcome of the action. Raises InvalidAction if it calls no tool, Refused if it could not
         run."""
         name = caller(), trajectory_id
         trajectory = self._known.get(name) or self._begin(name)
@@ -133,7 +133,7 @@ class Trajectories:
     async def _session(
         self, trajectory: _Trajectory, action: Action, call: ToolCall | None
     ) -> OpenRequest:
-        """That of the tool which the action calls. InvalidAction."""
+        """Session of the tool that the action calls. Raises InvalidAction."""
         served = {tool.name: tool for tool in self._host.tools}
         if len(served) == 1:
             (tool,) = served.values()
@@ -158,7 +158,8 @@ class Trajectories:
         return self._of_group(trajectory, action, group)
 
     def _tools_in(self, session: OpenRequest) -> tuple[Descriptor, ...]:
-        """Nothing where the session is not open, or lost: whoever calls a tool of it is told."""
+        """Tools of the session; empty if it is not open or lost, which a call of its tools
+        reports."""
         try:
             return self._host.look(session.session_id).tools
         except Refused:

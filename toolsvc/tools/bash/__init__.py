@@ -1,6 +1,6 @@
 """`bash`: a shell and file tools on one tree of files, for each session its own.
 
-`bash_tool` speaks with the policy, `request` is what the policy may ask for, `tree` the files of a
+`bash_tool` is the tool, `request` defines the policy's requests, and `tree` makes the files of a
 new session. `toolsvc.sandbox.jailed.drivers.shell` runs inside the sandbox.
 
 It is one tool because shell and file tools change the same files. Their calls must run one after

@@ -1,4 +1,4 @@
-"""The `bash` tool: what the policy reads of a command or an edit."""
+"""The `bash` tool: it runs commands and edits, and makes the text for the policy."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from toolwright.types import ToolErrorKind
 
 _UNPACK_SECONDS = 20.0
 _GRACE_SECONDS = 5.0
-"""The driver kills what ignores the interrupt, within half a second, and keeps the session; this
-is for the case that it cannot."""
+"""Time for the driver to kill a command that ignores the interrupt, in seconds. Usually it takes
+half a second and keeps the session; after this time the session ends."""
 
 
 class BashOptions(BaseModel):
-    """What an operator may set about `bash`."""
+    """Options of `bash`."""
 
     model_config = STRICT
 
@@ -118,7 +118,7 @@ class BashTool(SandboxedTool):
 
 
 async def _unpack(process: SandboxSession, tree: BinaryIO) -> None:
-    """Refused if the tree does not fit."""
+    """Raises Refused if the tree does not fit."""
     outcome = await process.run(
         "{}", limit=_UNPACK_SECONDS, keep=REPORT_BYTES * 4, attach=tree.fileno()
     )

@@ -1,4 +1,4 @@
-"""What the policy may ask of `bash`, and how the text of an action says it; pure.
+"""The policy's requests to `bash`, and their form in the text of an action; pure.
 
 Three ways of writing are understood, and the block that ends last counts:
 
@@ -23,7 +23,7 @@ from toolwright.reading.actions import Tags
 
 
 class BashArguments(Edit):
-    """`command`; or `edit`, `path` and what that edit needs."""
+    """Either `command`, or `edit`, `path` and the arguments of that edit."""
 
     command: str | None = Field(default=None, description="for the shell; may have many lines")
     edit: Literal["view", "create", "str_replace", "insert", "undo"] | None = Field(

@@ -15,7 +15,8 @@ from toolsvc.tools.files import FILE_MODE, Entry, TreeError, read_tree
 
 
 def read_folder(folder: Path, limit: int) -> list[Entry]:
-    """All that is in it. StartError if that cannot be read, or has more than `limit` bytes."""
+    """All entries of the folder. Raises StartError if it cannot be read, or has more than `limit`
+    bytes."""
     try:
         return read_tree(folder, limit)
     except TreeError as error:
@@ -23,7 +24,8 @@ def read_folder(folder: Path, limit: int) -> list[Entry]:
 
 
 def metadata_files(metadata: Mapping[str, Any], limit: int) -> list[Entry]:
-    """Refused if `files` is not a mapping of relative paths to texts, or above `limit` bytes."""
+    """Raises Refused if `files` is not a mapping of relative paths to texts, or above `limit`
+    bytes."""
     files = metadata.get("files", {})
     if not isinstance(files, Mapping):
         raise _refused("is not a mapping of paths to texts")

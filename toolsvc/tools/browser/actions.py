@@ -1,6 +1,7 @@
-"""What is done to a page. Each gives a note on what the page's text cannot tell, or "".
+"""Actions on a page. Each returns a note on facts that the page's text does not show, or "".
 
-PageFailed if it cannot be done; Playwright's errors where the page or its browser failed.
+An action raises PageFailed if it cannot be done, and Playwright's errors if the page or its browser
+failed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _POSITION = (
 
 
 async def navigate(page: Page, url: str, allow: AllowList, seconds: float) -> str:
-    """Until the address answers; `seconds` at most."""
+    """Opens an address and waits for its answer, `seconds` at most."""
     shown = short(url, LONGEST_URL)
     if not allow.permits(url):
         raise PageFailed(
@@ -53,7 +54,7 @@ async def enter(page: Page, ref: str, text: str, *, submit: bool) -> str:
 
 
 async def scroll(page: Page, ref: str | None, direction: Literal["up", "down"] | None) -> str:
-    """To an element, or by one window."""
+    """Scrolls to an element, or by one window."""
     if ref is not None:
         await (await _element(page, ref)).scroll_into_view_if_needed()
     else:
@@ -67,7 +68,7 @@ async def scroll(page: Page, ref: str | None, direction: Literal["up", "down"] |
 
 
 async def back(page: Page, others: int, allow: AllowList, seconds: float) -> str:
-    """To the page before; from the first one of several windows, by closing it."""
+    """Goes to the previous page; from the first page of a window, by closing that window."""
     devtools = await page.context.new_cdp_session(page)
     history = await devtools.send("Page.getNavigationHistory")
     await devtools.detach()
@@ -83,7 +84,7 @@ async def back(page: Page, others: int, allow: AllowList, seconds: float) -> str
 async def _load(
     page: Page, going: Awaitable[Response | None], what: str, allow: AllowList, seconds: float
 ) -> str:
-    """Waits for a navigation and says what came of it."""
+    """Waits for a navigation and returns a note on its outcome."""
     try:
         response = await going
     except PlaywrightTimeout:

@@ -1,9 +1,9 @@
 """Which hosts a browser may reach; pure.
 
-The list is held by Chromium's network stack: what is on it is connected to directly, all else is
-sent to a proxy that takes no connection. So it covers whatever makes a request: a redirect, a
-frame, a web socket, a popup, a prefetch, and no name off the list is ever looked up. `permits`
-repeats it for addresses that a policy writes, so that it reads a reason.
+Chromium's network stack enforces the list: it connects directly to listed hosts, and sends all
+other requests to a proxy that takes no connection. So the list covers every kind of request
+(redirect, frame, web socket, popup, prefetch), and no other name is ever looked up. `permits`
+repeats the check for addresses that a policy writes, so that the policy reads a reason.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class AllowList:
 
     def switches(self, refusing: str) -> list[str]:
         """Chromium's arguments; `refusing`: host:port where every connection is refused. Loopback
-        and link-local addresses would bypass a proxy unasked: `<-loopback>` takes that back."""
+        and link-local addresses would bypass a proxy by default: `<-loopback>` prevents that."""
         direct = ";".join(["<-loopback>", *map(str, self.entries)])
         return [f"--proxy-server={refusing}", f"--proxy-bypass-list={direct}"]
 

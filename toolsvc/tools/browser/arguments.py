@@ -1,4 +1,4 @@
-"""What the policy may ask a browser for."""
+"""The policy's requests to a browser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ALLOWED = {"type": ("submit",), "scroll": ("direction", "ref"), "read": ("start
 
 
 class BrowserArguments(BaseModel):
-    """An action, and what that action needs; nothing that belongs to another one."""
+    """An action and its arguments; arguments of another action are refused."""
 
     model_config = STRICT
 

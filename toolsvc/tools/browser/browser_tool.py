@@ -1,6 +1,6 @@
 """`browser`: pages of the web, for each session in a browser context of its own.
 
-Owns the options and what the policy reads. A session takes its context at its first call. A
+It owns the options and the text for the policy. A session takes its context at its first call. A
 browser that crashes loses its sessions, and the next session gets a new one.
 
 Invariant: at most `calls_at_once` calls run; others wait before their run limit begins. A page that
@@ -34,7 +34,7 @@ from toolsvc.sandbox.errors import SandboxUnavailable
 from toolsvc.sandbox.plan import Account, find_account, is_sandboxed
 from toolsvc.tools.browser.allow import AllowList
 from toolsvc.tools.browser.arguments import BrowserArguments
-from toolsvc.tools.browser.chromium import Chromium, Plan, find_program
+from toolsvc.tools.browser.chromium import BrowserPlan, Chromium, find_program
 from toolsvc.tools.browser.errors import BrowserLost, BrowserUnavailable, PageFailed
 from toolsvc.tools.browser.fleet import Berth, BrowserFleet
 from toolsvc.tools.browser.visit import Bounds, Visit
@@ -46,17 +46,17 @@ _PATIENCE_SECONDS = 5.0
 """Longest wait for a context whose session was cancelled meanwhile."""
 
 _ACCOUNTS = ("toolwright-browser", "news", "nobody")
-"""Accounts for Chromium, where the service is root. The sandbox's account would share with it what
-the kernel counts for an account. The second one owns nothing on most machines."""
+"""Accounts for Chromium, if the service is root. With the sandbox's account both would share the
+kernel's limits of an account. The second account owns nothing on most machines."""
 
 _CALLS_PER_CORE = 4
-"""Pages wait for their servers for a part of the time."""
+"""Calls at once for each core: pages wait for their servers for a part of the time."""
 
 log = structlog.get_logger(__name__)
 
 
 class BrowserOptions(BaseModel):
-    """What an operator may set about `browser`."""
+    """Options of `browser`."""
 
     model_config = STRICT
 
@@ -154,7 +154,7 @@ class BrowserTool(Tool):
             width=config.width,
             height=config.height,
         )
-        self._plan: Plan
+        self._plan: BrowserPlan
         self._fleet = BrowserFleet(
             self._start_browser, sessions=config.sessions, per_browser=config.per_browser
         )
@@ -162,7 +162,7 @@ class BrowserTool(Tool):
 
     async def start(self) -> None:
         try:
-            self._plan = Plan(
+            self._plan = BrowserPlan(
                 program=find_program(self.config.program),
                 account=self._account(),
                 allow=self._allow,

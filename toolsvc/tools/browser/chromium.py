@@ -1,8 +1,8 @@
 """One Chromium and the Playwright driver that steers it: they begin, are watched and end together.
 
 Invariants
-- Pages run in Chromium's own sandbox, which `start` verifies; without it only where the operator
-  said so twice. Chromium never runs as root.
+- Pages run in Chromium's own sandbox, which `start` verifies; without it only if the operator set
+  both options for it. Chromium never runs as root.
 - It reaches the hosts of its allow-list and no other.
 - Once `ended` is set, every context in it is gone.
 - A browser whose shared processes outgrow their limit takes no more sessions; at twice the limit it
@@ -38,10 +38,11 @@ from toolsvc.tools.browser.processes import confined, own_memory
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 START_SECONDS = 120.0
-"""A second or two on a quiet machine, half a minute where all cores are taken."""
+"""Longest start, in seconds: a start takes a second or two on a quiet machine, half a minute on a
+busy one."""
 _CLOSE_SECONDS = 8.0
 _ANSWER_SECONDS = 30.0
-"""For a question that takes milliseconds: a machine may be busy, but not so busy."""
+"""Longest wait for an answer that takes milliseconds on a quiet machine, in seconds."""
 _SETTLE_SECONDS = 5.0
 _WATCH_SECONDS = 1.0
 _LAUNCHER = Path(__file__).with_name("chromium.sh")
@@ -62,8 +63,8 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What every browser of a service is started with."""
+class BrowserPlan:
+    """Settings of every browser of a service."""
 
     program: str
     account: Account
@@ -93,7 +94,7 @@ def find_program(given: Path | None) -> str:
 class Chromium:
     """Made by `start`. Not thread-safe: all calls from the loop that started it."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: BrowserPlan) -> None:
         self._plan = plan
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
@@ -104,11 +105,11 @@ class Chromium:
         self.killed_pages = 0
         """Renderers that held too much memory."""
         self.overgrown = False
-        """Its shared processes hold too much: it takes no more sessions."""
+        """True if its shared processes hold too much memory: it takes no more sessions."""
 
     @classmethod
-    async def start(cls, plan: Plan) -> Chromium:
-        """BrowserUnavailable if it does not come up, or its sandbox does not hold."""
+    async def start(cls, plan: BrowserPlan) -> Chromium:
+        """Raises BrowserUnavailable if it does not come up, or its sandbox does not hold."""
         chromium = cls(plan)
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -125,7 +126,8 @@ class Chromium:
         return chromium
 
     async def context(self, **options: Any) -> BrowserContext:
-        """A new one, which shares nothing with the others. BrowserLost if the browser has ended."""
+        """A new context, which shares nothing with the others. Raises BrowserLost if the browser
+        has ended."""
         assert self._browser is not None  # `start` made it.
         try:
             return await self._browser.new_context(**options)
@@ -139,7 +141,7 @@ class Chromium:
         return not self.ended.is_set()
 
     async def close(self) -> None:
-        """Ends it, whatever is open in it. Never fails."""
+        """Ends the browser and everything open in it. Never raises."""
         self.ended.set()
         if self._watch is not None:
             self._watch.cancel()
@@ -187,7 +189,7 @@ class Chromium:
         self._devtools = await self._browser.new_browser_cdp_session()
 
     async def _examine(self) -> None:
-        """Looks at a renderer from outside. One that has only just begun has no filter yet."""
+        """Checks a renderer from outside. A renderer that has only just begun has no filter yet."""
         context = await self.context()
         await context.new_page()
         deadline = self._now() + _SETTLE_SECONDS
@@ -229,8 +231,8 @@ class Chromium:
         return (await self._processes())[0]
 
     async def _processes(self) -> tuple[list[int], list[int]]:
-        """Process ids of pages, and of all else; none where the browser does not answer, which then
-        counts as ended."""
+        """Process ids of pages, and of all other processes; both empty if the browser does not
+        answer, which then counts as ended."""
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 answer = await self._devtools.send("SystemInfo.getProcessInfo")
@@ -251,7 +253,7 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _why_not(plan: Plan, complaint: str) -> str:
+def _why_not(plan: BrowserPlan, complaint: str) -> str:
     if "No usable sandbox" in complaint:
         return _no_sandbox("Chromium finds none")
     lines = [line for line in complaint.splitlines() if "[err]" in line and "dbus" not in line]

@@ -1,15 +1,15 @@
 """What can go wrong with a browser.
 
-BrowserUnavailable   no browser can be started here; the message is one sentence that names the fix
-BrowserLost          it ended, and every session in it
-PageFailed           the action failed, in a way that the policy should read as it stands
+- BrowserUnavailable: no browser can be started here; the message is one sentence with the fix
+- BrowserLost: the browser ended, and every session in it
+- PageFailed: the action failed; the policy reads the message unchanged
 """
 
 from __future__ import annotations
 
 
 class BrowserUnavailable(Exception):
-    """For the operator."""
+    """No browser can be started; the message is for the operator."""
 
 
 class BrowserLost(Exception):
@@ -17,7 +17,7 @@ class BrowserLost(Exception):
 
 
 class PageFailed(Exception):
-    """For the policy. `crashed`: the page went with it."""
+    """An action failed; the message is for the policy. `crashed`: the page was lost."""
 
     def __init__(self, message: str, *, crashed: bool = False) -> None:
         super().__init__(message)

@@ -57,7 +57,7 @@ class BrowserFleet:
         self._killed_pages = 0
 
     def figures(self) -> dict[str, float]:
-        """Its fill in the words of the metrics page."""
+        """Fill of the fleet, for the metrics page."""
         return {
             "browsers": len(self._berths),
             "browser_sessions": sum(berth.sessions for berth in self._berths),
@@ -68,7 +68,7 @@ class BrowserFleet:
         }
 
     async def start(self) -> None:
-        """The first browser, which shows that one can be had."""
+        """Starts the first browser, to show that it works here."""
         self._berths.append(Berth(await self._start()))
 
     async def stop(self) -> None:
@@ -93,7 +93,8 @@ class BrowserFleet:
             raise
 
     async def give_back(self, berth: Berth) -> None:
-        """Once for each seat, when nothing of the session is left in the browser."""
+        """Returns a seat. Call it once for each seat, when nothing of the session is left in the
+        browser."""
         berth.sessions -= 1
         self._seats.release()
         spare = len(self._berths) > 1 or not berth.has_room(self._per_browser)

@@ -1,4 +1,4 @@
-"""What the kernel says of a page's process, the renderer, and of a browser's others."""
+"""Facts from the kernel about a page's process, the renderer, and the browser's other processes."""
 
 from __future__ import annotations
 

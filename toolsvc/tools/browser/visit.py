@@ -1,10 +1,10 @@
-"""What one session has of its browser: an isolated context, and the pages in it.
+"""One session in its browser: an isolated context, and the pages in it.
 
 Invariants
 - The newest page is the one that is acted on; going back from its beginning closes it.
 - The context shares cookies, storage and cache with no other; downloads, permissions and service
   workers are off; dialogs are answered with OK, so that no page waits for an answer.
-- What an action leaves running when it is stopped is ended by `halt`, with the page if need be.
+- If an action is stopped, `halt` ends everything that it left running, and the page if necessary.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from toolsvc.tools.browser.errors import BrowserLost, PageFailed
 from toolsvc.tools.browser.words import PageView, short, why_not_done, why_not_loaded
 
 ELEMENT_SECONDS = 5.0
-"""For an element to be visible, enabled and unhidden."""
+"""Longest wait for an element to be visible, enabled and not covered, in seconds."""
 _TEXT_SECONDS = 2.0
-"""For the page's text at first: Playwright waits so long for a frame that never has any."""
+"""First limit for the page's text, in seconds: Playwright waits that long for a frame without
+text."""
 QUIET_SECONDS = 1.0
-"""For the requests that an action set off; a page may have some that never end."""
+"""Longest wait for the requests that an action caused, in seconds; some requests never end."""
 _HALT_SECONDS = 3.0
 _CLOSE_SECONDS = 5.0
 _MOST_NOTES = 5
@@ -45,7 +46,8 @@ class Bounds:
 
     pages: int
     navigation: float
-    """Until an address answers, again until its page has loaded, and until it is read."""
+    """Longest wait for an address to answer, again for its page to load, and again for reading
+    it."""
     width: int
     height: int
 
@@ -98,8 +100,8 @@ class Visit:
         return True
 
     async def act(self, arguments: BrowserArguments) -> PageView:
-        """Does what is asked and looks at the page. PageFailed if it cannot be done, BrowserLost if
-        the browser ended."""
+        """Does what is asked and looks at the page. Raises PageFailed if it cannot be done,
+        BrowserLost if the browser ended."""
         self._in_flight.clear()
         self._quiet.set()
         try:

@@ -1,4 +1,4 @@
-"""How a page, and what went wrong with it, is put into words; pure."""
+"""Texts about a page and its failures; pure."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
 Invariants
 - The code runs in the sandbox and nowhere else, in a fresh process a call: no state is kept.
-- A tool is there only after a first call of it has worked. Whatever is wrong with one is told to
-  the policy, and the trajectory goes on.
-- What was made belongs to its session, and is gone with it.
+- A tool exists only after its first call has worked. The policy reads every fault of a tool, and
+  the trajectory goes on.
+- A made tool belongs to its session and ends with it.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ async def _tried(
     limit: float,
     cancellation: Cancellation,
 ) -> dict[str, Any] | Result:
-    """What the first call told, or the failure that the policy reads. properties: described names;
+    """Report of the first call, or the failure that the policy reads. properties: described names;
     None where words describe them, which never contradict the function."""
     job = {
         "name": asked.name,

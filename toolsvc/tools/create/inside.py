@@ -1,7 +1,7 @@
 """Runs in the sandbox, in a process of its own: makes a function of foreign code and calls it.
 
-The source of this module is sent there with a job; it needs the standard library alone. What it
-tells is not trusted: the code may do to this module what it likes, to its own harm.
+The source of this module is sent there with a job; it needs only the standard library. Its report
+is not trusted: the foreign code can change this module, to its own harm.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ LONGEST_RESULT = 65536  # characters of a result's JSON
 
 
 class Wrong(Exception):
-    """The code is no tool; the message says why."""
+    """The code is not a tool; the message says why."""
 
 
 def work(job: dict[str, Any]) -> str:
-    """What came of the job as JSON: {"result", "required", "accepted", "stdout", "stderr"}, with
+    """Report of the job as JSON: {"result", "required", "accepted", "stdout", "stderr"}, with
     "error" where it failed."""
     out, err = io.StringIO(), io.StringIO()
     told: dict[str, Any] = {"result": None}
@@ -42,7 +42,7 @@ def work(job: dict[str, Any]) -> str:
 
 
 def make(code: str, name: str) -> Callable[..., Any]:
-    """The function of that name. Wrong if the code does not parse, or defines none."""
+    """The function of that name. Raises Wrong if the code does not parse, or defines none."""
     try:
         tree = ast.parse(code, "<tool>")
         program = compile(tree, "<tool>", "exec")
@@ -60,7 +60,7 @@ def signature(
     function: Callable[..., Any], name: str, properties: list[str] | None
 ) -> tuple[list[str], list[str]]:
     """Names of the arguments that a call must have, and of all. properties: described names, None
-    where nothing describes them one by one. Wrong if they differ from the signature."""
+    where nothing describes them one by one. Raises Wrong if they differ from the signature."""
     required = []
     accepted = {}
     for parameter in inspect.signature(function).parameters.values():
@@ -79,7 +79,7 @@ def signature(
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON has it. Wrong if JSON cannot say it."""
+    """The value as JSON has it. Raises Wrong if JSON cannot say it."""
     try:
         text = json.dumps(value, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""One program in one fresh process of the sandbox, and what it told."""
+"""One program in one fresh process of the sandbox, and its report."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from toolwright.types import ToolErrorKind
 
 _SOURCE = inspect.getsource(inside)
 _KEPT = 1 << 20
-"""Bytes of the output that are looked at: the longest result with all its escapes fits in."""
+"""Bytes of the output that are read: the longest result with all its escapes fits."""
 
 
 class ProgramFailed(Exception):
-    """The program did not end by itself, or told nothing."""
+    """The program did not end by itself, or reported nothing."""
 
     def __init__(self, kind: ToolErrorKind, message: str) -> None:
         super().__init__(message)

@@ -1,5 +1,5 @@
-"""What the policy asks for, and what is wrong with it; pure. What only running can tell is
-`inside`."""
+"""The policy's request and the checks on it; pure. `inside` makes the checks that need the code to
+run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
 
 
 class Arguments(BaseModel):
-    """Of `create_and_execute`."""
+    """Arguments of `create_and_execute`."""
 
     model_config = STRICT
 
@@ -44,7 +44,7 @@ class NotMade(ValueError):
 
 
 def check_name(name: str, taken: Collection[str]) -> None:
-    """NotMade where no tool can have it."""
+    """Raises NotMade if no tool can have that name."""
     if not _NAME.match(name) or keyword.iskeyword(name):
         raise NotMade(f"{name[:80]!r} is no name of a function")
     if name in taken:
@@ -52,13 +52,14 @@ def check_name(name: str, taken: Collection[str]) -> None:
 
 
 def check_count(made: int, most: int) -> None:
-    """NotMade where a session has made enough."""
+    """Raises NotMade if the session has made the maximum of tools."""
     if made >= most:
         raise NotMade(f"{made} tools were made, the most that one session may make")
 
 
 def words_of(arguments: Mapping[str, Any] | str) -> str | None:
-    """The description of the arguments where it is free text. NotMade where that is too long."""
+    """The description of the arguments where it is free text. Raises NotMade if that is too
+    long."""
     words = in_words(arguments)
     if words is not None and len(words) > LONGEST_WORDS:
         raise NotMade(
@@ -74,7 +75,7 @@ def schema_of_words(words: str, names: Sequence[str], inputs: Mapping[str, Any])
 
 
 def schema_of(arguments: Mapping[str, Any] | str) -> dict[str, Any]:
-    """The schema of the arguments, from one of the whole or of each by name. NotMade."""
+    """The schema of the arguments, from one of the whole or of each by name. Raises NotMade."""
     if isinstance(arguments, str):
         try:
             arguments = read_json(arguments or "{}")

@@ -1,7 +1,7 @@
-"""What a session has to look at: the task's images and videos, and the results of its calls.
+"""A session's images and videos: those of the task, and the results of its calls.
 
 Invariants
-- Images are numbered from 1 in the order of their coming; a number never changes its image.
+- Images are numbered from 1 in the order in which they came; a number never changes its image.
 - A session holds at most so many images, and results of at most so many bytes. The task's own files
   are not counted: blobs are the host's, which bounds them, and the operator's files are opened for
   each call that looks at them.
@@ -27,7 +27,7 @@ class HeldFile:
     data: bytes
 
     def open(self) -> BinaryIO:
-        """From the start, with a descriptor of its own; the caller closes it."""
+        """Opens the file at its start, with a descriptor of its own; the caller closes it."""
         file = open(os.memfd_create("image", os.MFD_CLOEXEC), "w+b")  # noqa: SIM115
         file.write(self.data)
         file.seek(0)
@@ -41,7 +41,7 @@ class StoredFile:
     path: Path
 
     def open(self) -> BinaryIO:
-        """As `HeldFile.open`. OSError if it is gone."""
+        """As `HeldFile.open`. Raises OSError if it is gone."""
         return self.path.open("rb")
 
 
@@ -49,7 +49,7 @@ Source = HeldFile | StoredFile
 
 
 class Album:
-    """One session's."""
+    """Album of one session."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Album:
         most_images: int,
         most_bytes: int,
     ) -> None:
-        """Refused where the task brings more than a session may hold."""
+        """Raises Refused if the task brings more than a session may hold."""
         self.images = list(images)
         self.videos = list(videos)
         self._most_images = most_images
@@ -73,15 +73,15 @@ class Album:
             )
 
     def image(self, number: int) -> Source:
-        """UnusableFile if there is none of that number."""
+        """Image with that number. Raises UnusableFile if no image has it."""
         return _numbered(self.images, number, "image")
 
     def video(self, number: int) -> Source:
-        """UnusableFile if there is none of that number."""
+        """Video with that number. Raises UnusableFile if no video has it."""
         return _numbered(self.videos, number, "video")
 
     def expect(self, count: int) -> None:
-        """UnusableFile where `count` images more would be too many."""
+        """Raises UnusableFile if `count` images more would be too many."""
         if len(self.images) + count > self._most_images:
             raise UnusableFile(
                 ImageFault.LIMIT,
@@ -89,7 +89,8 @@ class Album:
             )
 
     def add(self, pictures: Sequence[Picture]) -> list[int]:
-        """Their numbers. UnusableFile, and nothing is added, where they are too large."""
+        """Adds pictures and returns their numbers. Raises UnusableFile, and adds nothing, if they
+        are too large."""
         self.expect(len(pictures))
         more = sum(len(picture.data) for picture in pictures)
         if self._bytes + more > self._most_bytes:
@@ -104,8 +105,8 @@ class Album:
 
 
 def named_files(metadata: Mapping[str, Any], key: str, folder: Path) -> list[Source]:
-    """The files that `metadata[key]` names, a list of paths beneath `folder`. Refused if one is not
-    there."""
+    """The files that `metadata[key]` names, a list of paths beneath `folder`. Raises Refused if one
+    is not there."""
     names = metadata.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise Refused(
@@ -123,7 +124,7 @@ def _beneath(folder: Path, name: str, key: str) -> Path:
         if path.is_relative_to(folder.resolve()) and path.is_file():
             return path
     except (OSError, ValueError):
-        pass  # no name of a file at all
+        pass  # not a valid file name
     raise Refused(
         Reason.INVALID_REQUEST,
         f"metadata.{key}: there is no file {name!r:.200} beneath image.folder",

@@ -1,4 +1,4 @@
-"""Where to cut, how large a result is, and which frames of a video are meant; pure."""
+"""Computes the part to cut, the size of a result, and the frames of a video; pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PixelBox(NamedTuple):
 
 def box_in(size: Size, bbox: Sequence[float], *, normalized: bool, padding: float) -> PixelBox:
     """The pixels of an ordered `bbox` (left, top, right, bottom) with its padding, which ends at
-    the image's edges: verl-tool, pixel_reasoner.py. UnusableFile where the bbox leaves the
+    the image's edges: verl-tool, pixel_reasoner.py. Raises UnusableFile if the bbox leaves the
     image."""
     width, height = size
     left, top, right, bottom = bbox
@@ -52,7 +52,8 @@ def box_in(size: Size, bbox: Sequence[float], *, normalized: bool, padding: floa
 
 def fitted(size: Size, long_side: int) -> Size:
     """The size that a picture of `size` is shown in: its longer side at most `long_side`, its
-    shorter one at least SHORT_SIDE, the ratio as it was. UnusableFile where it is too narrow."""
+    shorter one at least SHORT_SIDE, the ratio as it was. Raises UnusableFile if it is too
+    narrow."""
     longer, shorter = max(size), min(size)
     scale = min(1.0, long_side / longer)
     if shorter * scale < SHORT_SIDE:
@@ -68,8 +69,8 @@ def fitted(size: Size, long_side: int) -> Size:
 
 
 def resized(size: Size, width: int | None, height: int | None, long_side: int) -> Size:
-    """The size that was asked for; a side that was left out keeps the ratio. UnusableFile where it
-    is no size of a result."""
+    """The size that was asked for; a side that was left out keeps the ratio. Raises UnusableFile if
+    it is no size of a result."""
     if width is None:
         width = round(size[0] * (height or 0) / size[1])
     if height is None:

@@ -227,7 +227,7 @@ class ImageTool(Tool):
 
     def _task_files(self, session: SessionInfo) -> tuple[list[Source], list[Source]]:
         """Images and videos: those that came with the session, then those that its metadata name.
-        Refused if they cannot be had."""
+        Raises Refused if they cannot be had."""
         images: list[Source] = []
         videos: list[Source] = []
         for media in session.blobs.values():

@@ -1,6 +1,6 @@
-"""The words that the service and its decoding processes share.
+"""The vocabulary of the service and its decoding processes.
 
-Sizes of pictures are (width, height) in pixels, of files bytes.
+Sizes of pictures are (width, height) in pixels; sizes of files are in bytes.
 """
 
 from __future__ import annotations
@@ -12,50 +12,51 @@ from typing import Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 STRICT = ConfigDict(extra="forbid")
-"""As in `plugin.tool`, which decoding processes do without: each pays for all that is imported."""
+"""As in `plugin.tool`, which decoding processes do not import: each import costs every process."""
 
 Size = tuple[int, int]
 Encoding = Literal["auto", "png", "jpeg"]
 
 MOST_FRAMES = 8
-"""Of one selection: Pixel-Reasoner's and VerlTool's bound."""
+"""Maximum frames of one selection: Pixel-Reasoner's and VerlTool's bound."""
 SHORT_SIDE = 28
-"""No result is narrower: a patch of Qwen2-VL and its successors, which refuse less."""
+"""Minimum side of a result, in pixels: a patch of Qwen2-VL and its successors, which refuse
+less."""
 
 
 class ImageLimits(BaseModel):
-    """What an operator allows, as a decoding process is told it."""
+    """The operator's limits, as a decoding process gets them."""
 
     model_config = STRICT
 
     pixels: int
-    """Of one image, before it is decoded."""
+    """Maximum pixels of one image, checked before it is decoded."""
     file_bytes: int
-    """Of one image's file."""
+    """Maximum size of one image's file, in bytes."""
     long_side: int
-    """Of a result."""
+    """Maximum longer side of a result, in pixels."""
     padding: float
-    """Of a box: share of the image's side that is added on each side of it."""
+    """Padding of a box: share of the image's side that is added on each side."""
     sampled_frames: int | None
-    """A video is numbered as so many frames, evenly spaced; None = as those that it has."""
+    """A video is numbered as this many evenly spaced frames; None = all its frames."""
     encoding: Encoding
 
 
 class ImageFault(StrEnum):
-    """Why there is no result; each is something that the policy reads."""
+    """Why there is no result; the policy reads each of these."""
 
     REQUEST = "request"
-    """It does not fit the image: a box that is outside, a frame that is not there."""
+    """The request does not fit the file: a box outside the image, a missing frame."""
     FILE = "file"
-    """It is broken, or of a kind that is not decoded here."""
+    """The file is broken, or of an unsupported kind."""
     LIMIT = "limit"
-    """It is larger than the operator allows."""
+    """The file is larger than the operator allows."""
     MEMORY = "memory"
-    """The process had not enough."""
+    """The process ran out of memory."""
     TIME = "time"
-    """It took longer than a call may."""
+    """Decoding took longer than a call may."""
     CRASH = "crash"
-    """It made its decoder crash, or answer what is none."""
+    """The decoder crashed, or gave an invalid answer."""
 
 
 class UnusableFile(Exception):
@@ -69,7 +70,7 @@ class UnusableFile(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """A result: an encoded image, and what is to be said of it beside its size."""
+    """A result: an encoded image, and a note for the policy beside its size."""
 
     data: bytes
     media_type: str
@@ -78,7 +79,7 @@ class Picture:
 
 
 class ImageAnswer(NamedTuple):
-    """Of a decoding process: pictures, or why there are none."""
+    """Answer of a decoding process: pictures, or a fault."""
 
     pictures: list[Picture]
     unusable: UnusableFile | None = None

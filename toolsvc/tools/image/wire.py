@@ -1,4 +1,4 @@
-"""What the service asks of a decoding process, and what that answers.
+"""Requests of the service to a decoding process, and the answers.
 
 A request is one JSON object. An answer is the length of one, the object, and then the bytes of its
 pictures. The service trusts no answer: `read_answer` holds it to what was asked for.
@@ -30,7 +30,7 @@ _MEDIA_TYPES = "^image/(png|jpeg)$"
 
 
 class NoAnswer(Exception):
-    """The other side does not speak as it should."""
+    """The answer breaks the protocol."""
 
 
 class ImageRequest(BaseModel):
@@ -43,7 +43,7 @@ class ImageRequest(BaseModel):
 
 
 class _Picture(BaseModel):
-    """Of an answer, without its bytes."""
+    """One picture of an answer, without its bytes."""
 
     model_config = STRICT
 
@@ -54,7 +54,7 @@ class _Picture(BaseModel):
 
 
 class AnswerHead(BaseModel):
-    """What comes before the bytes of the pictures."""
+    """Head of an answer, before the bytes of the pictures."""
 
     model_config = STRICT
 
@@ -63,7 +63,7 @@ class AnswerHead(BaseModel):
     reason: Annotated[str, Field(max_length=2000)] = ""
 
     def answer(self, data: bytes) -> ImageAnswer:
-        """With the pictures' bytes, one after the other."""
+        """The answer, with the pictures' bytes from `data`, one after the other."""
         if self.fault is not None:
             return ImageAnswer([], UnusableFile(self.fault, self.reason))
         pictures, at = [], 0
@@ -98,7 +98,7 @@ def pack_answer(answer: ImageAnswer) -> bytes:
 
 
 def read_answer(data: bytes, long_side: int) -> ImageAnswer:
-    """NoAnswer if it is no answer, or one with more than results can have."""
+    """Raises NoAnswer if the bytes are not an answer, or exceed the limits of results."""
     if len(data) < _LENGTH.size:
         raise NoAnswer("it ends too early")
     (length,) = _LENGTH.unpack_from(data)
@@ -122,5 +122,6 @@ def most_answered(limits: ImageLimits, pictures: int) -> int:
 
 
 def most_bytes(long_side: int) -> int:
-    """That an encoded result can have: a PNG of noise is its pixels and a little more."""
+    """Maximum size of an encoded result, in bytes: a PNG of noise is its pixels and a little
+    more."""
     return long_side * long_side * 3 * 11 // 10 + 64 * 1024

@@ -1,10 +1,10 @@
 """Which commands a policy may send to PostgreSQL; pure.
 
-The server takes one command at a time from us (the extended protocol refuses a second one), runs
-it in a transaction, and enforces that it only reads where it may only read. What it cannot
-refuse is a command that ends our transaction, so the first word of the command has to be one of
-those below. It is found as PostgreSQL's own scanner would: after blanks, empty statements and
-comments, which nest. Nothing else of the text is looked at.
+The server takes one command at a time: the extended protocol refuses a second one. It runs the
+command in a transaction, and keeps a read-only session from writing. It cannot refuse a command
+that ends the transaction, so the first word of the command must be one of those below. That word is
+found as PostgreSQL's own scanner would: after blanks, empty statements and comments, which nest.
+The rest of the text is not examined.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def objection(sql: str, *, writable: bool) -> str | None:
 
 
 def first_word(sql: str) -> str:
-    """In lower case; a single character where the command does not begin with a word, "" where
-    there is no command."""
+    """First word of the command, in lower case; a single character if the command does not begin
+    with a word, "" without a command."""
     at = 0
     while at < len(sql):
         blank = _BEFORE_A_COMMAND.match(sql, at)

@@ -1,18 +1,17 @@
 """PostgreSQL: a connection and a transaction for each session, which is always rolled back.
 
 Invariants
-- A session's transaction never commits: `commands` lets no command through that could, the
-  server's word on the transaction is checked after each, and every way in which a session ends
-  (close, lease, service stop, a broken connection, a killed service) closes its connection, which
-  rolls back.
+- A session's transaction never commits. `commands` refuses every command that could commit, and the
+  server's transaction state is checked after each command. Every end of a session (close, lease,
+  service stop, a broken connection, a killed service) closes its connection, which rolls back.
 - Each statement runs under a savepoint of its own, so an error takes back that statement only.
 - At most `connections` are open; a session takes one at its first statement and keeps it.
-- No two sessions have the same role at the same time, and no role has powers beyond its own
-  (`powers`), which is checked in each database before its first statement.
+- No two sessions have the same role at the same time. No role has privileges that it must not have;
+  `powers` checks that in each database before its first statement.
 - A session that may write is lost with its connection. One that may only read has nothing to
   lose: the next statement gets another connection.
-- What a statement does to its own connection is an answer, and so is each later one where the
-  session may write: the policy gets no other attempt by it.
+- A statement that ends its own connection gets an error as its answer. If the session may write,
+  every later statement gets that error too: the policy gets no new attempt.
 """
 
 from __future__ import annotations
@@ -37,10 +36,11 @@ from toolsvc.types import SessionInfo
 from toolwright.types import ToolErrorKind
 
 GRACE_SECONDS = 1.0
-"""For a statement to end once it was cancelled, and for the server to hear of it."""
+"""Time for a cancelled statement to end, with the request to the server, in seconds."""
 _CONNECT_SECONDS = 10
 _AGAIN_SECONDS = 0.05
-"""Before another try where all roles are taken: the server frees one soon after its session."""
+"""Pause before a retry if all roles are taken, in seconds: the server frees a role soon after its
+session."""
 _LOOKS = 20
 _OLDEST = 140000
 
@@ -59,9 +59,9 @@ class _Transaction(LiveState):
         self.connection: Connection | None = None
         self.dsn: str | None = None
         self.ended: str | None = None
-        """How its own statement ended it; each later one is told so."""
+        """How its own statement ended it; every later statement gets this answer."""
         self.server = ""
-        """When that of the connection was started."""
+        """Start time of the server of the connection."""
 
     @property
     def ready(self) -> bool:
@@ -84,12 +84,12 @@ class PostgresBackend:
         output_bytes: int,
         connections: int,
     ) -> None:
-        """`dsn`: of the sessions' roles, see `powers`. `key`: of the metadata, that names the
-        database; without it, the one of the DSN."""
+        """`dsn`: connection string of the sessions' roles, see `powers`. `key`: metadata key that
+        names the database; without it the DSN's database is used."""
         self._free = powers.dsns(dsn)
         self._roles: list[str] = []
         self._examined: set[str] = set()
-        """Databases in which the roles have no power that they must not have."""
+        """Databases in which the roles were checked: they have no forbidden privilege."""
         self._key = key
         self._writable = writable
         self._rows = rows
@@ -182,7 +182,7 @@ class PostgresBackend:
             session.dsn = None
 
     async def _examine(self, connection: Connection) -> None:
-        """Refused where a role may do in this database what none must."""
+        """Raises Refused if a role has a forbidden privilege in this database."""
         database = connection.info.dbname
         if database in self._examined:
             return
@@ -243,8 +243,8 @@ class PostgresBackend:
         return answer
 
     async def _under_savepoint(self, connection: Connection, sql: str, limit: float) -> SqlAnswer:
-        # What the statement before may have set holds no longer. The server's own limit is for
-        # the case that this process dies under the statement.
+        # This undoes settings of the previous statement. The server's own timeout is for the case
+        # that this process dies during the statement.
         await connection.execute(
             "SAVEPOINT before; "
             f"SET LOCAL statement_timeout = {int((limit + GRACE_SECONDS) * 1000)}; "
@@ -261,7 +261,7 @@ class PostgresBackend:
         if status not in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             raise UnusableConnection("the statement ended the session's transaction")
         if answer.kind is ToolErrorKind.NONE and self._writable:
-            # Nor may it have set a limit by which the session ends while the policy thinks.
+            # It may have set a timeout that would end the session while the policy thinks.
             await connection.execute(f"RELEASE SAVEPOINT before; {_NO_TIMEOUTS}")
         else:
             await connection.execute("ROLLBACK TO SAVEPOINT before; RELEASE SAVEPOINT before")
@@ -275,7 +275,7 @@ class PostgresBackend:
     def _broken(
         self, session: _Transaction, error: BaseException, stopped: ToolErrorKind, limit: float
     ) -> SqlAnswer:
-        """The connection is gone: of the statement's doing, or Refused."""
+        """The answer if the statement ended its connection. Raises Refused if it did not."""
         if isinstance(error, TooLarge):
             return self._end(session, ToolErrorKind.LIMIT, f"a row exceeds {ROW_BYTES >> 20} MiB")
         if stopped is ToolErrorKind.CANCELLED:
@@ -285,8 +285,8 @@ class PostgresBackend:
         raise self._refusal(session, error)
 
     async def _ended_by_itself(self, session: _Transaction, error: UnusableConnection) -> SqlAnswer:
-        """The connection went while the statement ran: of its doing where the server serves on, for
-        nobody can tell whether somebody else ended it. Refused."""
+        """The connection ended while the statement ran. If the server still serves, the statement
+        counts as the cause: another cause cannot be known. Raises Refused."""
         if error.state == _CRASH_OF_ANOTHER or not await self._serves_on(session):
             raise self._refusal(session, error)
         return self._end(session, ToolErrorKind.CRASHED, "the statement ended its own connection")
@@ -353,7 +353,7 @@ class PostgresBackend:
         # A policy may think for longer than the server lets others idle; leases end sessions.
         await connection.execute("SET idle_in_transaction_session_timeout = 0")
         with contextlib.suppress(psycopg.errors.InvalidParameterValue):
-            # So that a statement ends soon after a service that was killed; not on every system.
+            # A statement ends soon after its service was killed; not on every system.
             await connection.execute("SET client_connection_check_interval = '2s'")
         return connection
 
@@ -376,8 +376,8 @@ _NO_TIMEOUTS = (
 )
 
 _CONTENTION = ("55P03", "40P01", "40001")
-"""SQLSTATEs: lock not to be had, deadlock, serialization failure. Nothing for a policy to read:
-it has no part in what other trajectories hold."""
+"""SQLSTATEs: lock not available, deadlock, serialization failure. The policy does not read these:
+other trajectories cause them."""
 
 
 _CRASH_OF_ANOTHER = "57P02"
@@ -390,19 +390,19 @@ def _lost(why: str, kind: ToolErrorKind) -> SqlAnswer:
 
 
 async def _started(connection: Connection) -> str:
-    """When the server was started."""
+    """Start time of the server."""
     cursor = await connection.execute("SELECT pg_postmaster_start_time()::text")
     (told,) = await cursor.fetchone() or ("",)
     return str(told)
 
 
 def _is_taken(error: psycopg.Error, dsn: str) -> bool:
-    """Whether the server had something against the role, such as that another session has it. A
-    connection that fails has no error code, and its message may be in any language."""
+    """Whether the server refused the role, because another session has it for example. A connection
+    that fails has no error code, and its message may be in any language."""
     return f'"{powers.role_of(dsn)}"' in str(error)
 
 
 async def _cancel(connection: Connection) -> None:
-    """Asks the server to stop what it does; nothing if it does nothing."""
+    """Asks the server to cancel the current statement, if one runs."""
     with contextlib.suppress(psycopg.Error):
         await connection.cancel_safe(timeout=GRACE_SECONDS)

@@ -1,4 +1,4 @@
-"""Which roles of PostgreSQL sessions run as, and what none of them may do.
+"""The PostgreSQL roles of sessions, and the privileges that no such role may have.
 
     host=db user=policy_{1-32} dbname=shop     32 roles, of which a session has one to itself
 
@@ -41,7 +41,7 @@ def role_of(dsn: str) -> str | None:
 async def faults(
     connection: psycopg.AsyncConnection[tuple[Any, ...]], roles: Sequence[str]
 ) -> list[str]:
-    """What is wrong with the roles of sessions, in the connection's database; [] = nothing is."""
+    """Faults of the sessions' roles in the connection's database; [] = no fault."""
     rows = await (await connection.execute(_FAULTS, {"roles": list(roles)})).fetchall()
     return [str(row[0]) for row in rows]
 

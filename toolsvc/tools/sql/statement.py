@@ -1,10 +1,9 @@
 """Runs one statement on a libpq connection and makes a table of what comes back.
 
-Written on libpq's own calls because no cursor of psycopg bounds what it holds: rows come one at a
-time as PostgreSQL's own text, and a row that grows beyond `ROW_BYTES` while it arrives is given
-up, as a rule before libpq, which has no limit, has collected a gigabyte of it. Where the server
-sends faster than libpq reads, more than was seen waiting comes in at once, so a row is measured
-once more when it is whole.
+It uses libpq's own calls, because no cursor of psycopg bounds its memory. Rows come one at a time
+as PostgreSQL's own text. A row that grows beyond `ROW_BYTES` while it arrives is given up: libpq
+itself has no limit and could collect a gigabyte. If the server sends faster than libpq reads, more
+bytes arrive than were seen waiting, so a complete row is measured again.
 
 Invariants
 - Exactly one statement is sent: the extended protocol refuses a second one.
@@ -34,22 +33,22 @@ CANCELLED = "57014"
 OUT_OF_MEMORY = "53200"
 USER_RAISED = "P0001"
 _RAISED = "exec_stmt_raise"
-"""Of the server's source: RAISE in PL/pgSQL."""
+"""Function in the server's source that runs RAISE of PL/pgSQL."""
 _SHUTDOWN = "57P0"
-"""Of SQLSTATEs: the server is ending the connection."""
+"""Prefix of SQLSTATEs: the server is ending the connection."""
 _STATUS = pq.ExecStatus
 
 
 class Completed(NamedTuple):
-    """`failure`: the SQLSTATE of an error, "" where there was none."""
+    """`failure`: the SQLSTATE of an error, "" without an error."""
 
     answer: SqlAnswer
     failure: str = ""
 
 
 class UnusableConnection(Exception):
-    """The connection broke, or cannot be brought back into order. `state`: the server's SQLSTATE,
-    "" where it gave none."""
+    """The connection broke, or cannot be used any more. `state`: the server's SQLSTATE, "" without
+    one."""
 
     def __init__(self, why: str, state: str = "") -> None:
         super().__init__(why)
@@ -67,7 +66,7 @@ async def run_statement(
     enough: Callable[[], Awaitable[None]],
 ) -> Completed:
     """`enough` is awaited once no more rows are wanted; it may cancel the statement, which then
-    counts as complete. UnusableConnection if the connection broke, TooLarge for a row above
+    counts as complete. Raises UnusableConnection if the connection broke, TooLarge for a row above
     ROW_BYTES."""
     table: Table | None = None
     full = False

@@ -1,11 +1,11 @@
 """The SQLite databases that sessions get copies of.
 
-Owns which file a session's metadata names, and the bytes of recently used ones, each in a sealed
-in-memory file that sessions of a sandbox can read and nobody can change.
+Finds the file that a session's metadata name, and keeps the bytes of recently used files. Each is a
+sealed in-memory file: sessions of a sandbox can read it, and no process can change it.
 
 Invariants
-- All templates held take at most `cache_bytes`; the one used longest ago goes first. Whoever
-  holds a `Template` keeps it readable.
+- All templates together take at most `cache_bytes`; the one used longest ago goes first. A
+  `Template` stays readable while a caller holds it.
 - A file is read as one consistent state, its write-ahead log included, and again once it has
   changed.
 """
@@ -28,19 +28,19 @@ from toolsvc.errors import Reason, Refused, StartError
 _SUFFIXES = ("", ".sqlite", ".db", ".sqlite3")
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 _MODE_BYTES = slice(18, 20)
-"""Of the header: 2 = write-ahead log, which a database in memory cannot have; 1 = without."""
+"""Bytes of the header: 2 = write-ahead log, which a database in memory cannot have; 1 = without."""
 
 _LONGEST_NAME = 200
-"""Bytes; a file system takes 255, with the suffix."""
+"""Maximum bytes of a name; a file system takes 255, with the suffix."""
 
 Template = BinaryIO
-"""Its descriptor lives as long as the object."""
+"""A sealed in-memory file; its descriptor lives as long as the object."""
 
 
 class Templates:
     def __init__(self, source: Path, *, key: str, cache_bytes: int) -> None:
         """`source`: a database, or a folder of them; `key` of the metadata then names one.
-        StartError if it does not exist."""
+        Raises StartError if it does not exist."""
         if not source.exists():
             raise StartError(f"--set sql.databases={source}: there is no such file or folder")
         self._source = source
@@ -52,7 +52,8 @@ class Templates:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="templates")
 
     def find(self, metadata: Mapping[str, Any]) -> Path:
-        """The session's database. Refused if the metadata names none that is there."""
+        """Path of the session's database. Raises Refused if the metadata name no existing
+        database."""
         if self._source.is_file():
             return self._source
         name = metadata.get(self._key)
@@ -76,7 +77,8 @@ class Templates:
         )
 
     async def get(self, path: Path) -> Template:
-        """Refused if it cannot be read as a database, or is larger than all may be together."""
+        """The file's template. Raises Refused if the file is not a database, or is larger than
+        `cache_bytes`."""
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._get, path)
         except (OSError, sqlite3.Error) as error:
@@ -102,7 +104,7 @@ class Templates:
 
 
 def _is_file_name(name: str) -> bool:
-    """Whether a file may be called so, with a suffix."""
+    """Whether it is a valid file name, with a suffix."""
     size = len(name.encode("utf-8", "replace"))
     return 0 < size <= _LONGEST_NAME and name.isprintable() and Path(name).name == name != ".."
 
@@ -138,7 +140,7 @@ def _load(path: Path) -> Template:
 
 
 def _read(path: Path) -> bytes:
-    """By SQLite itself, which knows what of a write-ahead log counts."""
+    """Reads the database by SQLite itself, which handles the write-ahead log."""
     if not path.stat().st_size:
         return b""  # an empty database, which cannot be serialized
     # Without a log nothing needs to be written beside it, which its folder may not allow.

@@ -1,4 +1,4 @@
-"""What the tool asks of a database system."""
+"""The interface of a database system for the tool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SqlAnswer:
     cut: bool = False
     """Rows, or parts of cells, were left out."""
     lost: bool = False
-    """What the session had changed is gone."""
+    """The session's changes are lost."""
 
 
 class SqlBackend(Protocol):
@@ -31,17 +31,17 @@ class SqlBackend(Protocol):
 
     @property
     def isolation(self) -> str:
-        """Of the sandbox that the statements run in; "" where there is none."""
+        """Isolation level of the sandbox that the statements run in; "" without a sandbox."""
         ...
 
     async def start(self) -> None:
-        """StartError if it cannot work."""
+        """Raises StartError if the backend cannot work."""
         ...
 
     async def stop(self) -> None: ...
 
     def figures(self) -> Mapping[str, float]:
-        """How full it is, in the words of `Tool.figures`."""
+        """Fill of the backend, with names as in `Tool.figures`."""
         ...
 
     async def open(self, info: SessionInfo) -> LiveState: ...

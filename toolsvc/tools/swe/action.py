@@ -34,7 +34,8 @@ _IGNORED = {
 
 
 def find_call(action: str) -> dict[str, Any]:
-    """Arguments, not yet checked against `SweArguments`. InvalidAction if there is no block."""
+    """Arguments, not yet checked against `SweArguments`. Raises InvalidAction if there is no
+    block."""
     name, given = parse_function(last_block(action, OPENING, CLOSING))
     function = _FUNCTIONS.get(name)
     if function is None:

@@ -1,4 +1,4 @@
-"""What the policy may ask for: one of four functions, with R2E-Gym's names of parameters."""
+"""The policy's requests: one of four functions, with R2E-Gym's names of parameters."""
 
 from __future__ import annotations
 

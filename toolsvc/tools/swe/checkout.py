@@ -58,8 +58,8 @@ class Checkouts:
         self._places = asyncio.Semaphore(AT_ONCE)
 
     async def get(self, repository: str, commit: str) -> list[Entry]:
-        """The files of the checkout; `commit` "" = what the source has checked out. Refused where
-        there is no such source or commit."""
+        """The files of the checkout; `commit` "" = what the source has checked out. Raises Refused
+        if there is no such source or commit."""
         source = below(self._root, repository, "repository")
         key = repr((str(source), commit, _changed(source)))
         made = self._made.get(key)
@@ -98,7 +98,8 @@ class Checkouts:
 
 
 def below(root: Path, name: str, key: str) -> Path:
-    """What the metadata's `key` names below the operator's folder. Refused if it is elsewhere."""
+    """What the metadata's `key` names below the operator's folder. Raises Refused if it is
+    elsewhere."""
     path = (root / name).resolve()
     if "\0" in name or not path.is_relative_to(root) or not path.exists():
         raise Refused(
@@ -194,7 +195,7 @@ class _GitFailed(Exception):
 
 
 async def _git(work: Path, *arguments: str) -> str:
-    """Its output. Neither this account's configuration nor the machine's is read."""
+    """Output of a git command. Neither this account's configuration nor the machine's is read."""
     process = await asyncio.create_subprocess_exec(
         "git", *arguments,
         stdin=asyncio.subprocess.DEVNULL,
@@ -223,7 +224,7 @@ async def _git(work: Path, *arguments: str) -> str:
 
 
 def _changed(source: Path) -> int:
-    """When the source was last changed, in ns, as far as a look tells."""
+    """Time of the source's last change, in ns, as far as its files show."""
     places = (source, source / "HEAD", source / ".git" / "HEAD", source / ".git" / "logs" / "HEAD")
     return max(place.stat().st_mtime_ns for place in places if place.exists())
 

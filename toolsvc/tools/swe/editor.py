@@ -1,7 +1,7 @@
 """The file functions: they read and write a box's files, and edit outside of it.
 
-So a box needs no more than a shell, and what is shown and what can be undone is not the policy's to
-change. The texts are edited as by the `bash` tool.
+So a box needs only a shell, and the policy cannot change the shown text or the undo history. The
+texts are edited as by the `bash` tool.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Editor:
         self._changes = Changes()
 
     async def edit(self, request: Mapping[str, Any], limit: float) -> str:
-        """What the policy reads. EditFailed if it cannot be done; BoxGone."""
+        """What the policy reads. Raises EditFailed if it cannot be done; BoxGone."""
         command, path = request["command"], str(request["path"])
         kind, file = await self._look(path, limit)
         if command == "view" and kind == "directory":
@@ -70,8 +70,8 @@ class Editor:
             raise EditFailed(f"{path}: {error}: look at it in the shell") from error
 
     async def _store(self, path: str, target: str, text: str | None, limit: float) -> None:
-        """Beside its place first, and then moved, so that it is changed wholly or not at all. None
-        removes the file."""
+        """Writes the text beside the file and then moves it, so that the file is changed wholly or
+        not at all. None removes the file."""
         if text is None:
             await self._read(f"rm -- {shlex.quote(target)}", limit)
             return

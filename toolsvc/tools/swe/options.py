@@ -1,4 +1,4 @@
-"""What an operator may set about `swe`."""
+"""Options of `swe`."""
 
 from __future__ import annotations
 

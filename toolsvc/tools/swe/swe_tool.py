@@ -1,4 +1,4 @@
-"""The `swe` tool: what the policy reads of a call, and what a submission comes to.
+"""The `swe` tool: the text for the policy, and the result of a submission.
 
 A session's box is started when the session is opened, so the time for it is the opening's, and no
 call's.
@@ -25,7 +25,7 @@ from toolsvc.sandbox.jailed.drivers.texts import EditFailed
 from toolsvc.tools.function_call import CLOSING
 from toolsvc.tools.swe.action import find_call
 from toolsvc.tools.swe.arguments import SweArguments
-from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, Ran, Runner
+from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, CommandRun, Runner
 from toolsvc.tools.swe.boxes.cli import CliRunner
 from toolsvc.tools.swe.boxes.local import LocalRunner
 from toolsvc.tools.swe.boxes.starts import Starts
@@ -233,7 +233,7 @@ def _failed(why: str, *, lost: bool) -> Result:
     return Result(observation=(Text(text=why),), error=error)
 
 
-def as_result(ran: Ran, run_limit: float) -> Result:
+def as_result(ran: CommandRun, run_limit: float) -> Result:
     """The output, and a line in brackets for each thing that it cannot tell."""
     notes = []
     if ran.dropped:

@@ -55,7 +55,7 @@ class Tasks:
         self._limit = limit
 
     async def read(self, metadata: Mapping[str, Any]) -> Task:
-        """Refused where the metadata name what is not there, or not allowed."""
+        """Raises Refused if the metadata name what is not there, or not allowed."""
         given = {key: metadata.get(key, "") for key in _KEYS}
         for key, value in given.items():
             if not isinstance(value, str):
@@ -82,8 +82,8 @@ class Tasks:
         root = self._verifications
         if root is None:
             if name:
-                mend = "start the service with swe.verifications=FOLDER"
-                raise _refused("verification", "is set, and none are served", mend)
+                fix = "start the service with swe.verifications=FOLDER"
+                raise _refused("verification", "is set, and no verifications are served", fix)
             return None
         if not name and not (root / FILE).exists():
             return None

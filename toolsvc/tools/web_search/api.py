@@ -60,7 +60,7 @@ class _Answer(BaseModel):
 
 
 class SearchApi:
-    """To be made in a running loop, and closed."""
+    """Must be made in a running loop, and closed."""
 
     def __init__(
         self,

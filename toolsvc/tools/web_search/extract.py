@@ -1,5 +1,5 @@
-"""The text of a page, taken out in a confined process (`parser`): a hostile page costs itself, and
-nobody else anything."""
+"""Extracts the text of a page in a confined process (`parser`), so that a hostile page harms no
+other page."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from toolsvc.tools.web_search.types import Page, PageUnreadable
 
 EXTRACT_SECONDS = 10.0
 PATIENCE_SECONDS = 20.0
-"""For a place; a call that finds none in this time was not run."""
+"""Longest wait for a free process, in seconds; without one the call is not run."""
 _MEMORY_BYTES = 1024 * MIB
 _ANSWER_BYTES = 8 * MOST_BYTES
 """JSON writes a character in up to six bytes."""
 _URL_CHARS = 2048
-"""Of an address, for the parser, which looks at its host."""
+"""Maximum characters of an address for the parser, which reads its host."""
 _TOO_STRANGE = "the page is too large or too strange to be read"
 
 
@@ -42,7 +42,7 @@ class Extractor:
         )
 
     async def start(self) -> None:
-        """CannotStart."""
+        """Raises CannotStart."""
         await self._pool.start()
 
     async def close(self) -> None:
@@ -52,7 +52,7 @@ class Extractor:
         return self._pool.figures()
 
     async def extract(self, fetched: Fetched, caller: str) -> Page:
-        """PageUnreadable if there is no text on it. PoolFull, PoolDown."""
+        """Raises PageUnreadable if the page has no text. Raises PoolFull or PoolDown."""
         request = {
             "url": fetched.url[:_URL_CHARS],
             "charset": fetched.charset,

@@ -1,12 +1,12 @@
 """Fetches a page that the policy, or a stranger, has named.
 
 Invariants
-- A connection is made to a public address, or to a host that the operator allows. The address is
-  looked at in the moment of connecting, so neither a redirect nor a second answer of the name
+- A connection is made only to a public address, or to a host that the operator allows. The address
+  is checked at the moment of connecting, so neither a redirect nor a second answer of the name
   server leads elsewhere.
-- A fetch is bounded: its time, its redirects, the bytes that are read, and how many run at once, of
-  all and of a host. Its time does not run in line: a page is never called slow for the others.
-- Whatever an address or an answer does to the client is the page's doing: PageUnreadable.
+- A fetch is bounded in its time, its redirects and its bytes. The number of fetches at once is
+  bounded, in all and for each host. The time does not run while a fetch waits for its turn.
+- Every client error that an address or an answer causes is PageUnreadable.
 - A name server that does not answer is slow for its own names alone (`backends.lookups`).
 - Only text is read. No cookies, no credentials, no proxy of the environment.
 """
@@ -61,13 +61,13 @@ async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes:
 
 FETCH_SECONDS = 15.0
 MOST_BYTES = 2 << 20
-"""Of a page, unpacked; the rest is left unread."""
+"""Maximum size of a page, unpacked, in bytes; the rest is not read."""
 MOST_REDIRECTS = 5
 _AT_ONCE = 32
 _AT_ONCE_OF_A_HOST = 4
 _LOOKUPS = 3 * _AT_ONCE
-"""A fetch gives up after 15 s, the system's resolver after up to 30 s: with twice as many as
-fetches nobody waits in line for a lookup, and a third is to spare."""
+"""Lookups at once. A fetch gives up after 15 s, the system's resolver after up to 30 s. So twice
+the fetches suffice for no fetch to wait for a lookup; a third part is reserve."""
 _MARKUP = ("text/html", "application/xhtml+xml")
 _PLAIN = ("application/json", "application/xml")
 _REDIRECTS = (
@@ -82,7 +82,7 @@ _REDIRECTS = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
     url: str
-    """Where it was in the end."""
+    """Final address, after redirects."""
     body: bytes
     charset: str | None
     markup: bool
@@ -101,7 +101,7 @@ def _public_socket(info: AddrInfoType) -> socket.socket:
 
 
 class Fetcher:
-    """To be made in a running loop, and closed."""
+    """Must be made in a running loop, and closed."""
 
     def __init__(self, allowed_hosts: Collection[str] = ()) -> None:
         """`allowed_hosts`: names or addresses, with `:port` or for all ports, that may be fetched
@@ -109,8 +109,8 @@ class Fetcher:
         self._allowed = frozenset(host.lower() for host in allowed_hosts)
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._places_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-        """By host; gone with the last who holds or waits for one."""
-        # Without limits of their own: a line there would eat the time of a fetch.
+        """Places by host; removed with the last fetch that holds or awaits one."""
+        # Without limits of their own: a queue there would use up the time of a fetch.
         lookups = Lookups(_LOOKUPS)
         self._public = _session(
             aiohttp.TCPConnector(limit=0, resolver=lookups, socket_factory=_public_socket)
@@ -122,7 +122,8 @@ class Fetcher:
         await self._any.close()
 
     async def fetch(self, address: str) -> Fetched:
-        """PageUnreadable, with a message for the policy, if there is nothing to read."""
+        """The page. Raises PageUnreadable, with a message for the policy, if there is nothing to
+        read."""
         left = FETCH_SECONDS
         try:
             url = _checked(address)
@@ -147,7 +148,8 @@ class Fetcher:
 
     @asynccontextmanager
     async def _place(self, host: str) -> AsyncIterator[None]:
-        """In line at the host first: whoever waits there takes nobody's place."""
+        """Waits for the host's place first: a fetch that waits there does not take a common
+        place."""
         of_host = self._places_of.get(host)
         if of_host is None:
             of_host = self._places_of[host] = asyncio.Semaphore(_AT_ONCE_OF_A_HOST)
@@ -155,7 +157,7 @@ class Fetcher:
             yield
 
     async def _get(self, url: URL) -> Fetched | URL:
-        """The page, or where it says that it is."""
+        """The page, or the address that it redirects to."""
         session = self._any if self._is_allowed(url) else self._public
         async with session.get(url, allow_redirects=False) as response:
             target = response.headers.get("Location")

@@ -1,4 +1,4 @@
-"""Pages as a policy reads them: fetched, their text taken out, kept, and summed up for a query."""
+"""Pages for a policy: fetches them, extracts their text, caches it, and sums it up for a query."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from toolsvc.tools.web_search.results import shortened
 from toolsvc.tools.web_search.types import Page, PageUnreadable
 
 _SUMMARY_CHARS = 20_000
-"""Of a page, shown to the summariser."""
+"""Maximum characters of a page for the summariser."""
 _SUMMARY_TOKENS = 512
 _TASK = (
     "You are given a search query and the text of a web page. Write down, in at most 150 words, "
@@ -36,8 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class Pages:
-    """Async context manager; to be made in a running loop. The cache belongs to whoever gives
-    it."""
+    """Async context manager; must be made in a running loop. The caller owns the cache."""
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class Pages:
         self._read = 0
 
     async def __aenter__(self) -> Self:
-        """CannotStart."""
+        """Raises CannotStart."""
         self._stack.push_async_callback(self._fetcher.close)
         try:
             await self._extractor.start()
@@ -73,15 +72,15 @@ class Pages:
         await self._stack.aclose()
 
     async def read(self, url: str, caller: str) -> Page:
-        """PageUnreadable if there is nothing to read. `caller`: whose turn it is where several
-        wait."""
+        """Raises PageUnreadable if there is nothing to read. `caller`: whose turn it is where
+        several wait."""
         key = cache_key("page", url)
         with waiting("the web"):
             return await self._flights.do(key, lambda: self._find(key, url, caller))
 
     async def gist(self, url: str, query: str, most_chars: int, caller: str) -> str:
-        """What the page says about the query, by the summariser; the beginning of its text where
-        there is none. As `read`, and what `ChatModel.complete` raises."""
+        """The summariser's text on what the page says about the query; without a summariser, the
+        beginning of the page's text. Raises as `read` and `ChatModel.complete` do."""
         page = await self.read(url, caller)
         if self._model is None:
             return shortened(page.text, most_chars)
@@ -94,7 +93,7 @@ class Pages:
         return shortened(answer.text, most_chars)
 
     def figures(self) -> dict[str, float]:
-        """For the metrics page."""
+        """Figures for the metrics page."""
         model = {} if self._model is None else self._model.figures()
         return {"pages_read_total": self._read, **self._extractor.figures(), **model}
 
@@ -112,8 +111,8 @@ class Pages:
         return page
 
     async def _from_the_web(self, url: str, caller: str) -> Page:
-        """PageUnreadable for whatever an address or a page does to our side: it is no fault of the
-        service, and whoever chose it could have the call refused at will."""
+        """Raises PageUnreadable for every error that an address or a page causes. Such an error is
+        not a fault of the service; otherwise the policy could have calls refused at will."""
         try:
             return await self._extractor.extract(await self._fetcher.fetch(url), caller)
         except (Refused, PageUnreadable):

@@ -1,4 +1,4 @@
-"""From the hits of a search to what the policy reads; pure.
+"""From the hits of a search to the text for the policy; pure.
 
 1. Title (https://...)
 snippet

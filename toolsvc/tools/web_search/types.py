@@ -1,4 +1,4 @@
-"""The words of `web_search`."""
+"""The vocabulary of `web_search`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Page:
     """What can be read on a page."""
 
     url: str
-    """Where it was in the end."""
+    """Final address, after redirects."""
     title: str
     text: str
 

@@ -1,8 +1,8 @@
 """The world of the demonstration: questions about the three databases, and their right rows.
 
-    sum      one of four aggregates over what an owner has     a join; the name has to be looked up
-    column   one of two columns of an owner                    the name has to be looked up
-    order    the first or last thing of a year by a measure    nothing has to be looked up
+    - sum      one of four aggregates over what an owner has   a join; the name has to be looked up
+    - column   one of two columns of an owner                  the name has to be looked up
+    - order    the first or last thing of a year by a measure  nothing has to be looked up
 
 A wording never names the aggregate, column or order that it asks for in SQL's words: which one it
 is has to be found out.

@@ -1,18 +1,19 @@
 """The ten repositories of the demonstration: each a text file that a person can read.
 
-    kind = "off by one"                     TOML: what sort of bug, and names of the hidden tests
+    kind = "off by one"                     TOML: the sort of bug, and names of the hidden tests
     fail_to_pass = [...]
     pass_to_pass = [...]
+
     #### issue                              as its user wrote it
     #### before PATH                        a file of the repository
     #### hidden PATH                        a file of the verification, laid over the submission
-    #### old PATH, #### new PATH            the recorded fix: what is replaced by what
+    #### old PATH, #### new PATH            the recorded fix: old text and new text
     #### run                                or a command that makes it
 
 The project of a registry (published.py) is such a file without its repository.
 
-Hidden tests ask a process of their own what the code answers (outside.py), so that whatever the
-code does to the process that it runs in does nothing to the report.
+Hidden tests run the code in a separate process (outside.py), so that the code cannot change the
+report.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def problems() -> tuple[Repository, ...]:
 
 
 def read(file: Path) -> Repository:
-    """BadProblem."""
+    """Raises BadProblem."""
     head, *parts = _SECTION.split(file.read_text(encoding="utf-8"))
     sections = list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))
     told = tomllib.loads(head)

@@ -41,7 +41,7 @@ class CannotFetch(RuntimeError):
 
 
 def fetch(folder: Path) -> None:
-    """The wheels, into `folder`. CannotFetch."""
+    """The wheels, into `folder`. Raises CannotFetch."""
     wanted = folder / "wanted.txt"
     for one, sha in WHEELS.items():  # one by one: no resolver takes two versions of a project
         wanted.write_text(f"{one} --hash=sha256:{sha}\n", encoding="utf-8")

@@ -24,7 +24,7 @@ class NoRows(ValueError):
 
 
 def read(run: Path) -> dict[str, list[Row]]:
-    """The rows of each suite, in the order of its tasks. NoRows."""
+    """The rows of each suite, in the order of its tasks. Raises NoRows."""
     found: dict[str, list[Row]] = {}
     for file in sorted((run / "evaluations").glob("*.jsonl")):
         rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]

@@ -1,4 +1,4 @@
-"""Who works on what: a task for each repository, or for each cheat in it.
+"""The tasks: one for each repository, or for each cheat in it.
 
 Every task ends with two lines that a script reads (agents.py): its repository, and who plays. A
 model would read past them.

@@ -1,13 +1,13 @@
 """The rows of the warm-up: demonstrations, and exercises in what they need.
 
-A demonstration in which nothing is looked at teaches no more than to guess, the others are few, and
-of their tokens two tell what a number looks like. So most rows ask for a part of the skill alone:
-what stands where in a picture, which number is on what the tool cut out, and to look at a thing
-because the question says so, as no question of the world does. Seeing comes first: nothing but the
-first two of these.
+A demonstration without a look teaches only to guess. The other demonstrations are few, and only two
+of their tokens show what a number looks like. So most rows train one part of the skill: what stands
+where in a picture, or which number is on the cut-out. Others ask to look at a thing because the
+question says so, which no question of the world does. Seeing comes first: the first rows are only
+of the first two kinds.
 
-Exercises are about pictures of training, and those that read a number read the one that a question
-of training asks for.
+Exercises use pictures of training. Those that read a number read one that a question of training
+asks for.
 """
 
 from __future__ import annotations

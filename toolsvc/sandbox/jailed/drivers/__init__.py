@@ -1,5 +1,5 @@
-"""What a confined child does with the calls it gets: `interpreter` runs Python, `shell` a `bash`
-and file tools, `database` SQL.
+"""How a confined child handles its calls: `interpreter` runs Python, `shell` a `bash` and file
+tools, `database` SQL.
 
 `channel` is a driver's end of the conversation, `files` and `texts` are the file tools, `table` is
 what a query found.

@@ -1,21 +1,21 @@
 """One bash that lives from command to command.
 
-Owns its process, its three pipes and the waiting for a command's end. bash is interactive for one
-reason: an interrupt takes it back to the next command, with directory, variables and functions as
-they are. Any other bash would end.
+It owns the process, three pipes and the wait for a command's end. bash is interactive for one
+reason: after an interrupt it takes the next command, with directory, variables and functions kept.
+A bash that is not interactive would end.
 
 Invariants
 - A command is over when bash itself says so, by a new word each time, on a pipe that the programs
-of a command do not get. What they print cannot end it, and a background job that keeps
+  of a command do not get. What they print cannot end it, and a background job that keeps
   the output open does not delay it.
-- What bash says is believed of this session alone. A command runs in bash and can have it say any
-exit code: by a function named `builtin`, a trap, or a read from the descriptor of bash's input. No
-other process could know better.
+- The word of bash counts for its own session only. A command runs in bash and can fake any exit
+  code: by a function named `builtin`, a trap, or a read from the descriptor of bash's input. No
+  other process could know better.
 - Standard output and error are one pipe, read as fast as it is written: the first bytes are kept,
   the others counted. What background jobs print between commands comes before the next one's.
 - Standard input of a command is empty.
 - A bash that ends (`exit`, `exec`, a signal) is replaced at the next command, in the directory
-  where the last finished command left the old one; whoever asked is told.
+  where the last finished command left the old one; the answer says so.
 - Every process below is reaped.
 """
 
@@ -36,14 +36,15 @@ from .terminal import Output
 
 _PROGRAM = "/bin/bash"
 _STATUS = 8
-"""Where bash says that a command has ended. Below 10: bash refuses larger numbers by name."""
+"""Descriptor on which bash reports the end of a command. Below 10: bash refuses larger numbers by
+name."""
 _HIGH = 20
-"""Our ends of pipes are above what `posix_spawn` is told to put in place."""
+"""The driver's ends of pipes lie above the descriptors that `posix_spawn` sets."""
 _PIECE = 64 * 1024
 _BETWEEN = 16 * 1024
 """Bytes kept of what background jobs print between commands."""
 _TOLD = 16 * 1024
-"""Bytes of what bash tells that are looked at; a report is a word, a number and a path."""
+"""Bytes of a report of bash that are read; a report is a word, a number and a path."""
 _STUBBORN_SECONDS = 0.4
 """After this long an interrupt that had no effect becomes a kill."""
 _AGAIN_SECONDS = 0.2
@@ -51,7 +52,7 @@ _AGAIN_SECONDS = 0.2
 _NO_TERMINAL = re.compile(
     rb"^bash: \[\d+: \d+ \(\d+\)\] tcsetattr: Inappropriate ioctl for device\n", re.MULTILINE
 )
-"""What an interactive bash without a terminal complains of when a signal ended a command."""
+"""Complaints of an interactive bash without a terminal when a signal ended a command."""
 
 _STATUS_CODE = re.compile(rb"[0-9]{1,3}")
 
@@ -74,7 +75,7 @@ class Bash:
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
         self.folder = os.getcwd()
-        """Where the last finished command left the shell."""
+        """Directory in which the last finished command left the shell."""
         self._pid = 0
         self._commands = -1
         self._status = -1
@@ -212,7 +213,7 @@ class Bash:
         return pending
 
     def _finished(self, word: str) -> int | None:
-        """The command's exit status, once bash has told it."""
+        """The command's exit status, once bash has reported it."""
         # The first report: one more is asked for after each interrupt.
         _, mark, after = self._told.partition(word.encode() + b"\0")
         fields = after.split(b"\0")

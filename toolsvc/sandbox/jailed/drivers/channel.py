@@ -17,7 +17,7 @@ _OUTPUT = 1
 
 def calls(
     channel: socket.socket, wait: Callable[[], None] = lambda: None
-) -> Iterator[tuple[wire.Call, int | None]]:
+) -> Iterator[tuple[wire.CodeCall, int | None]]:
     """Each call, with the descriptor that came with it, which is closed when the next call is asked
     for. `wait` is called before each read, which may block. Ends the process when the host hangs
     up."""
@@ -41,10 +41,10 @@ def calls(
 
 
 def answer(
-    channel: socket.socket, call: wire.Call, status: int, output: bytes, *, cut: bool = False
+    channel: socket.socket, call: wire.CodeCall, status: int, output: bytes, *, cut: bool = False
 ) -> None:
-    """Puts `output` where the host looks for it and says that the call has ended. `cut`: more than
-    `output` was to be said."""
+    """Writes `output` to the file that the host reads, and reports the end of the call. `cut`:
+    `output` is not complete."""
     os.ftruncate(_OUTPUT, 0)
     view = memoryview(output)[: call.keep]
     while view:

@@ -9,10 +9,9 @@ strings can run for hours without a look at a progress handler, and threads cann
 Invariants
 - A statement takes effect wholly or not at all: each runs in a transaction of its own, which
   an error or an interrupt rolls back.
-- The authorizer knows what a statement would do before it runs. It denies what leaves the
-  database (ATTACH, extensions), what ends our transaction, and every pragma that is not a
-  question; `query_only`, which thus cannot be taken back, keeps from writing where the session
-  may only read.
+- The authorizer sees a statement's actions before it runs. It denies actions that leave the
+  database (ATTACH, extensions) or end the driver's transaction, and every pragma that is not a
+  question. In a read-only session `query_only` prevents writing, and no statement can undo it.
 - An interrupt is seen by the progress handler; the database stays as it was.
 """
 
@@ -45,7 +44,7 @@ _QUESTIONS = {
     *("foreign_keys", "freelist_count", "function_list", "page_count", "page_size", "pragma_list"),
     *("schema_version", "user_version"),
 }
-"""Pragmas that ask; an argument would make a change of some of them."""
+"""Pragmas that only ask; with an argument some of them would change a setting."""
 
 _NEVER = {
     sqlite3.SQLITE_ATTACH: "ATTACH is not allowed",
@@ -196,8 +195,8 @@ def _cell(value: Any) -> str:
 
 
 def prepare() -> None:
-    """In the zygote, once. Nothing that sessions could share: an open database must not be
-    carried over a fork."""
+    """Called once, in the zygote. It makes nothing that sessions share: an open database must not
+    be carried over a fork."""
     if not hasattr(sqlite3.Connection, "deserialize"):
         raise SystemExit(
             "SQLite in the sandbox needs Python 3.11 or newer: name one with --sandbox-python"

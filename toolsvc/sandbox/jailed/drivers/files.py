@@ -27,8 +27,8 @@ class Files:
         self._changes = Changes()
 
     def edit(self, request: dict[str, Any], folder: str) -> str:
-        """What the policy reads. Relative paths are below `folder`. EditFailed if it cannot be
-        done."""
+        """Makes an edit and returns the text for the policy. Relative paths are below `folder`.
+        Raises EditFailed."""
         path = os.path.expanduser(request["path"])
         home = os.getcwd()
         try:
@@ -60,7 +60,7 @@ class Files:
 
 def unpack(descriptor: int) -> None:
     """Puts a tree of files into the working directory: a line of JSON that lists [path, mode,
-    size], then their bytes. OSError if there is no room for it."""
+    size], then their bytes. Raises OSError if there is no room for it."""
     with open(descriptor, "rb", closefd=False) as packed:
         packed.seek(0)
         for path, mode, size in json.loads(packed.readline()):
@@ -78,7 +78,7 @@ def unpack(descriptor: int) -> None:
 
 
 def _read(path: str) -> str:
-    # Not blocking: a pipe without a writer would keep us.
+    # Not blocking: a pipe without a writer would block the driver.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)

@@ -86,8 +86,7 @@ class Interpreter:
         self._names = main.__dict__
 
     def rehearse(self) -> None:
-        """In the zygote: what a first run makes and a later one finds is made once for all
-        children."""
+        """Called in the zygote: it fills caches once for all children."""
         output, scratch = os.dup(_OUTPUT), os.memfd_create("rehearsal")
         try:
             os.dup2(scratch, _OUTPUT)
@@ -104,11 +103,10 @@ class Interpreter:
         sys.path.insert(0, "")
 
     def enter(self) -> None:
-        """In the child: from now on this process is the session."""
+        """Called in the child: from now on this process is the session."""
         self._pid = os.getpid()
         preload.reseed()
-        # The first run copies the pages that every run writes; better now than under a caller's
-        # eyes.
+        # The first run copies the pages that every run writes; this way no caller waits for that.
         self.run(_REHEARSAL, 8)
         os.ftruncate(_OUTPUT, 0)
         self._calls = 0
@@ -192,7 +190,8 @@ class Interpreter:
             raise KeyboardInterrupt
 
     def _open_streams(self) -> None:
-        """Puts our stream back where the code of an earlier call replaced or closed it."""
+        """Restores the driver's streams, which the code of an earlier call may have replaced or
+        closed."""
         out: io.TextIOWrapper | None = getattr(self, "_out", None)
         if out is None or out.closed:
             if self._raw.closed:
@@ -216,14 +215,14 @@ def _exit(code: object = None) -> None:
 
 
 def _compiled(code: str, name: str) -> tuple[types.CodeType | None, types.CodeType | None]:
-    """The statements, and the expression that ends them, where there are such."""
+    """The statements, and the last expression; None for a part that is missing."""
     in_two = _compiled_in_two(code, name)
     if in_two is not None:
         return in_two
     try:  # Most calls are one expression, which needs no tree.
         return None, compile(code, name, "eval", 0, _PLAIN)
     except SyntaxError:
-        pass  # What is wrong with it, if anything, is told as of a program.
+        pass  # Its errors are reported as those of a program.
     tree: ast.Module = compile(code, name, "exec", ast.PyCF_ONLY_AST, _PLAIN)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     statements = compile(tree, name, "exec", 0, _PLAIN) if tree.body else None
@@ -251,7 +250,7 @@ def _compiled_in_two(code: str, name: str) -> tuple[types.CodeType, types.CodeTy
         last = compile("\n" * before.count("\n") + told[at:], name, "eval", 0, _PLAIN)
         return compile(before, name, "exec", 0, _PLAIN), last
     except (SyntaxError, ValueError):
-        return None  # What is wrong with it, if anything, is told as of a program.
+        return None  # Its errors are reported as those of a program.
 
 
 def prepare() -> Interpreter:

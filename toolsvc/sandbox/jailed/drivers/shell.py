@@ -29,7 +29,7 @@ _ENVIRONMENT = {
     "PS2": "",
     "TERM": "dumb",
 }
-"""Beside what every confined process has."""
+"""Environment variables in addition to those of every confined process."""
 
 
 class _Said(NamedTuple):

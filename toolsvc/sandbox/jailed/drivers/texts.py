@@ -38,7 +38,7 @@ class Changes:
         """The new text of a file, None if the file is to be removed, and what the policy reads.
 
         `path`: as the policy wrote it. `file`: the real path. `text`: the file's text, "" for
-        `create`. The caller stores the text, then says so by `stored`. EditFailed.
+        `create`. The caller stores the text, then says so by `stored`. Raises EditFailed.
         """
         if command == "view":
             return text, shown(text, request.get("view_range"))

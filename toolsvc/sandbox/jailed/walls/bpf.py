@@ -3,15 +3,15 @@ instruction.
 
 Invariants
 - The first thing the program reads is the architecture: a call through another ABI kills.
-- No new namespace can be made, entered or mounted; no socket can be opened, only a connected
-  pair of stream or packet sockets (a datagram pair could still send to an address).
-- No process leaves its jail's scheduling group, which it would by `setsid`.
+- No new namespace can be made, entered or mounted. No socket can be opened but a connected pair of
+  stream or packet sockets; a datagram pair could still send to an address.
+- No process leaves its jail's scheduling group, so `setsid` is denied.
 - Memory that no per-process figure shows (memfd, System V, POSIX queues, extended attributes,
-  Landlock's rules) cannot be had.
-- What is one for all sessions of an account (room of pipes) or lasts on what they have in common
-  (leases, news of folders, extended attributes) is left alone.
-- Nothing reaches the machine's disks: what writes files back, or drops them from memory, succeeds
-  at once and does nothing. All that a session can write to is in memory.
+  Landlock's rules) cannot be allocated.
+- Calls that change state shared by all sessions of an account are denied: room of pipes, leases,
+  folder watches, extended attributes.
+- Nothing reaches the machine's disks: a call that writes files back, or drops them from memory,
+  succeeds at once and does nothing. A session can only write to memory.
 - Every lock on a file belongs to a process, by whose number the watch counts it: no locks of open
   files, and no table of open files that two processes share.
 - A call that is newer than these tables answers ENOSYS, as it does on an older kernel.
@@ -134,7 +134,7 @@ _LOOK_AT_SOCKETPAIR = [
 
 
 def session_program(machine: str) -> bytes:
-    """The filter for one session. ValueError for a machine without a table."""
+    """The filter for one session. Raises ValueError for a machine without a table."""
     return _program(machine, spared=())
 
 

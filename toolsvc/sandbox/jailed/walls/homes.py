@@ -41,8 +41,8 @@ class Homes(Protocol):
         """Descriptor of a new, empty folder. Raises OSError if it cannot be made."""
 
     def enter(self, folder: int) -> None:
-        """In the session's process: makes it the working folder, HOME and TMPDIR. OSError if it
-        cannot be."""
+        """Called in the session's process: makes the folder its working folder, HOME and TMPDIR.
+        Raises OSError."""
 
     def give_up(self, folder: int) -> int:
         """Takes over the descriptor; the session's processes are gone. The pid of the child that
@@ -122,8 +122,8 @@ class Folders:
         _live_at(os.getcwd())
 
     def give_up(self, folder: int) -> int:
-        """By a program, since a full one may take long. What cannot be removed now goes with the
-        service."""
+        """A program removes the folder, because a full one may take long. Files that cannot be
+        removed now go with the service."""
         pid = 0
         with contextlib.suppress(OSError):
             pid = remove_tree(folder)
@@ -154,7 +154,7 @@ def _make(path: str) -> int:
 
 def remove_tree(folder: int) -> int:
     """Starts the removal of a folder and of all in it, also what its session locked or nested too
-    deep for a path. Returns the pid of the program that does it. OSError."""
+    deep for a path. Returns the pid of the program that does it. Raises OSError."""
     path = os.readlink(f"/proc/self/fd/{folder}")
     script = 'chmod -R u+rwx -- "$0"; rm -rf -- "$0"'
     return os.posix_spawn("/bin/sh", ["sh", "-c", script, path], os.environ)

@@ -182,7 +182,7 @@ def no_new_privileges() -> None:
 
 
 def adopt_orphans() -> None:
-    """Every process below this one stays below it, whoever of its parents ends."""
+    """Every process below this one stays below it, whichever of its parents ends."""
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 

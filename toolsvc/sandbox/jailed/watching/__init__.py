@@ -1,3 +1,3 @@
-"""What sessions use, and what becomes of those that use too much: `measure` counts, `share` gives
-each its part of the processors, `watch` decides.
+"""Limits on the resources of sessions: `measure` counts use, `share` divides the processors,
+`watch` decides.
 """

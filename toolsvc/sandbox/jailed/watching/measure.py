@@ -1,7 +1,7 @@
-"""What a session holds: bytes in files and in memory, locks, threads.
+"""Measures the use of a session: bytes in files and in memory, locks, threads.
 
-Foreign code made these things, or changes them at the same moment. So nothing is trusted to be
-there, to be readable or to stay what it was.
+Foreign code made these files and processes, and may change them at any moment. So each of them may
+be missing, unreadable or changed.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def kernel_bytes(process: Process, open_files: int, seen: set[str]) -> int:
 
 
 def _mappings(process: Process) -> int:
-    """How many, exact where they are few, else as many as its address space may hold."""
+    """Number of mappings: exact if they are few, else as many as its address space may hold."""
     with contextlib.suppress(OSError), open(f"/proc/{process.pid}/maps", "rb", 0) as file:
         count = read = 0
         while read < _MAPPINGS_READ:
@@ -120,8 +120,7 @@ def _mappings(process: Process) -> int:
 
 
 def locks() -> list[int]:
-    """For each lock on a file that is held or waited for, the process that does, as far as
-    `_LOCKS_READ` tells."""
+    """Process of each file lock that is held or awaited, as far as `_LOCKS_READ` tells."""
     try:
         with open("/proc/locks", "rb", 0) as file:
             text = b""
@@ -139,7 +138,7 @@ def locks() -> list[int]:
 
 
 def running_threads(process: Process) -> list[int]:
-    """Those that compute, or would if a processor were free."""
+    """Threads that compute, or would if a processor were free."""
     if process.threads <= 1:
         return [process.pid] if process.running else []
     found = []
@@ -160,7 +159,7 @@ def threads(pid: int) -> list[int]:
 
 
 def stored_bytes(file: int) -> int:
-    """In use by an open file."""
+    """Bytes in use by an open file."""
     return os.fstat(file).st_blocks * 512
 
 
@@ -170,7 +169,7 @@ def file_system_size(folder: int) -> int:
 
 
 def file_system_bytes(folder: int) -> int:
-    """In use in the file system that holds `folder`, its files' own records included."""
+    """Bytes in use in the file system that holds `folder`, including its files' own records."""
     status = os.fstatvfs(folder)
     blocks = (status.f_blocks - status.f_bfree) * status.f_frsize
     return int(blocks + (status.f_files - status.f_ffree) * _BYTES_OF_A_RECORD)

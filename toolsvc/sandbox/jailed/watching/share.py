@@ -24,7 +24,7 @@ _MOST = 19
 
 
 def niceness(running: int) -> int:
-    """At which so many threads weigh no more than `THREADS` do at none."""
+    """Niceness at which `running` threads weigh no more than `THREADS` at niceness 0."""
     lowered = 0
     while lowered < _MOST and running * _STEP**lowered > THREADS:
         lowered += 1

@@ -1,11 +1,10 @@
-"""Finds the sessions that hold more than one may of memory, files or locks, or compute on more
-threads.
+"""Finds the sessions above their limit of memory, files, locks or computing threads.
 
 The kernel's limits are for one process; these are for all processes of a session together.
 
 Invariants
-- Whose process it is, its parents tell: no process can hide or change them, while its own files in
-  /proc are its own to lock.
+- A process belongs to the session of its parents: no process can hide or change its parents, but it
+  can lock its own files in /proc.
 - One look at the memory costs a few microseconds a session that has one process, and some ten for
   each further one, whatever the session does: a jail may hold thousands.
 - One look at the exact figures of memory takes a bounded time; what was not got to is first next
@@ -13,7 +12,7 @@ Invariants
 - Where each session has a file system of its own, the kernel holds it to its size; then only
   what all of them take together is watched, since they are kept in the machine's memory.
 
-It names who is to end or to give way; that is the zygote's to do.
+It only names sessions; the zygote ends them or lowers their priority.
 """
 
 from __future__ import annotations
@@ -31,20 +30,21 @@ _MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 _MEMORY_SHARE = 8
 """The files of a jail's sessions never take more than this part of the machine's memory."""
 _FULL_LOOK = 8
-"""A session's first process is looked at closely one time in so many: four times as dear as its
-memory alone, and what shows then (tables, threads) grows slowly."""
+"""A session's first process gets a full look one time in this many. A full look costs four times as
+much as a look at its memory, and the other figures (tables, threads) grow slowly."""
 _MANY = 4
 """Processes beside a session's first: what the kernel holds for fewer is little."""
 _KERNEL_LOOK = 4
-"""For that a session of so many is looked at one time in so many."""
+"""Kernel memory of a session with that many processes is measured one time in this many."""
 _EXACT_SECONDS = 0.1
 _LOCKS = 2000
-"""On files, of one session: some 200 bytes of the kernel's each, which no other figure shows."""
+"""Maximum file locks of one session: each takes some 200 bytes of the kernel, which no other figure
+shows."""
 _LOCKS_LOOK = 4
 """The list of locks is read one time in so many: meanwhile no process of the machine can lock
 anything."""
 _STEPS = 200
-"""Up from a process to its session's first; a session has fewer processes."""
+"""Maximum steps from a process up to its session's first process; a session has fewer processes."""
 
 
 class Member:
@@ -99,14 +99,14 @@ Others = Mapping[int, list[measure.Process]]
 
 
 class Excess(NamedTuple):
-    """A session above a limit, what the host is told of it, and all its processes if known."""
+    """A session above a limit, the message to the host, and all its processes if known."""
 
     member: Member
     event: dict[str, Any]
     processes: list[int]
 
 
-class Watch:
+class SessionWatch:
     def __init__(self, root: int, settings: Mapping[str, Any], *, own_file_systems: bool) -> None:
         """`root`: descriptor of the folder that holds all session folders."""
         self._root = root

@@ -1,5 +1,5 @@
-"""What runs in a confined process: Pillow and PyAV on files that nobody has looked into.
+"""Runs in a confined process: Pillow and PyAV decode unchecked files.
 
-`parser` is what `toolsvc.confined` asks, `pictures` and `videos` the work. The service names it and
-never imports it.
+`parser` is the interface for `toolsvc.confined`; `pictures` and `videos` do the work. The service
+names this package and never imports it.
 """

@@ -1,7 +1,7 @@
 """The parser of images and videos, as `toolsvc.confined` wants one.
 
-Whatever a file leads its decoders to is told as `UnusableFile`; want of memory alone ends the
-process.
+Every error that a file causes in its decoders is reported as `UnusableFile`; only lack of memory
+ends the process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SMALL = ImageLimits(
     sampled_frames=None,
     encoding="auto",
 )
-"""For what is rehearsed."""
+"""Limits of the rehearsal."""
 
 
 def rehearse() -> None:

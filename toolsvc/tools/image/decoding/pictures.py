@@ -29,7 +29,7 @@ warnings.simplefilter("error", Image.DecompressionBombWarning)
 
 
 def work_on_picture(arguments: ImageArguments, file: BinaryIO, limits: ImageLimits) -> Picture:
-    """One function's result. UnusableFile."""
+    """One function's result. Raises UnusableFile."""
     with _opened(file, limits) as image:
         encoding = _encoding(image, limits.encoding)
         plan = _Plan(arguments, _shown_size(image, limits), limits)
@@ -89,7 +89,7 @@ def encoded(image: Image.Image, encoding: str, note: str = "") -> Picture:
 
 def rehearse(limits: ImageLimits) -> None:
     """Uses every part once, so that nothing is left to be imported when no file can be opened any
-    more. OSError where this Pillow lacks a format."""
+    more. Raises OSError if this Pillow lacks a format."""
     image = Image.new("RGBA", (40, 40), (200, 100, 50, 128))
     exif = Image.Exif()
     exif[ExifTags.Base.Orientation] = 6
@@ -133,7 +133,7 @@ def _blaming_the_file(limits: ImageLimits) -> Iterator[None]:
 
 
 def _shown_size(image: Image.Image, limits: ImageLimits) -> Size:
-    """As a viewer shows it: turned by a quarter where the EXIF orientation says so. (Of a PNG it
+    """Size as a viewer shows it: turned by a quarter if the EXIF orientation says so. (Of a PNG it
     stands behind the pixels, so that Pillow decodes them to see it.)"""
     with _blaming_the_file(limits):
         turned = orientation(image) >= 5

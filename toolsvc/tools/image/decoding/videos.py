@@ -4,8 +4,8 @@ Invariants
 - A stream is decoded only after its header named a codec of CODECS and a size within the limit;
   libavcodec holds every later frame to the same size (`max_pixels`).
 - Frames are numbered in the order of showing, from the packets' time stamps, without decoding.
-- Nothing but the given file is read: containers are told by their first bytes, so formats that name
-  other files (playlists) are never tried.
+- Nothing but the given file is read: container formats are recognised by their first bytes, so
+  formats that name other files (playlists) are never tried.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from toolsvc.tools.image.types import ImageFault, ImageLimits, Picture, Unusable
 
 CODECS = ("h264", "hevc", "vp8", "vp9", "av1", "mpeg4", "mjpeg")
 PIXELS = 9_437_184
-"""Of a frame: 4096 x 2304, the largest of H.264 up to level 5.2. A decoder holds several."""
+"""Maximum pixels of a frame: 4096 x 2304, the largest of H.264 up to level 5.2. A decoder holds
+several frames."""
 FRAMES = 500_000
 """More than four and a half hours at 30 a second; each costs a time stamp."""
 SECONDS = 6 * 3600
@@ -47,7 +48,7 @@ class _Index(NamedTuple):
 
 
 def frames_of(numbers: Sequence[int], file: BinaryIO, limits: ImageLimits) -> list[Picture]:
-    """The frames of these numbers, from 1, in the order of asking. UnusableFile."""
+    """The frames of these numbers, from 1, in the order of asking. Raises UnusableFile."""
     try:
         with av.open(
             file, "r", format=_container(file), options=_OPTIONS, buffer_size=1 << 20
@@ -152,7 +153,7 @@ def _index(container: InputContainer, stream: VideoStream) -> _Index:
 
 
 def _places(total: int, limits: ImageLimits) -> Sequence[int]:
-    """Which of all frames are numbered."""
+    """Places of the frames that are numbered."""
     sampled = limits.sampled_frames
     return range(total) if sampled is None else evenly(total, sampled)
 

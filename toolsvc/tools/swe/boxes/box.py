@@ -1,11 +1,12 @@
-"""What a runner is, and the boxes that it starts: one for a trajectory, one for its verification.
+"""The interfaces of a runner and of the boxes that it starts: one for a trajectory, one for its
+verification.
 
 Invariants
 - A box begins with the task's repository in its folder and with nothing of any other box.
 - What is in a box is the policy's: whatever comes out of it is data, never trusted.
 - `close` leaves nothing of it behind.
 
-What a task, a test or a reward is, no runner knows.
+A runner knows nothing of tasks, tests or rewards.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class BoxLimits:
     """Seconds after which a box ends by itself, should the service not live to close it."""
 
 
-class Ran(NamedTuple):
+class CommandRun(NamedTuple):
     """A command that ended. `code`: its exit status, None if it was stopped. `dropped`: bytes of
     output that were not kept. `lost`: why the box went with it, "" while it is still there."""
 
@@ -57,31 +58,32 @@ class BoxError(Exception):
 
 
 class Box(ABC):
-    """Takes one call at a time. What it is asked after it was lost is BoxGone."""
+    """Takes one call at a time. Every call after the box was lost raises BoxGone."""
 
     folder: str
-    """Where the repository is. Commands begin there, and relative paths do."""
+    """Folder of the repository. Commands run there, and relative paths begin there."""
     gone: str | None = None
     """Why it was lost through no fault of what ran in it; None while it was not."""
     broken: str | None = None
-    """How what ran in it ended it. Whatever is asked of it then is told so."""
+    """How the code in the box ended the box. Every later call reports this."""
 
     @abstractmethod
     async def exec(
         self, command: str, *, limit: float, keep: int, cancellation: Cancellation | None = None
-    ) -> Ran:
+    ) -> CommandRun:
         """Runs the command in a fresh bash with empty standard input, for `limit` seconds at most;
-        keeps the first `keep` bytes of what it prints. BoxError where the box does not run it."""
+        keeps the first `keep` bytes of what it prints. Raises BoxError if the box does not run
+        it."""
 
     @abstractmethod
     async def read(self, command: str, *, limit: float, most: int) -> bytes:
-        """The bytes that the command writes to standard output, for things that are no text.
-        BoxError where it fails, takes longer than `limit` seconds, or writes more than `most`."""
+        """The bytes that the command writes to standard output, for binary data. Raises BoxError if
+        it fails, takes longer than `limit` seconds, or writes more than `most`."""
 
     @abstractmethod
     async def write(self, entries: Sequence[Entry]) -> None:
         """Puts the files below the box's folder. Nothing but folders may stand where they go.
-        BoxError if there is no room."""
+        Raises BoxError if there is no room."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -92,15 +94,15 @@ class Runner(ABC):
     """Starts boxes. `start` and `stop` frame its own life."""
 
     isolation: str = ""
-    """Its level, once started."""
+    """Isolation level, once started."""
 
     @abstractmethod
     async def start(self) -> None:
-        """Once. StartError if it cannot work here."""
+        """Called once. Raises StartError if the runner cannot work here."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """Once, after all boxes were closed; ends what a lost one left."""
+        """Called once, after all boxes were closed; removes the remains of lost boxes."""
 
     @abstractmethod
     async def new_box(self, image: str) -> Box:

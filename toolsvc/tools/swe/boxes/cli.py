@@ -26,7 +26,7 @@ from toolsvc.tools.swe.boxes.container import (
 )
 
 _SECONDS = 30.0
-"""For the program to do anything but to start a container."""
+"""Longest time of every command of the program but the start of a container, in seconds."""
 _PIECE = 64 * 1024
 _NO_CONTAINER = 125
 """Exit code of the program's own failures."""

@@ -1,12 +1,12 @@
-"""What boxes in containers have in common, whatever runs the containers.
+"""The common part of boxes in containers, for every runtime.
 
 A container needs bash, coreutils, tar and findutils. Commands travel by standard input, since there
 is more room than on a command line; the first line of output is the number of the process that
 leads the command's group, by which it can be stopped from beside it.
 
-Whatever runs a container may fail, and so may what runs in it. The first is a lost session, the
-second is the policy's own doing. So a box that did not run a command, or whose command was killed,
-is looked at: whoever runs the container says whether it still runs, and how it ended.
+The runtime of a container may fail, and so may the code in it. The first is a lost session; the
+second is the policy's own doing. So a box is checked if it did not run a command, or if its command
+was killed: the runtime says whether the container still runs, and how it ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from toolsvc.plugin.tool import Cancellation
 from toolsvc.sandbox.jailed.drivers.terminal import Output
 from toolsvc.tools.files import Entry
-from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, Ran
+from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, CommandRun
 from toolwright.types import ToolErrorKind
 
 OUT, ERRORS = 1, 2
@@ -34,10 +34,10 @@ CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
 """What building and testing software as root in a container takes; all others are dropped."""
 
 _GRACE_SECONDS = 10.0
-"""Beyond a command's own limit, for whoever runs the container to tell that it has ended."""
+"""Time beyond a command's own limit for the runtime to report its end, in seconds."""
 _WRITE_SECONDS = 120.0
 _MESSAGE = 1000
-"""Bytes of a failure that are looked at."""
+"""Bytes of a failure message that are read."""
 _SAID = 300
 """Characters of it that the policy reads."""
 _STOPPED = (124, 137)
@@ -67,17 +67,17 @@ class ContainerBox(Box):
     @abstractmethod
     async def _process(self, command: str, given: bytes, take: Take) -> int:
         """Runs bash with the command in the box's folder, `given` as its standard input, and
-        returns its exit code. BoxError if the container runs and does not take it; BoxGone if
-        its end is not known. Cancelling it leaves the process to itself."""
+        returns its exit code. Raises BoxError if the container runs and does not take it; BoxGone
+        if its end is not known. Cancelling it leaves the process to itself."""
 
     @abstractmethod
     async def _ended(self, patient: bool) -> str:
-        """How what ran in the container ended it, "" while it runs. Raises BoxGone if it was ended
+        """How the code in the container ended it, "" while it runs. Raises BoxGone if it was ended
         from outside, or if that is not known. `patient`: something is wrong with it for certain."""
 
     async def exec(
         self, command: str, *, limit: float, keep: int, cancellation: Cancellation | None = None
-    ) -> Ran:
+    ) -> CommandRun:
         output = _Output(Output(keep))
         stop = asyncio.Event()
         if cancellation is not None:
@@ -92,7 +92,9 @@ class ContainerBox(Box):
         elif code is None or (code in _STOPPED and time.monotonic() - began >= limit):
             kind = ToolErrorKind.TIMEOUT
         code = code if kind is ToolErrorKind.NONE else None
-        return Ran(bytes(output.rest.kept), output.rest.dropped, code, kind, self.broken or "")
+        return CommandRun(
+            bytes(output.rest.kept), output.rest.dropped, code, kind, self.broken or ""
+        )
 
     async def read(self, command: str, *, limit: float, most: int) -> bytes:
         output = _Output(Output(most, raw=True))
@@ -145,7 +147,7 @@ class ContainerBox(Box):
         stop: asyncio.Event,
     ) -> int | None:  # fmt: skip
         """The exit code; None where the command had to be stopped from beside. What it did may have
-        ended the box, which is `broken` then. BoxError where it was not run, BoxGone."""
+        ended the box, which is `broken` then. Raises BoxError if it was not run, BoxGone."""
         self._check()
         script = command.encode("utf-8", "surrogateescape")
         line = _RUN.format(size=len(script), limit=f"{limit:.3f}", errors=errors)
@@ -184,7 +186,7 @@ class ContainerBox(Box):
             raise BoxError(self.broken)
 
     async def _look(self, *, patient: bool = True) -> None:
-        """Whether it still runs. Where what ran in it ended it, it is `broken`. BoxGone."""
+        """Whether it still runs. Where what ran in it ended it, it is `broken`. Raises BoxGone."""
         try:
             ended = await self._ended(patient)
         except BoxGone as error:
@@ -196,8 +198,8 @@ class ContainerBox(Box):
         self.broken = ended or None
 
     async def _reason(self, error: BoxGone) -> Exception:
-        """Why the end of a command is not known: BoxError if what ran in the box ended the box,
-        else the error."""
+        """Why the end of a command is not known: Raises BoxError if what ran in the box ended the
+        box, else the error."""
         if self.gone is not None:
             return error
         await self._look()

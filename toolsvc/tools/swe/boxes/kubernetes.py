@@ -35,9 +35,9 @@ from toolsvc.tools.swe.boxes.container import (
 LABEL = "toolwright/service"
 _CONTAINER = "box"
 _SECONDS = 30.0
-"""For the API to answer."""
+"""Longest wait for an answer of the API, in seconds."""
 _WATCH_SECONDS = 60
-"""After which the pod is looked at anew, should the API have lost the watch."""
+"""Interval after which the pod is read again, in case the API lost the watch, in seconds."""
 _GIVEN, _TOLD = 0, 3
 """Channels of the API's remote commands: standard input, and how the command ended."""
 _PIECE = 32 * 1024
@@ -48,7 +48,7 @@ _HOPELESS = {
 """Why a container waits, where waiting longer would not help."""
 
 _NOT_RUN = re.compile(r"\bOCI\b|exec failed")
-"""How runtimes speak of a container without bash, or without room for another process."""
+"""Messages of runtimes about a container without bash, or without room for another process."""
 _LOOKS, _BETWEEN_LOOKS = 4, 0.5
 
 _FAILURES = (ApiException, aiohttp.ClientError, OSError)
@@ -116,7 +116,7 @@ class KubernetesRunner(Runner):
         return box
 
     async def _running(self, name: str) -> None:
-        """Waits for it. StartFailed if it never will be."""
+        """Waits for it. Raises StartFailed if it never will be."""
         while True:
             async with contextlib.aclosing(self._events(name)) as events:
                 async for kind, pod in events:
@@ -255,7 +255,7 @@ async def _configure(settings: client.Configuration) -> None:
 
 
 def is_running(name: str, status: dict[str, Any]) -> bool:
-    """Whether its container runs. StartFailed if it never will."""
+    """Whether its container runs. Raises StartFailed if it never will."""
     phase = status.get("phase")
     for container in status.get("containerStatuses", ()):
         waiting = container.get("state", {}).get("waiting", {})
@@ -268,8 +268,9 @@ def is_running(name: str, status: dict[str, Any]) -> bool:
 
 
 def how_ended(name: str, pods: Sequence[Mapping[str, Any]]) -> str:
-    """How what ran in the pod ended it, of the API's list of pods; "" while it runs. BoxGone where
-    the cluster ended it: it says why, as no container can."""
+    """How the code in the pod ended it, from the API's list of pods; "" while it runs. Raises
+    BoxGone if the cluster ended the pod: then its status has a reason, which no container can
+    set."""
     if not pods:
         raise BoxGone(f"pod {name} was deleted")
     status = pods[0].get("status", {})

@@ -20,10 +20,10 @@ from toolsvc.sandbox.jailed.drivers.shell import REPORT_BYTES
 from toolsvc.sandbox.session import Ending, Outcome, SandboxSession
 from toolsvc.tools.files import Entry, pack
 from toolsvc.tools.sandboxed import KINDS, ToolSandbox, shell_report
-from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, Ran, Runner, StartFailed
+from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, CommandRun, Runner, StartFailed
 
 _FOLDER = "testbed"
-"""Below the session's own folder, whose name is random."""
+"""Folder of the repository, below the session's own folder, whose name is random."""
 _GRACE_SECONDS = 5.0
 _WRITE_SECONDS = 60.0
 
@@ -59,7 +59,7 @@ class LocalBox(Box):
 
     async def exec(
         self, command: str, *, limit: float, keep: int, cancellation: Cancellation | None = None
-    ) -> Ran:
+    ) -> CommandRun:
         if cancellation is not None:
             cancellation.on_request(self._session.cancel)
         line = f"cd {self.folder} && bash -c {shlex.quote(command)}"
@@ -68,7 +68,7 @@ class LocalBox(Box):
         if not outcome.lost:
             output, _, last = output.rpartition("\n")
         report = shell_report(last)
-        return Ran(
+        return CommandRun(
             output=output.encode(),
             dropped=report.get("dropped", 0),
             code=report.get("exit"),

@@ -27,7 +27,7 @@ class Starts:
         self._seconds = 0.0
 
     async def start(self, image: str, checkout: Sequence[Entry]) -> tuple[Box, float]:
-        """A box, and the seconds that it took to start. Refused if none can be had."""
+        """A box, and the seconds that it took to start. Raises Refused if none can be had."""
         self._waiting += 1
         try:
             await self._places.acquire()

@@ -37,15 +37,15 @@ class Archives:
         )
 
     async def start(self) -> None:
-        """CannotStart."""
+        """Raises CannotStart."""
         await self._pool.start()
 
     async def close(self) -> None:
         await self._pool.close()
 
     async def read(self, data: bytes, caller: str) -> dict[str, Entry]:
-        """Files and symbolic links by path. BadTree if it is no such archive. PoolFull,
-        PoolDown."""
+        """Files and symbolic links by path. Raises BadTree if it is no such archive. Raises
+        PoolFull or PoolDown."""
         async with self._pool.place(caller, _PATIENCE_SECONDS) as jobs:
             try:
                 with await asyncio.to_thread(file_of, data) as file:

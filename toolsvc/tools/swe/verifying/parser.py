@@ -30,11 +30,11 @@ MOST_PATH = 4096
 """Bytes of a path, or of what a link points to: the kernel's own bound."""
 
 TREE, BAD = b"T", b"B"
-"""How an answer begins."""
+"""First byte of an answer."""
 LENGTH = struct.Struct("=Q")
 
 Rows = dict[str, tuple[int, int, int]]
-"""By path: mode, offset and size of the content."""
+"""Path -> mode, offset and size of the content."""
 
 
 class BadTree(Exception):
@@ -70,7 +70,7 @@ def answer_of(rows: Rows, content: bytes) -> bytes:
 
 
 def read_members(file: BinaryIO, most: int) -> tuple[Rows, bytes]:
-    """BadTree."""
+    """Raises BadTree."""
     rows: Rows = {}
     content = bytearray()
     total = 0

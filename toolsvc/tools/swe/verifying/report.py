@@ -3,7 +3,7 @@
     pytest     lines of `pytest -rA`:      PASSED tests/test_a.py::test_b
     unittest   lines of `unittest -v`:     test_b (test_a.TestA.test_b) ... ok
 
-A test that is told of twice, with different statuses, has CONFLICT: what runs in the tests' own
+A test that is reported twice, with different statuses, has CONFLICT: what runs in the tests' own
 process can print such a line, but not take back the runner's.
 """
 

@@ -1,4 +1,4 @@
-"""Which file of settings pytest gets, and how it is told; pure.
+"""The settings file of pytest, and the option that names it; pure.
 
 pytest looks for its settings under names that grow with its versions, beside its tests and above
 them. So a submission is not kept from any name: pytest is told by an option which file it is to
@@ -26,7 +26,7 @@ _FILES = {
     "tox.ini": re.compile(rb"^\[pytest\]", re.MULTILINE),
     "setup.cfg": re.compile(rb"^\[tool:pytest\]", re.MULTILINE),
 }
-"""In pytest's order: the first that has its table decides."""
+"""Settings files in pytest's order: the first that has its table decides."""
 _NONE = "/dev/null"
 
 

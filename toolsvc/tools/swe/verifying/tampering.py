@@ -1,7 +1,7 @@
 """Which changes of a submission reach for its verification; pure.
 
 The verification lays its own files over the submission, so a changed test has no effect. A policy
-that tries shall not be paid for it either: whoever touches one of these gets 0.
+that tries shall not be paid for it either: a submission that changes one of these gets 0.
 
 - a file that the verification lays over, or what would stand in its way;
 - what decides how tests are run: `PROTECTED`, or the task's own list;
@@ -28,7 +28,7 @@ _RUNNERS = {"pytest", "_pytest", "pluggy", "iniconfig", "nose", "py", "xdist", "
 _NAMES = _RUNNERS | sys.stdlib_module_names - {"test"}
 """A new folder `test` is for tests."""
 _PLUGIN = "pytest_"
-"""So begin the names of pytest's plugins, which it imports where they are installed."""
+"""Prefixes of the names of pytest's plugins, which it imports if they are installed."""
 _IMPORTED = (".py", ".so")
 _PACKAGE = "__init__"
 _ROOTS = (".", "src", "lib")

@@ -33,8 +33,8 @@ def archive_command() -> str:
 
 
 def check_places(tree: dict[str, Entry]) -> None:
-    """BadTree if a file lies below what is no folder: written through such a link it would be
-    elsewhere. No `tar` of an honest box writes that, but the box is the policy's."""
+    """Raises BadTree if a file lies below what is no folder: written through such a link it would
+    be elsewhere. No `tar` of an honest box writes that, but the box is the policy's."""
     for path in tree:
         for place in PurePosixPath(path).parents:
             if str(place) in tree:

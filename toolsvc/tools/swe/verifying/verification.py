@@ -1,4 +1,4 @@
-"""How a submission is judged: the operator's side of a task, and the run of its tests.
+"""The judgement of a submission: the operator's part of a task, and the run of its tests.
 
 Invariants
 - Nothing that a trajectory can reach decides: the submission is only the files that it changed in
@@ -6,7 +6,8 @@ Invariants
 - Whatever a submission does (hang, crash, flood, fill the memory) costs it the reward; only a
   failure to start or keep a box is not its own.
 - The verifier's files are read on this side and are in no box that a policy's calls run in.
-- pytest is told by an option where its settings are (`settings`): nothing else of the tree can be.
+- An option names pytest's settings file (`settings`): no other file of the tree can be its
+  settings.
 
 What it cannot exclude: the code under test runs in the process of its tests, and may forge their
 report from within.
