@@ -108,3 +108,17 @@ def check(address: str, *arguments: object, folder: Path) -> tuple[int, dict[str
         json.loads(findings.read_text(encoding="utf-8")) if findings.exists() else {},
         shown,
     )
+
+
+def keeps_the_contract(
+    address: str, *arguments: object, folder: Path, least: int = 0, probes: str = ""
+) -> dict[str, Any]:
+    """Findings without a failure, of at least `least` passed checks. `probes`: a probe file."""
+    if probes:
+        path = folder / "probes.toml"
+        path.write_text(probes, encoding="utf-8")
+        arguments = (*arguments, "--probe", path)
+    code, found, shown = check(address, *arguments, folder=folder)
+    assert (code, found["failed"]) == (0, 0), shown
+    assert found["passed"] >= least, shown
+    return found

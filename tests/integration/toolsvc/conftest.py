@@ -1,10 +1,11 @@
 """Real jails and real services. A missing firejail fails these tests with the sentence that
-mends it."""
+fixes it."""
 
 import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,14 +92,22 @@ def start_service(log: Path, *arguments: str) -> Service:
     return Service(process, found.group(1))
 
 
+@contextmanager
+def running_service(log: Path, *arguments: str) -> Iterator[Service]:
+    """A service that SIGTERM ends with exit code 0."""
+    running = start_service(log, *arguments)
+    yield running
+    running.process.terminate()
+    assert running.process.wait(40) == 0, log.read_text(encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """One python service for all tests that leave it as they find it."""
     log = tmp_path_factory.mktemp("service") / "errors.log"
-    running = start_service(log, "python", "--ready", "2", "--shards", "1", "--memory-mib", "192")
-    yield running
-    running.process.terminate()
-    assert running.process.wait(20) == 0, log.read_text(encoding="utf-8")
+    small = ("--ready", "2", "--shards", "1", "--memory-mib", "192")
+    with running_service(log, "python", *small) as running:
+        yield running
 
 
 @pytest.fixture

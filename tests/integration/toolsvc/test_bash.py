@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.trajectory import Trajectory, said
+from tests.support.waiting import until
 from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
 from toolsvc.plugin.registry import make_registered
@@ -22,11 +23,7 @@ from toolsvc.tools.bash.bash_tool import BashOptions, BashTool
 from toolsvc.types import Result
 from toolwright.types import ToolErrorKind
 
-pytestmark = [
-    pytest.mark.quick,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
-]
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 SMALL = SandboxConfig(shards=1, ready=2, memory_bytes=192 * MIB, disk_bytes=8 * MIB, processes=24)
 KEPT = 4096
@@ -117,17 +114,13 @@ async def test_the_exit_code_is_told(session: Trajectory) -> None:
         ("cat", ""),
         ('read line; echo "[$line] $?"', "[] 1"),
         ("cat <<EOF\nhere $((6*7))\nEOF", "here 42"),
-        ("for i in 1 2\ndo\n  echo $i\ndone", "1\n2"),
         ("echo 'it''s' \"a 'b'\" !x", "its a 'b' !x"),
         ("exec 0<&-; echo still here", "still here"),
         ("exec 8>&-; echo still here", "still here"),
         ("printf 'a\\0b'", "ab"),
         ("printf '\\xff\\n'", "\ufffd"),
         ("echo " + "x" * 200_000 + " | wc -c", "200001"),
-        ("yes | head -c 10 | wc -c", "10"),
-        ("python3 -c 'print(6*7)'", "42"),
         ('x=$(cat); echo "[$x]"', "[]"),
-        ("", ""),
         ("# nothing", ""),
     ],
 )
@@ -135,7 +128,7 @@ async def test_a_command_says(session: Trajectory, command: str, says: str) -> N
     assert await ask(session, command) == says
 
 
-@pytest.mark.parametrize("command", ["echo 'open", "if", "for", "( echo", "cat <<X\nnever closed"])
+@pytest.mark.parametrize("command", ["echo 'open", "for", "cat <<X\nnever closed"])
 async def test_broken_syntax_costs_nothing(session: Trajectory, command: str) -> None:
     await ask(session, "x=5")
     await ask(session, command)
@@ -164,16 +157,7 @@ async def test_output_cannot_end_a_command(session: Trajectory) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "sleep 600",
-        "while :; do :; done",
-        "sleep 600 | cat",
-        "echo part; sleep 600; echo never",
-        "yes > /dev/null",
-        "(sleep 600)",
-        "wait",
-        "f() { while true; do sleep 1; done; }; f",
-    ],
+    ["while :; do :; done", "sleep 600 | cat", "echo part; sleep 600; echo never", "wait"],
 )
 async def test_the_limit_interrupts_and_keeps_the_shell(session: Trajectory, command: str) -> None:
     await ask(session, "cd notes; x=5; sleep 600 &")
@@ -201,12 +185,9 @@ async def test_what_ignores_the_interrupt_is_killed_with_the_shell(
 
 async def test_cancel(session: Trajectory) -> None:
     await ask(session, "x=5")
-    call = asyncio.create_task(run(session, "echo begun; sleep 600"))
-    async with asyncio.timeout(20):
-        while not session.cancel():  # noqa: ASYNC110 - until the call has begun
-            await asyncio.sleep(0.01)
-    result = await call
-    assert result.error.kind is ToolErrorKind.CANCELLED
+    call = asyncio.create_task(run(session, "sleep 600"))
+    await until(session.cancel, "the call has begun")
+    assert (await call).error.kind is ToolErrorKind.CANCELLED
     assert await ask(session, "echo $x") == "5"
 
 
@@ -219,20 +200,14 @@ async def test_output_is_bounded_as_it_streams(session: Trajectory) -> None:
     assert len(text) < KEPT + 100
 
 
-async def test_the_longest_command_fits(session: Trajectory) -> None:
-    command = "echo '" + "\U0001f600" * 999_000 + "' | wc -m"
-    assert await ask(session, f"export LC_ALL=C.UTF-8; {command}") == "999001"
-
-
-async def test_a_background_job_does_not_hold_a_command_up(session: Trajectory) -> None:
+async def test_a_background_job_holds_no_command_up_and_its_output_is_bounded(
+    session: Trajectory,
+) -> None:
     await ask(session, "(while [ ! -e go ]; do sleep 0.01; done; echo late; touch done) &")
     assert "early" in await ask(session, "echo early")
     text = await ask(session, "touch go; while [ ! -e done ]; do sleep 0.01; done; echo after")
     assert sorted(text.split("\n")) == ["after", "late"]
-
-
-async def test_output_between_commands_is_bounded_and_shown(session: Trajectory) -> None:
-    await ask(session, "(head -c 3000000 /dev/zero | tr '\\0' 'z'; touch done) &")
+    await ask(session, "rm done; (head -c 3000000 /dev/zero | tr '\\0' 'z'; touch done) &")
     result = await run(session, "while [ ! -e done ]; do sleep 0.01; done; echo")
     assert "zzz" in said(result)
     assert result.truncated
@@ -247,9 +222,7 @@ async def test_jobs_end_with_their_session(host: Host) -> None:
         below = psutil.Process().children(recursive=True)
         return [p for p in below if marker in _command_line(p)]
 
-    async with asyncio.timeout(20):
-        while len(jobs()) < 3:  # noqa: ASYNC110 - until all have begun
-            await asyncio.sleep(0.05)
+    await until(lambda: len(jobs()) >= 3, "all have begun")
     running = jobs()
     await session.close()
     assert not psutil.wait_procs(running, timeout=20)[1]
@@ -274,16 +247,6 @@ async def test_a_fork_bomb_hurts_its_own_session_only(host: Host, session: Traje
     await run(session, ":(){ :|:& };:", run_limit=1.0)
     assert await ask(other, "echo alive") == "alive"
     await other.close()
-
-
-async def test_disk_is_bounded(session: Trajectory) -> None:
-    """By the kernel, or by the watch that ends who stays above the limit."""
-    result = await run(session, "head -c 60000000 /dev/zero | split -b 1000000 && sleep 600")
-    if result.error is None:
-        assert "No space left on device" in said(result)
-    else:
-        assert result.error.kind is ToolErrorKind.LIMIT
-        assert "the session and its files are lost" in said(result)
 
 
 async def test_the_sandbox_holds(session: Trajectory) -> None:
@@ -322,42 +285,22 @@ async def test_editing(session: Trajectory) -> None:
     assert (await run(session, "ls deep/b.py")).metrics["exit_code"] != 0
 
 
-async def test_edits_keep_the_line_ends_of_a_file(session: Trajectory) -> None:
-    await ask(session, r"printf 'a = 1\r\nb = 2\r\nc = 3\r\n' > dos.py")
-    edits = {"old_str": "a = 1\nb = 2", "new_str": "a = 1\nb = 20"}
-    text = said(await edit(session, "str_replace", "dos.py", **edits))
-    assert "     2\tb = 20\n" in text
-    await edit(session, "insert", "dos.py", insert_line=3, new_str="d = 4")
-    assert await ask(session, "grep -c $'\\r$' dos.py; wc -l < dos.py") == "4\n4"
-
-
-async def test_a_progress_bar_leaves_room_for_what_follows(session: Trajectory) -> None:
-    bar = r"for i in $(seq 1 500); do printf '\r%3d %% ##########' $i; done"
-    result = await run(session, f"echo begin; {bar}; echo; echo end")
-    assert said(result) == "begin\n500 % ##########\nend"
-    assert not result.truncated
-
-
 @pytest.mark.parametrize(
     ("kind", "arguments", "says"),
     [
-        ("view", {"path": "none"}, "none: No such file or directory"),
         ("view", {"path": "/etc/passwd"}, "/etc/passwd: "),
         ("view", {"path": "pipe"}, "pipe is not a file"),
         ("view", {"path": "binary"}, "binary is not a text in UTF-8"),
-        ("view", {"path": "notes/a.txt", "view_range": [4, 9]}, "the file has 3 lines"),
         ("create", {"path": "notes/a.txt", "file_text": ""}, "notes/a.txt exists"),
-        ("str_replace", {"path": "notes/a.txt", "old_str": "x", "new_str": ""}, "does not occur"),
         ("str_replace", {"path": "notes/a.txt", "old_str": "e", "new_str": ""}, "lines 1, 3, 3"),
         ("insert", {"path": "notes/a.txt", "insert_line": 9, "new_str": ""}, "has 3 lines"),
-        ("undo", {"path": "notes/a.txt"}, "no edit to undo"),
         ("create", {"path": "big", "file_text": "x" * 3_000_000}, ""),
     ],
 )
 async def test_an_edit_that_cannot_be_done_changes_nothing(
     session: Trajectory, kind: str, arguments: dict[str, Any], says: str
 ) -> None:
-    await ask(session, "mkfifo pipe; printf '\\xff' > binary; ln -s /etc/passwd link")
+    await ask(session, "mkfifo pipe; printf '\\xff' > binary")
     result = await edit(session, kind, **arguments)
     if says:
         assert result.error.kind is ToolErrorKind.EXCEPTION
@@ -371,19 +314,6 @@ async def test_undo_keeps_what_the_shell_wrote_since(session: Trajectory) -> Non
     result = await edit(session, "undo", "notes/a.txt")
     assert "has changed since" in said(result)
     assert "more" in await ask(session, "cat notes/a.txt")
-
-
-async def test_actions_as_r2e_agents_write_them(session: Trajectory) -> None:
-    result = await session.act(
-        "<function=file_editor>\n<parameter=command>create</parameter>\n"
-        "<parameter=path>x.py</parameter>\n<parameter=file_text>\nprint(7)\n</parameter>\n"
-        "</function>"
-    )
-    assert result.error is None
-    action = "<function=execute_bash><parameter=cmd>python3 x.py</parameter></function>"
-    assert said(await session.act(action)) == "7"
-    result = await session.act("<function=finish></function>")
-    assert result.done
 
 
 @pytest.mark.parametrize("files", [{"../x": ""}, {"/x": ""}, {"x": 1}, ["x"], {"": ""}])

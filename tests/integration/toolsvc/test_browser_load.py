@@ -3,7 +3,6 @@
 import asyncio
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -34,17 +33,6 @@ def sockets(folder: Path) -> set[Path]:
     return {link.readlink().parent for link in folder.glob("*/SingletonSocket")}
 
 
-def cost(pids: set[int]) -> tuple[float, int]:
-    """CPU seconds so far, and bytes of memory with shared ones in parts (PSS)."""
-    seconds, held = 0.0, 0
-    for pid in pids:
-        process = psutil.Process(pid)
-        times = process.cpu_times()
-        seconds += times.user + times.system
-        held += process.memory_full_info().pss
-    return seconds, held
-
-
 async def travel(policy: Surfer, together: asyncio.Barrier) -> None:
     limits = {"queue_limit": WAIT_SECONDS, "run_limit": WAIT_SECONDS}
     first = await policy.act("navigate", limits=limits, url=policy.pages.url("/count"))
@@ -56,16 +44,14 @@ async def travel(policy: Surfer, together: asyncio.Barrier) -> None:
 
 
 @pytest.mark.timeout(400)
-async def test_many_trajectories_leave_nothing(
-    record_property: Callable[[str, object], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_trajectories_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with site() as pages, tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)  # Chromium may have an account of its own
         monkeypatch.setenv("TMPDIR", folder)
-        await crowd(pages, Path(folder), record_property)
+        await crowd(pages, Path(folder))
 
 
-async def crowd(pages: Site, folder: Path, record_property: Callable[[str, object], None]) -> None:
+async def crowd(pages: Site, folder: Path) -> None:
     nobody = family()
     async with serving(pages.address, navigation_seconds=WAIT_SECONDS) as host:
         async with Surfer(host, pages) as first:
@@ -77,12 +63,9 @@ async def crowd(pages: Site, folder: Path, record_property: Callable[[str, objec
                 group.create_task(travel(policy, together))
             async with together:
                 everybody = family() - nobody
-                seconds, held = cost(everybody)
                 made = sockets(folder)
         assert made
         assert len(everybody) >= TRAJECTORIES
-        record_property("cpu_seconds", seconds)
-        record_property("pss_mib", held >> 20)
         async with asyncio.TaskGroup() as group:
             for policy in policies:
                 group.create_task(policy.trajectory.close())

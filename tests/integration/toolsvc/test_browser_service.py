@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from tests.integration.toolsvc.conftest import Service
-from tests.support.checking import check
+from tests.support.checking import keeps_the_contract
 from tests.support.site import site
 
 pytestmark = pytest.mark.slow
@@ -47,14 +47,12 @@ sleep = {{ action = "navigate", url = "http://{host}/count-slowly?seconds=@secon
 def test_the_contract_is_kept_and_a_killed_service_leaves_nothing(
     start: Callable[..., Service], tmp_path: Path
 ) -> None:
-    probes = tmp_path / "probes.toml"
     with site() as pages:
-        probes.write_text(PROBES.format(host=pages.address), encoding="utf-8")
+        probes = PROBES.format(host=pages.address)
         service = start("browser", "--set", f"browser.allow={pages.address}")
-        words = ["--probe", probes, *SLOWLY, *(w for name in CHECKS for w in ("--only", name))]
-        code, found, shown = check(service.address, *words, folder=tmp_path)
-    assert code == 0, shown
-    assert found["passed"] == len(CHECKS)
+        words = [*SLOWLY, *(word for name in CHECKS for word in ("--only", name))]
+        least = len(CHECKS)
+        keeps_the_contract(service.address, *words, folder=tmp_path, least=least, probes=probes)
 
     family, profile = browser_of(service)
     folder = Path(profile.partition("=")[2])

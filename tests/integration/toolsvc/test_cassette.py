@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.toolsvc.conftest import Service, start_service
-from tests.support.checking import OF_CALLS, PLUGIN, PROBES, check
+from tests.integration.toolsvc.conftest import Service, running_service
+from tests.support.checking import OF_CALLS, PLUGIN, PROBES, keeps_the_contract
 from toolsvc.check.checks import ALL
 
 pytestmark = pytest.mark.slow
@@ -47,11 +47,8 @@ RECORDED = [word for check in ONE_BY_ONE for word in ("--only", check.name)]
 @pytest.fixture
 def real(tmp_path: Path) -> Iterator[Service]:
     (tmp_path / "lookup.py").write_text(LOOKUP, encoding="utf-8")
-    running = start_service(tmp_path / "real.log", str(tmp_path / "lookup.py"))
-    yield running
-    if running.process.poll() is None:
-        running.process.terminate()
-        running.process.wait(20)
+    with running_service(tmp_path / "real.log", str(tmp_path / "lookup.py")) as running:
+        yield running
 
 
 def observed(told: str) -> str:
@@ -66,36 +63,23 @@ def test_a_recorded_service_is_replayed_without_it(
     recorder = start(f"cassette:{tape}", "--set", f'cassette.record=["grpc:{real.address}"]')
     words = ('{"word": "one", "times": 2}', '{"word": "large", "times": 1}', '{"word": 1}')
     recorded = [observed(call(recorder.address, one)) for one in words]
-    code, _, shown = check(recorder.address, *RECORDED, folder=tmp_path)
-    assert code == 0, shown
+    keeps_the_contract(recorder.address, *RECORDED, folder=tmp_path)
     for service in (recorder, real):
         service.process.terminate()
         service.process.wait(20)
     player = start(f"cassette:{tape}")
     assert [observed(call(player.address, one)) for one in words] == recorded
     assert "has no answer to call 0" in call(player.address, '{"word": "two", "times": 2}')
-    code, findings, shown = check(player.address, *RECORDED, folder=tmp_path)
-    assert code == 0, shown
-    assert findings["passed"] >= 40, shown
+    keeps_the_contract(player.address, *RECORDED, folder=tmp_path, least=40)
 
 
 def test_a_service_before_a_service_keeps_the_contract(
     start: Callable[..., Service], tmp_path: Path
 ) -> None:
     (tmp_path / "plugin.py").write_text(PLUGIN, encoding="utf-8")
-    (tmp_path / "probes.toml").write_text(PROBES, encoding="utf-8")
     behind = start(str(tmp_path / "plugin.py"))
     before = start(f"grpc:{behind.address}")
     # What the service answers whatever its tools are is asked with the first.
     for tool, only, least in (("tally", (), 95), ("picture", OF_CALLS, 25)):
-        code, findings, shown = check(
-            before.address,
-            *only,
-            "--tool",
-            tool,
-            "--probe",
-            tmp_path / "probes.toml",
-            folder=tmp_path,
-        )
-        assert code == 0, shown
-        assert findings["passed"] >= least, shown
+        words = (*only, "--tool", tool)
+        keeps_the_contract(before.address, *words, folder=tmp_path, least=least, probes=PROBES)

@@ -5,19 +5,17 @@ checks here needs no test of its own in the unit tests of the host.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 from pydantic import BaseModel
 
+from tests.support.conformance.broken import BROKEN
+from tests.support.conformance.reference import serving
+from tests.support.served_host import served
 from toolsvc import Call, Media, SessionInfo, Tool, ToolFailed
-from toolsvc.check import CheckOutcome, check_service
-from toolsvc.edge.service import SERVICE_NAME, ToolServicer
+from toolsvc.check import CheckOutcome, NoService, check_service
 from toolsvc.host.host import Host
 from toolsvc.types import Result
-from toolwright.rpc.server import Server
-from toolwright.tool.v1 import tool_pb2_grpc
 
 pytestmark = pytest.mark.quick
 
@@ -78,24 +76,19 @@ class Draw(Tool):
         return Result(observation=tuple(media))
 
 
-@asynccontextmanager
-async def served() -> AsyncIterator[str]:
-    """The address of our service."""
-    async with Host([Counter(), Echo(), Draw()]) as host:
-        server = Server("127.0.0.1:0")
-        server.add(
-            SERVICE_NAME,
-            lambda grpc_server: tool_pb2_grpc.add_ToolServiceServicer_to_server(
-                ToolServicer(host, "test"), grpc_server
-            ),
-        )
-        await server.start()
-        yield f"127.0.0.1:{server.port}"
-        await server.stop(0)
+async def test_a_breach_is_a_failure() -> None:
+    async with serving(BROKEN["runs-twice"].service()) as address:
+        report = await check_service(address, only=["a-repetition-has-no-effect"])
+    assert [one.name for one in report.failures] == ["a-repetition-has-no-effect"]
+
+
+async def test_an_unknown_check_is_an_error() -> None:
+    with pytest.raises(NoService, match="no-such-check"):
+        await check_service("127.0.0.1:9", only=["no-such-check"])
 
 
 async def test_our_host_keeps_the_contract() -> None:
-    async with served() as address:
+    async with Host([Counter(), Echo(), Draw()]) as host, served(host) as address:
         report = await check_service(address)
     assert report.failures == []
     skipped = {one.name for one in report.findings if one.outcome is CheckOutcome.SKIPPED}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.toolsvc.conftest import Service
-from tests.support.checking import OF_CALLS, PLUGIN, PROBES, check
+from tests.support.checking import OF_CALLS, PLUGIN, PROBES, check, keeps_the_contract
 from tests.support.postgres import MOST_POLICIES, POLICIES, postgres
 from tests.support.tls import make_pem
 
@@ -32,7 +32,6 @@ sleep = "<sql>INSERT INTO counter SELECT 1 FROM pg_sleep(@seconds@)</sql>"
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("check")
     (path / "tally.py").write_text(PLUGIN, encoding="utf-8")
-    (path / "probes.toml").write_text(PROBES, encoding="utf-8")
     return path
 
 
@@ -40,18 +39,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_sql_on_postgresql_keeps_the_contract(
     start: Callable[..., Service], tmp_path: Path
 ) -> None:
-    probes = tmp_path / "probes.toml"
-    probes.write_text(POSTGRES_PROBES, encoding="utf-8")
     with postgres(POSTGRES_TABLES) as server:
         # A role for every session that the suite holds at once.
         dsn = f"sql.dsn={server.policies(MOST_POLICIES)}"
         service = start("sql", "--set", dsn, "--set", "sql.writable=true")
-        code, found, shown = check(service.address, *OF_CALLS, "--probe", probes, folder=tmp_path)
+        probes = {"folder": tmp_path, "least": 60, "probes": POSTGRES_PROBES}
+        keeps_the_contract(service.address, *OF_CALLS, **probes)
         service.process.terminate()
         assert service.process.wait(20) == 0
         assert server.ask("SELECT count(*) FROM counter") == 0
-    assert (code, found["failed"]) == (0, 0), shown
-    assert found["passed"] >= 60
 
 
 @pytest.mark.slow
@@ -59,9 +55,7 @@ def test_workers_keep_the_contract(
     start: Callable[..., Service], folder: Path, tmp_path: Path
 ) -> None:
     service = start(str(folder / "tally.py"), "--workers", "2")
-    probes = ("--probe", folder / "probes.toml")
-    code, found, shown = check(service.address, *probes, folder=tmp_path)
-    assert (code, found["failed"]) == (0, 0), shown
+    found = keeps_the_contract(service.address, folder=tmp_path, probes=PROBES)
     outcomes = {one["name"]: one["outcome"] for one in found["checks"]}
     assert outcomes["calls-go-to-the-endpoint"] == "passed"
 
@@ -72,11 +66,8 @@ def test_a_service_behind_tls_is_checked(
     pem = make_pem(tmp_path / "tls")
     service = start(str(folder / "tally.py"), *pem.options)
     only = ("--only", "health-of-the-server", "--only", "a-cut-connection-stops-nothing")
-    probes = ("--probe", folder / "probes.toml")
-    code, found, shown = check(
-        service.address, "--tls-ca", pem.authority, *only, *probes, folder=tmp_path
-    )
-    assert (code, found["passed"]) == (0, 2), shown
+    words = ("--tls-ca", pem.authority, *only)
+    keeps_the_contract(service.address, *words, folder=tmp_path, least=2, probes=PROBES)
 
 
 @contextmanager
@@ -96,19 +87,6 @@ def test_a_breach_is_told_and_ends_in_exit_code_1(tmp_path: Path) -> None:
     assert code == 1
     assert found["failed"] == 1
     assert re.search(r"was seen: +one call_id sent three times: 3 effects, not 1", shown)
-
-
-@pytest.mark.slow
-def test_a_broken_history_is_told_in_words_and_leaves_no_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with broken("another-owners-opening-moves") as address:
-        only = ("--only", "histories-are-as-the-contract-says")
-        code, found, _ = check(address, *only, folder=tmp_path)
-    assert code == 1
-    assert re.match(r"history \d+: open .*: held are ", found["checks"][0]["reason"])
-    assert [path.name for path in tmp_path.iterdir()] == ["findings.json"]
 
 
 def test_no_service_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.toolsvc.conftest import Service, start_service
-from tests.support.checking import PLUGIN, PROBES, check
+from tests.integration.toolsvc.conftest import Service, running_service
+from tests.support.checking import PLUGIN, PROBES, keeps_the_contract
 from tests.support.repository import make_repository
 from toolsvc.check.checks.calls import CALLS
 from toolsvc.check.checks.service import SERVICE
@@ -37,7 +37,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What the tools of the service stand on."""
     path = tmp_path_factory.mktemp("check")
     (path / "tally.py").write_text(PLUGIN, encoding="utf-8")
-    (path / "probes.toml").write_text(PROBES, encoding="utf-8")
     with sqlite3.connect(path / "counter.sqlite") as database:
         database.execute("CREATE TABLE counter (n)")
         database.execute("INSERT INTO counter VALUES (0)")
@@ -60,20 +59,15 @@ def every_tool(folder: Path) -> Iterator[Service]:
     )
     tools = ("python", "bash", "sql", "search", "swe", str(folder / "tally.py"))
     small = ("--ready", "2", "--shards", "1", "--memory-mib", "192")
-    options = [word for setting in settings for word in ("--set", setting)]
-    running = start_service(folder / "errors.log", *tools, *options, *small)
-    yield running
-    running.process.terminate()
-    assert running.process.wait(20) == 0, (folder / "errors.log").read_text(encoding="utf-8")
+    options = [f"--set={setting}" for setting in settings]
+    with running_service(folder / "errors.log", *tools, *options, *small) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def findings(every_tool: Service, folder: Path) -> list[dict[str, Any]]:
     """Of the service once, and of every tool."""
-    probes = ("--probe", folder / "probes.toml")
-    code, found, shown = check(every_tool.address, "--each-tool", *probes, folder=folder)
-    failed = [one for one in found["checks"] if one["outcome"] == "failed"]
-    assert (code, failed) == (0, []), shown
+    found = keeps_the_contract(every_tool.address, "--each-tool", folder=folder, probes=PROBES)
     return list(found["checks"])
 
 

@@ -19,11 +19,7 @@ from toolsvc.sandbox.config import MIB, SandboxConfig
 
 PARSER = "tests.support.hostile_parser"
 SPIN = "while True: pass"
-pytestmark = [
-    pytest.mark.quick,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
-]
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

@@ -30,11 +30,7 @@ from toolsvc.tools.web_search.extract import Extractor
 from toolsvc.tools.web_search.fetch import Fetched
 from toolsvc.tools.web_search.types import PageUnreadable
 
-pytestmark = [
-    pytest.mark.quick,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
-]
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 LIMITS = ImageLimits(
     pixels=1_000_000,
     file_bytes=1 << 20,

@@ -17,18 +17,13 @@ from tests.integration.toolsvc.media import (
 )
 from tests.support.pictures import call, look, near, png, shown
 from tests.support.trajectory import Trajectory
-from toolsvc.errors import Refused
 from toolsvc.host.host import Host
 from toolsvc.tools.image.image_tool import ImageOptions, ImageTool
-from toolsvc.types import Media, Text
+from toolsvc.types import Media
 from toolwright.types import ToolErrorKind
 
 WORKER_MIB = 512
-pytestmark = [
-    pytest.mark.quick,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
-]
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -72,13 +67,12 @@ async def test_modes(trajectory: Callable[..., Trajectory], mode: str) -> None:
     assert near(image, (50, 50), (grey,) * 3)
 
 
-async def test_a_jpeg_of_printers_colours(trajectory: Callable[..., Trajectory]) -> None:
+async def test_printers_colours_are_shown_and_what_is_transparent_lies_on_white(
+    trajectory: Callable[..., Trajectory],
+) -> None:
     data = image_file(Image.new("CMYK", (60, 60), (0, 255, 255, 0)), "JPEG")
     image = await look(trajectory(Media(media_type="image/jpeg", data=data)))
     assert near(image, (30, 30), (254, 0, 0))
-
-
-async def test_what_is_transparent_lies_on_white(trajectory: Callable[..., Trajectory]) -> None:
     made = Image.new("RGBA", (100, 100), (0, 0, 0, 0))
     made.paste((0, 0, 255, 255), (0, 0, 50, 100))
     image = await look(trajectory(png(made)))
@@ -139,35 +133,6 @@ async def test_frames_are_those_that_were_asked_for(
         assert abs(found - brightness(number)) < 4
 
 
-async def test_sampled_frames_are_numbered_evenly() -> None:
-    media = Media(media_type="video/mp4", data=video_file("mp4", "libx264", size=(160, 120)))
-    async with Host([ImageTool(ImageOptions(workers=1, sampled_frames=4))]) as host:
-        session = Trajectory(host, "image", media=(media,))
-        result = await session.act(call("select_frames", target_frames=[1, 2, 4]))
-        notes = [part.text for part in result.observation if isinstance(part, Text)]
-        assert [note.split(":")[0] for note in notes] == [
-            "Image 1 (frame 1, at 0.00 s)",
-            "Image 2 (frame 2, at 0.80 s)",
-            "Image 3 (frame 4, at 2.30 s)",
-        ]
-        assert not (await session.act(call("select_frames", target_frames=[5]))).valid
-
-
-async def test_a_task_whose_images_are_frames(trajectory: Callable[..., Trajectory]) -> None:
-    session = trajectory(*(png(Image.new("RGB", (50, 50), (level,) * 3)) for level in (50, 150)))
-    frames = shown(await session.act(call("select_frames", target_frames=[2, 1])))
-    assert [frame.getpixel((5, 5)) for frame in frames] == [(150,) * 3, (50,) * 3]
-    assert not (await session.act(call("select_frames", target_frames=[5]))).valid
-
-
-async def test_equal_requests_have_equal_results(trajectory: Callable[..., Trajectory]) -> None:
-    media = Media(media_type="video/mp4", data=video_file("mp4", "libx264", size=(160, 120)))
-    action = call("select_frames", target_frames=[3, 17])
-    one, other = [await trajectory(media).act(action) for _ in range(2)]
-    assert len(shown(one)) == 2
-    assert one.observation == other.observation
-
-
 async def test_a_session_is_bounded() -> None:
     async with Host([ImageTool(ImageOptions(workers=1, images=3, session_mib=1))]) as host:
         session = Trajectory(host, "image", media=(png(quarters()),))
@@ -180,6 +145,3 @@ async def test_a_session_is_bounded() -> None:
         noise = Trajectory(host, "image", media=(png(Image.effect_noise((800, 800), 90)),))
         large = await noise.act(call("rotate_image", angle=0))
         assert "1048576 bytes" in large.error.message
-    with pytest.raises(Refused):
-        async with Host([ImageTool(ImageOptions(workers=1, images=1))]) as host:
-            await Trajectory(host, "image", media=(png(quarters()), png(quarters(60, 60)))).open()

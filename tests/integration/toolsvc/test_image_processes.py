@@ -15,7 +15,6 @@ from tests.integration.toolsvc.media import (
 )
 from tests.support.pictures import call, look, png
 from tests.support.trajectory import Trajectory
-from toolsvc.confined import places
 from toolsvc.confined.errors import InputFailed, InputFault
 from toolsvc.confined.pool import Jobs
 from toolsvc.errors import Reason, Refused
@@ -25,11 +24,7 @@ from toolsvc.types import Text
 from toolwright.types import ToolErrorKind
 
 WORKER_MIB = 512
-pytestmark = [
-    pytest.mark.quick,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
-]
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -136,20 +131,3 @@ async def test_what_a_file_does_to_its_process_is_a_tool_error(
     session = Trajectory(host, "image", media=(png(quarters()),))
     result = await session.act(call("rotate_image", angle=0))
     assert (result.error.kind, result.error.session_lost) == (kind, False)
-
-
-async def test_a_call_that_finds_no_place_has_not_run(
-    host: Host, until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(places, "QUICK_SECONDS", 60)
-    process = await at_rest(until)
-    first, second = (Trajectory(host, "image", media=(png(quarters()),)) for _ in range(2))
-    sent = jobs(host)
-    asked = asyncio.create_task(first.act(call("rotate_image", angle=0)))
-    await in_it(host, until, sent)
-    with pytest.raises(Refused) as failure:
-        await second.act(call("rotate_image", angle=0), run_limit=0.2)
-    assert failure.value.reason is Reason.QUEUE_LIMIT
-    process.send_signal(signal.SIGCONT)
-    assert (await asked).error is None
-    assert (await second.act(call("rotate_image", angle=0))).error is None

@@ -27,10 +27,7 @@ def test_the_level_of_each_backend_is_told() -> None:
 def test_without_a_sandbox_the_mend_is_told_and_the_exit_code_is_1(tmp_path: Path) -> None:
     done = isolation("--sandbox", "firejail", path=str(tmp_path))
     assert done.returncode == 1
-    assert done.stdout == (
-        "firejail: firejail is not on PATH and foreign code is never run without it: "
-        "`apt-get install firejail` as root, then start again\n"
-    )
+    assert "`apt-get install firejail`" in done.stdout
 
 
 def isolation(*words: str, path: str) -> subprocess.CompletedProcess[str]:

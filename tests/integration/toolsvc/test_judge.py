@@ -74,7 +74,6 @@ async def test_a_reply_without_a_verdict_is_worth_nothing_and_counted(judge: Jud
     async with chat_endpoint(lambda _: GOLD) as endpoint, judge(endpoint) as policy:
         result = await policy.act(f"<finish>{GOLD}</finish>")
         assert (result.reward, result.metrics["judge_unparsable"]) == (0.0, 1.0)
-        assert said(result) == "The answer was handed in."
 
 
 async def test_equal_answers_are_judged_once(judge: Judge, tmp_path: Path) -> None:
@@ -108,10 +107,9 @@ async def test_an_answer_that_the_judge_cannot_read_is_told(judge: Judge) -> Non
             result = await policy.act(f"<finish>{GOLD * 200}</finish>")
             assert (result.done, result.reward, result.valid) == (False, None, False)
             assert said(result) == "the answer is too long: write a shorter one"
-        for message in ("no such model", "messages: wrong role"):
-            endpoint.faults = [fault(400, message)]
-            with pytest.raises(Refused):
-                await policy.act(f"<finish>{message}</finish>")
+        endpoint.faults = [fault(400, "no such model")]
+        with pytest.raises(Refused):
+            await policy.act("<finish>another</finish>")
         assert (await policy.act(f"<finish>{GOLD}</finish>")).reward == 1.0
 
 

@@ -49,16 +49,9 @@ _TIME = re.compile(r"-\d{4}-\d\d-\d\dT.*")
 def suite() -> Path:
     """The suite's program."""
     npm = NODE / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    install: list[str | Path] = [
-        NODE / "bin" / "node",
-        npm,
-        "install",
-        "--no-audit",
-        "--no-fund",
-        "--prefer-offline",
-    ]
+    options = ("--no-audit", "--no-fund", "--prefer-offline", "--no-package-lock")
     installed = subprocess.run(
-        [*install, "--no-package-lock"],
+        [NODE / "bin" / "node", npm, "install", *options],
         cwd=SUITE,
         env={**os.environ, "PATH": f"{NODE / 'bin'}:{os.environ['PATH']}"},
         capture_output=True,
@@ -76,16 +69,9 @@ def test_every_scenario_that_applies_passes(
     tmp_path: Path,
 ) -> None:
     url = offer(start(str(SUITE / "tools.py")))
-    begin = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "test", "version": "1"},
-        },
-    }
+    client = {"capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    parameters = {"protocolVersion": "2025-11-25", **client}
+    begin = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": parameters}
     accept = {"accept": "application/json, text/event-stream"}
     said = httpx2.post(url, json=begin, headers=accept, timeout=60).text
     answer = json.loads(said[said.index("{") :])

@@ -23,7 +23,6 @@ def server(mode: str) -> str:
 @pytest.mark.parametrize(
     ("mode", "names"),
     [
-        ("empty", ["echo"]),
         ("same", ["echo"]),
         ("circle", ["echo"]),
         ("pages", ["t0", "t1", "t2"]),

@@ -49,15 +49,11 @@ async def forked(host: Host, parent: str) -> str:
     return name
 
 
-async def test_the_tool_says_that_a_fork_replays(host: Host) -> None:
-    (tool,) = host.list_tools()
-    assert tool.fork
-    assert tool.fork_replays
-
-
 async def test_a_fork_has_variables_imports_and_files_and_effects_leak_neither_way(
     host: Host,
 ) -> None:
+    (tool,) = host.list_tools()
+    assert tool.fork and tool.fork_replays
     parent = await opened(
         host, "import math; x = [1]", "open('note', 'w').write('kept')", "x.append(2); 1 / 0"
     )
@@ -80,23 +76,24 @@ async def test_a_fork_of_a_session_that_ran_nothing_and_of_a_fork(host: Host) ->
     assert "NameError" in said(await host.call(code("y", empty)))
 
 
-async def test_what_comes_to_something_else_when_it_runs_again_is_no_fork(host: Host) -> None:
-    parent = await opened(host, "x = 1", "import os; os.urandom(16)")
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("import os; os.urandom(16)", "call 2 came to something else"),
+        ("while True: pass", "call 2 was stopped (timeout)"),
+    ],
+)
+async def test_a_session_that_does_not_run_again_as_it_did_is_not_forked(
+    host: Host, program: str, says: str
+) -> None:
+    parent = await opened(host, "x = 1")
+    await host.call(code(program, parent, run_limit=0.5))
     before = len(host.session_ids)
     with refused(Reason.NOT_SERVED) as failure:
         await forked(host, parent)
-    assert "call 2 came to something else" in failure.value.message
+    assert says in failure.value.message
     assert len(host.session_ids) == before
     assert said(await host.call(code("x", parent))) == "1"
-
-
-async def test_a_session_in_which_a_call_was_stopped_is_not_forked(host: Host) -> None:
-    parent = await opened(host, "x = 1")
-    stopped = await host.call(code("while True: pass", parent, run_limit=0.2))
-    assert stopped.result.error is not None
-    with refused(Reason.NOT_SERVED) as failure:
-        await forked(host, parent)
-    assert "call 2 was stopped (timeout)" in failure.value.message
 
 
 async def test_a_session_that_crashed_is_lost_to_its_forks_too(host: Host) -> None:

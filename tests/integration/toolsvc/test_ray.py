@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import urllib.request
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -15,13 +14,12 @@ import psutil
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from tests.support import workers
 from tests.support.net import free_port
 from tests.support.ray_cluster import ENVIRONMENT, RayCluster, ray_cluster
 from toolwright.rpc.channel import call as rpc
-from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
-from toolwright.tool.v1 import tool_pb2_grpc
 
 from .conftest import Service, start_service
 
@@ -60,22 +58,11 @@ class Fast(Count):
     name = "fast"
     gpus = 1
 '''
-HUNGRY = """
-from toolsvc import tool
-
-@tool(gpus=1000)
-def hungry(text: str) -> str:
-    return text
-"""
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
-class Client:
-    def __init__(self, address: str) -> None:
-        self.channel = open_channel(address)
-        self.stub: Any = tool_pb2_grpc.ToolServiceStub(self.channel)
-
-    async def open(self, session: str, *, lease: int = 300, queue_limit: int = 100) -> None:
+class Client(workers.Client):
+    async def open_one(self, session: str, *, lease: int = 300, queue_limit: int = 100) -> None:
         """With the one tool that its name begins with."""
         request = pb.OpenSessionRequest(
             session_id=session,
@@ -87,7 +74,7 @@ class Client:
         opened = await rpc(self.stub.OpenSession, request, timeout=120)
         assert opened.endpoint == ""
 
-    async def say(self, session: str, text: str = "one more") -> str:
+    async def ask(self, session: str, text: str = "one more") -> str:
         """What the session's tool answers, or the reason of the refusal."""
         tool = session.partition("-")[0]
         request = pb.CallToolRequest(
@@ -103,19 +90,7 @@ class Client:
 
     async def pid(self, session: str) -> int:
         """Of the process that the session is in."""
-        return int(await self.say(session, "pid"))
-
-    async def close(self, session: str) -> bool:
-        request = pb.CloseSessionRequest(session_id=session)
-        return bool((await rpc(self.stub.CloseSession, request, timeout=40)).closed)
-
-    async def renew(self, *believed: str) -> tuple[set[str], set[str]]:
-        """Held and lost."""
-        request = pb.RenewLeasesRequest(
-            owner="tests", session_ids=believed, lease=Duration(seconds=300)
-        )
-        answer = await rpc(self.stub.RenewLeases, request, timeout=40)
-        return set(answer.held), set(answer.lost)
+        return int(await self.ask(session, "pid"))
 
 
 async def each(names: list[str], ask: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:
@@ -183,24 +158,22 @@ async def test_a_session_that_wants_a_gpu_has_an_actor_with_one(
     client: Client, until: Until
 ) -> None:
     both = ["fast-0", "fast-1"]
-    await each(both, client.open)
+    await each(both, client.open_one)
     pids = await each(both, client.pid)
     assert len(set(pids.values())) == 2
-    assert set((await each(both, lambda name: client.say(name, "gpus"))).values()) == {"0"}
-    with pytest.raises(
-        ServiceError, match="QUEUE_LIMIT: session fast-2 got no actor with 1 GPU within"
-    ):
-        await client.open("fast-2", queue_limit=1)
-    given_up = asyncio.create_task(client.open("fast-given-up"))
+    assert set((await each(both, lambda name: client.ask(name, "gpus"))).values()) == {"0"}
+    with pytest.raises(ServiceError, match="QUEUE_LIMIT: session fast-2"):
+        await client.open_one("fast-2", queue_limit=1)
+    given_up = asyncio.create_task(client.open_one("fast-given-up"))
     while not await client.close("fast-given-up"):
         assert not given_up.done()
     with pytest.raises(ServiceError, match="SESSION_CLOSED"):
         await given_up
-    opening = asyncio.create_task(client.open("fast-3"))
+    opening = asyncio.create_task(client.open_one("fast-3"))
     assert await client.close("fast-0")
     await opening
     await until(lambda: not psutil.pid_exists(pids["fast-0"]))
-    assert await each([*both, "fast-3"], client.say) == {
+    assert await each([*both, "fast-3"], client.ask) == {
         "fast-0": "SESSION_CLOSED",
         "fast-1": "1",
         "fast-3": "1",
@@ -209,25 +182,11 @@ async def test_a_session_that_wants_a_gpu_has_an_actor_with_one(
 
 
 async def test_an_actor_ends_with_the_lease_of_its_session(client: Client, until: Until) -> None:
-    await client.open("large-leased", lease=5)
+    await client.open_one("large-leased", lease=5)
     pid = await client.pid("large-leased")
     await until(lambda: not psutil.pid_exists(pid))
-    assert await client.say("large-leased") == "SESSION_CLOSED"
-    assert await client.renew("large-leased") == (set(), {"large-leased"})
-
-
-def test_what_no_node_has_is_said_at_the_start(
-    cluster: RayCluster, serve_fails: Callable[..., str], tmp_path: Path
-) -> None:
-    on_ray = ("--backend", "ray", "--ray-address", cluster.address)
-    (tmp_path / "hungry.py").write_text(HUNGRY, encoding="utf-8")
-    said = serve_fails(str(tmp_path / "hungry.py"), *on_ray, environment=dict(os.environ))
-    assert said.startswith(
-        "toolsvc: tool 'hungry' asks for 1000 GPUs a session, and no node of the cluster has that "
-        "much (its nodes have 4 CPUs, 1 GPU, 64 GiB; 4 CPUs, 1 GPU, 64 GiB)"
-    )
-    said = serve_fails("finish", *on_ray, "--hosts", "9", environment=dict(os.environ))
-    assert said.startswith("toolsvc: the cluster has no room for 9 hosts of 1 CPU, 1 GiB")
+    assert await client.ask("large-leased") == "SESSION_CLOSED"
+    assert await client.renew("tests", "large-leased") == (set(), {"large-leased"})
 
 
 async def test_a_node_that_dies_takes_its_own_sessions_and_no_others(
@@ -236,7 +195,7 @@ async def test_a_node_that_dies_takes_its_own_sessions_and_no_others(
     shared = [f"count-{number}" for number in range(SESSIONS)]
     apart = [f"large-{number}" for number in range(APART)]
     names = shared + apart
-    await asyncio.gather(each(shared, client.open), each(apart, client.open))
+    await asyncio.gather(each(shared, client.open_one), each(apart, client.open_one))
     at = await each(names, client.pid)
     assert len({at[name] for name in shared}) == HOSTS
     assert len({at[name] for name in names}) == HOSTS + APART
@@ -246,28 +205,28 @@ async def test_a_node_that_dies_takes_its_own_sessions_and_no_others(
     for some in (shared, apart):
         assert lost.intersection(some)
         assert kept.intersection(some)
-    assert set((await each(names, client.say)).values()) == {"1"}
+    assert set((await each(names, client.ask)).values()) == {"1"}
     waiting = {
-        name: asyncio.create_task(client.say(name, str(tmp_path / "go-on")))
+        name: asyncio.create_task(client.ask(name, str(tmp_path / "go-on")))
         for some in (lost, kept)
         for name in (min(some), max(some))
     }
     await until(lambda: len(list(tmp_path.iterdir())) == len(waiting))
     cluster.kill_second()
-    after = await each(sorted(set(names) - set(waiting)), client.say)
+    after = await each(sorted(set(names) - set(waiting)), client.ask)
     assert {reply for name, reply in after.items() if name in kept} == {"2"}
     assert {reply for name, reply in after.items() if name in lost} == {"SESSION_LOST"}
     (tmp_path / "go-on").touch()
     for name, call in waiting.items():
         assert await call == ("SESSION_LOST" if name in lost else str(at[name]))
-    assert await client.renew(*names) == (kept, lost)
+    assert await client.renew("tests", *names) == (kept, lost)
     with pytest.raises(ServiceError, match="SESSION_LOST"):
-        await client.open(min(lost))
+        await client.open_one(min(lost))
     assert not await client.close(min(lost))
 
     assert await client.close(min(kept))
-    await client.open("count-new")
-    assert await client.say("count-new") == "1"
+    await client.open_one("count-new")
+    assert await client.ask("count-new") == "1"
     await until(lambda: service.figure("toolwright_toolsvc_hosts") == HOSTS)
     assert service.figure("toolwright_toolsvc_hosts_replaced_total") == len(
         {at[name] for name in lost.intersection(shared)}

@@ -10,15 +10,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.checking import PLUGIN, PROBES, check
+from tests.support.checking import PLUGIN, PROBES, keeps_the_contract
 
 from .conftest import Service
 
 pytestmark = pytest.mark.slow
 
 RAY = ("--backend", "ray")
-LOCAL = ("--backend", "local")
-NOT_LOCAL = "--ray-address, --hosts and --host-... are for --backend ray: say that too"
 
 
 @pytest.fixture
@@ -36,7 +34,6 @@ def test_it_is_for_this_machine_alone_keeps_the_contract_and_leaves_nothing(
 ) -> None:
     monkeypatch.setenv("RAY_TMPDIR", short_folder)
     (tmp_path / "tally.py").write_text(PLUGIN, encoding="utf-8")
-    (tmp_path / "probes.toml").write_text(PROBES, encoding="utf-8")
     service = start(
         str(tmp_path / "tally.py"), *RAY, "--hosts", "2", "--host-cpus", "0.5",
         "--host-memory-mib", "256",
@@ -50,10 +47,7 @@ def test_it_is_for_this_machine_alone_keeps_the_contract_and_leaves_nothing(
     }
     assert listening
     assert listening <= {"127.0.0.1", "::ffff:127.0.0.1"}
-    probes = ("--probe", tmp_path / "probes.toml")
-    code, found, shown = check(service.address, *probes, folder=tmp_path)
-    assert (code, found["failed"]) == (0, 0), shown
-    assert found["passed"] >= 100
+    keeps_the_contract(service.address, folder=tmp_path, least=100, probes=PROBES)
     service.process.terminate()
     assert service.process.wait(60) == 0
     assert not psutil.wait_procs(processes, timeout=20)[1]
@@ -64,7 +58,7 @@ def test_it_is_for_this_machine_alone_keeps_the_contract_and_leaves_nothing(
     [
         (("--ray-address", "127.0.0.1:9"), "no Ray cluster answers at 127.0.0.1:9 ("),
         (("--workers", "2"), "--workers, --advertise and --worker-port are for one machine: "),
-        ((*LOCAL, "--hosts", "2"), NOT_LOCAL),
+        (("--backend", "local", "--hosts", "2"), "--ray-address, --hosts and --host-... are for"),
     ],
 )
 def test_what_cannot_be_is_said_at_once(

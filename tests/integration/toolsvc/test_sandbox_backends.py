@@ -1,6 +1,5 @@
 """What jails are made of: each backend in its own right, none by two words only, and packages."""
 
-import asyncio
 import contextlib
 import os
 import shutil
@@ -65,24 +64,8 @@ def programs_below() -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("backend", "program", "other"),
-    [(Backend.FIREJAIL, "firejail", "bwrap"), (Backend.BUBBLEWRAP, "bwrap", "firejail")],
-)
-async def test_each_backend_gives_the_best_level(
-    backend: Backend, program: str, other: str
-) -> None:
-    async with Sandbox(SandboxConfig(**SMALL, backend=backend)) as sandbox:
-        assert sandbox.level is Isolation.FULL
-        assert program in programs_below()
-        assert other not in programs_below()
-
-
-@pytest.mark.parametrize(
     ("backend", "missing", "package"),
-    [
-        (Backend.FIREJAIL, "firejail", "firejail"),
-        (Backend.BUBBLEWRAP, "bwrap", "bubblewrap"),
-    ],
+    [(Backend.FIREJAIL, "firejail", "firejail"), (Backend.BUBBLEWRAP, "bwrap", "bubblewrap")],
 )
 async def test_one_backend_never_replaces_another(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, backend: Backend, missing: str, package: str
@@ -139,13 +122,6 @@ async def test_without_a_sandbox_limits_hold_and_sessions_end_whole() -> None:
         session.close()
     assert not psutil.wait_procs(below, timeout=10)[1]
     assert not folder.parent.exists()
-
-
-def test_the_flags_are_told_in_one_sentence(serve_fails: Callable[..., str]) -> None:
-    environment = dict(os.environ)
-    for words in (["--sandbox", "none"], ["--allow-unsandboxed"]):
-        said = serve_fails("python", *words, environment=environment)
-        assert "takes both --sandbox none and --allow-unsandboxed" in said
 
 
 async def test_to_go_without_is_stamped_in_every_response(start: Callable[..., Any]) -> None:
@@ -235,10 +211,6 @@ async def test_packages_that_a_session_could_change_are_found(
         ({"packages": ("/nowhere/at/all",)}, "/nowhere/at/all"),
         ({"packages": ("/tmp",)}, "of its own"),
         ({"preload": ("no_such_module",)}, "no_such_module cannot be imported"),
-        (
-            {"preload": ("no_such_module",), "isolation": Isolation.PER_SESSION},
-            "cannot be imported",
-        ),
     ],
     ids=str,
 )
@@ -248,38 +220,29 @@ async def test_packages_that_cannot_work_are_told(change: dict[str, Any], says: 
     assert "user namespaces" not in str(failure.value)
 
 
-async def test_packages_of_another_python_are_told() -> None:
-    folder = Path("/var/tmp") / f"toolsvc-test-{os.getpid()}" / "lib" / "python3.7"
+RESTLESS = (
+    "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("below", "preload", "says"),
+    [
+        ("lib/python3.7", (), r"are for Python 3\.7 .* --sandbox-python"),
+        (".", ("restless",), "starts threads"),
+    ],
+    ids=["of another Python", "that start threads"],
+)
+async def test_packages_that_do_not_suit_sessions_are_refused(
+    below: str, preload: tuple[str, ...], says: str
+) -> None:
+    home = Path("/var/tmp") / f"toolsvc-test-{os.getpid()}"
+    folder = home / below
     folder.mkdir(parents=True)
+    (folder / "restless.py").write_text(RESTLESS, encoding="utf-8")
     try:
-        with pytest.raises(SandboxUnavailable, match=r"are for Python 3\.7 .* --sandbox-python"):
-            config = SandboxConfig(**SMALL, **CALM, packages=(str(folder),))
+        with pytest.raises(SandboxUnavailable, match=says):
+            config = SandboxConfig(**SMALL, **CALM, packages=(str(folder),), preload=preload)
             await Sandbox(config).start()
     finally:
-        shutil.rmtree(folder.parents[1])
-
-
-async def test_a_module_that_starts_threads_is_not_preloaded() -> None:
-    folder = Path("/var/tmp") / f"toolsvc-test-{os.getpid()}"
-    folder.mkdir()
-    (folder / "restless.py").write_text(
-        "import threading, time\n"
-        "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n",
-        encoding="utf-8",
-    )
-    try:
-        with pytest.raises(SandboxUnavailable, match="starts threads"):
-            config = SandboxConfig(**SMALL, **CALM, packages=(str(folder),), preload=("restless",))
-            await Sandbox(config).start()
-    finally:
-        shutil.rmtree(folder)
-
-
-async def test_a_session_that_was_never_asked_for_anything_ends_too() -> None:
-    async with Sandbox(SandboxConfig(**UNSANDBOXED)) as sandbox:
-        below: list[psutil.Process] = []
-        while not below:
-            await asyncio.sleep(0.05)
-            below = psutil.Process().children(recursive=True)
-        assert sandbox.level is Isolation.NONE
-    assert not psutil.wait_procs(below, timeout=10)[1]
+        shutil.rmtree(home)

@@ -5,7 +5,6 @@ import contextlib
 import os
 import signal
 import socket
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -119,17 +118,9 @@ def test_a_port_in_use_is_one_sentence(fails: Callable[..., str]) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        began = time.monotonic()
         line = fails("python", *SMALL, "--listen", address)
     assert address in line
     assert "in use" in line
-    assert time.monotonic() - began < 30
-
-
-def test_a_missing_firejail_is_one_sentence(fails: Callable[..., str]) -> None:
-    line = fails("python", "--listen", "127.0.0.1:0", PATH="/nowhere")
-    assert "firejail" in line
-    assert "apt-get install firejail" in line
 
 
 def test_an_address_off_loopback_needs_a_token(fails: Callable[..., str]) -> None:

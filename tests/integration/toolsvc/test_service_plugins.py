@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
-import grpc.aio
 import pytest
 
 from tests.support.service import Client, refused, seconds
@@ -21,37 +19,19 @@ pytestmark = pytest.mark.quick
 
 SMALL = ("--ready", "2", "--shards", "1")
 PLUGIN = '''
-import threading, time
-from toolsvc import Media, Result, Text, Tool, tool
-
-calls = 0
-release = threading.Event()
+import time
+from toolsvc import Tool, tool
 
 @tool
-def count(text: str) -> str:
-    """Counts its calls."""
-    global calls
-    time.sleep(float(text or 0))
-    calls += 1
-    return str(calls)
+def sleep(text: str) -> str:
+    """Sleeps for so many seconds."""
+    time.sleep(float(text))
+    return text
 
 @tool
 def add(a: int, b: int) -> int:
     """Adds."""
     return a + b
-
-@tool(media=True)
-def picture(size: int):
-    """An image of so many bytes, and everything else that an answer may hold."""
-    return Result(
-        observation=(Text(text="see"), Media(media_type="image/png", data=b"x" * size)),
-        done=True, reward=-0.5, metrics={"seen": 2.0},
-    )
-
-@tool
-def long(count: int) -> str:
-    """Much text."""
-    return "a" * count + "\\x00b" * count
 
 class Crash(Tool):
     name = "crash"
@@ -88,14 +68,7 @@ def served(plugin: str) -> Iterator[Service]:
 async def test_a_plugin_file(served: Service, connect: Callable[[str], Client]) -> None:
     client = connect(served.address)
     listed = await rpc(client.stub.ListTools, pb.ListToolsRequest(), timeout=10)
-    assert [tool.name for tool in listed.tools] == [
-        "count",
-        "add",
-        "picture",
-        "long",
-        "crash",
-        "notes",
-    ]
+    assert [tool.name for tool in listed.tools] == ["sleep", "add", "crash", "notes"]
     session = await client.open(metadata={"first": "a"})
     answer = await client.call(session, "<notes>b</notes>")
     assert answer.result.observation[0].text == "a,b"
@@ -107,7 +80,7 @@ async def test_a_plugin_file(served: Service, connect: Callable[[str], Client]) 
     crash = (await client.call(session, "<crash>x</crash>")).result
     assert crash.error.kind == reasons.TOOL_ERROR_KIND_EXCEPTION
     assert "this plugin is broken" in crash.observation[0].text
-    late = (await client.call(session, "<count>2</count>", run_limit=seconds(0.2))).result
+    late = (await client.call(session, "<sleep>2</sleep>", run_limit=seconds(0.2))).result
     assert late.error.kind == reasons.TOOL_ERROR_KIND_TIMEOUT
     answer = await client.call(session, "<nothing>x</nothing>")
     assert not answer.result.valid
@@ -115,53 +88,22 @@ async def test_a_plugin_file(served: Service, connect: Callable[[str], Client]) 
         await client.call(session, "x", tool="nothing")
 
 
-async def test_what_a_tool_may_answer_arrives(
-    served: Service, connect: Callable[[str], Client]
-) -> None:
-    client = connect(served.address)
-    listed = await rpc(client.stub.ListTools, pb.ListToolsRequest(), timeout=10)
-    media = {tool.name: tool.capabilities.media for tool in listed.tools}
-    assert media["picture"]
-    assert not media["add"]
-    session = await client.open()
-    small = (await client.call(session, "<picture>5</picture>")).result
-    assert (small.observation[0].text, small.observation[1].media.data) == ("see", b"xxxxx")
-    assert (small.done, small.reward, dict(small.metrics)) == (True, -0.5, {"seen": 2.0})
-    size = (2 << 20) + 3
-    large = (await client.call(session, f"<picture>{size}</picture>")).result
-    blob = large.observation[1].blob
-    assert (blob.size, blob.media_type) == (size, "image/png")
-    pieces = [
-        piece.data
-        async for piece in client.stub.GetBlob(
-            pb.GetBlobRequest(sha256=blob.sha256, offset=1), timeout=20
-        )
-    ]
-    assert b"".join(pieces) == b"x" * (size - 1)
-    assert max(map(len, pieces)) == 1 << 20
-    await rpc(client.stub.CloseSession, pb.CloseSessionRequest(session_id=session), timeout=10)
-    with pytest.raises(grpc.aio.AioRpcError) as gone:
-        async for _ in client.stub.GetBlob(pb.GetBlobRequest(sha256=blob.sha256), timeout=10):
-            pass
-    assert gone.value.code() is grpc.StatusCode.NOT_FOUND
+SPY = """
+import sys
+from toolsvc import tool
 
-
-@pytest.fixture
-def spy(tmp_path: Path) -> str:
-    """A tool that tells what its service has imported."""
-    path = tmp_path / "spy.py"
-    path.write_text(
-        "import sys\nfrom toolsvc import tool\n\n@tool\n"
-        "def imported(text: str) -> list[str]:\n    'Tells it.'\n    return list(sys.modules)\n",
-        encoding="utf-8",
-    )
-    return str(path)
+@tool
+def imported(text: str) -> list[str]:
+    "Names of the modules of its service."
+    return list(sys.modules)
+"""
 
 
 async def test_a_service_imports_the_packages_of_its_own_tools_alone(
-    start: Any, connect: Callable[[str], Client], spy: str
+    start: Any, connect: Callable[[str], Client], tmp_path: Path
 ) -> None:
-    client = connect(start("python", spy, *SMALL).address)
+    (tmp_path / "spy.py").write_text(SPY, encoding="utf-8")
+    client = connect(start("python", str(tmp_path / "spy.py"), *SMALL).address)
     session = await client.open()
     seen = await client.call(session, "<imported> any </imported>")
     names = set(json.loads(seen.result.observation[0].text))
@@ -170,27 +112,13 @@ async def test_a_service_imports_the_packages_of_its_own_tools_alone(
     assert not names & theirs
 
 
-async def test_long_observations_are_cut_by_the_service(
-    start: Any, connect: Callable[[str], Client], plugin: str
-) -> None:
-    client = connect(start(plugin, "--observation-chars", "1000").address)
-    session = await client.open()
-    result = (await client.call(session, "<long>5000</long>")).result
-    text = result.observation[0].text
-    assert result.truncated
-    assert len(text) <= 1000
-    assert (text[0], text[-1]) == ("a", "b")
-    assert "\x00" not in text
-    assert not (await client.call(session, "<long>10</long>")).result.truncated
-
-
 async def test_a_plugin_that_never_returns_does_not_keep_the_service(
     start: Any, connect: Callable[[str], Client], plugin: str
 ) -> None:
     service = start(plugin)
     client = connect(service.address)
     session = await client.open()
-    late = (await client.call(session, "<count>60</count>", run_limit=seconds(0.1))).result
+    late = (await client.call(session, "<sleep>60</sleep>", run_limit=seconds(0.1))).result
     assert late.error.kind == reasons.TOOL_ERROR_KIND_TIMEOUT
     service.process.terminate()
     assert await asyncio.to_thread(service.process.wait, 20) == 0

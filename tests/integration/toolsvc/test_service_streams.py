@@ -12,14 +12,14 @@ import grpc.aio
 import pytest
 
 import toolsvc.edge.call_stream
+from tests.support.served_host import served
 from tests.support.waiting import holds_for, until
 from toolsvc import Call, Result, Tool
-from toolsvc.edge.service import SERVICE_NAME, ToolServicer
+from toolsvc.edge.service import SERVICE_NAME
 from toolsvc.host.host import Host
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.channel import open_channel
-from toolwright.rpc.server import Server
 from toolwright.tool.v1 import tool_pb2 as pb
 from toolwright.tool.v1 import tool_pb2_grpc
 
@@ -46,41 +46,20 @@ class Counting(Tool):
 
 
 class Service:
-    def __init__(self, host: Host, tool: Counting, address: str) -> None:
-        self.host = host
+    def __init__(self, tool: Counting, address: str) -> None:
         self.tool = tool
-        self.address = address
         self.channel = open_channel(address)
         self.stub: Any = tool_pb2_grpc.ToolServiceStub(self.channel)
-
-    async def open(self, session: str, **fields: Any) -> None:
-        request = pb.OpenSessionRequest(session_id=session, owner="o", **fields)
-        await self.stub.OpenSession(request, timeout=10)
-
-    async def look(self, session: str) -> pb.GetSessionResponse:
-        answer: pb.GetSessionResponse = await self.stub.GetSession(
-            pb.GetSessionRequest(session_id=session), timeout=10
-        )
-        return answer
 
 
 @pytest.fixture
 async def service() -> AsyncIterator[Service]:
     tool = Counting()
-    async with Host([tool]) as host:
-        server = Server("127.0.0.1:0")
-        server.add(
-            SERVICE_NAME,
-            lambda grpc_server: tool_pb2_grpc.add_ToolServiceServicer_to_server(
-                ToolServicer(host, "test"), grpc_server
-            ),
-        )
-        await server.start()
-        one = Service(host, tool, f"127.0.0.1:{server.port}")
-        await one.open("s")
+    async with Host([tool]) as host, served(host) as address:
+        one = Service(tool, address)
+        await one.stub.OpenSession(pb.OpenSessionRequest(session_id="s", owner="o"), timeout=10)
         yield one
         await one.channel.close()
-        await server.stop(0)
 
 
 def call(call_id: str, seconds: float = 0.0, **fields: Any) -> pb.CallToolRequest:
@@ -153,10 +132,7 @@ async def test_a_stream_that_breaks_amid_answers_is_no_fault_of_the_service(
             for number in range(300):
                 await stream.write(asking(number, call(f"c{number}")))
             await stream.read()
-    await holds_for(
-        0.3, lambda: len(service.tool.ran) <= 300, "nobody to be called who was not asked for"
-    )
-    assert len(service.tool.ran) <= 300
+    await holds_for(0.3, lambda: len(service.tool.ran) <= 300, "no call beyond those asked for")
     assert caplog.records == []
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import grpc
 import pytest
 
 from tests.support.postgres import POLICIES, PostgresServer, postgres
@@ -16,6 +17,8 @@ from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.tools.sql.sql_tool import SqlOptions, SqlTool
+from toolwright.tool.v1 import tool_pb2 as pb
+from toolwright.tool.v1 import tool_pb2_grpc
 from toolwright.types import ToolErrorKind
 
 pytestmark = pytest.mark.quick
@@ -63,10 +66,7 @@ async def test_rows_commands_and_errors(host: MakeHost) -> None:
     async with host() as running:
         session = trajectory(running)
         text = await ask(session, "SELECT id, name, NULL AS n FROM city ORDER BY id LIMIT 2")
-        assert (
-            text == "id | name | n\n1 | city 1 | NULL\n2 | city 2 | NULL\n(2 rows)\n3 turns left."
-        )
-        assert "city" in await ask(session, "/* a /* nested */ one */ (SELECT 'city')")
+        assert text.startswith("id | name | n\n1 | city 1 | NULL\n2 | city 2 | NULL\n(2 rows)\n")
         assert "Seq Scan" in await ask(session, "EXPLAIN SELECT * FROM city")
         kind, text = await fail(session, "SELECT nothing FROM city")
         assert kind is ToolErrorKind.EXCEPTION
@@ -78,14 +78,12 @@ async def test_rows_commands_and_errors(host: MakeHost) -> None:
 @pytest.mark.parametrize(
     ("sql", "says"),
     [
-        ("INSERT INTO city VALUES (0, '')", "INSERT is not allowed"),
         ("WITH x AS (DELETE FROM city RETURNING *) SELECT * FROM x", "read-only transaction"),
         ("EXPLAIN ANALYZE DELETE FROM city", "read-only transaction"),
         ("SELECT set_config('transaction_read_only', 'off', false)", "read-write mode"),
         ("COMMIT", "COMMIT is not allowed"),
         ("-- SELECT\n /* SELECT /* */ */ ; rollback", "ROLLBACK is not allowed"),
         ("COPY city TO PROGRAM 'cat'", "COPY is not allowed"),
-        ("SET ROLE admin", "SET is not allowed"),
         ("DO $$ BEGIN COMMIT; END $$", "DO is not allowed"),
         ("SELECT 1; SELECT 2", "multiple commands"),
         ("-- nothing", "an empty statement is not allowed"),
@@ -108,8 +106,12 @@ async def test_changes_live_in_their_session_and_are_rolled_back(
         assert await ask(one, "DELETE FROM city WHERE id > 100") == "DELETE 1900\n3 turns left."
         assert "(1 row)" in await ask(one, "INSERT INTO city VALUES (0, 'zero') RETURNING id")
         assert "duplicate key" in (await fail(one, "INSERT INTO city VALUES (1, '')"))[1]
-        for word in ("COMMIT", "END", "ROLLBACK", "SAVEPOINT x", "PREPARE TRANSACTION 'x'"):
+        for word in ("COMMIT", "END", "ROLLBACK", "SAVEPOINT x", "PREPARE TRANSACTION 'x'",
+                     "CALL nothing()"):  # fmt: skip
             assert "is not allowed" in (await fail(one, word))[1]
+        # Nor may an unprivileged role create a procedure, which could commit.
+        body = "BEGIN DELETE FROM city; COMMIT; END"
+        assert (await one.act(f"<sql>CREATE PROCEDURE p() AS $$ {body} $$</sql>")).error
         assert "101" in await ask(one, "SELECT count(*) FROM city")
         assert "2000" in await ask(other, "SELECT count(*) FROM city")
         await one.close()
@@ -118,43 +120,16 @@ async def test_changes_live_in_their_session_and_are_rolled_back(
     assert server.ask("SELECT count(*) FROM city") == 2000
 
 
-async def test_a_procedure_cannot_commit(host: MakeHost, server: PostgresServer) -> None:
-    async with host(writable=True) as running:
-        session = trajectory(running)
-        _, text = await fail(session, "CALL nothing()")
-        assert "CALL is not allowed" in text
-        body = "BEGIN DELETE FROM city; COMMIT; END"
-        # Nor may an unprivileged role create one.
-        assert (await session.act(f"<sql>CREATE PROCEDURE p() AS $$ {body} $$</sql>")).error
-
-
 async def test_the_limit_stops_a_statement_and_keeps_the_state(host: MakeHost) -> None:
     async with host(writable=True) as running:
         session = trajectory(running)
         await ask(session, "DELETE FROM city WHERE id > 7")
+        # A statement cannot lift it.
+        await ask(session, "SELECT set_config('statement_timeout', '0', false)")
         kind, text = await fail(session, "SELECT pg_sleep(60)", run_limit=0.3)
         assert kind is ToolErrorKind.TIMEOUT
         assert text.startswith("Error: stopped after 0.3 s")
         assert "7" in await ask(session, "SELECT count(*) FROM city")
-
-
-async def test_the_limit_cannot_be_lifted_by_the_statement(host: MakeHost) -> None:
-    async with host() as running:
-        session = trajectory(running)
-        await ask(session, "SELECT set_config('statement_timeout', '0', false)")
-        kind, _ = await fail(session, "SELECT pg_sleep(60)", run_limit=0.3)
-        assert kind is ToolErrorKind.TIMEOUT
-
-
-async def test_cancel(host: MakeHost) -> None:
-    async with host() as running:
-        session = trajectory(running)
-        await session.open()
-        call = asyncio.create_task(session.act("<sql>SELECT pg_sleep(60)</sql>"))
-        await until(session.cancel)
-        result = await call
-        assert result.error.kind is ToolErrorKind.CANCELLED
-        assert "2000" in await ask(session, "SELECT count(*) FROM city")
 
 
 async def test_a_huge_row_is_given_up_before_it_fills_the_service(host: MakeHost) -> None:
@@ -206,21 +181,6 @@ async def test_another_sessions_lock_is_nothing_for_the_policy(host: MakeHost) -
         assert "UPDATE 1" in await ask(other, "UPDATE city SET name = '' WHERE id = 1")
 
 
-async def test_a_session_that_ends_under_its_statement_leaves_no_connection(
-    host: MakeHost, server: PostgresServer
-) -> None:
-    async with host(writable=True) as running:
-        session = trajectory(running)
-        await ask(session, "DELETE FROM city")
-        call = asyncio.create_task(session.act("<sql>SELECT pg_sleep(60)</sql>"))
-        await until(lambda: bool(server.ask(_SLEEPING)))
-        await session.close()
-        with pytest.raises(Refused):
-            await call
-        await until(lambda: server.sessions() == 0)
-    assert server.ask("SELECT count(*) FROM city") == 2000
-
-
 _SLEEPING = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep(60)%'"
 
 
@@ -232,15 +192,11 @@ async def test_a_killed_backend_loses_a_writer_and_not_a_reader(
             session = trajectory(running)
             await ask(session, "SELECT 1")
             kill(server)
-            with pytest.raises(Refused) as failure:
-                await ask(session, "SELECT 1")
-            if writable:
-                assert failure.value.reason is Reason.SESSION_LOST
+            for reason in [Reason.SESSION_LOST] * 2 if writable else [Reason.BACKEND_DOWN]:
                 with pytest.raises(Refused) as failure:
                     await ask(session, "SELECT 1")
-                assert failure.value.reason is Reason.SESSION_LOST
-            else:
-                assert failure.value.reason is Reason.BACKEND_DOWN
+                assert failure.value.reason is reason
+            if not writable:
                 assert "(1 row)" in await ask(session, "SELECT 1")
 
 
@@ -378,6 +334,7 @@ async def test_a_role_with_powers_is_refused_at_the_start(server: PostgresServer
                          "pg_execute_server_program", "admin", "policy_1")
         ),
         ("ALTER ROLE {} CONNECTION LIMIT 2", "ALTER ROLE {} CONNECTION LIMIT 1", "would share"),
+        ("ALTER ROLE {} SUPERUSER", "ALTER ROLE {} NOSUPERUSER", "SUPERUSER"),
         ("ALTER ROLE {} CREATEROLE", "ALTER ROLE {} NOCREATEROLE", "CREATEROLE"),
         ("ALTER ROLE {} REPLICATION", "ALTER ROLE {} NOREPLICATION", "REPLICATION"),
         ("GRANT EXECUTE ON FUNCTION pg_read_file(text) TO {}",
@@ -405,22 +362,10 @@ async def test_each_database_is_examined(host: MakeHost, server: PostgresServer)
         assert "(1 row)" in await ask(trajectory(running, database="other"), "SELECT 1")
 
 
-async def test_a_role_that_could_leave_the_database_is_refused(server: PostgresServer) -> None:
-    dsn = server.dsn("admin")
-    tool = SqlTool(SqlOptions.model_validate({"dsn": dsn}), SandboxConfig())
-    with pytest.raises(StartError, match="SUPERUSER"):
-        await tool.start()
-
-
 def test_a_service_that_is_killed_leaves_no_statement(
     server: PostgresServer, start: Callable[..., Any]
 ) -> None:
     """kill -9 of the whole service: the server notices, and rolls back."""
-    import grpc
-
-    from toolwright.tool.v1 import tool_pb2 as pb
-    from toolwright.tool.v1 import tool_pb2_grpc
-
     service = start("sql", "--set", f"sql.dsn={server.policies()}", "--set", "sql.writable=true")
     with grpc.insecure_channel(service.address) as channel:
         stub: Any = tool_pb2_grpc.ToolServiceStub(channel)

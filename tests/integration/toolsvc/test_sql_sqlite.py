@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from tests.support.sql_session import ask, fail
 from tests.support.trajectory import Trajectory, said
-from tests.support.waiting import passes
+from tests.support.waiting import passes, until
 from toolsvc.errors import Reason, Refused
 from toolsvc.host.host import Host
 from toolsvc.sandbox.config import MIB, SandboxConfig
@@ -26,11 +26,7 @@ UNSTOPPABLE = "SELECT instr(hex(zeroblob(8000000)), hex(zeroblob(4000000)) || '1
 """Half an hour in one function, which looks at nothing meanwhile."""
 
 
-pytestmark = [
-    pytest.mark.quick,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
-]
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 
 @pytest.fixture(scope="module")
@@ -97,20 +93,15 @@ async def test_questions_and_errors(reader: Host) -> None:
         ("INSERT INTO city VALUES (0, '')", "this database is read-only"),
         ("DELETE FROM city RETURNING id", "this database is read-only"),
         ("CREATE TEMP TABLE t (a)", "this database is read-only"),
-        ("DROP TABLE city", "this database is read-only"),
         ("PRAGMA query_only = OFF", "PRAGMA query_only is not allowed"),
-        ("PRAGMA user_version = 7", "PRAGMA user_version is not allowed"),
         ("PRAGMA writable_schema = 1", "PRAGMA writable_schema is not allowed"),
         ("PRAGMA hard_heap_limit = 1", "PRAGMA hard_heap_limit is not allowed"),
         ("ATTACH ':memory:' AS x", "ATTACH is not allowed"),
         ("SELECT load_extension('x')", "load_extension is not allowed"),
         ("VACUUM INTO '/tmp/x'", "VACUUM"),
         ("BEGIN", "transactions are not allowed"),
-        ("COMMIT", "transactions are not allowed"),
         ("SAVEPOINT x", "savepoints are not allowed"),
         ("SELECT 1; SELECT 2", "one statement at a time"),
-        ("SELECT ?", "bindings"),
-        ("SELECT 1 FROM", "incomplete input"),
         ("SELECT randomblob(100000000)", "too big"),
         ("SELECT hex(zeroblob(16000000))", "too big"),
     ],
@@ -171,11 +162,8 @@ async def test_cancel(reader: Host) -> None:
     session = trajectory(reader)
     await ask(session, "SELECT 1")
     call = asyncio.create_task(session.act(f"<sql>{ENDLESS}</sql>"))
-    async with asyncio.timeout(20):
-        while not session.cancel():  # noqa: ASYNC110 - until the call has begun
-            await asyncio.sleep(0.01)
-    result = await call
-    assert result.error.kind is ToolErrorKind.CANCELLED
+    await until(session.cancel, "the call has begun")
+    assert (await call).error.kind is ToolErrorKind.CANCELLED
     assert "9\n" in await ask(session, "SELECT count(*) FROM city")
 
 
@@ -198,20 +186,6 @@ async def test_memory_is_bounded_and_the_state_kept(writer: Host, sql: str) -> N
     assert "7\n" in await ask(session, "SELECT count(*) FROM city")
 
 
-async def test_a_long_result_is_cut(databases: Path) -> None:
-    numbers = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c"
-    async with serving(databases=databases, rows=3, output_kib=16) as running:
-        session = trajectory(running)
-        result = await session.act(f"<sql>{numbers}</sql>")
-        assert result.truncated
-        assert said(result) == (
-            "x\n1\n2\n3\n(long result: only the first 3 rows are shown)\n3 turns left."
-        )
-        result = await session.act("<sql>SELECT hex(zeroblob(1000000)) AS h</sql>")
-        assert result.truncated
-        assert "(2000000 characters)" in said(result)
-
-
 async def test_the_solution_ends_the_trajectory(reader: Host, databases: Path) -> None:
     result = await trajectory(reader).act("<solution>SELECT 1</solution>")
     assert (result.done, result.valid, said(result)) == (True, True, "")
@@ -220,41 +194,15 @@ async def test_the_solution_ends_the_trajectory(reader: Host, databases: Path) -
         assert (result.done, said(result)) == (True, "one\n1\n(1 row)")
 
 
-async def test_a_solution_as_json(databases: Path) -> None:
-    async with serving(databases=databases, solution_json=True, output_kib=1) as running:
-
-        async def solved(sql: str) -> tuple[bool, bool, str]:
-            result = await trajectory(running).act(f"<solution>{sql}</solution>")
-            assert result.done
-            return result.truncated, result.error is not None, said(result)
-
-        whole = '{"rows": [[1, "c0", null], [2, "c1", null]]}'
-        assert await solved("SELECT id, name, NULL FROM city LIMIT 2") == (False, False, whole)
-        assert await solved("SELECT 1 WHERE 0") == (False, False, '{"rows": []}')
-        assert await solved("SELECT a.id FROM city a, city b, city c") == (
-            True,
-            False,
-            '{"rows": []}',
-        )
-        assert await solved("-- nothing") == (False, False, "Done.")
-        _, failed, text = await solved("SELECT nothing")
-        assert failed and text.startswith("Error: ")
-        shown = await trajectory(running).act("<sql>SELECT 7 AS n</sql>")
-        assert said(shown) == "n\n7\n(1 row)\n3 turns left.", "a query is shown as ever"
-
-
-@pytest.mark.parametrize("name", ["none", "../world", "..", "", None, 7])
-async def test_a_session_needs_a_database_that_is_there(reader: Host, name: Any) -> None:
+@pytest.mark.parametrize("name", ["none", "../world", "..", None, 7, "broken"])
+async def test_a_session_needs_a_database_that_can_be_read(reader: Host, name: Any) -> None:
     with pytest.raises(Refused) as failure:
-        await trajectory(reader, name).open()
+        await ask(trajectory(reader, name), "SELECT 1")
     assert failure.value.reason is Reason.INVALID_REQUEST
 
 
-async def test_empty_broken_and_large_databases(reader: Host) -> None:
+async def test_an_empty_file_is_an_empty_database(reader: Host) -> None:
     assert "(0 rows)" in await ask(trajectory(reader, "empty"), "SELECT * FROM sqlite_master")
-    with pytest.raises(Refused) as failure:
-        await ask(trajectory(reader, "broken"), "SELECT 1")
-    assert failure.value.reason is Reason.INVALID_REQUEST
 
 
 async def test_a_single_file_is_everybodys_database(databases: Path) -> None:

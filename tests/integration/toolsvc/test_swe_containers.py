@@ -23,11 +23,7 @@ from toolsvc.host.host import Host
 from toolsvc.types import Result
 from toolwright.types import ToolErrorKind
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
@@ -102,7 +98,6 @@ async def test_a_fix_is_rewarded(host: Host, task: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("attack", "metric"),
     [
-        ("true", "tests_wanted"),
         ("echo 'import unittest' > tests/test_bill.py", "tampered_files"),
         ("echo 'while True: pass' >> bill.py", "verification_timeout"),
     ],
@@ -115,11 +110,10 @@ async def test_all_else_is_not(host: Host, source: Source, attack: str, metric: 
     assert result.metrics[metric] > 0
 
 
-async def test_commands_are_bounded_and_cancelled(host: Host, source: Source) -> None:
+async def test_commands_are_bounded_and_cancelled(host: Host, source: Source, until: Until) -> None:
     session = Trajectory(host, "swe", source.task())
-    assert (
-        await bash(session, "echo $'a\\nb'; echo c >&2; read x; exit 3") == "a\nb\nc\n[exit code 3]"
-    )
+    told = await bash(session, "echo $'a\\nb'; echo c >&2; read x; exit 3")
+    assert told == "a\nb\nc\n[exit code 3]"
     result = await session.act(call("execute_bash", cmd="echo a; sleep 60"), run_limit=0.5)
     assert (said(result), result.error and result.error.kind) == (
         "a\n[stopped after 0.5 s]",
@@ -129,26 +123,11 @@ async def test_commands_are_bounded_and_cancelled(host: Host, source: Source) ->
     result = await session.act(call("execute_bash", cmd=stubborn), run_limit=0.5)
     assert result.error is not None
     asked = asyncio.create_task(bash(session, "echo begun; sleep 60"))
-    await asyncio.sleep(0)
-    while not session.cancel():  # noqa: ASYNC110 - until the call has begun
-        await asyncio.sleep(0)
+    await until(session.cancel)
     assert "cancelled" in await asked
     long = await session.act(call("execute_bash", command="yes | head -c 100000"))
     assert (len(said(long).partition("\n[")[0]), long.truncated) == (65535, True)
     assert await bash(session, "pgrep -c sleep") == "1"  # the container's own
-    await session.close()
-
-
-async def test_files_are_edited(host: Host, source: Source) -> None:
-    session = Trajectory(host, "swe", source.task())
-    await edit(session, "create", "a/b.txt", file_text="\none\n\n")
-    await edit(session, "insert", "a/b.txt", insert_line=1, new_str="two")
-    assert said(await edit(session, "view", "a/b.txt")) == "     1\tone\n     2\ttwo"
-    await edit(session, "undo", "a/b.txt")
-    assert await bash(session, "cat a/b.txt") == "one"
-    binary = await edit(session, "view", "/bin/true")
-    assert said(binary) == "/bin/true is not a text in UTF-8"
-    assert "b.txt" in said(await edit(session, "view", "."))
     await session.close()
 
 

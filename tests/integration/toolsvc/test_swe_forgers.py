@@ -17,11 +17,7 @@ from tests.support.swe import Source, bash, fix, serving, submit
 from tests.support.trajectory import Trajectory
 from toolsvc.host.host import Host
 
-pytestmark = [
-    pytest.mark.quick,
-    pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.filterwarnings("ignore:.*is not an async function:pytest.PytestWarning"),
-]
+pytestmark = [pytest.mark.quick, pytest.mark.asyncio(loop_scope="module")]
 
 CASES = ("test_even", "test_one", "test_rest")
 WINNER = """

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_health.v1 import health_pb2
 
 from tests.support.workers import NOTES, Client, connected, one_at_each, refusal
 from toolwright.rpc.channel import call as rpc
 from toolwright.rpc.errors import ServiceError
 from toolwright.tool.v1 import tool_pb2 as pb
 
-from .conftest import Service, start_service
+from .conftest import Service, running_service
 
 pytestmark = pytest.mark.quick
 
@@ -23,10 +21,8 @@ pytestmark = pytest.mark.quick
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """Two workers, for all tests that leave them alive."""
     log = tmp_path_factory.mktemp("service") / "errors.log"
-    running = start_service(log, NOTES, "--workers", "2")
-    yield running
-    running.process.terminate()
-    assert running.process.wait(40) == 0, log.read_text(encoding="utf-8")
+    with running_service(log, NOTES, "--workers", "2") as running:
+        yield running
 
 
 @pytest.fixture
@@ -76,16 +72,9 @@ async def test_a_close_finds_its_session_and_is_final_everywhere(client: Client)
             assert refusal(failure) == "SESSION_CLOSED"
 
 
-async def test_every_process_is_healthy_and_reflects(client: Client) -> None:
+async def test_every_process_is_healthy_and_lists_the_tools(client: Client) -> None:
     for endpoint in (client.address, *await one_at_each(client)):
         async with connected(endpoint) as there:
-            health: Any = health_pb2_grpc.HealthStub(there.channel)
-            name = "toolwright.tool.v1.ToolService"
-            answer = await health.Check(health_pb2.HealthCheckRequest(service=name), timeout=20)
-            assert answer.status == health_pb2.HealthCheckResponse.SERVING
-            reflection: Any = reflection_pb2_grpc.ServerReflectionStub(there.channel)
-            ask = reflection_pb2.ServerReflectionRequest(list_services="")
-            async for found in reflection.ServerReflectionInfo(iter([ask]), timeout=20):
-                assert name in {one.name for one in found.list_services_response.service}
+            assert await there.health() == health_pb2.HealthCheckResponse.SERVING
             listed = await rpc(there.stub.ListTools, pb.ListToolsRequest(), timeout=20)
             assert [tool.name for tool in listed.tools] == ["notes"]

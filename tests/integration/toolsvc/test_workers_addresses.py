@@ -77,14 +77,9 @@ def test_a_port_that_others_hold_is_not_shared(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("--listen", "0.0.0.0:0", "--insecure"), "--advertise HOST"),
-        (("--listen", "0.0.0.0:0", "--advertise", "localhost"), "TOOLWRIGHT_TOKEN"),
-    ],
+    ("more", "says"),
+    [("--insecure", "--advertise HOST"), ("--advertise=localhost", "TOOLWRIGHT_TOKEN")],
 )
-def test_what_is_missing_is_said(
-    serve_fails: Callable[..., str], arguments: tuple[str, ...], says: str
-) -> None:
-    environment = {**os.environ, "TOOLWRIGHT_TOKEN": ""}
-    assert says in serve_fails(NOTES, "--workers", "2", *arguments, environment=environment)
+def test_what_is_missing_is_said(serve_fails: Callable[..., str], more: str, says: str) -> None:
+    words = (NOTES, "--workers", "2", "--listen", "0.0.0.0:0", more)
+    assert says in serve_fails(*words, environment={**os.environ, "TOOLWRIGHT_TOKEN": ""})
