@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from console.machine.processes import Command, Processes, Running
-from console.machine.ready import accepts
 
 BIN = Path(sys.executable).parent
 READY_S = 120.0
@@ -50,6 +49,7 @@ async def serving(processes: Processes, command: Command) -> tuple[Running, str]
 
 async def listening(processes: Processes, running: Running, ports: Iterable[int]) -> None:
     """Returns once all ports of loopback accept connections. Raises as `serving` does."""
+    from console.machine.ready import accepts  # needs aiohttp, which `bench --help` does not
 
     async def look() -> None:
         await asyncio.gather(*map(accepts, ports))
