@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from console.errors import ConsoleError
 
-
-class BenchError(ConsoleError):
+class BenchError(Exception):
     """An instrument cannot continue. The message names the thing and the fix."""
+
+    status = 1
+    """Exit code of the command."""
 
 
 class UsageError(BenchError):

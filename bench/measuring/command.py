@@ -14,7 +14,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from bench.errors import UsageError
+from bench.errors import BenchError, UsageError
 from console.errors import ConsoleError
 
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Also write the report there.")]
@@ -25,7 +25,7 @@ def one_sentence_errors() -> Iterator[None]:
     """Prints an error of the body to stderr as one sentence and exits with its status."""
     try:
         yield
-    except (ConsoleError, OSError) as error:
+    except (BenchError, ConsoleError, OSError) as error:
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(getattr(error, "status", 1)) from error
 

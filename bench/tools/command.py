@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from bench.errors import UsageError
+from bench.errors import BenchError, UsageError
 from bench.measuring.command import JsonFile, write_json
 from bench.measuring.report import Report
 from bench.tools.load import verltool
@@ -112,7 +112,7 @@ def tools(
             raise UsageError(f"{file}: there is no folder {folder}; make it first")
     try:
         report = loop.run(run(plans, subject, screen))
-    except ConsoleError:
+    except (BenchError, ConsoleError):
         screen.clear()
         raise
     found = report.to_json()

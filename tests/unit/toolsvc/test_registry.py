@@ -72,6 +72,13 @@ def test_a_tool_that_cannot_be_had_is_one_sentence(acme: Path, name: str, says: 
         tool_class(name)
 
 
+def fail_to_load(error: ImportError, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every entry point raises the error. Its class is not always importlib.metadata's: an
+    installed importlib_metadata has one of its own."""
+    for kind in {type(point) for point in registered(TOOLS).values()}:
+        monkeypatch.setattr(kind, "load", lambda _: (_ for _ in ()).throw(error))
+
+
 @pytest.mark.parametrize(
     ("name", "package", "extra"),
     [("browser", "playwright", "browser"), ("search", "faiss", "toolsvc")],
@@ -80,9 +87,7 @@ def test_a_missing_package_names_the_extra_that_brings_it(
     name: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = ImportError(name=package)
-    monkeypatch.setattr(
-        "importlib.metadata.EntryPoint.load", lambda _: (_ for _ in ()).throw(error)
-    )
+    fail_to_load(error, monkeypatch)
     with pytest.raises(StartError, match=rf"needs the package {package}: .*\[{extra}\]'$"):
         loaded(TOOLS, name)
 
@@ -93,9 +98,7 @@ def test_an_old_installation_says_to_install_again(
 ) -> None:
     if entry is None:
         error = ModuleNotFoundError(name="toolsvc.tools.moved")
-        monkeypatch.setattr(
-            "importlib.metadata.EntryPoint.load", lambda _: (_ for _ in ()).throw(error)
-        )
+        fail_to_load(error, monkeypatch)
     else:
         monkeypatch.setattr(toolsvc.plugin.registry, "entry_points", lambda group: entry)
         registered.cache_clear()
