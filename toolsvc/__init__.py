@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolsvc.plugin.actions import InvalidAction
     from toolsvc.plugin.decorator import tool
-    from toolsvc.plugin.executors import InProcess, LiveState
+    from toolsvc.plugin.executors import LiveState, OutOfProcess
     from toolsvc.plugin.results import ToolFailed
     from toolsvc.plugin.tool import Tool
     from toolsvc.plugin.waiting import waiting
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 __all__ = [
     "Author",
     "Call",
-    "InProcess",
     "InvalidAction",
     "JsonCallFormat",
     "LiveState",
     "Media",
+    "OutOfProcess",
     "RawFormat",
     "Result",
     "SessionInfo",
@@ -61,7 +61,7 @@ __all__ = [
 _PLACES = {
     "InvalidAction": "toolsvc.plugin.actions",
     "tool": "toolsvc.plugin.decorator",
-    "InProcess": "toolsvc.plugin.executors",
+    "OutOfProcess": "toolsvc.plugin.executors",
     "LiveState": "toolsvc.plugin.executors",
     "ToolFailed": "toolsvc.plugin.results",
     "Tool": "toolsvc.plugin.tool",

@@ -67,7 +67,7 @@ def estimated(patient: Patient) -> Findings:
     folder = recipe.resolve(recipe.shared.policy.model)
     try:
         decoder = read_decoder(folder)
-    except (OSError, ValueError, KeyError, TypeError):
+    except ModelFolderError:
         return []  # `engine check` reports the folder
     found: Findings = []
     for name, table in tables_in_force(recipe):

@@ -274,6 +274,11 @@ class Distill(Table):
 
     synonyms: ClassVar = "distill"
 
+    @property
+    def folders(self) -> frozenset[Path]:
+        """Folders of all teachers."""
+        return frozenset(filter(None, (self.teacher, *self.teachers.values())))
+
     def folder(self, task: str) -> Path | None:
         """Folder of the task's teacher; None without one. task: "" if the recipe has one task."""
         return self.teachers.get(task, self.teacher)

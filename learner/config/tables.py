@@ -47,6 +47,11 @@ class TrainingTable(ProcessTable):
     checkpoint_every: int = Field(default=10, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
 
+    @property
+    def frozen_models(self) -> int:
+        """Number of whole frozen models beside the policy."""
+        return 0
+
     def longest_row(self, shared: Shared) -> tuple[int, str]:
         """(tokens of the longest row that the recipe allows, the key that limits it)"""
         raise NotImplementedError
@@ -141,6 +146,12 @@ class LearnerTable(TrainingTable):
         *(ReadIf(key, reads.REWARDED) for key in reads.OF_REWARDS),
     )
     synonyms: ClassVar = "learner"
+
+    @property
+    def frozen_models(self) -> int:
+        """The reference, which adapters do without, and each teacher's folder."""
+        reference = self.kl.coefficient > 0 and self.lora is None
+        return reference + (len(self.distillation.folders) if self.distillation else 0)
 
     def longest_row(self, shared: Shared) -> tuple[int, str]:
         return longest_response(shared)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from learner.credit.assign import assigned
 from learner.loop.state import Run
-from learner.loop.teachers import taught
+from learner.loop.teachers import scored_by_teachers
 from learner.loop.worth import why_worthless
 from learner.ranks import parallel
 from learner.training.batch import Row, check_vocabulary, rows_of
@@ -45,7 +45,7 @@ def prepare(run: Run, groups: Sequence[Group] | None) -> Batch:
     if run.reference is not None and kl:
         rows, _ = score(run.reference, rows, budget, "reference")
     if distill is not None:
-        rows = taught(run.teachers, rows, budget)
+        rows = scored_by_teachers(run.teachers, rows, budget)
     seconds = time.monotonic() - began
     mine: Batch | None = None
     if groups is not None:

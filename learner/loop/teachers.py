@@ -60,7 +60,7 @@ def _load(folder: Path, precision: str, policy: Policy) -> Model:
     return teacher
 
 
-def taught(teachers: Sequence[Model], rows: Sequence[Row], budget: int) -> list[Row]:
+def scored_by_teachers(teachers: Sequence[Model], rows: Sequence[Row], budget: int) -> list[Row]:
     """The rows with log-probs of their task's teacher. All ranks call it with the same rows.
 
     teachers: one for each task. budget: tokens of a micro-batch.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from learner.config.tables import TrainingTable
 from learner.model.policy import Policy
 from learner.ranks import device, parallel
-from toolwright.model.learner_memory import estimate, read_decoder, report
+from toolwright.model.learner_memory import read_decoder, report
 
 
 def report_memory(
@@ -25,17 +25,15 @@ def report_memory(
 
     longest: (tokens of the longest row, the key that limits it). name: the table's in the recipe.
     """
-    decoder = read_decoder(policy.source)
-    cuda, data = device.memory_bytes(), parallel.data_size()
-    loaded = estimate(decoder, table, cuda=cuda, data=data).states
     clause, fix = report(
-        decoder,
+        read_decoder(policy.source),
         table,
         longest,
-        device.free_bytes() + loaded,
+        device.free_bytes(),
         name=name,
-        cuda=cuda,
-        data=data,
+        cuda=device.memory_bytes(),
+        data=parallel.data_size(),
+        loaded=True,
     )
     say(f"memory: {clause}")
     if fix is not None:

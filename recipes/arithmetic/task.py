@@ -24,10 +24,10 @@ from pathlib import Path
 
 from tasks.worlds.questions import (
     OPERATIONS,
-    asked,
     drawn_until,
     exact_answer,
     held_out,
+    question_task,
     tasks_from,
     wordings,
 )
@@ -88,7 +88,7 @@ def questions(seed: int, known: Sequence[Wording], *, held: bool) -> Iterator[Su
 
 def _task(one: Sum, id: str, name: str) -> Task:
     told = {"sign": one.wording.sign, "a": one.a, "b": one.b}
-    return asked(id, one.text, one.result, source=f"arithmetic/{name}", **told)
+    return question_task(id, one.text, one.result, source=f"arithmetic/{name}", **told)
 
 
 training = tasks_from("training", lambda seed: questions(seed, SEEN, held=False), _task)

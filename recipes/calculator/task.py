@@ -21,10 +21,10 @@ from pathlib import Path
 
 from tasks.worlds.questions import (
     OPERATIONS,
-    asked,
     drawn_until,
     exact_answer,
     held_out,
+    question_task,
     tasks_from,
     wordings,
 )
@@ -76,7 +76,7 @@ def questions(
 
 def _task(one: WordProblem, id: str, name: str) -> Task:
     told = {"operation": one.operation, "wording": one.wording, "a": one.a, "b": one.b}
-    return asked(id, one.text, one.result, source=f"calculator/{name}", **told)
+    return question_task(id, one.text, one.result, source=f"calculator/{name}", **told)
 
 
 training = tasks_from("training", lambda seed: questions(seed, held=False), _task)

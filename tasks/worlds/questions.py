@@ -49,7 +49,7 @@ _OF_ONE_ENCYCLOPEDIA = 48
 Item = TypeVar("Item")
 
 
-def asked(id: str, text: str, *answers: object, source: str, **metadata: Any) -> Task:
+def question_task(id: str, text: str, *answers: object, source: str, **metadata: Any) -> Task:
     """A task of one question."""
     return Task(
         id=id,

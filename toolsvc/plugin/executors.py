@@ -1,8 +1,9 @@
 """Runs the methods of a tool: plain functions in threads, coroutines on the loop, calls by the
 tool's executor.
 
-`InService` runs `Tool.call` in the service's own process. `InProcess` hands the call to `Tool.run`,
-which works with a process, a container or another service. Their sessions hold a `LiveState`.
+`InService` runs `Tool.call` in the service's own process. `OutOfProcess` hands the call to
+`Tool.run`, which works with another process, a container or another service. Its sessions hold a
+`LiveState`.
 
 Invariants
 - `InService` never raises what a tool raised: that becomes a tool error that the policy reads. Only
@@ -115,7 +116,7 @@ class Executor(Protocol):
         ...
 
 
-class InProcess:
+class OutOfProcess:
     """Hands each call to the tool's `run`, which keeps the run limit and obeys the cancellation."""
 
     stops = True

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from toolsvc.plugin.actions import InvalidAction, parse_arguments
-from toolsvc.plugin.executors import Cancellation, InProcess, InService, LiveState
+from toolsvc.plugin.executors import Cancellation, InService, LiveState, OutOfProcess
 from toolsvc.types import (
     ActionFormat,
     Call,
@@ -26,7 +26,7 @@ from toolsvc.types import (
 )
 from toolwright.text.truncation import Keep
 
-__all__ = ["STRICT", "Cancellation", "InProcess", "InService", "LiveState", "State", "Tool"]
+__all__ = ["STRICT", "Cancellation", "InService", "LiveState", "OutOfProcess", "State", "Tool"]
 
 STRICT = ConfigDict(extra="forbid")
 
@@ -68,8 +68,8 @@ class Tool:
     """Options of an operator; descriptions of the fields are their help."""
     config: Any = None
     """The `Config` that the operator set."""
-    executor: ClassVar[type[InService] | type[InProcess]] = InService
-    """Executor of calls. `InProcess` calls `run(state, call, cancellation)` in place of `call`."""
+    executor: ClassVar[type[InService] | type[OutOfProcess]] = InService
+    """Executor of calls. `OutOfProcess` calls `run(state, call, cancellation)`, not `call`."""
     registered: bool = False
     """Whether a package registered its name. Such a tool shares no state with other tools."""
 
@@ -119,10 +119,10 @@ class Tool:
         for name, now in _RENAMED.items():
             if name in own:
                 raise TypeError(f"{whose} `{name}`: write {now}")
-        if cls.executor not in (InService, InProcess):
-            raise TypeError(f"{whose} `executor`, which is InService or InProcess: rename yours")
+        if cls.executor not in (InService, OutOfProcess):
+            raise TypeError(f"{whose} `executor`, which is InService or OutOfProcess: rename yours")
         if "run" in own and cls.executor is InService:
-            raise TypeError(f"{whose} `run`: add `executor = InProcess`")
+            raise TypeError(f"{whose} `run`: add `executor = OutOfProcess`")
         if not (isinstance(cls.Config, type) and issubclass(cls.Config, BaseModel)):
             raise TypeError(f"{whose} `Config`, which is a pydantic model of its options")
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from toolsvc.plugin.actions import read_or_keep
-from toolsvc.plugin.tool import InProcess, Tool
+from toolsvc.plugin.tool import OutOfProcess, Tool
 from toolsvc.types import Descriptor, SessionInfo
 
 T = TypeVar("T")
@@ -18,7 +18,7 @@ class StandIn(Tool):
     """Stands for a tool elsewhere, which alone knows its actions: an action that cannot be read
     here is passed on as it is, and no arguments are checked. It cannot fork."""
 
-    executor = InProcess
+    executor = OutOfProcess
 
     def __init__(self, descriptor: Descriptor) -> None:
         """`descriptor`: of the tool elsewhere."""

@@ -10,7 +10,7 @@ import json
 from typing import Any, ClassVar
 
 from toolsvc.errors import Reason, Refused, StartError, backend_down
-from toolsvc.plugin.tool import Cancellation, InProcess, LiveState, Tool
+from toolsvc.plugin.tool import Cancellation, LiveState, OutOfProcess, Tool
 from toolsvc.sandbox.config import Driver, SandboxConfig
 from toolsvc.sandbox.errors import SandboxError, SandboxUnavailable
 from toolsvc.sandbox.sandbox import Sandbox
@@ -110,7 +110,7 @@ class HeldProcess(LiveState):
 class SandboxedTool(Tool):
     """A tool that has one sandbox for all its sessions, and may hold a process for each."""
 
-    executor = InProcess
+    executor = OutOfProcess
     driver: ClassVar[Driver] = Driver.INTERPRETER
 
     def __init__(self, config: Any = None, sandbox: SandboxConfig | None = None) -> None:

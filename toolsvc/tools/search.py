@@ -30,8 +30,9 @@ from toolsvc.backends.search.vectors import decode_vector
 from toolsvc.errors import RETRY_SECONDS, Reason, Refused
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.results import failure, invalid
-from toolsvc.plugin.tool import STRICT, Cancellation, InProcess, Tool
+from toolsvc.plugin.tool import STRICT, Cancellation, OutOfProcess, Tool
 from toolsvc.types import Call, Result, TagFormat, Text
+from toolwright.recipe.models.spelling import url_fault
 from toolwright.types import ToolErrorKind
 
 VECTOR = "query_vector"
@@ -92,10 +93,8 @@ class SearchOptions(BaseModel):
             raise ValueError(
                 "set search.index to a folder of `toolsvc index build`, or search.endpoint to a URL"
             )
-        if self.endpoint and not self.endpoint.startswith(("http://", "https://")):
-            raise ValueError(
-                f'search.endpoint = {self.endpoint!r}: write "http://HOST:PORT/retrieve"'
-            )
+        if self.endpoint and (fault := url_fault(self.endpoint)):
+            raise ValueError(f"search.endpoint: {fault}")
         needs, other = ("index", "endpoint") if self.endpoint else ("endpoint", "index")
         for key in OF_INDEX if self.endpoint else OF_ENDPOINT:
             if key in self.model_fields_set:
@@ -107,7 +106,7 @@ class SearchOptions(BaseModel):
 
 class SearchTool(Tool):
     Config = SearchOptions
-    executor = InProcess
+    executor = OutOfProcess
     name = "search"
     description = "Searches a corpus and returns the passages that match the query best."
     usage = "<search> query </search>\n" + description

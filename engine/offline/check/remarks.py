@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from toolwright.model import learner_memory
+from toolwright.model.model_folder import ModelFolderError
 from toolwright.process.machine_memory import gpu_bytes, rank_bytes
 from toolwright.recipe import Recipe, tables_in_force
 from toolwright.recipe.diagnostics.keys import Displaced, displaced, short, unread
@@ -46,7 +47,7 @@ def _memory(recipe: Recipe, name: str, table: learner_memory.Settings) -> Iterat
     folder = recipe.resolve(recipe.shared.policy.model)
     try:
         decoder = learner_memory.read_decoder(folder)
-    except (OSError, ValueError, KeyError, TypeError):
+    except ModelFolderError:
         return  # a folder that another check reports, or that the run makes first
     longest = table.longest_row(recipe.shared)
     clause, fix = learner_memory.report(

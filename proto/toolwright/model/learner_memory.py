@@ -7,18 +7,19 @@ A rank's memory has its largest value at one of three moments of a step:
 - the optimizer's update, when no activations exist.
 
 Learner, `engine check` and the doctor print this estimate. Tests compare it with live tensors on a
-CPU, and bench/gpu with peaks on a GPU. It leaves out the vision tower, libraries and
-fragmentation.
+CPU, and bench/gpu with peaks on a GPU. A frozen model (reference, teacher) counts as one of the
+policy's size. The vision tower, libraries and fragmentation are left out.
 """
 
 from __future__ import annotations
 
-import json
 from bisect import bisect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
+
+from toolwright.model.model_folder import ModelFolderError, read_json
 
 GIB = 1 << 30
 CPU_CHUNK_BYTES = 128 << 20
@@ -95,6 +96,10 @@ class Settings(Protocol):
     @property
     def lora(self) -> Adapters | None: ...
 
+    @property
+    def frozen_models(self) -> int:
+        """Number of whole frozen models beside the policy."""
+
     def longest_row(self, shared: Any) -> tuple[int, str]:
         """(tokens of the longest row that the recipe allows, the key that limits it)"""
 
@@ -110,8 +115,6 @@ class Decoder:
     key_value: int
     """Groups times head size; keys and values have this width each."""
     head: int
-    heads: int
-    groups: int
     feed_forward: int
     """Width of one expert if there are experts."""
     vocabulary: int
@@ -143,13 +146,17 @@ class Decoder:
 
 
 def read_decoder(folder: Path) -> Decoder:
-    """The decoder of a policy folder. Raises OSError, ValueError or KeyError without one."""
-    whole = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return decoder_of(whole.get("text_config") or whole, tied=whole.get("tie_word_embeddings"))
+    """The decoder of a policy folder. Raises ModelFolderError without a usable config.json."""
+    file = folder / "config.json"
+    whole = read_json(file)
+    try:
+        return decoder_of(whole.get("text_config") or whole, tied=whole.get("tie_word_embeddings"))
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ModelFolderError(f"{file} describes no decoder: {error!r}") from error
 
 
 def decoder_of(config: Mapping[str, Any], *, tied: bool | None = None) -> Decoder:
-    """The decoder of a Hugging Face configuration.
+    """The decoder of a Hugging Face configuration. Raises KeyError or TypeError for another one.
 
     tied: value of the whole configuration, used if this part has none.
     """
@@ -164,8 +171,6 @@ def decoder_of(config: Mapping[str, Any], *, tied: bool | None = None) -> Decode
         query=heads * head,
         key_value=groups * head,
         head=head,
-        heads=heads,
-        groups=groups,
         feed_forward=config["moe_intermediate_size"] if experts else config["intermediate_size"],
         vocabulary=config["vocab_size"],
         positions=config["max_position_embeddings"],
@@ -297,15 +302,17 @@ def _layer_numbers(decoder: Decoder, settings: Settings, *, cuda: bool) -> tuple
 
 
 def _states(decoder: Decoder, settings: Settings, layers: int, data: int) -> int:
-    """Bytes of weights, gradients and the optimizer's state."""
+    """Bytes of weights, gradients, the optimizer's state and frozen models."""
     size = _size(settings)
     weights, matrices = _weights(decoder, settings.parallel, layers)
     split = data if settings.parallel.distributed_optimizer else 1
     a_weight = size + FLOAT32 + ((size < FLOAT32) * FLOAT32 + MOMENTS) / split
+    frozen = settings.frozen_models * weights * size
     if settings.lora is not None:
-        return int(weights * size + layers * _adapter_weights(decoder, settings.lora) * a_weight)
+        adapters = layers * _adapter_weights(decoder, settings.lora)
+        return int(frozen + weights * size + adapters * a_weight)
     saved = FLOAT32 * matrices if settings.optimizer.kind == "muon" else 0
-    return int(weights * a_weight - saved)
+    return int(frozen + weights * a_weight - saved)
 
 
 def _weights(decoder: Decoder, layout: Layout, layers: int) -> tuple[int, int]:
@@ -359,13 +366,16 @@ def report(
     name: str,
     cuda: int = 0,
     data: int = 1,
+    loaded: bool = False,
 ) -> tuple[str, str | None]:
     """(the estimate as a clause, the fix if it is above `room` bytes)
 
     longest: result of `Settings.longest_row`. room: memory available to the rank, in bytes. name:
-    the table's name in the recipe. cuda, data: as of `estimate`.
+    the table's name in the recipe. cuda, data: as of `estimate`. loaded: the states exist already,
+    so `room` is what they left.
     """
     found = estimate(decoder, table, cuda=cuda, data=data)
+    room += found.states * loaded
     length, key = min(longest[0], decoder.positions), longest[1]
     tokens = max(table.tokens_per_microbatch, length)
     rest = max(found.activations(tokens), found.update)

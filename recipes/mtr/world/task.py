@@ -10,13 +10,13 @@ question is there, for ToolMaker, and no answer.
 from __future__ import annotations
 
 from tasks.worlds.encyclopedia import Question, questions
-from tasks.worlds.questions import ENCYCLOPEDIA, SHAPE, EasyAndHard, asked
+from tasks.worlds.questions import ENCYCLOPEDIA, SHAPE, EasyAndHard, question_task
 from toolwright.types import Task
 
 
 def _task(one: Question, id: str, source: str) -> Task:
     told = {"question": one.text, "hops": one.hops}
-    return asked(id, one.text, *one.answers, source=source, **told)
+    return question_task(id, one.text, *one.answers, source=source, **told)
 
 
 _STREAMS = EasyAndHard(lambda split, hops: questions(split, ENCYCLOPEDIA, SHAPE, (hops,)), _task)

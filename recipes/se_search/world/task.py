@@ -12,13 +12,13 @@ It knows nothing of tokens, tools or how the policy is trained.
 from __future__ import annotations
 
 from tasks.worlds.encyclopedia import Question, passages, questions
-from tasks.worlds.questions import ENCYCLOPEDIA, SHAPE, EasyAndHard, asked, passages_program
+from tasks.worlds.questions import ENCYCLOPEDIA, SHAPE, EasyAndHard, passages_program, question_task
 from toolwright.types import Task
 
 
 def _task(one: Question, id: str, source: str) -> Task:
     told = {"hops": one.hops, "relation": one.path[-1]}
-    return asked(id, one.text, *one.answers, source=source, **told)
+    return question_task(id, one.text, *one.answers, source=source, **told)
 
 
 _STREAMS = EasyAndHard(lambda split, hops: questions(split, ENCYCLOPEDIA, SHAPE, (hops,)), _task)

@@ -19,7 +19,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tasks.worlds.questions import asked, held_out, tasks_from
+from tasks.worlds.questions import held_out, question_task, tasks_from
 from toolwright.types import Task
 
 GOODS = (
@@ -73,7 +73,7 @@ def questions(seed: int, *, held: bool, most: int = 2) -> Iterator[Swap]:
 
 
 def _task(one: Swap, id: str, name: str) -> Task:
-    return asked(id, one.text, one.result, source=f"market/{name}")
+    return question_task(id, one.text, one.result, source=f"market/{name}")
 
 
 training = tasks_from("training", lambda seed: questions(seed, held=False), _task)

@@ -18,7 +18,7 @@ from learner.config.objective import Distill
 from learner.config.tables import LearnerTable
 from learner.config.weights import Optimizer
 from learner.errors import ModelError
-from learner.loop.teachers import load_teachers, taught
+from learner.loop.teachers import load_teachers, scored_by_teachers
 from learner.model.policy import load_policy
 from tests.integration.learner.fake_engine import FakeEngine
 from tests.integration.learner.models import SHAPE, VOCABULARY, reference_log_probs, write_model
@@ -154,7 +154,7 @@ def test_each_task_has_its_own_teacher(
     assert [one.source for one in teachers] == [teacher, model_folder, teacher]
     assert teachers[0] is teachers[2]
     rows = [replace(row, task=place % 3) for place, row in enumerate(make_rows(6))]
-    done = taught(teachers, rows, 60)
+    done = scored_by_teachers(teachers, rows, 60)
     for place, row in enumerate(done):
         expected, _ = reference_log_probs(teachers[place % 3].source, row.tokens.tolist())
         assert row.teacher is not None

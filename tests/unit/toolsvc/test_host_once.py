@@ -12,7 +12,7 @@ import pytest
 from tests.support.hosts import Counter, calling, hosting, refused, said
 from toolsvc.errors import Reason, Refused, backend_down
 from toolsvc.host.blobs import INLINE_BYTES, Blobs
-from toolsvc.plugin.tool import InProcess, Tool
+from toolsvc.plugin.tool import OutOfProcess, Tool
 from toolsvc.types import Call, Media, Recorded, Result, SessionInfo, Text
 
 
@@ -89,7 +89,7 @@ async def test_a_session_that_ends_while_its_call_is_recorded_runs_nothing_again
 class Answers(Counter):
     """Answers as it is told, past all that checks what plugins return."""
 
-    executor = InProcess
+    executor = OutOfProcess
 
     def __init__(self, answer: Any) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ from toolsvc import (
     tool,
 )
 from toolsvc.plugin.decorator import tool_of
-from toolsvc.plugin.tool import Cancellation, InProcess, InService
+from toolsvc.plugin.tool import Cancellation, InService, OutOfProcess
 from toolsvc.types import TagFormat, Text
 from toolwright.types import ToolErrorKind
 
@@ -151,13 +151,13 @@ def test_a_parameter_that_cannot_be_filled_is_refused_when_the_tool_is_made() ->
         ("check", "write `make_arguments`"),
         ("prepare", "write `prepare` of a state that is a `LiveState`"),
         ("lost", "write `lost` of a state that is a `LiveState`"),
-        ("run", "add `executor = InProcess`"),
+        ("run", "add `executor = OutOfProcess`"),
     ],
 )
 def test_a_method_of_an_earlier_version_names_the_new_one(name: str, says: str) -> None:
     with pytest.raises(TypeError, match=f"tool class Mine has `{name}`: {says}"):
         type("Mine", (Tool,), {"name": "mine", name: lambda self: None})
-    assert type("Mine", (Tool,), {"run": lambda self: None, "executor": InProcess})
+    assert type("Mine", (Tool,), {"run": lambda self: None, "executor": OutOfProcess})
 
 
 async def test_waiting_for_something_cancelled_is_the_plugin_s_own_failure() -> None:

@@ -10,7 +10,6 @@ becomes BatchFailed: the tool refuses the call, and the policy reads nothing.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -151,16 +150,13 @@ class RemoteSearcher:
         return self._batcher.submit(Question(query, k))
 
     async def _answers(self, questions: Sequence[Question]) -> list[SearchAnswer | Exception]:
-        by_k: defaultdict[int, list[int]] = defaultdict(list)
-        for number, question in enumerate(questions):
-            by_k[question.k].append(number)
-        found: dict[int, list[Hit] | Exception] = {}
-        for k, numbers in by_k.items():
-            texts = [questions[number].query.text for number in numbers]
-            found |= zip(numbers, await self._each(texts, k), strict=True)
+        most = max(question.k for question in questions)
+        found = await self._each([question.query.text for question in questions], most)
         return [
-            hits if isinstance(hits, Exception) else SearchAnswer(hits, len(questions), 0.0)
-            for _, hits in sorted(found.items(), key=lambda one: one[0])
+            hits
+            if isinstance(hits, Exception)
+            else SearchAnswer(hits[: question.k], len(questions), 0.0)
+            for question, hits in zip(questions, found, strict=True)
         ]
 
     async def _each(self, texts: list[str], k: int) -> list[list[Hit] | Exception]:

@@ -24,9 +24,9 @@ from toolsvc.plugin.results import failure
 from toolsvc.plugin.tool import (
     STRICT,
     Cancellation,
-    InProcess,
     InService,
     LiveState,
+    OutOfProcess,
     Tool,
 )
 from toolsvc.sandbox.config import MIB, Isolation, SandboxConfig
@@ -124,7 +124,7 @@ class _Session(LiveState):
 
 class BrowserTool(Tool):
     Config = BrowserOptions
-    executor = InProcess
+    executor = OutOfProcess
     name = "browser"
     description = (
         "Drives a web browser. Every action but a screenshot answers with the page's text, in "

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from toolsvc.plugin.actions import InvalidAction
 from toolsvc.plugin.results import failure, invalid
-from toolsvc.plugin.tool import STRICT, Cancellation, InProcess, Tool
+from toolsvc.plugin.tool import STRICT, Cancellation, OutOfProcess, Tool
 from toolsvc.sandbox.config import SandboxConfig
 from toolsvc.schemas.schema_tool import SchemaTool
 from toolsvc.tools.create.process import FreshProcess, ProgramFailed
@@ -145,7 +145,7 @@ class CreateTool(SandboxedTool):
 class CreatedTool(SchemaTool):
     """A tool that a policy has made, in this session or in an earlier one."""
 
-    executor = InProcess
+    executor = OutOfProcess
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from toolsvc.confined.pool import ConfinedPool, Jobs
 from toolsvc.errors import Reason, Refused, StartError
 from toolsvc.plugin.actions import InvalidAction, last_call
 from toolsvc.plugin.results import failure
-from toolsvc.plugin.tool import STRICT, Cancellation, InProcess, InService, Tool
+from toolsvc.plugin.tool import STRICT, Cancellation, InService, OutOfProcess, Tool
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tools.image.album import Album, HeldFile, Source, named_files
 from toolsvc.tools.image.arguments import Function, ImageArguments
@@ -101,7 +101,7 @@ class ImageOptions(BaseModel):
 
 class ImageTool(Tool):
     Config = ImageOptions
-    executor = InProcess
+    executor = OutOfProcess
     name = "image"
     description = "Crops, resizes and turns images, and shows frames of videos."
     usage = USAGE

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 from pydantic import BaseModel, Field, SecretStr, model_validator
 
 from toolsvc.plugin.actions import RAW, InvalidAction, last_block
-from toolsvc.plugin.tool import STRICT, Cancellation, InProcess, Tool
+from toolsvc.plugin.tool import STRICT, Cancellation, OutOfProcess, Tool
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.tools.sql.postgres import PostgresBackend
 from toolsvc.tools.sql.sqlite import SqliteBackend
@@ -94,7 +94,7 @@ class SqlOptions(BaseModel):
 
 class SqlTool(Tool):
     Config = SqlOptions
-    executor = InProcess
+    executor = OutOfProcess
     name = "sql"
     description = "Runs one SQL statement and returns its rows."
     usage = (

@@ -18,7 +18,7 @@ from toolsvc.confined.errors import CannotStart, PoolDown, PoolFull
 from toolsvc.errors import Reason, Refused, StartError, backend_down
 from toolsvc.plugin.registry import missing
 from toolsvc.plugin.results import invalid
-from toolsvc.plugin.tool import Cancellation, InProcess, LiveState, Tool
+from toolsvc.plugin.tool import Cancellation, LiveState, OutOfProcess, Tool
 from toolsvc.sandbox.config import MIB, SandboxConfig
 from toolsvc.sandbox.jailed.drivers.terminal import as_shown
 from toolsvc.sandbox.jailed.drivers.texts import EditFailed
@@ -59,7 +59,7 @@ class _Trajectory(LiveState):
 
 class SweTool(Tool):
     Config = SweOptions
-    executor = InProcess
+    executor = OutOfProcess
     name = "swe"
     description = (
         "Views and edits the files of a repository, runs commands in it, and submits the result "

@@ -44,7 +44,7 @@ def url_fault(url: str) -> str:
     if "@" in _authority(url):
         return (
             "an address with a user or password before an @ would be written into logs and "
-            "settings: leave them out, and name the environment variable that holds the key in "
+            "settings: leave them out; a sampler's key goes into the environment variable of "
             "sampler.key_env"
         )
     if not url.startswith(("http://", "https://")):

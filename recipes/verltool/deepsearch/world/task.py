@@ -25,7 +25,7 @@ from functools import reduce
 from itertools import combinations
 from pathlib import Path
 
-from tasks.worlds.questions import OPERATIONS, asked, held_out, passages_program
+from tasks.worlds.questions import OPERATIONS, held_out, passages_program, question_task
 from tasks.worlds.rounds import in_turn, rounds
 from toolwright.text.sections import sections
 from toolwright.types import Task
@@ -189,7 +189,7 @@ def _has_held_out(question: FactQuestion) -> bool:
 def _tasks(name: str, stream: Iterator[FactQuestion]) -> Iterator[Task]:
     for number, one in enumerate(stream):
         sort = one.kind.sort
-        yield asked(f"{name}-{sort}-{number}", one.text, one.answer, source=sort, sort=sort)
+        yield question_task(f"{name}-{sort}-{number}", one.text, one.answer, source=sort, sort=sort)
 
 
 main = passages_program(lambda: passages(lands()))

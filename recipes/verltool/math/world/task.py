@@ -23,7 +23,14 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from tasks.worlds.questions import OPERATIONS, asked, drawn_until, held_out, tasks_from, wordings
+from tasks.worlds.questions import (
+    OPERATIONS,
+    drawn_until,
+    held_out,
+    question_task,
+    tasks_from,
+    wordings,
+)
 from tasks.worlds.rounds import rounds
 from toolwright.types import Task
 
@@ -102,7 +109,7 @@ TRAINED_PAIRS, UNSEEN_PAIRS = _pairs(unseen=False), _pairs(unseen=True)
 
 def _task(one: FreightProblem, id: str, name: str) -> Task:
     told = {"first": one.sentences.first, "second": one.sentences.second}
-    return asked(id, one.text, one.result, source=f"freight/{name}", **told)
+    return question_task(id, one.text, one.result, source=f"freight/{name}", **told)
 
 
 training = tasks_from("training", lambda seed: problems(seed, held=False), _task)

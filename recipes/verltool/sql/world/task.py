@@ -26,7 +26,7 @@ from typing import Literal
 
 from tasks.judging.gold_rows import Gold, gold_of
 from tasks.judging.tables import same_rows
-from tasks.worlds.questions import asked, held_out, wordings
+from tasks.worlds.questions import held_out, question_task, wordings
 from tasks.worlds.rounds import in_turn, rounds
 from toolwright.types import Task
 
@@ -145,4 +145,4 @@ def _endless(kind: Kind, seed: int, *, held: bool) -> Iterator[tuple[DatabaseQue
 def _tasks(name: str, stream: Iterator[tuple[DatabaseQuestion, Gold]]) -> Iterator[Task]:
     for number, (one, gold) in enumerate(stream):
         told = {"database": one.domain.name}
-        yield asked(f"{name}-{number}", one.text, gold.answer(), source=one.kind, **told)
+        yield question_task(f"{name}-{number}", one.text, gold.answer(), source=one.kind, **told)

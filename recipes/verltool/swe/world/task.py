@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import cycle
 
-from tasks.worlds.questions import asked
+from tasks.worlds.questions import question_task
 from toolwright.types import Task
 
 from .cheats import CHEATS
@@ -51,4 +51,5 @@ def _task(problem: Repository, part: str, cheat: str = "") -> Task:
     who = f"{part}, {cheat}" if cheat else part
     text = f"{problem.issue}\n\nrepository: {problem.name}\n[played by: {who}]"
     told = {"repository": f"{problem.name}.tar", "verification": problem.name}
-    return asked(f"{problem.name}, {cheat}" if cheat else problem.name, text, source=part, **told)
+    id = f"{problem.name}, {cheat}" if cheat else problem.name
+    return question_task(id, text, source=part, **told)

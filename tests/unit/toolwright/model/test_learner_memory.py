@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 
 from bench.gpu.stages.sizes import SIZES
-from learner.config.tables import TrainingTable
+from learner.config.tables import LearnerTable, TrainingTable
 from learner.config.weights import Lora, Parallel
-from toolwright.model.learner_memory import Decoder, decoder_of, estimate, report
+from toolwright.model.learner_memory import (
+    Decoder,
+    decoder_of,
+    estimate,
+    read_decoder,
+    report,
+)
+from toolwright.model.model_folder import ModelFolderError
 
 pytestmark = pytest.mark.quick
 
@@ -24,6 +31,9 @@ MEASURED = {
     "train-4B-lora": ("4B", 8192, "none", Lora(rank=16, alpha=32.0)),
 }
 """(policy, tokens of a micro-batch, recompute, adapters) of each stage."""
+
+
+ZERO_HEADS = json.dumps(SIZES["tiny"].config | {"num_attention_heads": 0, "head_dim": 0})
 
 
 def decoder(name: str) -> Decoder:
@@ -65,6 +75,28 @@ def test_the_fix_names_the_key(budget: int, length: int, room: int, fix: str | N
     longest = (length, "task.limits.model")
     _, found = report(decoder("1.7B"), table, longest, room, name="learner", cuda=H100)
     assert (found or "").startswith(fix or "") and bool(found) == bool(fix)
+
+
+def test_the_reference_and_each_teacher_count_as_a_model() -> None:
+    plain = estimate(decoder("4B"), TrainingTable(precision="bfloat16"), cuda=H100)
+    distill = {"teacher": "a", "teachers": {"one": "a", "two": "b"}}
+    for changes, models in (
+        ({"kl": {"coefficient": 0.1}}, 1),
+        ({"kl": {"coefficient": 0.1}, "lora": {}}, 0),
+        ({"loss": {"kind": "distill"}, "distill": distill}, 2),
+    ):
+        table = LearnerTable.model_validate({"precision": "bfloat16", **changes})
+        assert table.frozen_models == models
+        if table.lora is None:
+            frozen = estimate(decoder("4B"), table, cuda=H100).states - plain.states
+            assert frozen == pytest.approx(2 * 4.02e9 * models, rel=0.01)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"text_config": 1}', ZERO_HEADS])
+def test_a_config_that_describes_no_decoder_is_one_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    with pytest.raises(ModelFolderError, match=r"config\.json"):
+        read_decoder(tmp_path)
 
 
 def test_ranks_divide_what_they_share() -> None:
