@@ -153,6 +153,21 @@ def container(machine: Path) -> Path:
     return box
 
 
+async def end_first_process(box: Path, until: Until) -> None:
+    """Kills the first process of a container; returns once it has no process to enter."""
+    pid = int((box / "pid").read_text(encoding="utf-8"))
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    os.kill(pid, signal.SIGKILL)
+
+    def ended() -> bool:
+        try:
+            return not children.read_text(encoding="utf-8")
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+
+    await until(ended)
+
+
 async def is_told_and_told_again(session: Trajectory, result: Result) -> None:
     for told in (result, await session.act(call("execute_bash", command="true"))):
         assert (told.error.kind, told.error.session_lost) == (ToolErrorKind.CRASHED, True)
@@ -168,12 +183,12 @@ async def test_a_container_that_its_policy_ended_is_told(
     box = container(machine)
     running = asyncio.create_task(during.act(call("execute_bash", cmd="touch begun; sleep 60")))
     await until((box / "files" / "begun").exists)
-    os.kill(int((box / "pid").read_text(encoding="utf-8")), signal.SIGKILL)
+    await end_first_process(box, until)
     await is_told_and_told_again(during, await running)
     assert (await submit(during)).reward == 0.0
     await during.close()
     await bash(after, "true")
-    os.kill(int((container(machine) / "pid").read_text(encoding="utf-8")), signal.SIGKILL)
+    await end_first_process(container(machine), until)
     await is_told_and_told_again(after, await edit(after, "view", "."))
     await after.close()
 

@@ -217,7 +217,7 @@ async def _as_it_is(pod: dict[str, Any]) -> list[dict[str, Any]]:
     if state["Running"]:
         return [pod]
     ended = {"terminated": {"reason": "Error", "exitCode": state["ExitCode"]}}
-    return [{**pod, "status": {"phase": "Failed", "containerStatuses": [{"state": ended}]}}]
+    return [{**pod, "status": {"phase": "Failed", "containerStatuses": [_container(ended)]}}]
 
 
 def _ending(code: int) -> dict[str, Any]:
@@ -229,7 +229,13 @@ def _ending(code: int) -> dict[str, Any]:
 
 def _waiting(reason: str, message: str) -> dict[str, Any]:
     waiting = {"waiting": {"reason": reason, "message": message}}
-    return {"phase": "Pending", "containerStatuses": [{"state": waiting}]}
+    return {"phase": "Pending", "containerStatuses": [_container(waiting)]}
+
+
+def _container(state: dict[str, Any]) -> dict[str, Any]:
+    """A container's status with all keys that clients require."""
+    known = {"name": "box", "image": "image", "imageID": "", "ready": False, "restartCount": 0}
+    return {**known, "state": state}
 
 
 def _status(code: int, message: str) -> web.Response:
