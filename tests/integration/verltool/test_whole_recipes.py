@@ -42,8 +42,16 @@ RECIPES = packaged("recipes")
 WHOLE = (
     "deepsearch/evaluate_pages",
     "deepsearch/paper",
+    "math/paper",
+    "math/paper_dapo",
+    "math/simpletir",
+    "search/paper",
+    "search/paper_dapo",
+    "search/sweeps",
+    "sql/paper",
     "together/math_sql",
     "together/math_visual",
+    "visual/paper",
 )
 END = "<|im_end|>"
 CROP = '{"name": "crop_image", "arguments": {"bbox_2d": [0, 0, 40, 40], "target_image": 1}}'
