@@ -48,6 +48,15 @@ def shown(value: float | None, form: str) -> str:
     return NONE if value is None else f"{value:{form}}"
 
 
+def rate(found: Mapping[str, Any]) -> str:
+    """A rate with its standard error and its denominator. A mean above 1 is no share: it is shown
+    without a percent sign."""
+    value, error = found["rate"], found["standard_error"]
+    form, digits = (".1%", ".1%") if 0 <= value <= 1 else (".4g", ".2g")
+    also = "" if error is None else f" ± {error:{digits}}"
+    return f"{value:{form}}{also} of {found['of']:,g}"
+
+
 def stops(one: Mapping[str, Any]) -> str:
     """Stop reasons with their shares of the rows, the most frequent first."""
     rows = one["measured_rows"]
@@ -116,7 +125,7 @@ def _parts(found: Mapping[str, Any]) -> Iterator[str]:
             text = (f"{name} {score(p['mean'], p['standard_error'])}" for name, p in others.items())
             yield f"{one['name']}: {', '.join(text)}"
         if one["rates"]:
-            text = (f"{name} {r['rate']:.1%} of {r['of']:,g}" for name, r in one["rates"].items())
+            text = (f"{name} {rate(found)}" for name, found in one["rates"].items())
             yield f"{one['name']}, rates: {', '.join(text)}"
 
 
