@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from engine.offline.text_table import aligned
+from engine.offline.text_table import NONE, aligned, rate
 from toolwright.page.text import plain
 
 MOST_TOOLS = 10
@@ -25,6 +25,8 @@ def table(found: Mapping[str, Any]) -> list[str]:
         law(found),
         *(f"note: {note}" for note in remarks(found)),
     ]
+    if found["rates"]:
+        lines += ["", *_rates(found)]
     if found["unique_tools"]:
         for part in (_domains, _complexity, _functions, _tools):
             lines += ["", *part(found)]
@@ -62,6 +64,35 @@ def remarks(found: Mapping[str, Any]) -> Iterator[str]:
             f"{many:,}: they are in the number of invocations and in nothing else"
         )
     yield from found["notes"]
+
+
+def _rates(found: Mapping[str, Any]) -> Iterator[str]:
+    other = found.get("compared")
+    if other is None:
+        rows = [["rate", ""], *([_cut(name), rate(one)] for name, one in found["rates"].items())]
+    else:
+        rows = [["rate", "A", "B", "B - A", "p"]]
+        rows += [
+            [_cut(one["name"]), rate(one["a"]), rate(one["b"]), difference(one), shown_p(one["p"])]
+            for one in other["rates"]
+        ]
+    yield from aligned(rows, right=())
+    yield "± is one standard error, with the trajectories of one question as a cluster"
+    if other is not None:
+        yield f"B: {other['recording']}; the two count as independent"
+
+
+def difference(one: Mapping[str, Any]) -> str:
+    """With a sign, in the unit of its rates."""
+    share = all(0 <= one[side]["rate"] <= 1 for side in "ab")
+    form, digits = ("+.1%", ".1%") if share else ("+.4g", ".2g")
+    error = one["standard_error"]
+    also = "" if error is None else f" ± {error:{digits}}"
+    return f"{one['difference']:{form}}{also}"
+
+
+def shown_p(value: float | None) -> str:
+    return NONE if value is None else f"{value:.2g}"
 
 
 def _domains(found: Mapping[str, Any]) -> Iterator[str]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from engine.offline.evaluate.results.table import missing, rate, score, shown, warnings
-from engine.offline.text_table import NONE
+from engine.offline.evaluate.results.table import missing, score, shown, warnings
+from engine.offline.text_table import NONE, rate
 from engine.serving.json_lines import JsonLines
 from toolwright.page import pages
 from toolwright.page.charts import Line, Part, Point, line_chart, stacked_bar

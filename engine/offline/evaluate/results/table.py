@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from engine.offline.text_table import NONE, aligned
+from engine.offline.text_table import NONE, aligned, rate
 from toolwright.page.text import plain
 from toolwright.types import StopReason
 
@@ -46,15 +46,6 @@ def score(mean: float | None, error: float | None) -> str:
 
 def shown(value: float | None, form: str) -> str:
     return NONE if value is None else f"{value:{form}}"
-
-
-def rate(found: Mapping[str, Any]) -> str:
-    """A rate with its standard error and its denominator. A mean above 1 is no share: it is shown
-    without a percent sign."""
-    value, error = found["rate"], found["standard_error"]
-    form, digits = (".1%", ".1%") if 0 <= value <= 1 else (".4g", ".2g")
-    also = "" if error is None else f" ± {error:{digits}}"
-    return f"{value:{form}}{also} of {found['of']:,g}"
 
 
 def stops(one: Mapping[str, Any]) -> str:
