@@ -236,10 +236,12 @@ def _together(runs: Sequence[RunFiles], asked: Sequence[Asked]) -> list[Plot]:
     """The suites that judge, of a single run, and their unweighted mean. Of several runs the means
     alone. Nothing with fewer than two suites or two measurements."""
     averages, lines = [], []
-    for run in runs:
+    for place, run in enumerate(runs):
         whose = told_apart(run, runs)
-        own = [_suite_line(run, one, n, whose) for n, one in enumerate(asked)]
-        averages.append(_average([one for one in own if one["x"]], run, whose))
+        own = [_suite_line(run, one, number) for number, one in enumerate(asked)]
+        control = " control" if run.resolved.control else ""
+        style = f"c{place % COLOURS}{control}" if len(runs) > 1 else f"c{COLOURS - 1} again"
+        averages.append(_average([one for one in own if one["x"]], style, whose))
         lines += own if len(runs) == 1 else []
     if not any(len(one["x"]) > 1 for one in averages):
         return []
@@ -248,17 +250,16 @@ def _together(runs: Sequence[RunFiles], asked: Sequence[Asked]) -> list[Plot]:
     return [] if drawn is None else [drawn]
 
 
-def _suite_line(run: RunFiles, one: Asked, number: int, whose: str) -> dict[str, Any]:
+def _suite_line(run: RunFiles, one: Asked, number: int) -> dict[str, Any]:
     points = [(float(e.step), e.reward) for e in run.record.curve(one.main)]
-    return line(one.title, f"c{number % COLOURS}", points, "seen", whose)
+    return line(one.title, f"c{number % COLOURS}", points, "seen")
 
 
-def _average(lines: Sequence[dict[str, Any]], run: RunFiles, whose: str) -> dict[str, Any]:
+def _average(lines: Sequence[dict[str, Any]], style: str, whose: str) -> dict[str, Any]:
     """The mean of several lines, at the steps that all of them have."""
     values = [dict(zip(one["x"], one["y"], strict=True)) for one in lines]
     steps = [x for x in values[0] if all(x in one for one in values)] if len(values) > 1 else []
     points = [(x, fmean(one[x] for one in values)) for x in steps]
-    style = "control" if run.resolved.control else "reward"
     return line(f"average of {len(lines)} suites", style, points, "seen", whose)
 
 
