@@ -21,10 +21,11 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Sequence[int]) -> Iterator[
         yield GAP.join(cells).rstrip()
 
 
-def rate(found: Mapping[str, Any]) -> str:
-    """A rate with its standard error and its denominator. A mean above 1 is no share: it is shown
-    without a percent sign."""
+def rate(found: Mapping[str, Any], *, share: bool | None = None) -> str:
+    """A rate with its standard error and its denominator, in percent if it is a share. share: None
+    = a share unless the rate is above 1."""
     value, error = found["rate"], found["standard_error"]
-    form, digits = (".1%", ".1%") if 0 <= value <= 1 else (".4g", ".2g")
+    share = 0 <= value <= 1 if share is None else share
+    form, digits = (".1%", ".1%") if share else (".4g", ".2g")
     also = "" if error is None else f" ± {error:{digits}}"
     return f"{value:{form}}{also} of {found['of']:,g}"

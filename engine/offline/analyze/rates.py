@@ -16,6 +16,9 @@ from toolwright.statistics import normal
 from toolwright.types import CallRecord, Event, ToolErrorKind, Trajectory
 
 CALLS, WITH_A_CALL = "calls a trajectory", "trajectories with a call"
+MALFORMED, FAILED = "malformed calls", "failed calls"
+SHARES = (WITH_A_CALL, MALFORMED, FAILED)
+"""Rates that are shown in percent. A recipe's own may be means of anything."""
 _REFUSED = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
 _NO_FAILURE = (ToolErrorKind.NONE, ToolErrorKind.CANCELLED)
 
@@ -36,8 +39,8 @@ def trajectory_rates(trajectory: Trajectory, calls: Sequence[CallRecord]) -> dic
         **_measured(trajectory.events),
         **rates_of(trajectory.events),
         **call_rates(len(calls)),
-        "malformed calls": [sum(malformed), len(calls)],
-        "failed calls": [sum(failed), len(calls)],
+        MALFORMED: [sum(malformed), len(calls)],
+        FAILED: [sum(failed), len(calls)],
     }
 
 

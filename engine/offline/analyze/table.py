@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from engine.offline.analyze.rates import SHARES
 from engine.offline.text_table import NONE, aligned, rate
 from toolwright.page.text import plain
 
@@ -67,31 +68,38 @@ def remarks(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _rates(found: Mapping[str, Any]) -> Iterator[str]:
-    other = found.get("compared")
-    if other is None:
-        rows = [["rate", ""], *([_cut(name), rate(one)] for name, one in found["rates"].items())]
-    else:
-        rows = [["rate", "A", "B", "B - A", "p"]]
-        rows += [
-            [_cut(one["name"]), rate(one["a"]), rate(one["b"]), difference(one), shown_p(one["p"])]
-            for one in other["rates"]
-        ]
-    yield from aligned(rows, right=())
+    rows = [[_cut(cells[0]), *cells[1:]] for cells in rate_rows(found)]
+    yield from aligned([rate_head(found), *rows], right=())
     yield "± is one standard error, with the trajectories of one question as a cluster"
-    if other is not None:
+    if other := found.get("compared"):
         yield f"B: {other['recording']}; the two count as independent"
 
 
-def difference(one: Mapping[str, Any]) -> str:
-    """With a sign, in the unit of its rates."""
-    share = all(0 <= one[side]["rate"] <= 1 for side in "ab")
-    form, digits = ("+.1%", ".1%") if share else ("+.4g", ".2g")
+def rate_head(found: Mapping[str, Any]) -> list[str]:
+    """Heads of the columns of `rate_rows`."""
+    return ["rate", "A", "B", "B - A", "p"] if "compared" in found else ["rate", ""]
+
+
+def rate_rows(found: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Cells of each rate; those of both recordings if two are compared."""
+    if "compared" not in found:
+        for name, one in found["rates"].items():
+            yield [name, rate(one, share=name in SHARES)]
+        return
+    for one in found["compared"]["rates"]:
+        share = one["name"] in SHARES
+        sides = (rate(one[side], share=share) for side in "ab")
+        yield [one["name"], *sides, _difference(one, share=share), _p(one["p"])]
+
+
+def _difference(one: Mapping[str, Any], *, share: bool) -> str:
+    form, digits = ("+.1%", ".1%") if share else ("+.3g", ".2g")
     error = one["standard_error"]
     also = "" if error is None else f" ± {error:{digits}}"
     return f"{one['difference']:{form}}{also}"
 
 
-def shown_p(value: float | None) -> str:
+def _p(value: float | None) -> str:
     return NONE if value is None else f"{value:.2g}"
 
 
