@@ -1,0 +1,154 @@
+"""Every command of docs/reproduce runs: on files of the published layout with three rows each.
+
+A page's ```sh blocks run in order in one shell, as a reader runs them. Its first block names what
+is the reader's own; here these are the files of `downloads`, a tiny policy with random weights, the
+scripted sampler, and overrides that make a run one step of two groups. Commands that need a GPU or
+a download stand in ```text blocks, which are not run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from bench.scripted import ScriptedSampler, ScriptRequest
+from engine.core.text.codec import HuggingFaceCodec
+from tests.integration.learner.seeing import write_seeing_model
+from tests.integration.reproduce.downloads import MAKERS, fill
+from tests.integration.verltool.test_whole_recipes import END, speaking
+from tests.support.docs import DOCS
+from tests.support.policy import write_vision_policy
+
+ROOT = Path(__file__).parents[3]
+PAGES = sorted(page for page in (DOCS / "reproduce").glob("*.md") if page.stem != "index")
+BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+EXPORT = re.compile(r"^export (\w+)=.*$", re.MULTILINE)
+BELOW_RAW = re.compile(r"\$RAW/([\w./$-]+)")
+LONGEST_S = 900.0
+GIVES_UP = (1, 2, 5)
+MARKS = ("vision_start", "vision_end", "image", "video")
+
+ids = [page.stem for page in PAGES]
+
+
+def commands(page: Path) -> tuple[str, str]:
+    """(the block of what is the reader's own, all commands after it)."""
+    first, *others = BLOCK.findall(page.read_text(encoding="utf-8"))
+    return first, "\n".join(others)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_a_page_begins_with_what_is_the_readers_own(page: Path) -> None:
+    first, others = commands(page)
+    assert all(line.startswith("export ") for line in first.splitlines())
+    assert {"RAW", "MODEL", "EXTRA"} <= set(EXPORT.findall(first))
+    for line in re.findall(r"^toolwright run .*$", others, re.MULTILINE):
+        assert line.endswith("$EXTRA"), line
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_every_download_that_a_page_reads_is_made_here(page: Path) -> None:
+    for name in BELOW_RAW.findall(commands(page)[1]):
+        fits = re.compile(re.sub(r"\$\w+", r"[\\w-]+", name))
+        assert any(fits.fullmatch(made) or made.startswith(f"{name}/") for made in MAKERS), name
+
+
+def answering(codec: HuggingFaceCodec) -> Callable[[ScriptRequest], Sequence[int]]:
+    """A policy that calls once and answers where it knows the set, else answers. Some trajectories
+    give up, so that rewards differ within a group."""
+    known = speaking(codec)
+    places: dict[str, int] = {}
+
+    def script(request: ScriptRequest) -> Sequence[int]:
+        place = places.setdefault(request.conversation, len(places))
+        if place % 8 in GIVES_UP:
+            return codec.encode(f"No idea.{END}")
+        try:
+            return list(known(request))
+        except StopIteration:
+            return codec.encode(f"<answer>Ada</answer>{END}")
+
+    return script
+
+
+def tiny_policy(folder: Path) -> Path:
+    """A Qwen2.5-VL with random weights, for tasks with and without images."""
+    write_vision_policy(folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    marks = [config[f"{name}_token_id"] for name in MARKS]
+    return write_seeing_model(folder, marks=marks, vocab_size=320, max_position_embeddings=65536)
+
+
+def overrides(sampler: str) -> str:
+    return " ".join(
+        f"--set {one}"
+        for one in (
+            "run.steps=1",
+            "run.groups_per_step=2",
+            "run.group_size=4",
+            "run.engine=127.0.0.1:0",
+            f"sampler.endpoints=['{sampler}']",
+            "engine.evaluation.suites=[]",
+            "learner.precision='float32'",
+            "learner.updates=1",
+        )
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(LONGEST_S + 60)
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+async def test_every_command_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    model = tiny_policy(tmp_path / "policy")
+    codec = HuggingFaceCodec(model)
+    mark = codec.image_mark
+    assert mark is not None
+    raw = fill(tmp_path / "raw")
+    work = tmp_path / "work"
+    work.mkdir()
+    first, rest = commands(page)
+    async with ScriptedSampler(
+        script=answering(codec),
+        vocab_size=codec.vocab_size,
+        image_token=mark.placeholder,
+        media_words=[codec.encode(word) for word in ("<image>", "<|video_pad|>")],
+    ) as sampler:
+        own: Mapping[str, str] = {
+            "RAW": str(raw),
+            "MODEL": str(model),
+            "EXTRA": overrides(sampler.url),
+            "SERPER_API_KEY": "none",
+            "ACTOR": "http://127.0.0.1:1/v1",
+            "MAKER": "http://127.0.0.1:1/v1",
+            "JUDGE": "http://127.0.0.1:1/v1",
+        }
+        missing = set(EXPORT.findall(first)) - own.keys()
+        assert not missing, f"say in this test what {page.name} shall have as {missing}"
+        done = await asyncio.to_thread(shell, rest, work, own)
+    assert done.returncode == 0, done.stdout[-6000:]
+
+
+def shell(script: str, folder: Path, own: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    python = os.pathsep.join([str(ROOT), str(ROOT / "proto")])
+    return subprocess.run(
+        ["bash", "-euxo", "pipefail", "-c", script],
+        cwd=folder,
+        env={**os.environ, **own, "PATH": path, "PYTHONPATH": python, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
