@@ -25,7 +25,7 @@ from toolsvc.tools.swe.verifying.report import Report, read_report
 from toolsvc.tools.swe.verifying.settings import pytest_file, pytest_options
 from toolsvc.tools.swe.verifying.tampering import tampering
 from toolsvc.tools.swe.verifying.tree import compare
-from toolsvc.tools.swe.verifying.verification import VerificationFile
+from toolsvc.tools.swe.verifying.verification_file import VerificationFile
 
 
 @pytest.mark.parametrize(
