@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,13 +21,12 @@ from typer.testing import CliRunner
 
 from tasks.cli import app
 from tests.support.containers.podman import Podman
+from tests.support.containers.published import CONDA, conda_tree, r2e_tree
 from tests.support.recipes import part_of
-from tests.support.repository import BUGGY, FIX, FIXED, commit, git
+from tests.support.repository import FIX
 from tests.support.small_pytest import copy_pytest
 from tests.support.swe import bash, call, serving, submit
 from tests.support.swe_rows import (
-    HIDDEN_TESTS,
-    VISIBLE_TESTS,
     internal_row,
     nemotron_row,
     pro_row,
@@ -51,7 +49,6 @@ pytestmark = [
 
 PART = part_of(Path(__file__).resolve().parents[3] / "recipes/verltool/swe")
 CHEATS = PART("world/cheats.CHEATS")
-CONDA = "opt/miniconda3/envs/testbed"
 R2E, VERIFIED, PRO, NEMOTRON = "3f2a", "pallets__flask-1", "instance_NodeBB__NodeBB-3f2a", "bill-7"
 FIXES = call("file_editor", command="str_replace", path="bill.py", old_str=FIX[0], new_str=FIX[1])
 TOLD = PART("world/problems.Repository")(
@@ -75,57 +72,6 @@ OWN_CHEATS = {
     "brings a test script of its own": f"cat > run_tests.sh <<'E'\ncat <<'L'\n{SUMMARY}L\nE",
     "looks for the tests": "cat /r2e_tests/* r2e_tests/* /root/r2e_tests/* > found; git show --all",
 }
-
-
-def repository(folder: Path) -> tuple[str, str]:
-    """The commits with the bug, which is checked out, and with fix and tests."""
-    (folder / "tests").mkdir(parents=True)
-    (folder / "tests/__init__.py").touch()
-    (folder / "tests/test_bill.py").write_text(VISIBLE_TESTS, encoding="utf-8")
-    (folder / "bill.py").write_text(BUGGY, encoding="utf-8")
-    git(folder, "init", "-q")
-    buggy = commit(folder, "Split bills")
-    (folder / "bill.py").write_text(FIXED, encoding="utf-8")
-    (folder / "tests/test_bill.py").write_text(HIDDEN_TESTS, encoding="utf-8")
-    fixed = commit(folder, "Nobody pays less than all")
-    git(folder, "checkout", "-q", buggy)
-    return buggy, fixed
-
-
-def r2e_tree(root: Path, packages: Path) -> Path:
-    bed = root / "testbed"
-    repository(bed)
-    library = next(Path("/usr/lib").glob("python3.*/os.py")).parent.name
-    (bed / ".venv/bin").mkdir(parents=True)
-    (bed / ".venv/bin/python").symlink_to("/usr/bin/python3")
-    (bed / ".venv/pyvenv.cfg").write_text("home = /usr/bin\n", encoding="utf-8")
-    (bed / ".venv/lib" / library).mkdir(parents=True)
-    shutil.copytree(packages, bed / ".venv/lib" / library / "site-packages")
-    (bed / ".venv/.gitignore").write_text("*\n", encoding="utf-8")
-    (bed / "run_tests.sh").write_text(
-        "PYTHONWARNINGS='ignore::UserWarning' .venv/bin/python -W ignore -m pytest -rA r2e_tests",
-        encoding="utf-8",
-    )
-    (root / "r2e_tests").mkdir()
-    (root / "r2e_tests/__init__.py").touch()
-    (root / "r2e_tests/test_1.py").write_text(HIDDEN_TESTS, encoding="utf-8")
-    return root
-
-
-def conda_tree(root: Path, packages: Path, folder: str) -> tuple[Path, str]:
-    """And the commit whose tests are hidden."""
-    _, fixed = repository(root / folder)
-    programs = root / CONDA / "bin"
-    programs.mkdir(parents=True)
-    (root / CONDA / "conda-meta").mkdir()
-    (root / CONDA / "conda-meta/history").touch()
-    shutil.copytree(packages, root / CONDA / "packages")
-    for name, words in (("python", ""), ("python3", ""), ("pytest", "-m pytest ")):
-        finds = f"export PYTHONPATH=/{CONDA}/packages:.:$PYTHONPATH"
-        script = f'#!/bin/bash\n{finds}\nexec /usr/bin/python3 {words}"$@"\n'
-        (programs / name).write_text(script, encoding="utf-8")
-        (programs / name).chmod(0o755)
-    return root, fixed
 
 
 def convert(form: str, rows: Path, row: dict[str, Any], output: Path, *words: str) -> None:
