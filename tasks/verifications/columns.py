@@ -107,12 +107,15 @@ def changed_by(patch: str) -> set[str]:
     return {path for pair in _CHANGED.findall(patch) for path in pair}
 
 
-def common_settings(gold: Iterable[str], more: Iterable[str] = ()) -> dict[str, Any]:
+def common_settings(
+    gold: Iterable[str], hidden: Iterable[str], more: Iterable[str] = ()
+) -> dict[str, Any]:
     """What every published set needs. gold: files that the recorded fix changes, which a submission
-    may then change too. more: patterns of further protected files."""
+    may then change too. hidden: the set's own. more: patterns of further protected files."""
     names = {PurePosixPath(path).name for path in gold}
     return {
         "edited_tests": "replaced",
+        "hidden": [*hidden, ".pytest_cache"],
         "hide_history": True,
         "protected": [
             pattern

@@ -70,7 +70,7 @@ def by_scripts(row: Row, options: Options, image: str, run: str, parser: str) ->
             "command": _COMMAND.format(before=before, files=shlex.quote(files), folder=_FOLDER),
             "report": "results",
             "seconds": options.seconds or _SECONDS,
-            **common_settings(changed_by(text_of(row, "patch")), _OTHER_RUNNERS),
+            **common_settings(changed_by(text_of(row, "patch")), (), _OTHER_RUNNERS),
             "fail_to_pass": fail,
             "pass_to_pass": succeed,
         },

@@ -52,8 +52,7 @@ def r2e(row: Row, options: Options, id: str = "") -> Made:
             "command": _COMMAND,
             "report": "r2e",
             "seconds": options.seconds or _SECONDS,
-            **common_settings(_gold(row)),
-            "hidden": list(_HIDDEN),
+            **common_settings(_gold(row), _HIDDEN),
             "expected": _expected(row),
         },
     )
