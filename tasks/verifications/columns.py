@@ -79,18 +79,25 @@ def tests_of(row: Row, *columns: str) -> list[str]:
 
 
 def image_of(options: Options, named: str, rule: str, **values: str) -> str:
-    """By the operator's template, else the row's own, else by the set's rule. Raises NotMade for a
-    template with names that the set does not have, RowRefused without any image."""
-    template = options.image or rule
+    """By the operator's template, else the row's own, else by the set's rule. The last two are on
+    Docker Hub. Raises NotMade for a template with names that the set does not have, RowRefused
+    without any image."""
     if named and not options.image:
-        return named
-    if not template:
+        return _on_docker_hub(named)
+    if not (options.image or rule):
         raise RowRefused("no_image", "no image: give its rule with --image")
     try:
-        return template.format(**values)
+        return options.image.format(**values) or _on_docker_hub(rule.format(**values))
     except (KeyError, IndexError, ValueError) as error:
         names = ", ".join(f"{{{name}}}" for name in values)
-        raise NotMade(f"--image {template!r}: the set has {names} ({error})") from None
+        raise NotMade(f"--image {options.image!r}: the set has {names} ({error})") from None
+
+
+def _on_docker_hub(image: str) -> str:
+    """The whole name: podman asks no registry for a short one, unless it is configured to."""
+    host, slash, _ = image.partition("/")
+    qualified = slash and ("." in host or ":" in host or host == "localhost")
+    return image if qualified else f"docker.io/{image}"
 
 
 def names_of_id(id: str) -> dict[str, str]:

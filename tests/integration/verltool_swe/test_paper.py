@@ -6,18 +6,17 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from tasks.cli import app
 from tests.support.containers.podman import Podman
 from tests.support.containers.published import conda_tree, r2e_tree
+from tests.support.recipes import part_of
 from tests.support.repository import FIX
 from tests.support.small_pytest import copy_pytest
 from tests.support.swe_rows import r2e_row, swe_bench_row
@@ -95,44 +94,59 @@ makes = "run/policy"
 """
 
 
-def tasks(*words: object) -> None:
-    found = CliRunner().invoke(app, [str(word) for word in words])
-    assert found.exit_code == 0, found.stderr
-
-
-def rows(path: Path, *every: dict[str, Any]) -> Path:
+def rows(path: Path, *every: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True)
     path.write_text("".join(f"{json.dumps(row)}\n" for row in every), encoding="utf-8")
-    return path
 
 
-def test_a_step_and_an_evaluation_on_published_rows(tmp_path: Path) -> None:
+def commands() -> str:
+    """The README's, without its first block: the test exports its own."""
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```", (FOLDER / "README.md").read_text("utf-8"), re.M | re.S
+    )
+    assert blocks[0].startswith("export RAW=")
+    return "set -e\n" + "".join(blocks[1:])
+
+
+def test_a_step_and_an_evaluation_by_the_readmes_commands(tmp_path: Path) -> None:
     copy_pytest(tmp_path / "packages")
+    ids = [f"pallets__flask-{n}" for n in range(3)]
+    raw = tmp_path / "raw"
+    rows(raw / "R2E-Gym-Lite/data/a.jsonl", *(r2e_row(commit_hash=f"3f2{n}") for n in "abc"))
+    rows(raw / "SWE-bench_Verified/data/a.jsonl", *(swe_bench_row(instance_id=id) for id in ids))
+    part_of(FOLDER)("world/policy.write")(tmp_path / "policy", seed=1)
     podman = Podman(tmp_path)
-    try:
-        podman.add_image("localhost/r2e", r2e_tree(tmp_path / "r2e", tmp_path / "packages"))
-        conda, _ = conda_tree(tmp_path / "conda", tmp_path / "packages", "testbed")
-        podman.add_image("localhost/verified", conda)
-        swe = tmp_path / "swe"
-        shutil.copytree(FOLDER, swe, ignore=shutil.ignore_patterns("run", "__pycache__"))
-        r2e = rows(tmp_path / "raw/r2e.jsonl", *(r2e_row(commit_hash=f"3f2{n}") for n in "abc"))
-        ids = [f"pallets__flask-{n}" for n in range(3)]
-        verified = rows(
-            tmp_path / "raw2/verified.jsonl", *(swe_bench_row(instance_id=one) for one in ids)
-        )
-        output = ("--output", swe / "verifications")
-        tasks("convert", "r2e_gym_lite", r2e, swe / "data/train.jsonl")
-        tasks("verifications", "r2e", r2e, *output, "--image", "localhost/r2e")
-        tasks("convert", "swe_bench_verified", verified, swe / "data/swe_bench_verified.jsonl")
-        tasks("verifications", "swebench", verified, *output, "--image", "localhost/verified")
-        (swe / "world/fixes.py").write_text(AGENT, encoding="utf-8")
-        (swe / "smoke.toml").write_text(SMOKE, encoding="utf-8")
+    environment = {
+        **os.environ,
+        **podman.environment,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "RAW": str(raw),
+        "MODEL": str(tmp_path / "policy"),
+        "EXTRA": "--set engine.evaluation.suites="
+        '[{name="SWE-Verified",source="data/swe_bench_verified.jsonl",n=3}]',
+    }
+
+    def ran(*words: str) -> None:
         done = subprocess.run(
-            [sys.executable, "-m", "console.cli", "run", str(swe / "smoke.toml")],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=SECONDS,
-            env={**os.environ, **podman.environment},
+            words, cwd=tmp_path, env=environment, timeout=SECONDS,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout[-4000:]
+
+    try:
+        podman.add_image(
+            "docker.io/namanjain12/bill_final:3f2a",
+            r2e_tree(tmp_path / "r2e", tmp_path / "packages"),
+        )
+        conda, _ = conda_tree(tmp_path / "conda", tmp_path / "packages", "testbed")
+        for id in ids:
+            name = id.replace("__", "_1776_")
+            podman.add_image(f"docker.io/swebench/sweb.eval.x86_64.{name}:latest", conda)
+        ran("bash", "-c", commands())
+        swe = tmp_path / "swe"
+        (swe / "world/fixes.py").write_text(AGENT, encoding="utf-8")
+        (swe / "smoke.toml").write_text(SMOKE, encoding="utf-8")
+        ran("toolwright", "run", str(swe / "smoke.toml"))
         (step,) = (swe / "run/learner.jsonl").read_text(encoding="utf-8").splitlines()
         assert json.loads(step)["reward"] == 0.5
         (found,) = (swe / "run/evaluations").glob("SWE-Verified@*.jsonl")

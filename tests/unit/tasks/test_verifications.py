@@ -57,7 +57,7 @@ def test_r2e(tmp_path: Path) -> None:
     found = made("r2e", tmp_path, row)
     file = found.file
     assert found.name == "3f2a"
-    assert file.image == "namanjain12/bill_final:3f2a"
+    assert file.image == "docker.io/namanjain12/bill_final:3f2a"
     assert (file.report, file.seconds) == ("r2e", 300)
     assert file.expected == {"A.test_a": "PASSED", "test_b": "FAILED", "": "ERROR"}
     assert {"/r2e_tests", "r2e_tests", "run_tests.sh"} <= set(file.hidden)
@@ -69,7 +69,7 @@ def test_swe_bench(tmp_path: Path) -> None:
     found = made("swebench", tmp_path, swe_bench_row())
     file = found.file
     assert found.name == "pallets__flask-1"
-    assert file.image == "swebench/sweb.eval.x86_64.pallets_1776_flask-1:latest"
+    assert file.image == "docker.io/swebench/sweb.eval.x86_64.pallets_1776_flask-1:latest"
     assert (file.report, file.seconds) == ("pytest_words", 1800)
     assert file.command == "pytest -rA tests/test_bill.py\n"
     assert (file.fail_to_pass, file.pass_to_pass) == (
@@ -123,7 +123,7 @@ def test_swe_bench_pro(tmp_path: Path) -> None:
     found = made("swebench_pro", tmp_path, pro_row(), "--scripts", scripts)
     file = found.file
     assert found.name == PRO_ID
-    assert file.image == "jefzda/sweap-images:nodebb.nodebb-NodeBB__NodeBB-3f2a"
+    assert file.image == "docker.io/jefzda/sweap-images:nodebb.nodebb-NodeBB__NodeBB-3f2a"
     assert (file.report, file.seconds) == ("results", 3600)
     assert file.fail_to_pass == ("tests/test_bill.py::test_rest", "a | it's whole")
     assert file.command.startswith("git checkout 4b1c -- tests/test_bill.py\n")
@@ -146,7 +146,7 @@ def test_swe_bench_pro(tmp_path: Path) -> None:
 def test_the_images_of_swe_bench_pro(tmp_path: Path, row: dict[str, Any], tag: str) -> None:
     scripts = write_scripts(tmp_path / "pro", row["instance_id"])
     file = made("swebench_pro", tmp_path, row, "--scripts", scripts).file
-    assert file.image == f"jefzda/sweap-images:{tag}"
+    assert file.image == f"docker.io/jefzda/sweap-images:{tag}"
 
 
 def test_nemotron(tmp_path: Path) -> None:
@@ -171,10 +171,10 @@ def test_nemotron(tmp_path: Path) -> None:
         for name in (R2E_ID, "dask__dask-1", "pallets__flask-1", "bill-7")
     }
     assert [one.file.image for one in read.values()] == [
-        "namanjain12/numpy_final:3f2a",
-        "xingyaoww/sweb.eval.x86_64.dask_s_dask-1:latest",
-        "swebench/sweb.eval.x86_64.pallets_1776_flask-1:latest",
-        "nv/bill:7",
+        "docker.io/namanjain12/numpy_final:3f2a",
+        "docker.io/xingyaoww/sweb.eval.x86_64.dask_s_dask-1:latest",
+        "docker.io/swebench/sweb.eval.x86_64.pallets_1776_flask-1:latest",
+        "docker.io/nv/bill:7",
     ]
     assert [one.file.report for one in read.values()] == [
         "r2e", "pytest_words", "pytest_words", "results",
@@ -197,6 +197,11 @@ def test_ids_limits_and_images_are_the_operators_to_choose(tmp_path: Path) -> No
     again = run("r2e", path, tmp_path / "v")
     assert "2 verifications; 1 were there already; rejected: none" in again.output
     assert read_verification(tmp_path / "v/9c1d", "9c1d", 1 << 20).file.seconds == 20
+
+
+@pytest.mark.parametrize("image", ["ghcr.io/x/y:1", "localhost/x", "host:5000/x"])
+def test_a_name_with_its_registry_stays(tmp_path: Path, image: str) -> None:
+    assert made("r2e", tmp_path, r2e_row(docker_image=image)).file.image == image
 
 
 @pytest.mark.parametrize(
