@@ -11,7 +11,9 @@ import shlex
 from collections.abc import Collection
 
 PATCH = "tests.patch"
-"""In the verification's folder, and for a moment in the fresh box."""
+"""In the verification's folder."""
+IN_BOX = ".toolwright-tests.patch"
+"""In the fresh box, until it is applied."""
 _FILES = re.compile(r"^diff --git a/(\S.*?) b/(\S.*)$", re.MULTILINE)
 
 
@@ -23,8 +25,8 @@ def patched_paths(patch: str) -> set[str]:
 def application() -> str:
     """A command that applies the patch exactly, or fails, and removes it."""
     return (
-        f"if command -v git > /dev/null; then git apply --whitespace=nowarn {PATCH}; "
-        f"else patch --batch --forward --fuzz=0 -p1 -i {PATCH} > /dev/null; fi && rm -- {PATCH}"
+        f"if command -v git > /dev/null; then git apply --whitespace=nowarn {IN_BOX}; "
+        f"else patch --batch --forward --fuzz=0 -p1 -i {IN_BOX} > /dev/null; fi && rm -- {IN_BOX}"
     )
 
 

@@ -31,7 +31,13 @@ from toolsvc.tools.files import FILE_MODE, Entry, TreeError, read_tree
 from toolsvc.tools.swe.boxes.box import Box, BoxError
 from toolsvc.tools.swe.verifying.archives import Archives
 from toolsvc.tools.swe.verifying.parser import BadTree
-from toolsvc.tools.swe.verifying.patch import PATCH, application, archive_of, patched_paths
+from toolsvc.tools.swe.verifying.patch import (
+    IN_BOX,
+    PATCH,
+    application,
+    archive_of,
+    patched_paths,
+)
 from toolsvc.tools.swe.verifying.report import PYTEST, read_report
 from toolsvc.tools.swe.verifying.settings import pytest_file, pytest_options
 from toolsvc.tools.swe.verifying.tampering import tampering
@@ -153,7 +159,7 @@ async def _patched(
     is not of this image."""
     if not verification.patch:
         return {}
-    await fresh.write([Entry(PATCH, FILE_MODE, verification.patch.encode())])
+    await fresh.write([Entry(IN_BOX, FILE_MODE, verification.patch.encode())])
     try:
         await fresh.read(application(), limit=_COPY_SECONDS, most=0)
     except BoxError as error:
