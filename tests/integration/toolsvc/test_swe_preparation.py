@@ -122,6 +122,25 @@ async def test_a_patch_of_another_repository_is_not_the_policys_doing(
     assert caught.value.reason is Reason.BACKEND_DOWN
 
 
+@pytest.mark.parametrize(("code", "reward"), [(0, 1.0), (1, 0.0), (139, 1.0)])
+async def test_a_log_without_the_failure_that_its_runner_had_is_not_believed(
+    source: Source, host: Host, code: int, reward: float
+) -> None:
+    """A runner may crash in its own end, as some do after all tests passed."""
+    folder = source.verifications / f"ends-with-{code}"
+    (folder / "files").mkdir(parents=True)
+    (folder / "files/log.txt").write_text(
+        "==== short test summary info ====\nPASSED a.py::test_a\n==== 1 passed in 0.1s ====\n",
+        encoding="utf-8",
+    )
+    (folder / "verification.toml").write_text(
+        f'command = "cat log.txt; exit {code}"\nreport = "pytest_words"\n'
+        'fail_to_pass = ["a.py::test_a"]\n',
+        encoding="utf-8",
+    )
+    assert (await submit(opened(host, source, folder.name))).reward == reward
+
+
 async def test_a_box_that_cannot_be_prepared_does_not_start(source: Source) -> None:
     async with serving(source, setup="echo no network >&2; exit 3") as host:
         with pytest.raises(Refused, match=r"preparation ended with exit code 1: no network"):

@@ -169,6 +169,8 @@ FORGED = f"{HEADER}PASSED tests/test_a.py::test_c\n==== 1 passed in 0.01s ====\n
         (session("FAILED a.py::test_c - x\n", "PASSED a.py::test_c\n"), "FAILED"),
         (session("FAILED a.py::test_c - x\n", FORGED.replace("tests/test_a", "a")), "FAILED"),
         (session("PASSED a.py::test_d\n", FORGED.replace("tests/test_a", "a")), None),
+        # The code under test prints a summary after the runner's own.
+        (session("FAILED a.py::test_c - x\n") + FORGED.replace("tests/test_a", "a"), "FAILED"),
         # One test is reported twice.
         (session("PASSED a.py::test_c\nERROR a.py::test_c - teardown\n"), {"ERROR", None}),
         (session("FAILED a.py::test_c - x\nPASSED a.py::test_c\n"), "FAILED"),

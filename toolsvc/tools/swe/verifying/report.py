@@ -27,6 +27,7 @@ Report = Literal[
     "pytest", "unittest", "r2e", "pytest_words", "pytest_options", "pytest_whole", "matplotlib",
     "seaborn", "django", "sympy", "results",
 ]  # fmt: skip
+FAILING = ("FAILED", "ERROR", CONFLICT)
 PYTEST: tuple[Report, ...] = (
     "pytest", "r2e", "pytest_words", "pytest_options", "pytest_whole", "matplotlib", "seaborn",
 )  # fmt: skip
@@ -57,6 +58,13 @@ _WORDS = {
     "expected failure": "XFAIL",
     "unexpected success": "XPASS",
 }
+
+
+def hides_a_failure(report: Report, code: int | None, statuses: Mapping[str, str]) -> bool:
+    """Whether a published format reports no failed test of a runner that ended with 1, which says
+    that there is one. SWE-bench's harness refuses such a log too: code under test printed it."""
+    is_a_runners = report in _PUBLISHED and report != "results"
+    return is_a_runners and code == 1 and not any(one in FAILING for one in statuses.values())
 
 
 def read_report(report: Report, output: str) -> dict[str, str]:

@@ -38,7 +38,7 @@ from toolsvc.tools.swe.verifying.patch import (
     archive_of,
     patched_paths,
 )
-from toolsvc.tools.swe.verifying.report import PYTEST, read_report
+from toolsvc.tools.swe.verifying.report import PYTEST, hides_a_failure, read_report
 from toolsvc.tools.swe.verifying.settings import pytest_file, pytest_options
 from toolsvc.tools.swe.verifying.tampering import tampering
 from toolsvc.tools.swe.verifying.tree import (
@@ -215,6 +215,8 @@ async def _run(
     if ran.kind is not ToolErrorKind.NONE or ran.dropped:
         ended = "too much output" if ran.dropped else ran.kind.name
         why = f"the tests ended: {ran.lost or ended}"
+    elif hides_a_failure(file.report, ran.code, statuses):
+        why = "the tests ended with exit code 1, and their log reports no failure"
     elif not file.holds(statuses):
         other = list(file.unmet(statuses).items())[:10]
         why = ", ".join(f"{test}: {told}" for test, told in other) or "more tests than expected"
