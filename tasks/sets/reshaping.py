@@ -12,7 +12,7 @@ from typing import Any
 from toolwright.reading.answers import hash_number, last_box
 from toolwright.reading.task_rows.data import data_in
 from toolwright.reading.task_rows.refusal import RowRefused
-from toolwright.reading.task_rows.rows import answers_of, first, holds
+from toolwright.reading.task_rows.rows import MISSING, answers_of, at, first, holds
 
 PASSED = "PASSED"
 _ISSUE = ("[ISSUE]", "[/ISSUE]")
@@ -98,6 +98,35 @@ def swe_bench(row: Row) -> Row:
         tests += map(str, listed)
     expected = json.dumps(dict.fromkeys(sorted(tests), PASSED)) if tests else ""
     return {**row, "FAIL_TO_PASS": expected}
+
+
+NEMOTRON_INSTANCE = "responses_create_params.metadata.instance_dict"
+"""Where NeMo Gym's rows hold the row of another set."""
+
+
+def nemotron_row(row: Row) -> Row:
+    """The row of another set that a row of NeMo Gym holds, with its `dataset_name` and the issue.
+    Raises RowRefused."""
+    outer = at(row, "responses_create_params.metadata")
+    given = at(row, NEMOTRON_INSTANCE)
+    instance = _read(given, "instance_dict") if given is not MISSING else {}
+    if not isinstance(outer, Mapping) or not isinstance(instance, Mapping):
+        raise RowRefused("another_layout", "no responses_create_params.metadata.instance_dict")
+    kept = {key: outer[key] for key in ("instance_id", "dataset_name") if holds(outer.get(key))}
+    issue = {"problem_statement": outer.get("problem_statement")}
+    return {**issue, **instance, **kept}
+
+
+def nemotron(row: Row) -> Row:
+    """As `r2e` and `swe_bench` have it, by what the row holds."""
+    inner = nemotron_row(row)
+    if holds(inner.get("expected_output_json")):
+        inner = r2e(inner)
+        expected = inner["expected_output_json"]
+    else:
+        inner = swe_bench(inner)
+        expected = inner.get("FAIL_TO_PASS", "")
+    return {**inner, NEMOTRON_INSTANCE: expected}
 
 
 def _must(holds: bool, otherwise: str) -> None:

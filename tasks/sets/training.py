@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tasks.sets.layout import HeldOut, Layout
-from tasks.sets.reshaping import r2e
+from tasks.sets.reshaping import NEMOTRON_INSTANCE, nemotron, r2e
 
 _TRUTH = ("reward_model.ground_truth",)
 _ABILITY = {"ability": ("ability",), "index": ("extra_info.index",)}
@@ -154,6 +154,23 @@ TRAINING = (
             "verification": ("commit_hash", "docker_image"),
         },
         reshape=r2e,
+    ),
+    Layout(
+        name="nemotron_swe",
+        title="NVIDIA's Nemotron blends for software engineering, in NeMo Gym's form",
+        task="swe",
+        split="train",
+        rows="-",
+        where="Nemotron-RL-Super-Training-Blends, its file swe2",
+        question=("problem_statement", "responses_create_params.metadata.problem_statement"),
+        answer=(NEMOTRON_INSTANCE,),
+        id=("instance_id",),
+        extra={
+            "repo": ("repo", "repo_name"),
+            "base_commit": ("base_commit",),
+            "verification": ("instance_id",),
+        },
+        reshape=nemotron,
     ),
 )
 """In the order in which people look for them."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from PIL import Image
 
+from bench.scripted.images import image_tokens
 from tests.integration.verltool.test_whole_recipes import row_of
 
 ROWS = 3
@@ -47,8 +48,13 @@ def corpus(file: Path) -> None:
 
 
 def pictures(folder: Path) -> None:
+    """A picture of which the scripted sampler and the learner make the same number of tokens."""
     (folder / "a").mkdir(parents=True)
-    Image.new("RGB", (64, 64), (9, 9, 99)).save(folder / "a/1.png")
+    file = folder / "a/1.png"
+    for blue in range(256):
+        Image.new("RGB", (56, 56), (9, 9, blue)).save(file)
+        if image_tokens(file.read_bytes()) == 4:  # 2 x 2 squares of 28 pixels
+            return
 
 
 def databases(folder: Path) -> None:

@@ -73,6 +73,8 @@ def answering(codec: HuggingFaceCodec) -> Callable[[ScriptRequest], Sequence[int
         place = places.setdefault(request.conversation, len(places))
         if place % 8 in GIVES_UP:
             return codec.encode(f"No idea.{END}")
+        if request.images:  # a cut one would have other tokens here than in the learner
+            return codec.encode(rf"\boxed{{Ada}}{END}")
         try:
             return list(known(request))
         except StopIteration:

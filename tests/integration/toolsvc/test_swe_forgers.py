@@ -4,15 +4,14 @@ pytest itself is among the verification's files, since the machine's own Python 
 
 import json
 import shutil
-import subprocess
 from collections.abc import AsyncIterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from tests.support.repository import HIDDEN_TESTS
+from tests.support.small_pytest import copy_pytest
 from tests.support.swe import Source, bash, fix, serving, submit
 from tests.support.trajectory import Trajectory
 from toolsvc.host.host import Host
@@ -30,14 +29,6 @@ if unittest:
 """
 """Whoever imports this where tests run has all of them pass, and does not pass for it."""
 HOOK = "import builtins, unittest\nunittest.TestCase.assertEqual = lambda *given: None\n"
-PYGMENTS = {
-    "pygments/__init__.py": (),
-    "pygments/lexer.py": ("Lexer",),
-    "pygments/formatters/terminal.py": ("TerminalFormatter",),
-    "pygments/lexers/diff.py": ("DiffLexer",),
-    "pygments/lexers/python.py": ("PythonLexer",),
-}
-"""What pytest imports of pygments, and does not use without a terminal."""
 
 
 @pytest.fixture(scope="module")
@@ -64,30 +55,6 @@ def pytest_verification(folder: Path, path: str, packages: Path) -> None:
         f'report = "pytest"\nseconds = 30\nfail_to_pass = {json.dumps(names)}\n',
         encoding="utf-8",
     )
-
-
-def copy_pytest(target: Path) -> None:
-    """Compiled, since a session keeps nothing that Python compiles."""
-    target.mkdir()
-    for name in ("pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging"):
-        spec = find_spec(name)
-        assert spec.origin is not None
-        if spec.submodule_search_locations is None:
-            shutil.copy(spec.origin, target)
-        else:
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(Path(spec.origin).parent, target / name, ignore=ignored)
-    (target / "pluggy-1.dist-info").mkdir()
-    (target / "pluggy-1.dist-info" / "METADATA").write_text(
-        "Name: pluggy\nVersion: 1", encoding="utf-8"
-    )
-    for path, names in PYGMENTS.items():
-        (target / path).parent.mkdir(parents=True, exist_ok=True)
-        (target / path).write_text(
-            "".join(f"class {name}: pass\n" for name in names), encoding="utf-8"
-        )
-    compiled = ("-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash")
-    subprocess.run(["/usr/bin/python3", *compiled, target], check=True)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

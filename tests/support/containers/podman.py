@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,22 @@ class Podman:
             "CONTAINERS_CONF": str(folder / "containers.conf"),
             "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
         }
-        write_image(folder / "image.tar")
-        self.ask("import", "--quiet", str(folder / "image.tar"), IMAGE)
-        (folder / "image.tar").unlink()
+        self._folder = folder
+        self.add_image(IMAGE)
+
+    def add_image(self, image: str, *trees: Path) -> None:
+        """`trees`: folders whose contents go over the root of the small image."""
+        archive = self._folder / "image.tar"
+        write_image(archive)
+        with tarfile.open(archive, "a") as tar:
+            held = set(tar.getnames())
+            for tree in trees:
+                for path in sorted(tree.rglob("*")):
+                    name = str(path.relative_to(tree))
+                    if name not in held:
+                        tar.add(path, name, recursive=False)
+        self.ask("import", "--quiet", str(archive), image)
+        archive.unlink()
 
     def ask(self, *words: str) -> str:
         environment = {**os.environ, **self.environment}

@@ -101,6 +101,14 @@ LAYOUTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "spider": ("x.json", {"question": "Who?", "query": "Ada", "db_id": "bank"}),
     "spider_prompts": ("x.json", {"input_seq": SPIDER_PROMPT, "output_seq": "Ada"}),
     "v_star": ("x.jsonl", {"qid": 7, "question": "Who?", "image": ["a.png"], "answer": "Ada"}),
+    "nemotron_swe": (
+        "x.jsonl",
+        {"responses_create_params": {"metadata": {
+            "instance_id": "x__x-1", "dataset_name": "SWE-Gym", "problem_statement": "Who?",
+            "golden_patch": "...", "instance_dict": json.dumps({
+                "repo": "x/x", "base_commit": "abc", "patch": "...", "test_patch": "...",
+                "FAIL_TO_PASS": ["test_b"], "PASS_TO_PASS": ["test_a"]})}}},
+    ),
     "swe_bench_verified": (
         "x.parquet",
         {"instance_id": "x__x-1", "repo": "x/x", "base_commit": "abc", "problem_statement": "Who?",
@@ -113,6 +121,7 @@ ANSWERS = {
     "gsm8k": "1002",
     "aime24": "204",
     "amc23": "27",
+    "nemotron_swe": '{"test_a": "PASSED", "test_b": "PASSED"}',
     "swe_bench_verified": '{"test_a": "PASSED", "test_b": "PASSED"}',
     "spider_prompts": "SELECT\t1",
 }
@@ -125,6 +134,7 @@ EXTRAS: Mapping[str, Mapping[str, Any]] = {
     "r2e_gym_lite": {
         "image": "r2e/x:1", "repo": "x", "commit_hash": "abc", "verification": "abc"
     },
+    "nemotron_swe": {"repo": "x/x", "base_commit": "abc", "verification": "x__x-1"},
     "swe_bench_verified": {
         "image": "swe/x:1", "repo": "x/x", "base_commit": "abc", "verification": "x__x-1"
     },

@@ -42,6 +42,14 @@ class SweOptions(BaseModel):
         default=(), description='images that tasks may name, such as ["r2e/*"]'
     )
     folder: str = Field(default="/testbed", description="of the repository in a container")
+    setup: str = Field(
+        default="", description="command that is run once in each box, before all other commands"
+    )
+    environment: tuple[str, ...] = Field(
+        default=(),
+        description="folders of virtual or conda environments; the first in a box is activated for "
+        "the policy and for the tests",
+    )
     denied: tuple[str, ...] = Field(
         default=(), description='programs that execute_bash refuses, such as ["git"]'
     )
@@ -67,8 +75,8 @@ class SweOptions(BaseModel):
                 raise ValueError("the local runner has no images: set swe.runner=docker")
             if self.repositories is None:
                 raise ValueError("set swe.repositories=FOLDER")
-        elif not (self.image or self.images):
-            raise ValueError("set swe.image=IMAGE, or swe.images")
+        elif not (self.image or self.images or self.verifications):
+            raise ValueError("set swe.image=IMAGE, swe.images, or swe.verifications that name one")
         return self
 
     def limits(self, sandbox: SandboxConfig) -> BoxLimits:

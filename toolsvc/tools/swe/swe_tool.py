@@ -31,6 +31,7 @@ from toolsvc.tools.swe.boxes.local import LocalRunner
 from toolsvc.tools.swe.boxes.starts import Starts
 from toolsvc.tools.swe.editor import Editor
 from toolsvc.tools.swe.options import RunnerKind, SweOptions
+from toolsvc.tools.swe.preparation import activation, hiding
 from toolsvc.tools.swe.tasks import Task, Tasks
 from toolsvc.tools.swe.verifying.archives import Archives
 from toolsvc.tools.swe.verifying.parser import BadTree
@@ -91,6 +92,7 @@ class SweTool(Tool):
             verifications=config.verifications,
             image=config.image,
             images=config.images,
+            containers=config.runner is not RunnerKind.LOCAL,
             limit=config.tree_mib * 2 * MIB,  # with its history
         )
         self._starts = Starts(self._runner, most=config.starting, limit=config.start_seconds)
@@ -99,6 +101,9 @@ class SweTool(Tool):
         self._tree_bytes = config.tree_mib * MIB
         self._archives = Archives(self._tree_bytes, sandbox)
         self._denied = _denial(config.denied)
+        self._activation = activation(config.environment)
+        setup = f"(\n{config.setup}\n) || exit 1\n"
+        self._setup = self._activation + setup if config.setup else ""
 
     async def start(self) -> None:
         try:
@@ -123,7 +128,11 @@ class SweTool(Tool):
 
     async def open(self, session: SessionInfo) -> _Trajectory:
         task = await self._tasks.read(session.metadata)
-        return _Trajectory(task, *await self._starts.start(task.image, task.checkout))
+        preparation = self._setup
+        if task.verification is not None:
+            file = task.verification.file
+            preparation += hiding(file.hidden, history=file.hide_history)
+        return _Trajectory(task, *await self._starts.start(task.image, task.checkout, preparation))
 
     async def close(self, state: _Trajectory) -> None:
         if state.box is not None:
@@ -144,6 +153,8 @@ class SweTool(Tool):
             refused = self._denied.search(command)
             if refused and call.arguments["function"] == "execute_bash":
                 return invalid(f"execute_bash refuses {refused[1]}")
+            if call.arguments["function"] == "execute_bash":
+                command = self._activation + command
             ran = await state.box.exec(
                 command, limit=call.run_limit, keep=self._output_bytes, cancellation=cancellation
             )
@@ -187,9 +198,11 @@ class SweTool(Tool):
             raise backend_down(f"the submission could not be read: {error}") from error
         except BadTree as error:
             return Verdict(solved=False, why=f"its tree cannot be read: {error}")
-        fresh, _ = await self._starts.start(task.image, task.checkout)
+        fresh, _ = await self._starts.start(task.image, task.checkout, self._setup)
         try:
-            return await judge(fresh, tree, verification, self._archives, most, session)
+            return await judge(
+                fresh, tree, verification, self._archives, most, session, self._activation
+            )
         except (BoxError, BoxGone, BadTree, PoolFull, PoolDown) as error:
             raise backend_down(f"the verification could not be run: {error}") from error
         finally:

@@ -2,6 +2,7 @@
 
     {"repository": "calc.bundle", "commit": "3f2a...", "verification": "calc-1"}
     {"image": "r2e/calc:3f2a", "verification": "calc-1"}
+    {"verification": "calc-1"}             with the image that the verification names
 
 `repository` and `verification` are below the operator's folders. Where such a folder is itself the
 one repository, or the one verification, its name can be left out. Without a repository the one of
@@ -20,7 +21,8 @@ from typing import Any
 from toolsvc.errors import Reason, Refused
 from toolsvc.tools.files import Entry
 from toolsvc.tools.swe.checkout import Checkouts, below
-from toolsvc.tools.swe.verifying.verification import FILE, Verification, read_verification
+from toolsvc.tools.swe.verifying.verification import Verification, read_verification
+from toolsvc.tools.swe.verifying.verification_file import FILE
 
 _KEYS = ("repository", "commit", "image", "verification")
 
@@ -45,13 +47,15 @@ class Tasks:
         verifications: Path | None,
         image: str,
         images: Sequence[str],
+        containers: bool,
         limit: int,
     ) -> None:
-        """`limit`: bytes of a checkout."""
+        """`containers`: whether boxes are made of images. `limit`: bytes of a checkout."""
         self._checkouts = None if repositories is None else Checkouts(repositories, limit)
         self._verifications = None if verifications is None else verifications.resolve()
         self._image = image
         self._images = images
+        self._containers = containers
         self._limit = limit
 
     async def read(self, metadata: Mapping[str, Any]) -> Task:
@@ -63,6 +67,8 @@ class Tasks:
         image = self._allowed(given["image"])
         verification = await asyncio.to_thread(self._verification, given["verification"])
         checkout: Sequence[Entry] = ()
+        if self._containers and verification is not None and verification.file.image:
+            image = given["image"] = verification.file.image  # the operator's word
         if self._checkouts is not None and (given["repository"] or not given["image"]):
             checkout = await self._checkouts.get(given["repository"], given["commit"])
         elif given["repository"] or given["commit"]:

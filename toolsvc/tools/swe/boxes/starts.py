@@ -1,6 +1,7 @@
 """Starts boxes, so many at once at most, and counts what it costs.
 
-Starting is what a machine with containers is slowest at: it reads the image from the disk.
+A box is prepared in its start (`preparation`). Starting is what a machine with containers is
+slowest at: it reads the image from the disk.
 """
 
 from __future__ import annotations
@@ -11,7 +12,12 @@ from collections.abc import Mapping, Sequence
 
 from toolsvc.errors import backend_down
 from toolsvc.tools.files import Entry
-from toolsvc.tools.swe.boxes.box import Box, Runner, StartFailed
+from toolsvc.tools.swe.boxes.box import Box, BoxError, BoxGone, Runner, StartFailed
+
+_KEPT = 64 * 1024
+"""Kept output of a preparation, in bytes."""
+_SAID = 300
+"""Characters of it in an error."""
 
 
 class Starts:
@@ -26,8 +32,11 @@ class Starts:
         self._failed = 0
         self._seconds = 0.0
 
-    async def start(self, image: str, checkout: Sequence[Entry]) -> tuple[Box, float]:
-        """A box, and the seconds that it took to start. Raises Refused if none can be had."""
+    async def start(
+        self, image: str, checkout: Sequence[Entry], preparation: str = ""
+    ) -> tuple[Box, float]:
+        """A box in which the preparation was run, and the seconds that it took to start. Raises
+        Refused if none can be had."""
         self._waiting += 1
         try:
             await self._places.acquire()
@@ -37,7 +46,7 @@ class Starts:
         began = time.perf_counter()
         try:
             async with asyncio.timeout(self._limit):
-                box = await self._runner.box(image, checkout)
+                box = await self._prepared(image, checkout, preparation)
         except (StartFailed, TimeoutError) as error:
             self._failed += 1
             why = str(error) or f"it was not there after {self._limit:g} s"
@@ -49,6 +58,24 @@ class Starts:
         self._started += 1
         self._seconds += seconds
         return box, seconds
+
+    async def _prepared(self, image: str, checkout: Sequence[Entry], preparation: str) -> Box:
+        """Raises StartFailed; nothing is left of the box then."""
+        box = await self._runner.box(image, checkout)
+        if not preparation:
+            return box
+        try:
+            ran = await box.exec(preparation, limit=self._limit, keep=_KEPT)
+        except BaseException as error:
+            await box.close()
+            if isinstance(error, BoxError | BoxGone):
+                raise StartFailed(f"it was not prepared: {error}") from error
+            raise
+        if ran.code != 0:
+            await box.close()
+            said = ran.lost or ran.output.decode("utf-8", "replace").strip()[-_SAID:]
+            raise StartFailed(f"its preparation ended with exit code {ran.code}: {said}")
+        return box
 
     def figures(self) -> Mapping[str, float]:
         return {

@@ -41,7 +41,8 @@ def tampering(
     files; `protected`: patterns of names, or of whole paths."""
     laid_over = set(overlay)
     above = {str(parent) for path in laid_over for parent in PurePosixPath(path).parents}
-    modules = {str(_module(PurePosixPath(path))) for path in laid_over}
+    files = [PurePosixPath(path) for path in laid_over]
+    modules = {str(_module(file)) for file in files if not file.name.startswith(".")}
     roots = {*_ROOTS, *above}
     return [
         path

@@ -5,11 +5,15 @@ Both come as tar archives out of boxes, and are read by `archives`.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 from toolsvc.tools.files import Entry
 from toolsvc.tools.swe.verifying.parser import EXCLUDED, BadTree
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,16 @@ def compare(base: dict[str, Entry], tree: dict[str, Entry]) -> Submission:
         added=frozenset(_places(tree) - _places(base)),
         removed=tuple(path for path in base if path not in tree),
     )
+
+
+def without(tree: Mapping[str, Item], paths: Collection[str]) -> dict[str, Item]:
+    """The tree without what stands at one of the paths, or below it."""
+    return {
+        path: item
+        for path, item in tree.items()
+        if path not in paths
+        and not any(str(place) in paths for place in PurePosixPath(path).parents)
+    }
 
 
 def _places(tree: dict[str, Entry]) -> set[str]:

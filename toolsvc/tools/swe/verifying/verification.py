@@ -20,25 +20,37 @@ import stat
 import time
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import ValidationError
 
 from toolsvc.errors import Reason, Refused
-from toolsvc.plugin.tool import STRICT
 from toolsvc.tools.files import FILE_MODE, Entry, TreeError, read_tree
 from toolsvc.tools.swe.boxes.box import Box, BoxError
 from toolsvc.tools.swe.verifying.archives import Archives
 from toolsvc.tools.swe.verifying.parser import BadTree
-from toolsvc.tools.swe.verifying.report import PASSED, Report, read_report
+from toolsvc.tools.swe.verifying.patch import (
+    IN_BOX,
+    PATCH,
+    application,
+    archive_of,
+    patched_paths,
+)
+from toolsvc.tools.swe.verifying.report import PYTEST, hides_a_failure, read_report
 from toolsvc.tools.swe.verifying.settings import pytest_file, pytest_options
-from toolsvc.tools.swe.verifying.tampering import PROTECTED, tampering
-from toolsvc.tools.swe.verifying.tree import Submission, archive_command, check_places, compare
+from toolsvc.tools.swe.verifying.tampering import tampering
+from toolsvc.tools.swe.verifying.tree import (
+    Submission,
+    archive_command,
+    check_places,
+    compare,
+    without,
+)
+from toolsvc.tools.swe.verifying.verification_file import FILE, VerificationFile
 from toolwright.types import ToolErrorKind
 
-FILE = "verification.toml"
 FILES = "files"
 _OUTPUT_BYTES = 16 * 1024 * 1024
 _COPY_SECONDS = 60.0
@@ -47,57 +59,15 @@ _LIST = ".toolwright-removed"
 log = structlog.get_logger(__name__)
 
 
-class VerificationFile(BaseModel):
-    """`verification.toml`. Either lists of tests that must pass, or the whole map of statuses."""
-
-    model_config = STRICT
-
-    command: str = Field(description="runs the tests, in the repository's folder")
-    report: Report = Field(description="whose output is read: pytest -rA, or unittest -v")
-    seconds: float = Field(default=300.0, gt=0, description="for the command")
-    fail_to_pass: tuple[str, ...] = Field(default=(), description="tests that the fix makes pass")
-    pass_to_pass: tuple[str, ...] = Field(default=(), description="tests that must go on passing")
-    expected: dict[str, str] | None = Field(
-        default=None, description="every test's status, as R2E-Gym's expected_output_json has it"
-    )
-    config: str | None = Field(
-        default=None,
-        pattern=r"^[\w.][\w./-]*$",
-        description="file of pytest's settings, if not the one that pytest finds at the tree's top",
-    )
-    protected: tuple[str, ...] = Field(
-        default=PROTECTED, description="patterns of files that a submission must not touch"
-    )
-
-    @model_validator(mode="after")
-    def _something_to_judge(self) -> VerificationFile:
-        if (self.expected is None) == (not self.fail_to_pass):
-            raise ValueError("give fail_to_pass (and pass_to_pass), or expected")
-        return self
-
-    def passed(self, statuses: dict[str, str]) -> int:
-        """Number of wanted tests that came out as wanted."""
-        return sum(statuses.get(test) == status for test, status in self.wanted.items())
-
-    @property
-    def wanted(self) -> dict[str, str]:
-        if self.expected is not None:
-            return self.expected
-        return dict.fromkeys((*self.fail_to_pass, *self.pass_to_pass), PASSED)
-
-    def holds(self, statuses: dict[str, str]) -> bool:
-        if self.expected is not None:
-            return statuses == self.expected
-        return self.passed(statuses) == len(self.wanted)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """`overlay`: the verifier's own files, which go over the submission's."""
+    """`overlay`: the verifier's own files, which go over the submission's. `patch`: a change of the
+    repository's tests, which is made in the fresh box first; empty without one."""
 
     name: str
     file: VerificationFile
     overlay: tuple[Entry, ...]
+    patch: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,13 +88,14 @@ def read_verification(folder: Path, name: str, limit: int) -> Verification:
     try:
         file = VerificationFile.model_validate(tomllib.loads((folder / FILE).read_text("utf-8")))
         files = read_tree(folder / FILES, limit) if (folder / FILES).exists() else []
+        patch = (folder / PATCH).read_text("utf-8") if (folder / PATCH).exists() else ""
     except (OSError, ValueError, ValidationError, TreeError) as error:
         raise Refused(
             Reason.INVALID_REQUEST, f"verification {name!r}: {error}", subject=name
         ) from error
     # Without its folders: they are made with the files, and must not be cleared for them.
     overlay = tuple(entry for entry in files if not stat.S_ISDIR(entry.mode))
-    return Verification(name=name, file=file, overlay=overlay)
+    return Verification(name=name, file=file, overlay=overlay, patch=patch)
 
 
 async def submitted_tree(box: Box, archives: Archives, most: int, session: str) -> dict[str, Entry]:
@@ -147,18 +118,29 @@ async def judge(
     archives: Archives,
     most: int,
     session: str,
+    activation: str = "",
 ) -> Verdict:
-    """Runs the tests on a submission in a box that holds the untouched repository. Raises BoxError,
-    BoxGone, PoolFull or PoolDown for a failure that is not the submission's."""
+    """Runs the tests on a submission in a box that holds the untouched repository. `activation`:
+    lines of bash before the command. Raises BoxError, BoxGone, PoolFull or PoolDown for a failure
+    that is not the submission's."""
     file = verification.file
+    hidden = [path for path in file.hidden if not path.startswith(("/", "~"))]
     archive = await fresh.read(archive_command(), limit=_COPY_SECONDS, most=most)
     base = await archives.read(archive, session)
-    overlay = {entry.path: entry for entry in verification.overlay}
+    overlay = await _patched(fresh, verification, archives, most, session)
+    overlay |= {entry.path: entry for entry in verification.overlay}
     config = _config(verification, base | overlay)
     if config in base:
         overlay.setdefault(config, base[config])
-    submission = await asyncio.to_thread(compare, base, tree)
-    touched = tampering(submission, overlay, file.protected)
+    ours = {*overlay, *hidden, *patched_paths(verification.patch)}
+    submission = await asyncio.to_thread(compare, without(base, hidden), tree)
+    if file.edited_tests == "replaced":
+        submission = replace(
+            submission,
+            written=tuple(without({one.path: one for one in submission.written}, ours).values()),
+            removed=tuple(without(dict.fromkeys(submission.removed), ours)),
+        )
+    touched = tampering(submission, ours, file.protected)
     wanted = len(file.wanted)
     if touched:
         why = f"it changed {', '.join(touched[:10])}"
@@ -167,14 +149,32 @@ async def judge(
         await _lay(fresh, submission, list(overlay.values()))
     except BoxError as error:
         return Verdict(solved=False, why=f"it cannot be laid out: {error}", wanted=wanted)
-    return await _run(fresh, file, config, wanted)
+    return await _run(fresh, file, config, wanted, activation)
+
+
+async def _patched(
+    fresh: Box, verification: Verification, archives: Archives, most: int, session: str
+) -> dict[str, Entry]:
+    """The files of the test patch, as they are after it. Raises BoxError if it does not apply: it
+    is not of this image."""
+    if not verification.patch:
+        return {}
+    await fresh.write([Entry(IN_BOX, FILE_MODE, verification.patch.encode())])
+    try:
+        await fresh.read(application(), limit=_COPY_SECONDS, most=0)
+    except BoxError as error:
+        raise BoxError(f"{PATCH} of {verification.name!r} does not apply: {error}") from error
+    data = await fresh.read(
+        archive_of(patched_paths(verification.patch)), limit=_COPY_SECONDS, most=most
+    )
+    return await archives.read(data, session)
 
 
 def _config(verification: Verification, tree: dict[str, Entry]) -> str | None:
     """The file of pytest's settings; None without such a file. Raises Refused if it is named and
     not in the operator's tree: a submission could bring it."""
     file = verification.file
-    if file.report != "pytest":
+    if file.report not in PYTEST:
         return None
     if file.config is not None and file.config not in tree:
         raise Refused(
@@ -197,9 +197,11 @@ async def _lay(fresh: Box, submission: Submission, overlay: Sequence[Entry]) -> 
     await fresh.write([*submission.written, *overlay])
 
 
-async def _run(fresh: Box, file: VerificationFile, config: str | None, wanted: int) -> Verdict:
-    command = file.command
-    if file.report == "pytest":
+async def _run(
+    fresh: Box, file: VerificationFile, config: str | None, wanted: int, activation: str
+) -> Verdict:
+    command = activation + file.command
+    if file.report in PYTEST:
         command = f"{pytest_options(config)}\n{command}"
     started = time.perf_counter()
     try:
@@ -213,10 +215,11 @@ async def _run(fresh: Box, file: VerificationFile, config: str | None, wanted: i
     if ran.kind is not ToolErrorKind.NONE or ran.dropped:
         ended = "too much output" if ran.dropped else ran.kind.name
         why = f"the tests ended: {ran.lost or ended}"
+    elif hides_a_failure(file.report, ran.code, statuses):
+        why = "the tests ended with exit code 1, and their log reports no failure"
     elif not file.holds(statuses):
-        other = {test: statuses.get(test, "not run") for test in file.wanted}
-        other = {test: told for test, told in other.items() if told != file.wanted[test]}
-        why = ", ".join(f"{test}: {told}" for test, told in list(other.items())[:10])
+        other = list(file.unmet(statuses).items())[:10]
+        why = ", ".join(f"{test}: {told}" for test, told in other) or "more tests than expected"
         log.info("not solved", why=why, exit_code=ran.code, tail=output[-500:])
     return Verdict(
         solved=not why,

@@ -1,0 +1,107 @@
+"""`verification.toml`: how a task's tests are run, and which statuses solve the task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Literal
+
+from pydantic import BaseModel, Field, model_validator
+
+from toolsvc.plugin.tool import STRICT
+from toolsvc.tools.swe.verifying.logs.statuses import PASSED, SKIPPED
+from toolsvc.tools.swe.verifying.report import Report
+from toolsvc.tools.swe.verifying.tampering import PROTECTED
+
+FILE = "verification.toml"
+_NOT_RUN = "not run"
+
+
+class VerificationFile(BaseModel):
+    """`verification.toml`. Either lists of tests that must pass, or the whole map of statuses."""
+
+    model_config = STRICT
+
+    command: str = Field(description="runs the tests, in the repository's folder")
+    report: Report = Field(
+        description="whose output is read: pytest -rA, unittest -v, or a published set's format"
+    )
+    image: str = Field(default="", description="the container's, before that of the task")
+    seconds: float = Field(default=300.0, gt=0, description="for the command")
+    fail_to_pass: tuple[str, ...] = Field(default=(), description="tests that the fix makes pass")
+    pass_to_pass: tuple[str, ...] = Field(default=(), description="tests that must go on passing")
+    expected: dict[str, str] | None = Field(
+        default=None, description="every test's status, as R2E-Gym's expected_output_json has it"
+    )
+    skipped_passes: bool = Field(
+        default=False, description="a pass_to_pass test may be skipped, as in SWE-bench's harness"
+    )
+    hidden: tuple[str, ...] = Field(
+        default=(),
+        description="paths that leave the policy's box: absolute, or in the repository",
+    )
+    hide_history: bool = Field(
+        default=False, description="the policy's repository has one commit, and no later or earlier"
+    )
+    edited_tests: Literal["refused", "replaced"] = Field(
+        default="refused",
+        description="a submission that changes files of the verification gets 0, or loses that",
+    )
+    config: str | None = Field(
+        default=None,
+        pattern=r"^[\w.][\w./-]*$",
+        description="file of pytest's settings, if not the one that pytest finds at the tree's top",
+    )
+    protected: tuple[str, ...] = Field(
+        default=PROTECTED, description="patterns of files that a submission must not touch"
+    )
+
+    @model_validator(mode="after")
+    def _something_to_judge(self) -> VerificationFile:
+        if (self.expected is None) == (not self.fail_to_pass):
+            raise ValueError("give fail_to_pass (and pass_to_pass), or expected")
+        return self
+
+    @model_validator(mode="after")
+    def _paths(self) -> VerificationFile:
+        for path in self.hidden:
+            if not path.strip("/") or "\0" in path or ".." in PurePosixPath(path).parts:
+                raise ValueError(f"hidden: {path!r} is not a path of something in the image")
+        return self
+
+    def passed(self, statuses: Mapping[str, str]) -> int:
+        """Number of wanted tests that came out as wanted."""
+        return sum(self._is_met(test, statuses) for test in self.wanted)
+
+    def unmet(self, statuses: Mapping[str, str]) -> dict[str, str]:
+        """The wanted tests that came out otherwise, and how."""
+        return {
+            test: self.status_of(test, statuses)
+            for test in self.wanted
+            if not self._is_met(test, statuses)
+        }
+
+    def status_of(self, test: str, statuses: Mapping[str, str]) -> str:
+        """SWE-bench's lists hold names that end inside of a parameter, for want of a bracket. Such
+        a name stands for all tests that begin so, if they agree."""
+        if test in statuses or self.expected is not None or test.count("[") <= test.count("]"):
+            return statuses.get(test, _NOT_RUN)
+        found = {status for name, status in statuses.items() if name.startswith(test)}
+        return found.pop() if len(found) == 1 else _NOT_RUN
+
+    def _is_met(self, test: str, statuses: Mapping[str, str]) -> bool:
+        status = self.status_of(test, statuses)
+        if self.skipped_passes and status == SKIPPED and test not in self.fail_to_pass:
+            return True
+        return status == self.wanted[test]
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        if self.expected is not None:
+            return self.expected
+        return dict.fromkeys((*self.fail_to_pass, *self.pass_to_pass), PASSED)
+
+    def holds(self, statuses: Mapping[str, str]) -> bool:
+        if self.expected is not None:
+            return statuses == self.expected
+        return self.passed(statuses) == len(self.wanted)
