@@ -7,7 +7,8 @@
     solving     50 tasks, each with the script of an agent that solves it
     damaging    50 rows of ten tasks, each with the script of an agent that does damage
 
-A row's answer is one JSON object: the expected actions and the outputs that the agent must say.
+The data source of `train` and `test` says whether a task expects a change of the database:
+`change` or `no change`. A row's answer is one JSON object: the expected actions and the outputs that the agent must say.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from toolwright.script import Output
 from .customer import opening
 from .package import AirlinePackage
 from .replay import AirlineReplay, Changes
-from .world.agents import DAMAGES, SOLVING, messages
+from .world.agents import DAMAGES, SOLVING, changes, messages
 from .world.script import with_script
 
 Row = Mapping[str, Any]
@@ -34,8 +35,10 @@ def rows(package: AirlinePackage, tasks: Iterable[Mapping[str, Any]]) -> Iterato
     """Rows for `engine` in the order of the tasks."""
     for task in tasks:
         instructions = task["user_scenario"]["instructions"]
+        actions = _wanted(task)["actions"]
         yield {
             "id": f"airline-{task['id']}",
+            "data_source": "change" if any(map(changes, actions)) else "no change",
             "messages": [
                 {"role": "system", "content": package.policy},
                 {"role": "user", "content": opening(instructions)},

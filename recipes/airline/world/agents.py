@@ -40,7 +40,7 @@ def messages(agent: str, wanted: Wanted, other: tuple[str, str]) -> list[str]:
 def _acts(wanted: Wanted) -> list[str]:
     """The expected actions, and the request for a yes before the first change."""
     actions = wanted["actions"]
-    first = next((place for place, one in enumerate(actions) if _changes(one)), len(actions))
+    first = next((place for place, one in enumerate(actions) if changes(one)), len(actions))
     return [*map(_call, actions[:first]), CONFIRMS, *map(_call, actions[first:])]
 
 
@@ -49,7 +49,8 @@ def _done(wanted: Wanted) -> str:
     return f"It is done. {figures} Is there anything else?"
 
 
-def _changes(action: Mapping[str, Any]) -> bool:
+def changes(action: Mapping[str, Any]) -> bool:
+    """Whether an expected action changes the database."""
     return str(action["name"]).startswith(CHANGES)
 
 
@@ -77,7 +78,7 @@ DAMAGES: Mapping[str, Callable[[Wanted, tuple[str, str]], list[str]]] = {
     ),
     "reads only": lambda wanted, other: [
         ASKS,
-        *(_call(one) for one in wanted["actions"] if not _changes(one)),
+        *(_call(one) for one in wanted["actions"] if not changes(one)),
         _done(wanted),
     ],
     "only claims": lambda wanted, other: [ASKS, _done(wanted)],

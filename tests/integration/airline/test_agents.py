@@ -77,6 +77,22 @@ def test_the_expected_actions_solve_every_task(server: Path) -> None:
 
 
 @pytest.mark.quick
+def test_the_rows_of_a_split_hold_policy_customer_and_answer(server: Path) -> None:
+    package = PART("package.AirlinePackage")(server)
+    for split, changes, rest in (("train", 13, 17), ("test", 13, 7)):
+        rows = list(PART("rows.rows")(package, package.split(split)))
+        assert Counter(row["data_source"] for row in rows) == {
+            "change": changes,
+            "no change": rest,
+        }
+        for row in rows:
+            system, user = row["messages"]
+            assert system == {"role": "system", "content": package.policy}
+            assert user["role"] == "user" and user["content"].strip()
+            assert set(row["metadata"]) == {"customer"}, "no answer is metadata"
+
+
+@pytest.mark.quick
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_is_never_paid(server: Path, damage: str) -> None:
     rows = [row for row in played(server)["damaging"] if row["data_source"] == damage]
