@@ -8,7 +8,8 @@
     damaging    50 rows of ten tasks, each with the script of an agent that does damage
 
 The data source of `train` and `test` says whether a task expects a change of the database:
-`change` or `no change`. A row's answer is one JSON object: the expected actions and the outputs that the agent must say.
+`change` or `no change`. A row's answer is one JSON object: the expected actions, and the outputs
+that the agent must say.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def _messages(items: Sequence[Any]) -> Iterator[Mapping[str, Any]]:
             continue
         if kind == "function_call":
             spoken = spoken or {"role": "assistant", "content": None}
-            spoken["tool_calls"] = [*spoken.get("tool_calls", ()), _call(item)]
+            spoken.setdefault("tool_calls", []).append(_call(item))
             continue
         if spoken is not None:
             yield spoken
