@@ -9,6 +9,7 @@ A replay copies only the users, reservations and flights that its calls read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
@@ -16,6 +17,8 @@ from pydantic import validate_call
 
 from .package import AirlinePackage
 
+FAILURES = (ValueError, LookupError, TypeError, AttributeError)
+"""Errors of the tools' code; the server answers each with an error."""
 TABLES = ("users", "reservations", "flights")
 Changes = Mapping[tuple[str, str], Mapping[str, Any]]
 """Changed rows as (table, id), each with its new values."""
@@ -30,20 +33,22 @@ class AirlineReplay:
     def changes(self, calls: Iterable[tuple[str, Mapping[str, Any]]]) -> Changes:
         """Rows that the calls changed. calls: (tool, arguments) in order.
 
-        A call that raises ValueError changes what it changed before the error, as on the server.
-        Raises KeyError for an unknown tool.
+        Calls of tools that only read are skipped: `calculate` would run an expression of the policy
+        here. A call that fails changes what it changed before the error, as on the server. Raises
+        KeyError for an unknown tool.
         """
         before = self._package.database
         tables = {name: _CopiedRows(getattr(before, name)) for name in TABLES}
         tools = self._package.tools(type(before).model_construct(**tables))
         for name, arguments in calls:
-            if not hasattr(getattr(type(tools), name, None), "__tool__"):
+            tool = getattr(tools, name, None)
+            if not hasattr(tool, "__mutates_state__"):
                 raise KeyError(f"the airline has no tool {name!r}")
-            try:
-                # FastMCP reads arguments in the same way.
-                validate_call(getattr(tools, name))(**deepcopy(dict(arguments)))
-            except ValueError:
+            if not tool.__mutates_state__:
                 continue
+            with suppress(*FAILURES):
+                # FastMCP reads arguments in the same way.
+                validate_call(tool)(**deepcopy(dict(arguments)))
         return {
             (name, identity): row for name, rows in tables.items() for identity, row in rows.changed
         }

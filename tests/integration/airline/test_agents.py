@@ -121,6 +121,21 @@ def test_a_missing_output_a_cut_and_an_unknown_effect(server: Path) -> None:
 
 
 @pytest.mark.quick
+def test_a_replay_runs_no_expression_and_survives_what_the_server_refuses(server: Path) -> None:
+    replay = PART("replay.AirlineReplay")(PART("package.AirlinePackage")(server))
+    passenger = {"first_name": "A", "last_name": "B", "dob": "2000-01-01"}
+    calls = [
+        ("calculate", {"expression": "9**9**9**9"}),
+        ("cancel_reservation", {"reservation": "EHGLP3"}),
+        ("update_reservation_passengers", {"reservation_id": "EHGLP3", "passengers": [3]}),
+        ("update_reservation_passengers", {"reservation_id": "EHGLP3", "passengers": passenger}),
+    ]
+    assert replay.changes(calls) == {}
+    with pytest.raises(KeyError):
+        replay.changes([("_get_user", {"user_id": "emma_kim_9957"})])
+
+
+@pytest.mark.quick
 async def test_a_replay_ends_in_the_state_of_the_server(server: Path) -> None:
     """Also after a call that the server refused."""
     package = PART("package.AirlinePackage")(server)

@@ -96,42 +96,6 @@ def plain(found: RecordedConversation) -> list[Any]:
     return [(one["role"], one.get("content"), calls(one)) for one in found.messages]
 
 
-def items_of(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages as items of the Responses API; reasoning precedes each turn of the model."""
-    items: list[dict[str, Any]] = []
-    for one in messages:
-        if one["role"] == "tool":
-            answer = {"call_id": one["tool_call_id"], "output": one["content"]}
-            items.append({"type": "function_call_output", "id": None, **answer})
-            continue
-        if one["role"] != "assistant":
-            items.append({"type": "message", "role": one["role"], "content": one["content"]})
-            continue
-        items.append({"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]})
-        part = {"type": "output_text", "text": one["content"], "annotations": []}
-        items.append({"type": "message", "role": "assistant", "content": [part]})
-        for each in one.get("tool_calls", ()):
-            function = {"call_id": each["id"], **each["function"]}
-            items.append({"type": "function_call", "status": "completed", **function})
-    return items
-
-
-FUNCTION = {"type": "function", "strict": True, **WEATHER["function"]}
-ITEMS = items_of(OPENAI["messages"])
-ROLLOUT: dict[str, Any] = {
-    "responses_create_params": {"input": ITEMS[:2], "tools": [FUNCTION], "model": None},
-    "response": {"object": "response", "output": ITEMS[2:], "tools": [FUNCTION]},
-    "reward": 1.0,
-}
-"""A rollout of NeMo Gym."""
-PAIR = {
-    "instructions": "Be brief.",
-    "input": "Oslo and Bergen?",
-    "tools": [FUNCTION, {"type": "web_search"}],
-    "output": ITEMS[2:],
-}
-
-
 EXPECTED = [
     ("system", "Be brief.", []),
     ("user", "Oslo and Bergen?", []),
@@ -160,10 +124,8 @@ def roles_and_contents(row: dict[str, Any]) -> dict[str, Any]:
         roles_and_contents(HERMES),
         {"conversations": roles_and_contents(HERMES)["messages"]},
         HERMES | {"tools": json.dumps([WEATHER])},
-        ROLLOUT,
-        PAIR,
     ],
-    ids=["openai", "hermes", "hermes as messages", "roles", "a column of tools", "nemo", "items"],
+    ids=["openai", "hermes", "hermes as messages", "roles", "a column of tools"],
 )
 def test_all_layouts_are_read_as_one(row: dict[str, Any]) -> None:
     found = conversation(row, 7)
@@ -176,7 +138,7 @@ def test_all_layouts_are_read_as_one(row: dict[str, Any]) -> None:
     if found.with_tool_list is not None:
         assert "<tools>" in found.with_tool_list[0]["content"]
         assert found.with_tool_list[1:] == found.messages[1:]
-    assert (found.with_tool_list is None) == (row in (OPENAI, ROLLOUT, PAIR))
+    assert (found.with_tool_list is None) == (row is OPENAI)
 
 
 def test_the_words_around_tools_go_and_all_others_stay() -> None:
@@ -261,12 +223,6 @@ def gpt(text: Any, answers: str = "x") -> dict[str, Any]:
     return {"conversations": [{"from": who, "value": what} for who, what in said]}
 
 
-def items(*output: Any) -> dict[str, Any]:
-    """A rollout with these items after the ten of ROLLOUT."""
-    written = {"output": [*ITEMS[2:], *output]}
-    return ROLLOUT | {"response": written}
-
-
 CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
 
 
@@ -304,11 +260,6 @@ CALL = '<tool_call>{"name": "a", "arguments": {}}</tool_call>'
         (changed(2, tool_calls=calls(name="a", arguments='{"a": "\\ud800"}')), "not JSON"),
         (gpt(CALL, "so <tool_response>1</tool_response>"), "text before <tool_response>"),
         (gpt(CALL, "<tool_response>1"), "<tool_response> without"),
-        (ROLLOUT | {"response": None}, "must be objects"),
-        (ROLLOUT | {"responses_create_params": {"input": 3}}, "'input' is a int"),
-        (items([ITEMS]), "item 11 is a list"),
-        (items({"type": "web_search_call"}), "item 11 is a 'web_search_call'"),
-        (items({"type": "function_call", "name": "a"}, ITEMS[1]), "1 calls and 0 results"),
     ],
 )
 def test_a_broken_row_says_where_and_what(row: Any, words: str) -> None:
