@@ -85,9 +85,14 @@ test-all: setup test-packages house ## every test that can run on this machine
 mutants: setup test-packages ## planted bugs against tests or simulator: make mutants [ONLY=name] [WITH=both]
 	@$(VENV_PYTHON) -m tests.mutants --with $(WITH) $(if $(ONLY),--only $(ONLY))
 
-test-packages: # what only the tests need of Debian
+test-packages: .venv-airline # what only the tests need of Debian, and the airline's MCP server
 	@deploy/setup/system.sh $(TEST_PACKAGES)
 	@command -v npm >/dev/null || deploy/setup/system.sh nodejs npm
+
+.venv-airline: recipes/airline/server.txt
+	@rm -rf $@
+	$(VENV_PYTHON) -m toolwright.script recipes/airline/server.py --output $@
+	touch $@
 
 unit: ## the tests of tests/unit and tests/golden alone
 	@$(VENV_PYTHON) -m pytest tests/unit tests/golden
@@ -124,4 +129,4 @@ baseline: breaking ## what was added to the contracts is frozen with them
 	touch $@
 
 clean: ## remove environments and caches; runs/ stays
-	@rm -rf .venv .venv-sglang .venv-proto .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@rm -rf .venv .venv-sglang .venv-proto .venv-airline .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -120,7 +120,8 @@ class RenderTable(ProcessTable):
     )
     conversations: Path | dict[str, Path] = Field(
         description='JSONL: {"messages": [{"role", "content"}, ...]}, with "tools" or without; or '
-        "rows of the Hermes layout; with several tasks a file of each: { NAME = FILE }"
+        "rows of the Hermes layout or of the Responses API; with several tasks a file of each: "
+        "{ NAME = FILE }"
     )
     output: Path
     ask_tools: bool = Field(

@@ -1,0 +1,1 @@
+"""An airline's service desk: tools, database, policy and tasks of the tau benchmark, by MCP."""
