@@ -42,7 +42,7 @@ EVERY = [
 
 def played(recipe: Recipe) -> SimulatedOptions:
     """The options of the tools, as `toolsvc serve` reads them."""
-    word, *rest = recipe.shared.tools["played"].serve
+    word, *rest = recipe.shared.tools["played"].words
     assert word == "simulated:"
     given = dict(one.removeprefix("simulated.").split("=", 1) for one in rest if one != "--set")
     return SimulatedOptions.model_validate(given)
