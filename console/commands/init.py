@@ -1,8 +1,8 @@
 """`toolwright init`: the recipes that come with the package, and a copy of one to begin with.
 
 Invariants
-- Every folder under `recipes/` with a recipe.toml is listed, and so is one in a family's folder
-  (`verltool/math`); nothing is listed by hand.
+- Every folder under `recipes/` with a recipe.toml or a chat.toml is listed, and so is one in a
+  family's folder (`verltool/math`); nothing is listed by hand.
 - What a recipe's runs made (its run folder, models, warm policies) and caches are not copied.
 - A folder with something in it is never written into.
 """
@@ -25,7 +25,8 @@ from console.errors import ConsoleError
 from console.machine import sampler_home
 from toolwright.process.packaged import packaged
 
-RECIPE = "recipe.toml"
+RECIPES = ("recipe.toml", "chat.toml")
+"""Files of which a recipe's folder has one; the first is the one to run."""
 FOLDERS = ("*", "*/*")
 """Where recipes lie below `recipes/`: by themselves, or in the folder of a family."""
 MADE = (("run", "folder"), ("sft", "output"), ("render", "output"))
@@ -79,15 +80,15 @@ def init(
 def known() -> list[Known]:
     """By name; `starter` first."""
     recipes = packaged("recipes")
-    files = [file for way in FOLDERS for file in recipes.glob(f"{way}/{RECIPE}")]
+    folders = [folder for way in FOLDERS for folder in recipes.glob(way) if _is_recipe(folder)]
     found = [
         Known(
-            name=file.parent.relative_to(recipes).as_posix(),
-            folder=file.parent,
-            about=_about(file.parent / "README.md"),
+            name=folder.relative_to(recipes).as_posix(),
+            folder=folder,
+            about=_about(folder / "README.md"),
         )
-        for file in files
-        if not (file.parents[1] / RECIPE).exists()  # what lies in a recipe's folder is part of it
+        for folder in folders
+        if not _is_recipe(folder.parent)  # what lies in a recipe's folder is part of it
     ]
     return sorted(found, key=lambda one: (one.name != "starter", one.name))
 
@@ -139,11 +140,16 @@ def copy(recipe: Known, folder: Path) -> None:
 
 def what_now(folder: Path) -> Iterator[str]:
     """The next commands."""
-    file = shlex.quote(str(folder / RECIPE))
+    name = next((name for name in RECIPES if (folder / name).exists()), RECIPES[0])
+    file = shlex.quote(str(folder / name))
     yield f"{folder / 'README.md'} says what to replace first. Next:"
     if sampler_home.find() is None:
         yield "  toolwright install-sampler    # once: SGLang for this machine's CPU"
     yield f"  toolwright run {file}"
+
+
+def _is_recipe(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in RECIPES)
 
 
 def _about(readme: Path) -> str:

@@ -40,7 +40,8 @@ def test_every_recipe_of_the_package_is_listed() -> None:
     code, said = typed()
     assert code == 0
     recipes = packaged("recipes")
-    names = {str(file.parent.relative_to(recipes)) for file in recipes.glob("**/recipe.toml")}
+    files = [file for name in init.RECIPES for file in recipes.glob(f"**/{name}")]
+    names = {str(file.parent.relative_to(recipes)) for file in files}
     listed = [line.partition(" ")[0] for line in said.splitlines() if line[:1].strip()]
     assert set(listed) == names and listed[0] == "starter"
     assert all(line.split(maxsplit=1)[1:] for line in said.splitlines() if line[:1].strip())
@@ -69,6 +70,13 @@ def test_a_copy_has_nothing_that_a_run_made(recipes: Path, tmp_path: Path) -> No
     copied = {str(p.relative_to(tmp_path / "new/my run")) for p in tmp_path.glob("new/my run/**/*")}
     assert copied == {"README.md", "recipe.toml", "kept", "kept/file", "models"}
     assert f"toolwright run '{tmp_path}/new/my run/recipe.toml'" in said
+
+
+def test_a_recipe_without_a_demonstration_is_one_too(recipes: Path, tmp_path: Path) -> None:
+    (recipes / "recipe.toml").rename(recipes / "chat.toml")
+    code, said = typed("mine", tmp_path / "new")
+    assert code == 0
+    assert f"toolwright run {tmp_path}/new/chat.toml" in said
 
 
 def test_a_copy_can_be_changed_where_the_package_is_read_only(
