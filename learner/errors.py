@@ -21,6 +21,10 @@ class EngineError(LearnerError):
     """The engine stayed out of reach, refused a request, or sent something inconsistent."""
 
 
+class TeacherError(LearnerError):
+    """The server of a teacher stayed out of reach, refused a request, or gave other log-probs."""
+
+
 class GroupError(LearnerError):
     """Weights did not reach the samplers by a process group; they still may by a folder."""
 

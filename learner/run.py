@@ -85,7 +85,6 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
         reference = None
         if table.kl.coefficient > 0:
             reference = policy.starting_model() or load_frozen(source, table.precision)
-        teachers = load_teachers(recipe, table, policy)
         checkpoints = Checkpoints(recipe.run_folder / "checkpoints", table.keep_checkpoints)
         version, ledger, resumed = restore(recipe, table, policy, checkpoints)
         with contextlib.ExitStack() as stack:
@@ -97,7 +96,7 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
                 table=table,
                 policy=policy,
                 reference=reference,
-                teachers=teachers,
+                teachers=load_teachers(recipe, table, policy, report.say),
                 version=version,
                 ledger=ledger,
                 checkpoints=checkpoints,

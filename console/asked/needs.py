@@ -10,6 +10,7 @@ from typing import Any
 from console.asked.plan import Maker, Need
 from console.config import ConsoleTable
 from toolwright.recipe import Recipe, task_key
+from toolwright.recipe.models.spelling import is_url
 
 ROWS = (".jsonl", ".parquet")
 
@@ -96,7 +97,7 @@ def _need(recipe: Recipe, table: Mapping[str, Any], name: str, key: str) -> Need
 
 
 def _teachers(recipe: Recipe) -> Iterator[Need]:
-    """The folders that a distillation reads."""
+    """The folders that a distillation reads; not the servers of teachers."""
     learner = _table(recipe.raw, "learner")
     distill = _table(learner, "distill")
     if _table(learner, "loss").get("kind") != "distill":
@@ -105,7 +106,7 @@ def _teachers(recipe: Recipe) -> Iterator[Need]:
     named = {"teacher": distill.get("teacher")}
     named |= {f"teachers.{task}": folder for task, folder in of_tasks.items()}
     for key, folder in named.items():
-        if folder:
+        if folder and not is_url(folder):
             yield Need(key=f"learner.distill.{key}", path=recipe.resolve(folder))
 
 

@@ -6,8 +6,7 @@ A table's `summary` is its part of the line that `engine check` prints.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -24,6 +23,7 @@ from toolwright.credit.losses import (
 )
 from toolwright.credit.turns import Branches, Scope, Several, TurnsBy, TurnSingleton
 from toolwright.recipe import Table
+from toolwright.recipe.models.spelling import is_url, url_fault
 from toolwright.recipe.models.table import OfKind
 
 
@@ -261,11 +261,13 @@ class Kl(Table):
 class Distill(Table):
     """Teachers of `loss.kind = "distill"`, which score the policy's own tokens."""
 
-    teacher: Path | None = Field(
-        default=None, description="folder of a model with the policy's tokenizer"
+    teacher: str | None = Field(
+        default=None,
+        min_length=1,
+        description="folder of a model with the policy's tokenizer, or URL of its SGLang server",
     )
-    teachers: dict[str, Path] = Field(
-        default_factory=dict, description="task = folder of its own teacher"
+    teachers: dict[str, Annotated[str, Field(min_length=1)]] = Field(
+        default_factory=dict, description="task = folder or URL of its own teacher"
     )
     coefficient: float = Field(
         default=1.0, gt=0, description="factor on log p_teacher - log p_sampler of a token"
@@ -274,20 +276,37 @@ class Distill(Table):
 
     synonyms: ClassVar = "distill"
 
+    @model_validator(mode="after")
+    def _servers_have_an_address(self) -> Self:
+        for url in self.urls:
+            if fault := url_fault(url):
+                raise ValueError(fault)
+        return self
+
     @property
-    def folders(self) -> frozenset[Path]:
-        """Folders of all teachers."""
+    def folders(self) -> frozenset[str]:
+        """Folders of the teachers that the learner holds itself."""
+        return self._named - self.urls
+
+    @property
+    def urls(self) -> frozenset[str]:
+        """Servers of the other teachers."""
+        return frozenset(filter(is_url, self._named))
+
+    @property
+    def _named(self) -> frozenset[str]:
         return frozenset(filter(None, (self.teacher, *self.teachers.values())))
 
-    def folder(self, task: str) -> Path | None:
-        """Folder of the task's teacher; None without one. task: "" if the recipe has one task."""
+    def of_task(self, task: str) -> str | None:
+        """Folder or URL of the task's teacher; None without one. task: "" if the recipe has one
+        task."""
         return self.teachers.get(task, self.teacher)
 
     def fault(self, tasks: Sequence[str]) -> str | None:
         """A sentence if the teachers do not fit the recipe's tasks; else None."""
         if unknown := sorted(self.teachers.keys() - set(tasks)):
             return f"learner.distill.teachers names {unknown[0]!r}, which is not under [tasks]"
-        without = [task for task in tasks if self.folder(task) is None]
+        without = [task for task in tasks if self.of_task(task) is None]
         if not without:
             return None
         return (
@@ -297,7 +316,7 @@ class Distill(Table):
 
     @property
     def summary(self) -> str:
-        own = [f"{folder} for {task}" for task, folder in self.teachers.items()]
-        named = ", ".join([*([str(self.teacher)] if self.teacher else []), *own])
+        own = [f"{named} for {task}" for task, named in self.teachers.items()]
+        named = ", ".join([*([self.teacher] if self.teacher else []), *own])
         added = "added to the reward's" if self.reward else "without the reward"
         return f"teacher {named}, coefficient {self.coefficient:g}, {added}"

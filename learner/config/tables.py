@@ -149,7 +149,7 @@ class LearnerTable(TrainingTable):
 
     @property
     def frozen_models(self) -> int:
-        """The reference, which adapters do without, and each teacher's folder."""
+        """The reference, which adapters do without, and each folder of a teacher."""
         reference = self.kl.coefficient > 0 and self.lora is None
         return reference + (len(self.distillation.folders) if self.distillation else 0)
 
@@ -172,7 +172,7 @@ class LearnerTable(TrainingTable):
         if teachers is not None and teachers.teacher is None and not teachers.teachers:
             raise ValueError(
                 "loss.kind = 'distill' needs a teacher: set learner.distill.teacher to the folder "
-                "of a model with the policy's tokenizer"
+                "of a model with the policy's tokenizer, or to the URL of its server"
             )
         if self.kl.coefficient and self.kl.place == "reward" and not self.reads_rewards:
             raise ValueError(
@@ -223,6 +223,11 @@ class LearnerTable(TrainingTable):
         teachers = self.distillation
         if teachers is not None and (fault := teachers.fault(list(shared.each_task))):
             lines.append(fault)
+        if teachers is not None and teachers.urls and shared.sampler.temperature != 1:
+            lines.append(
+                f"the server of a teacher scores at temperature 1, and sampler.temperature is "
+                f"{shared.sampler.temperature:g}: set it to 1.0, or name the teacher's folder"
+            )
         unreachable = self.publish.beyond(shared.sampler.endpoints)
         if unreachable is not None:
             lines.append(unreachable)

@@ -84,7 +84,7 @@ class Parallel(Table):
         default=False, description="norms' activations are split over the tensor-parallel ranks"
     )
     distributed_optimizer: bool = Field(
-        default=False, description="optimizer state split over data ranks; TransformerEngine only"
+        default=False, description="optimizer state split over data ranks"
     )
 
     synonyms: ClassVar = "parallel"

@@ -12,6 +12,7 @@ from learner.intake.client import EngineClient
 from learner.intake.ledger import Ledger
 from learner.intake.prefetch import Prefetch
 from learner.loop.gauges import LoopGauges
+from learner.loop.teachers import Teacher
 from learner.loop.traces import StepTraces
 from learner.maths.tasks import Tasks
 from learner.metrics import MetricsLog
@@ -36,7 +37,7 @@ class Run:
     table: LearnerTable
     policy: Policy
     reference: Model | None
-    teachers: tuple[Model, ...] = ()
+    teachers: tuple[Teacher, ...] = ()
     """The teacher of each task; empty without distillation."""
     version: WeightVersion
     ledger: Ledger

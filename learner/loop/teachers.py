@@ -1,29 +1,41 @@
-"""Teachers of a distillation: frozen models that score the policy's own tokens.
+"""Teachers of a distillation: frozen models, here or behind a server, that score the policy's own
+tokens.
 
 Invariants
 - A teacher has the policy's token ids. Ids of another tokenizer may be valid ids of it too, so no
   later check would notice.
-- Tasks that name one folder share one model.
+- Tasks that name one folder or server share one teacher.
+- Rank 0 asks servers; all ranks get the answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from learner.config.tables import LearnerTable
 from learner.errors import ModelError
+from learner.loop.teacher_server import TeacherServer
 from learner.model.policy import Model, Policy, load_frozen
+from learner.ranks import parallel
 from learner.training.batch import Row
 from learner.training.step import score
 from toolwright.model.model_folder import ModelFolderError, ids_hash
 from toolwright.recipe import Recipe
+from toolwright.recipe.models.spelling import is_url
+
+Teacher = Model | TeacherServer
 
 
-def load_teachers(recipe: Recipe, table: LearnerTable, policy: Policy) -> tuple[Model, ...]:
-    """The teacher of each task, in the recipe's order; empty without distillation.
+def load_teachers(
+    recipe: Recipe, table: LearnerTable, policy: Policy, say: Callable[[str], None]
+) -> tuple[Teacher, ...]:
+    """The teacher of each task, in the recipe's order; empty without distillation. say: reports a
+    wait for a server.
 
     Raises ModelError if a task has no teacher, or if a teacher cannot score the policy's tokens.
+    Raises TeacherError if a server does not answer.
     """
     distill = table.distillation
     if distill is None:
@@ -31,9 +43,26 @@ def load_teachers(recipe: Recipe, table: LearnerTable, policy: Policy) -> tuple[
     tasks = list(recipe.shared.each_task)
     if fault := distill.fault(tasks):
         raise ModelError(fault)
-    folders = [recipe.resolve(folder) for folder in map(distill.folder, tasks) if folder]
-    loaded = {folder: _load(folder, table.precision, policy) for folder in dict.fromkeys(folders)}
-    return tuple(loaded[folder] for folder in folders)
+    named = [name for name in map(distill.of_task, tasks) if name]
+    loaded: dict[str, Teacher] = {}
+    for name in dict.fromkeys(named):
+        if is_url(name):
+            loaded[name] = _reach(name, table.engine_patience_s, policy, say)
+        else:
+            loaded[name] = _load(recipe.resolve(name), table.precision, policy)
+    return tuple(loaded[name] for name in named)
+
+
+def _reach(url: str, patience: float, policy: Policy, say: Callable[[str], None]) -> TeacherServer:
+    if policy.image_embedding is not None:
+        raise ModelError(
+            f"the teacher {url} would not see the policy's images: name a teacher's folder in "
+            "[learner.distill]"
+        )
+    server = TeacherServer(url, patience=patience, say=say)
+    if parallel.is_first():
+        server.check(policy.source)
+    return server
 
 
 def _load(folder: Path, precision: str, policy: Policy) -> Model:
@@ -60,7 +89,7 @@ def _load(folder: Path, precision: str, policy: Policy) -> Model:
     return teacher
 
 
-def scored_by_teachers(teachers: Sequence[Model], rows: Sequence[Row], budget: int) -> list[Row]:
+def scored_by_teachers(teachers: Sequence[Teacher], rows: Sequence[Row], budget: int) -> list[Row]:
     """The rows with log-probs of their task's teacher. All ranks call it with the same rows.
 
     teachers: one for each task. budget: tokens of a micro-batch.
@@ -70,7 +99,18 @@ def scored_by_teachers(teachers: Sequence[Model], rows: Sequence[Row], budget: i
         places = [place for place, row in enumerate(rows) if teachers[row.task] is teacher]
         if not places:
             continue
-        scored, _ = score(teacher, [rows[place] for place in places], budget, "teacher")
+        own = [rows[place] for place in places]
+        if isinstance(teacher, TeacherServer):
+            scored = _scored_there(teacher, own)
+        else:
+            scored, _ = score(teacher, own, budget, "teacher")
         for place, row in zip(places, scored, strict=True):
             done[place] = row
     return done
+
+
+def _scored_there(server: TeacherServer, rows: Sequence[Row]) -> list[Row]:
+    first = parallel.is_first()
+    values = server.logprobs(rows, parallel.still_waiting) if first else None
+    given = parallel.from_first(values)
+    return [replace(row, teacher=one) for row, one in zip(rows, given, strict=True)]

@@ -29,7 +29,7 @@ from learner.config.weights import Lora, Optimizer, Parallel, Recompute, Vision
 from learner.errors import ModelError
 from learner.maths.schedule import fraction
 from learner.model import bridge as bridges
-from learner.model import gradient_norm, muon, spec
+from learner.model import gradient_norm, muon
 from learner.model.experts import has_experts
 from learner.model.head import Head
 from learner.model.lora import Adapters, WithoutAdapters, detached_adapters
@@ -179,12 +179,6 @@ def load_policy(
     that `parallel.ranks` has. vision: whether the vision tower is trained.
     """
     layout = layout or Parallel()
-    if layout.distributed_optimizer and not spec.has_transformer_engine():
-        raise ModelError(
-            "parallel.distributed_optimizer needs TransformerEngine: without it Megatron cannot "
-            "load the optimizer's state from a checkpoint. Install transformer_engine, or set "
-            "parallel.distributed_optimizer = false"
-        )
     bridge = bridges.open_bridge(
         folder, DTYPES[precision], sequence=layout.sequence, recompute=recompute
     )

@@ -40,13 +40,10 @@ from learner.intake.ledger import Ledger
 from learner.model.policy import Policy
 from learner.ranks import parallel
 from learner.saving.safe_load import CommonState, ShardedState, read_metadata
+from learner.saving.split_optimizer import is_split, restore_steps, split_state
 
 LATEST = "latest"
-_METADATA = {
-    "chained_optim_avoid_prefix": True,
-    # A distributed optimizer's state is then readable with any number of data-parallel ranks.
-    "distrib_optim_sharding_type": "fully_reshardable",
-}
+_METADATA = {"chained_optim_avoid_prefix": True}
 
 
 class Checkpoints:
@@ -128,7 +125,10 @@ class Checkpoints:
             )
             with torch.no_grad():
                 policy.bare.load_state_dict(loaded["model"], strict=policy.adapters is None)
-                policy.optimizer.load_state_dict(_with_step(loaded["optimizer"]))
+                if is_split(policy.optimizer):
+                    restore_steps(policy.optimizer, loaded["optimizer"])
+                else:
+                    policy.optimizer.load_state_dict(_whole(policy, loaded["optimizer"]))
                 policy.apply_settings()
         except UnpicklingError as error:
             raise CheckpointError(
@@ -198,17 +198,24 @@ def _sharded(policy: Policy, *, loading: bool) -> dict[str, Any]:
     model = policy.bare.sharded_state_dict()
     if policy.adapters is not None:  # the policy's folder has the frozen weights
         model = {name: value for name, value in model.items() if name.startswith("adapters.")}
+    if is_split(policy.optimizer):
+        masters = policy.bridge.dtype is torch.bfloat16
+        return {"model": model, "optimizer": split_state(policy.optimizer, model, masters=masters)}
     optimizer = policy.optimizer.sharded_state_dict(model, is_loading=loading, metadata=_METADATA)
     return {"model": model, "optimizer": optimizer}
 
 
-def _with_step(state: dict[Any, Any]) -> dict[Any, Any]:
-    """Restores the step count of a fresh Adam, which Megatron omits because it is 0."""
-    alone = "param_groups" in state or "optimizer" in state
-    for wrapped in (state,) if alone else state.values():
+def _whole(policy: Policy, state: dict[Any, Any]) -> dict[Any, Any]:
+    """Restores what a checkpoint may lack: the step count of a fresh Adam, which Megatron omits
+    because it is 0, and values of the groups, which a split optimizer does not write."""
+    parts = policy.optimizer.chained_optimizers
+    wraps = [state] if len(parts) == 1 else [state[place] for place in range(len(parts))]
+    for own_part, wrapped in zip(parts, wraps, strict=True):
         part = wrapped.get("optimizer", wrapped)  # bfloat16 has float32 masters beside it
-        if "state" not in part:
-            continue  # a distributed optimizer's state is elsewhere, with its steps
+        groups = own_part.optimizer.state_dict()["param_groups"]
+        part["param_groups"] = [
+            {**own, **read} for own, read in zip(groups, part["param_groups"], strict=True)
+        ]
         moments = [own for own in part["state"].values() if isinstance(own, dict)]
         if any("exp_avg" in own for own in moments):
             part["state"].setdefault("common_step", torch.tensor(0.0))

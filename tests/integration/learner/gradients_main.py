@@ -68,6 +68,7 @@ class Way:
 
 
 SPARSE = "moe-untied"
+SPLIT = Parallel(distributed_optimizer=True)
 LOW, HIGH = (0, 1), (2, 3)
 WAYS = {
     "alone": Way(ranks=LOW[:1]),
@@ -75,7 +76,8 @@ WAYS = {
     "tensor": Way(ranks=LOW, layout=Parallel(tensor=2), after="alone"),
     "pipeline": Way(ranks=LOW, layout=Parallel(pipeline=2), after="tensor"),
     "data": Way(ranks=LOW, after="pipeline"),
-    "context": Way(ranks=LOW, layout=Parallel(context=2), after="data"),
+    "data, split": Way(ranks=LOW, layout=SPLIT, after="data"),
+    "context": Way(ranks=LOW, layout=Parallel(context=2), after="data, split"),
     "tensor, expert": Way(
         model=SPARSE,
         ranks=HIGH,
@@ -91,11 +93,19 @@ WAYS = {
         after="tensor, expert",
     ),
     "tensor x data": Way(layout=Parallel(tensor=2), recompute="selective", after="context"),
-    "pipeline x data": Way(layout=Parallel(pipeline=2), after="tensor x data"),
+    "tensor x data, split": Way(
+        layout=Parallel(tensor=2, distributed_optimizer=True), after="tensor x data"
+    ),
+    "pipeline x data": Way(layout=Parallel(pipeline=2), after="tensor x data, split"),
     "tensor x pipeline": Way(
         layout=Parallel(tensor=2, pipeline=2, sequence=True),
         recompute="full",
         after="pipeline x data",
+        sent=True,
+    ),
+    "pipeline x context, split": Way(
+        layout=Parallel(pipeline=2, context=2, distributed_optimizer=True),
+        after="tensor x pipeline",
         sent=True,
     ),
     "pipeline x expert": Way(
@@ -106,6 +116,11 @@ WAYS = {
         layout=Parallel(tensor=2, context=2, expert=2, sequence=True),
         recompute="selective",
         after="pipeline x expert",
+    ),
+    "expert x data, split": Way(
+        model=SPARSE,
+        layout=Parallel(expert=2, distributed_optimizer=True),
+        after="tensor x context, expert x data",
     ),
 }
 """In the order in which the ranks come to them; nobody comes to one before what it goes on from."""
@@ -199,7 +214,7 @@ def credit(policy: Any, reference: Any) -> torch.Tensor:
             advantage=Advantage(estimator="reinforce_pp"),
             kl=kl,
             loss=Loss(kind="distill"),
-            distill=Distill(teacher=reference.source, reward=True),
+            distill=Distill(teacher=str(reference.source), reward=True),
         ),
         teachers=(reference,),
         policy=policy,

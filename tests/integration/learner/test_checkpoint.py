@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from learner.config.objective import Kl, Loss
-from learner.config.weights import Optimizer
+from learner.config.weights import Lora, Optimizer, Parallel
 from learner.errors import CheckpointError
 from learner.intake.ledger import Ledger
 from learner.model.policy import Policy, load_policy
@@ -25,6 +26,7 @@ SETTINGS = {
     "adam": Optimizer(lr=1e-2, weight_decay=0.1, warmup_steps=4),
     "muon": Optimizer(kind="muon", lr=1e-2, muon_lr=0.02, warmup_steps=4),
 }
+SPLIT, WHOLE = Parallel(distributed_optimizer=True), Parallel()
 
 
 def train(policy: Policy, steps: range) -> list[float]:
@@ -58,22 +60,60 @@ def test_resume_is_exact(
     resumes_exactly(tmp_path, model_folder, SETTINGS[kind], precision, before)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_split_optimizer_resumes_exactly(
+    tmp_path: Path, model_folder: Path, one_rank: None, precision: str, before: int
+) -> None:
+    resumes_exactly(tmp_path, model_folder, SETTINGS["adam"], precision, before, layout=SPLIT)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize(("writes", "reads"), [(WHOLE, SPLIT), (SPLIT, WHOLE)])
+def test_split_and_whole_optimizers_read_each_other(
+    tmp_path: Path,
+    model_folder: Path,
+    one_rank: None,
+    precision: str,
+    before: int,
+    writes: Parallel,
+    reads: Parallel,
+) -> None:
+    policy = load_policy(model_folder, SETTINGS["adam"], precision, layout=writes)
+    train(policy, range(before))
+    path = Checkpoints(tmp_path, kept=1).save(policy, before, "a", {}, Ledger())
+    other = load_policy(model_folder, SETTINGS["adam"], precision, layout=reads)
+    train(other, range(7, 9))
+    Checkpoints(tmp_path, kept=1).load(other, path)
+    later = range(before, before + 3)
+    assert train(other, later) == pytest.approx(train(policy, later), rel=1e-6)
+    assert torch.allclose(flat(other), flat(policy), atol=1e-6)
+
+
+def test_adapters_of_a_split_optimizer_resume_exactly(
+    tmp_path: Path, model_folder: Path, one_rank: None
+) -> None:
+    settings = SETTINGS["adam"]
+    resumes_exactly(tmp_path, model_folder, settings, "float32", 2, layout=SPLIT, lora=Lora(rank=2))
+
+
 def test_experts_resume_exactly(tmp_path: Path, one_rank: None) -> None:
     folder = write_model(tmp_path / "moe", "moe-untied")
     resumes_exactly(tmp_path / "run", folder, SETTINGS["adam"], "float32", 2)
 
 
 def resumes_exactly(
-    folder: Path, model: Path, settings: Optimizer, precision: str, before: int
+    folder: Path, model: Path, settings: Optimizer, precision: str, before: int, **options: Any
 ) -> None:
-    policy = load_policy(model, settings, precision)
+    policy = load_policy(model, settings, precision, **options)
     train(policy, range(before))
     checkpoints = Checkpoints(folder, kept=2)
     path = checkpoints.save(policy, before, "a", {"step": before}, Ledger())
     drawn = torch.rand(4)
     norms = train(policy, range(before, before + 3))
 
-    other = load_policy(model, settings, precision)
+    other = load_policy(model, settings, precision, **options)
     train(other, range(7, 9))  # some other state, to be overwritten
     checkpoints.load(other, path)
     assert torch.equal(torch.rand(4), drawn), "the random state is the checkpoint's"

@@ -150,7 +150,7 @@ def test_each_task_has_its_own_teacher(
         },
     )
     policy = load_policy(model_folder, Optimizer(), "float32")
-    teachers = load_teachers(recipe, table, policy)
+    teachers = load_teachers(recipe, table, policy, print)
     assert [one.source for one in teachers] == [teacher, model_folder, teacher]
     assert teachers[0] is teachers[2]
     rows = [replace(row, task=place % 3) for place, row in enumerate(make_rows(6))]
@@ -191,13 +191,17 @@ def test_a_teacher_with_other_ids_is_refused(
     recipe, table = distilled(tmp_path, model_folder, **{"learner.distill.teacher": f'"{folder}"'})
     policy = load_policy(model_folder, Optimizer(), "float32")
     with pytest.raises(ModelError, match=says):
-        load_teachers(recipe, table, policy)
+        load_teachers(recipe, table, policy, print)
 
 
 def test_the_teachers_fit_the_tasks() -> None:
-    some = Distill(teachers={"a": Path("x")})
+    some = Distill(teachers={"a": "x"})
     assert some.fault(["a"]) is None
     assert "task 'b' has no teacher: set learner.distill.teachers.b" in (
         some.fault(["a", "b"]) or ""
     )
     assert "names 'a', which is not under [tasks]" in (some.fault([""]) or "")
+    by_server = Distill(teacher="http://127.0.0.1:30010", teachers={"b": "x"})
+    assert (by_server.urls, by_server.folders) == ({"http://127.0.0.1:30010"}, {"x"})
+    with pytest.raises(ValueError, match='write "http://HOST:PORT"'):
+        Distill(teacher="http://:x")

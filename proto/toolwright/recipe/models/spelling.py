@@ -37,6 +37,11 @@ def _authority(url: str) -> str:
     return host if plain else url
 
 
+def is_url(text: str) -> bool:
+    """Whether a key that takes a path or a server names a server."""
+    return text.startswith(("http://", "https://"))
+
+
 def url_fault(url: str) -> str:
     """Why this is not the URL of a server, with the fix; "" if it is."""
     wanted = 'write "http://HOST:PORT"'
@@ -47,7 +52,7 @@ def url_fault(url: str) -> str:
             "settings: leave them out; a sampler's key goes into the environment variable of "
             "sampler.key_env"
         )
-    if not url.startswith(("http://", "https://")):
+    if not is_url(url):
         if _HOST_PORT.fullmatch(url.rstrip("/")):
             wanted = f'write "http://{url.rstrip("/")}"'
         return f"{url!r} is not a URL: {wanted}"
