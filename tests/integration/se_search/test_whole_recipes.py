@@ -40,6 +40,7 @@ pytestmark = pytest.mark.slow
 QUESTION = "Who wrote the first program?"
 SEARCH = "<think> I look. </think><search> Who wrote the first program </search>"
 TOOL_CALL = '<tool_call>{"name": "find", "arguments": {"topic": "program"}}</tool_call>'
+PYTHON_CALL = '<think>I need a fact.</think>find(topic="program")<|im_end|>'
 SPEECH: Mapping[str, Sequence[str]] = {
     "se_search": (SEARCH, "<memory> Ada </memory><answer> Ada </answer>"),
     "search_r1": (SEARCH, "<think> Ada. </think><answer> Ada </answer>"),
@@ -48,8 +49,12 @@ SPEECH: Mapping[str, Sequence[str]] = {
         f"<think>I need a fact.</think>{TOOL_CALL}",
         "<think>So the answer is Ada.</think><answer>Ada</answer>",
     ),
+    "mtr without tags": (
+        PYTHON_CALL,
+        "<think>So the answer is Ada.</think><answer>Ada</answer>",
+    ),
 }
-"""A call, and the answer after its result."""
+"""A call, and the answer after its result, by the recipe and how it is said."""
 MADE = [
     {
         "type": "function",
@@ -129,8 +134,9 @@ def speaking(codec: HuggingFaceCodec, replies: Sequence[str]) -> Any:
     return script
 
 
-@pytest.mark.parametrize("name", SPEECH)
-async def test_a_whole_recipe_is_in_order_and_samples_a_step(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", SPEECH)
+async def test_a_whole_recipe_is_in_order_and_samples_a_step(way: str, tmp_path: Path) -> None:
+    name = way.partition(" ")[0]
     ignored = shutil.ignore_patterns("run*", "played", "__pycache__", "data", "index")
     recipes = Path(shutil.copytree(packaged("recipes"), tmp_path / "recipes", ignore=ignored))
     raw = tmp_path / "raw"
@@ -144,7 +150,7 @@ async def test_a_whole_recipe_is_in_order_and_samples_a_step(name: str, tmp_path
     async with (
         chat_endpoint(plays) as endpoint,
         ScriptedSampler(
-            script=speaking(codec, SPEECH[name]), vocab_size=codec.vocab_size
+            script=speaking(codec, SPEECH[way]), vocab_size=codec.vocab_size
         ) as sampler,
     ):
         here = [
@@ -167,3 +173,6 @@ async def test_a_whole_recipe_is_in_order_and_samples_a_step(name: str, tmp_path
         assert member.calls[0].outcome.valid, member.calls[0].outcome
         assert member.reward > 0, member.reward_parts
         assert not member.masked
+        if name == "mtr":
+            assert member.calls[0].action.endswith(TOOL_CALL)
+            assert {part.name: part.value for part in member.reward_parts}["answer"] == 1.0
