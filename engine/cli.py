@@ -198,6 +198,10 @@ def analyze(
     page: Annotated[
         Path | None, typer.Option(metavar="FILE.html", help="also write tables and plots there")
     ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(metavar="RECORDING", help="another recording: its rates, and the differences"),
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Report which tools recordings called: how many, of what kind, how complex, how unevenly.
@@ -206,16 +210,18 @@ def analyze(
     into domains and function types, and by their number of calls into three tiers. Their schemas
     get a complexity score, and a power law is fitted to frequency by rank. Schemas are recorded in
     runs with engine.history = "all" and in conversations with tools, such as exports of `engine
-    sample`; other recordings have only the names of tools.
+    sample`; other recordings have only the names of tools. Rates have standard errors: calls a
+    trajectory, the shares of malformed and of failed calls, and what the recipe counts itself.
 
     \b
         engine analyze my-run/run --page tools.html
         engine analyze kept.jsonl others.jsonl --json
+        engine analyze checks/run --compare no-checks/run
     """
     with report_errors():
         from engine.offline.analyze.command import print_analysis
 
-        print_analysis(recordings, domains, page, as_json=json_)
+        print_analysis(recordings, domains, page, compare, as_json=json_)
 
 
 def main() -> None:

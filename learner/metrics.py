@@ -35,6 +35,8 @@ MEASURED = "measured"
 this log alone and do not change the reward."""
 MOST_MEASURED = 32
 """Largest number of such figures in a line. A recipe may name any number."""
+DEVIATION = "_deviation"
+"""Suffix of the standard deviation of a figure that is a list."""
 REWARD_FAILED, CUT = "reward_failed", "observation_truncated"
 """Kinds of the engine's events."""
 _POLICY_ERRORS = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
@@ -174,7 +176,7 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
         return out
     rewards = [t.reward for t in kept]
     out["reward"] = _mean(rewards)
-    out["reward_std"] = math.sqrt(_mean([(r - out["reward"]) ** 2 for r in rewards]))
+    out["reward_std"] = _deviation(rewards)
     parts: dict[str, float] = defaultdict(float)
     for trajectory in kept:
         for part in trajectory.reward_parts:
@@ -187,6 +189,7 @@ def trajectory_stats(groups: Sequence[Group], version: WeightVersion) -> dict[st
         [sum(len(s.token_ids) for s in q.segments) for t in kept for q in t.sequences]
     )
     out["calls"] = _mean([len(t.calls) for t in kept])
+    out["turns"] = _mean([t.turns for t in kept])
     out["truncated_fraction"] = _mean([float(t.status is Status.TRUNCATED) for t in kept])
     out["observation_cut_fraction"] = _mean(
         [float(any(event.kind == CUT for event in t.events)) for t in kept]
@@ -237,15 +240,30 @@ def measured_stats(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """Means of the figures in events of the kind MEASURED, each over the trajectories that state
     it.
 
-    Leaves out what is not a finite number.
+    A figure may be a list, such as the length of each query: then the mean is over all members of
+    all lists, and NAME_deviation is their standard deviation. Leaves out what is not a finite
+    number.
     """
     found: dict[str, list[float]] = defaultdict(list)
+    listed: set[str] = set()
     for trajectory in trajectories:
         for event in trajectory.events:
             for name, value in event.data.items() if event.kind == MEASURED else ():
-                if isinstance(value, int | float) and math.isfinite(value):
-                    found[name].append(float(value))
-    return {f"measured/{name}": _mean(found[name]) for name in sorted(found)[:MOST_MEASURED]}
+                several = isinstance(value, list | tuple)
+                numbers = [
+                    float(one)
+                    for one in (value if several else [value])
+                    if isinstance(one, int | float) and math.isfinite(one)
+                ]
+                if numbers:
+                    found[name] += numbers
+                    listed |= {name} if several else set()
+    out: dict[str, float] = {}
+    for name in sorted(found)[:MOST_MEASURED]:
+        out[f"measured/{name}"] = _mean(found[name])
+        if name in listed:
+            out[f"measured/{name}{DEVIATION}"] = _deviation(found[name])
+    return out
 
 
 def reward_failures(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
@@ -309,6 +327,12 @@ def _written(trajectory: Trajectory) -> list[Segment]:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """The root of the mean squared distance from the mean."""
+    mean = _mean(values)
+    return math.sqrt(_mean([(value - mean) ** 2 for value in values]))
 
 
 def _json(value: Any) -> Any:

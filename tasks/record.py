@@ -24,8 +24,8 @@ __all__ = ["Record", "answers_of", "line_of"]
 class Record:
     """A question and its right answers.
 
-    images: paths, relative to the folder that its reader was told, or contents. task: math, qa,
-    sql, visual, deepsearch or swe. extra: what tools and rewards need besides.
+    images: paths, relative to a folder that its reader was told, or contents; videos after images.
+    task: math, qa, sql, visual, deepsearch or swe. extra: what tools and rewards need besides.
     """
 
     id: str

@@ -23,6 +23,7 @@ _AFTER_RENDERING = (
     *("task.reward_seconds", "task.reward_threads", "task.group_hook", "task.group_hook_options"),
     *("task.mask_overlong", "task.mask_void", "task.exclude_masked_from_baseline"),
     *("task.dynamic_sampling", "task.overlong", "task.shuffle", "task.limits"),
+    "task.tool_rewards",
 )
 """Keys of [task] that conversations are not rendered by; a new key is taken for one that they
 are."""

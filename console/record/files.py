@@ -138,6 +138,7 @@ def evaluation(row: Mapping[str, Any]) -> Evaluation | None:
         temperature=number(row.get("temperature")),
         seconds=number(row.get("seconds")) or 0.0,
         parts=_parts(row.get("parts")),
+        rates=_rates(row.get("rates")),
     )
 
 
@@ -190,6 +191,12 @@ def _parts(given: object) -> dict[str, float]:
     rows = islice(given.items(), MOST_PARTS) if isinstance(given, dict) else ()
     numbers = ((_text(name, LONGEST_NAME), number(value)) for name, value in rows)
     return {name: value for name, value in numbers if value is not None}
+
+
+def _rates(given: object) -> dict[str, float]:
+    """The finite ones of {name: {"rate": value}}, at most MOST_PARTS of them."""
+    rows = given.items() if isinstance(given, dict) else ()
+    return _parts({name: one.get("rate") for name, one in rows if isinstance(one, dict)})
 
 
 def _text(value: object, longest: int) -> str:

@@ -57,7 +57,8 @@ class Evaluation:
     """One suite under one weight version. reward: the mean; success where rewards are 0 or 1.
 
     stderr: of that mean; None where the line has none. temperature: 0 is greedy; None: not told.
-    parts: means of the reward's parts. lowest, highest: of its rewards; None where not told.
+    parts: means of the reward's parts. rates: each over a denominator of its own. lowest, highest:
+    of its rewards; None where not told.
     """
 
     suite: str
@@ -70,6 +71,7 @@ class Evaluation:
     temperature: float | None = None
     seconds: float = 0.0
     parts: Mapping[str, float] = field(default_factory=dict)
+    rates: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,13 @@
 
 Names are a stranger's: of a reward function or a group hook. NAME and every NAME_if_CONDITION are
 one plot, since both count the same thing, the second over fewer trajectories; every other figure
-has a plot of its own, for nothing is known of its unit.
+has a plot of its own, for nothing is known of its unit. NAME_deviation is an area around NAME.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from console.record.run import RunFiles
 from console.report.plot import Plot, plot
@@ -17,7 +18,9 @@ MEASURED = "measured/"
 MOST_FIGURES = 32
 """As many as the learner writes of a recipe; a file may hold more."""
 CONDITION = "_if_"
+DEVIATION = "_deviation"
 UNIT = "mean over trajectories"
+UNIT_OF_LISTS = "mean and standard deviation"
 
 
 def measured(runs: Sequence[RunFiles]) -> list[Plot]:
@@ -37,16 +40,15 @@ def tell_left_out(names: Sequence[str], drawn: Sequence[Plot]) -> None:
 
 def figures_of(runs: Sequence[RunFiles]) -> list[str]:
     """Names of the figures, in any step of any run: one that needs two queries, say, is not in the
-    steps in which nobody made two."""
-    return sorted(
-        {
-            name.removeprefix(MEASURED)
-            for run in runs
-            for step in run.record.steps
-            for name in step.values
-            if name.startswith(MEASURED) and name != MEASURED
-        }
-    )
+    steps without two. The deviation of another figure is not a figure of its own."""
+    found = {
+        name.removeprefix(MEASURED)
+        for run in runs
+        for step in run.record.steps
+        for name in step.values
+        if name.startswith(MEASURED) and name != MEASURED
+    }
+    return sorted(found - {name + DEVIATION for name in found})
 
 
 def related(names: Sequence[str]) -> list[list[str]]:
@@ -61,9 +63,25 @@ def related(names: Sequence[str]) -> list[list[str]]:
 
 def _drawn(runs: Sequence[RunFiles], names: Sequence[str]) -> Plot | None:
     lines = [
-        metric_line(run, run.record.steps, MEASURED + name, number, name, told_apart(run, runs))
+        _line(run, number, name, told_apart(run, runs))
         for number, name in enumerate(names)
         for run in runs
     ]
-    low = 0.0 if all(y >= 0 for one in lines for y in one["y"]) else None
-    return plot(f"measured:{names[0]}", names[0], UNIT, lines, low=low)
+    ends = (
+        y - error
+        for one in lines
+        for y, error in zip(one["y"], one.get("error") or [0.0] * len(one["y"]), strict=True)
+    )
+    low = 0.0 if all(y >= 0 for y in ends) else None
+    unit = UNIT_OF_LISTS if any("band" in one for one in lines) else UNIT
+    return plot(f"measured:{names[0]}", names[0], unit, lines, low=low)
+
+
+def _line(run: RunFiles, number: int, name: str, whose: str) -> dict[str, Any]:
+    """The line of a figure, with its deviation as an area if the run has one."""
+    drawn = metric_line(run, run.record.steps, MEASURED + name, number, name, whose)
+    spread = {float(s.step): s.values.get(MEASURED + name + DEVIATION) for s in run.record.steps}
+    errors = [spread[x] for x in drawn["x"]]
+    if any(errors):
+        drawn |= {"error": [error or 0.0 for error in errors], "band": True}
+    return drawn

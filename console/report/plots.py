@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 from console.record.run import RunFiles
@@ -44,6 +45,11 @@ class Metrics:
 def _signal(step: Step) -> float | None:
     signal, groups = step.values.get("groups_with_signal"), step.values.get("groups")
     return signal / groups if signal is not None and groups else None
+
+
+def _latency(step: Step) -> float | None:
+    seconds, calls = step.values.get("tool_s"), step.values.get("calls")
+    return seconds / calls if seconds is not None and calls else None
 
 
 METRICS = (
@@ -89,9 +95,9 @@ METRICS = (
     ),
     Metrics(
         key="calls",
-        title="Tool calls",
-        unit="calls a trajectory",
-        values={"calls": "calls"},
+        title="Turns and tool calls",
+        unit="mean of a trajectory",
+        values={"calls": "calls", "turns": "turns"},
         low=0,
     ),
     Metrics(
@@ -104,6 +110,20 @@ METRICS = (
         },
         low=0,
         high=1,
+    ),
+    Metrics(
+        key="times",
+        title="Model and tools",
+        unit="seconds a trajectory",
+        values={"the model generated": "generate_s", "tools worked": "tool_s"},
+        low=0,
+    ),
+    Metrics(
+        key="latency",
+        title="Latency of tool calls",
+        unit="seconds a call",
+        values={"mean": _latency},
+        low=0,
     ),
     Metrics(
         key="staleness",
@@ -196,8 +216,10 @@ def _most(runs: Sequence[RunFiles], asked: Asked) -> int:
 
 
 def suites(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
-    """A plot a suite, both ways over each other; those that were measured twice somewhere."""
-    found = []
+    """All suites over each other with their average; then a plot a suite, both ways over each
+    other; those that were measured twice somewhere."""
+    asked = list(asked)
+    found = _together(runs, asked)
     for one in asked:
         lines = [
             _evaluated(run, one, way, way, told_apart(run, runs)) for way in WAYS for run in runs
@@ -210,10 +232,41 @@ def suites(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
     return found
 
 
+def _together(runs: Sequence[RunFiles], asked: Sequence[Asked]) -> list[Plot]:
+    """The suites that judge, of a single run, and their unweighted mean. Of several runs the means
+    alone. Nothing with fewer than two suites or two measurements."""
+    averages, lines = [], []
+    for place, run in enumerate(runs):
+        whose = told_apart(run, runs)
+        own = [_suite_line(run, one, number) for number, one in enumerate(asked)]
+        control = " control" if run.resolved.control else ""
+        style = f"c{place % COLOURS}{control}" if len(runs) > 1 else f"c{COLOURS - 1} again"
+        averages.append(_average([one for one in own if one["x"]], style, whose))
+        lines += own if len(runs) == 1 else []
+    if not any(len(one["x"]) > 1 for one in averages):
+        return []
+    lines += averages
+    drawn = plot("suites", "All suites", "mean reward", lines, low=_low(lines), high=_high(lines))
+    return [] if drawn is None else [drawn]
+
+
+def _suite_line(run: RunFiles, one: Asked, number: int) -> dict[str, Any]:
+    points = [(float(e.step), e.reward) for e in run.record.curve(one.main)]
+    return line(one.title, f"c{number % COLOURS}", points, "seen")
+
+
+def _average(lines: Sequence[dict[str, Any]], style: str, whose: str) -> dict[str, Any]:
+    """The mean of several lines, at the steps that all of them have."""
+    values = [dict(zip(one["x"], one["y"], strict=True)) for one in lines]
+    steps = [x for x in values[0] if all(x in one for one in values)] if len(values) > 1 else []
+    points = [(x, fmean(one[x] for one in values)) for x in steps]
+    return line(f"average of {len(lines)} suites", style, points, "seen", whose)
+
+
 def beside(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
-    """A plot for each part of the rewards of evaluations, a line a suite: what the policy did
-    beside being right. A part that is all of the reward everywhere is left out, and one that was
-    measured once."""
+    """A plot for each part of the rewards of evaluations, and for each rate, a line a suite: what
+    the policy did beside being right. A part that is all of the reward everywhere is left out, and
+    one that was measured once."""
     suites = [(one.main, one.title) for one in asked]
     measured = [e for run in runs for suite, _ in suites for e in run.record.curve(suite)]
     names = dict.fromkeys(name for one in measured for name in one.parts)
@@ -222,15 +275,20 @@ def beside(runs: Sequence[RunFiles], asked: Iterable[Asked]) -> list[Plot]:
         for name in names
         if any(abs(e.parts.get(name, e.reward) - e.reward) > ROUNDING for e in measured)
     ]
+    rates = dict.fromkeys(name for one in measured for name in one.rates)
     found = []
-    for name in told[:MOST_PARTS]:
+    for kind, name in (
+        *(("part", name) for name in told[:MOST_PARTS]),
+        *(("rate", name) for name in list(rates)[:MOST_PARTS]),
+    ):
         lines = [
-            _part(run, suite, name, number, title, told_apart(run, runs))
+            _part(run, suite, kind, name, number, title, told_apart(run, runs))
             for number, (suite, title) in enumerate(suites)
             for run in runs
         ]
         low = 0.0 if all(y >= 0 for one in lines for y in one["y"]) else None
-        drawn = plot(f"part:{name}", name, "mean of the suite", lines, low=low)
+        unit = "mean of the suite" if kind == "part" else "rate of the suite"
+        drawn = plot(f"{kind}:{name}", name, unit, lines, low=low)
         if drawn is not None and any(len(of["x"]) > 1 for of in drawn["lines"]):
             found.append(drawn)
     return found
@@ -360,11 +418,15 @@ def _evaluated(
 
 
 def _part(
-    run: RunFiles, suite: str, part: str, number: int, title: str, whose: str
+    run: RunFiles, suite: str, kind: str, name: str, number: int, title: str, whose: str
 ) -> dict[str, Any]:
-    """The line of one part of a suite's reward; the same suite has the same colour in all plots."""
+    """The line of one part of a suite's reward, or of a rate; the same suite has the same colour in
+    all plots."""
     control = " control" if run.resolved.control else ""
-    points = [(float(e.step), e.parts[part]) for e in run.record.curve(suite) if part in e.parts]
+    found = [
+        (float(e.step), e.parts if kind == "part" else e.rates) for e in run.record.curve(suite)
+    ]
+    points = [(step, values[name]) for step, values in found if name in values]
     return line(title, f"c{number % COLOURS}{control}", points, "seen", whose)
 
 

@@ -62,7 +62,7 @@ class Follower:
     async def look(self) -> None:
         """Reads what is new and asks the engine, ANSWER_S at most."""
         now = time.monotonic()
-        if now - self._looked >= SELDOM_S:
+        if now - self._looked >= SELDOM_S or self._entered_a_stage():
             self._looked = now
             self._seldom()
         # A run of many steps is read for a while when it is looked at first.
@@ -136,7 +136,7 @@ class Follower:
         if status.newest or says is not None or self._trains():
             status.step, status.steps = status.last.step, planned
             self._left(now, planned)
-        elif self._imitated:
+        elif self._imitated and (self._warms_up() or not self.course.stages):
             self._tell_imitation()
         heard = self._answers[-1] if self._answers else None
         first = self._answers[0] if self._answers else None
@@ -162,6 +162,10 @@ class Follower:
             status.doubts += doubts.of_engine(says.state, says.texts)
         elif heard is not None and now - heard.at > AWAY_S and status.last.step < planned:
             status.doubts.append(f"the engine has not answered for {now - heard.at:.0f} s")
+
+    def _entered_a_stage(self) -> bool:
+        """The screen shows a stage that the course as it was read does not have yet."""
+        return bool(self.course.stages) and self.course.stages[-1].text != self.status.stage
 
     def _trains(self) -> bool:
         """The course is at the stage of reinforcement learning, or of an evaluation around it: the

@@ -43,10 +43,11 @@ class Status:
     before_s: float = 0.0
 
     def enter(self, stage: str, now: float) -> None:
-        """The next stage; now: unix seconds."""
+        """The next stage, which has made no step yet; now: unix seconds."""
         if self.stage_at is not None:
             self.before_s += max(0.0, now - self.stage_at)
         self.stage, self.stage_at = stage, now
+        self.step = self.steps = 0
 
     def ages(self, now: float) -> tuple[float, float] | None:
         """Seconds of the stage and of the run, its pauses left out; None where not known."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 NONE = "-"
 """Cell without a value."""
@@ -18,3 +19,13 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Sequence[int]) -> Iterator[
             for place, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         yield GAP.join(cells).rstrip()
+
+
+def rate(found: Mapping[str, Any], *, share: bool | None = None) -> str:
+    """A rate with its standard error and its denominator, in percent if it is a share. share: None
+    = a share unless the rate is above 1."""
+    value, error = found["rate"], found["standard_error"]
+    share = 0 <= value <= 1 if share is None else share
+    form, digits = (".1%", ".1%") if share else (".4g", ".2g")
+    also = "" if error is None else f" ± {error:{digits}}"
+    return f"{value:{form}}{also} of {found['of']:,g}"

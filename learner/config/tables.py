@@ -223,6 +223,13 @@ class LearnerTable(TrainingTable):
         teachers = self.distillation
         if teachers is not None and (fault := teachers.fault(list(shared.each_task))):
             lines.append(fault)
+        if self.credit.turns == "none" and not self.credit.count_in_reward:
+            lines += [
+                f"{task_key(name)}.tool_rewards = true teaches nothing: set learner.credit.turns, "
+                "for example to 'position', or learner.credit.count_in_reward = true"
+                for name, task in shared.each_task.items()
+                if task.tool_rewards
+            ]
         if teachers is not None and teachers.urls and shared.sampler.temperature != 1:
             lines.append(
                 f"the server of a teacher scores at temperature 1, and sampler.temperature is "

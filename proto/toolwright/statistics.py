@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -87,6 +87,51 @@ class Moments:
         return math.sqrt(max(0.0, self.squares) / (self.n - 1) / self.n) if self.n > 1 else None
 
 
+@dataclass(slots=True)
+class Ratio:
+    """A sum of parts over a sum of wholes, from clusters that come one after the other and are not
+    kept. A cluster is a question with all its samples, say: within it, parts may depend on each
+    other. A standard error below 1e-8 of the rate is rounding."""
+
+    n: int = 0
+    """Number of clusters with a whole above 0."""
+    part: float = 0.0
+    whole: float = 0.0
+    parts_squared: float = 0.0
+    products: float = 0.0
+    wholes_squared: float = 0.0
+
+    def add(self, part: float, whole: float, before: tuple[float, float] = (0.0, 0.0)) -> None:
+        """Adds to a cluster. before: the cluster's sums so far, part and whole."""
+        was_part, was_whole = before
+        is_part, is_whole = was_part + part, was_whole + whole
+        self.n += bool(is_whole) - bool(was_whole)
+        self.part += part
+        self.whole += whole
+        self.parts_squared += is_part * is_part - was_part * was_part
+        self.products += is_part * is_whole - was_part * was_whole
+        self.wholes_squared += is_whole * is_whole - was_whole * was_whole
+
+    def include(self, other: Ratio) -> None:
+        """Adds all clusters of another ratio."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+    @property
+    def value(self) -> float | None:
+        """The rate; None without a whole."""
+        return self.part / self.whole if self.whole else None
+
+    @property
+    def stderr(self) -> float | None:
+        """sqrt(n / (n - 1) * sum over clusters of (part - rate * whole)^2) / whole, the linearised
+        error of a ratio (Cochran 1977, equation 2.39). None for fewer than two clusters."""
+        if self.n < 2 or (rate := self.value) is None:
+            return None
+        squares = self.parts_squared - 2 * rate * self.products + rate**2 * self.wholes_squared
+        return math.sqrt(max(0.0, squares) * self.n / (self.n - 1)) / self.whole
+
+
 def share_error(share: float, n: int) -> float | None:
     """Standard error of a share of n yes-or-no answers: sqrt(p (1 - p) / n); None
     for fewer than two answers."""
@@ -98,6 +143,13 @@ def student(degrees: int) -> float:
     if degrees <= len(STUDENT):
         return STUDENT[degrees - 1]
     return NORMAL + (NORMAL**3 + NORMAL) / (4 * degrees)  # Cornish and Fisher, first order
+
+
+def normal(difference: float, stderr: float) -> float:
+    """Two-sided p of a difference by the normal distribution: 1 without a difference."""
+    if not difference:
+        return 1.0
+    return math.erfc(abs(difference) / stderr / math.sqrt(2)) if stderr else 0.0
 
 
 def pass_at(n: int, right: int, k: int) -> float:
@@ -144,8 +196,7 @@ def sign_flips(differences: Sequence[float], *, seed: int = 0) -> float:
         # Around the mean: a difference of two large sums may come out negative. Zeros count too.
         squares = math.fsum((values - mean) ** 2) + (n - len(values)) * mean * mean
         error = math.sqrt(squares / (n - 1) / n)
-        p = math.erfc(abs(mean) / error / math.sqrt(2)) if error else 0.0
-        return max(p, sys.float_info.min)
+        return max(normal(mean, error), sys.float_info.min)
     found = abs(float(values.sum())) * (1 - 1e-12)
     draws = np.random.default_rng(seed)
     as_far = 0

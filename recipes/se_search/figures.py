@@ -2,7 +2,8 @@
 
 They travel as an event of the kind `measured`; the learner writes the mean of each over the
 trajectories that state it, `measured/NAME`. So a figure that has no meaning for a trajectory, such
-as the length of queries without a query, is left out.
+as the likeness of queries with one query, is left out. An evaluation counts the same as rates, over
+queries and over pairs of queries.
 
 decided_by_form (of a group) comes from the group hook `Decided`.
 """
@@ -10,21 +11,24 @@ decided_by_form (of a group) comes from the group hook `Decided`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from engine.api import Score
 from toolwright.types import Trajectory
 
 from .dialogue import Dialogue
-from .queries import mean_pair_ratio
+from .queries import Atomic, pair_ratios
 
 FORM = ("query", "format")
 """Parts of the reward that say nothing about what was found."""
 
 
-def measured(said: Dialogue, *, right: bool, remembered: bool, n_query: int) -> dict[str, float]:
-    """Searches, atomic queries, mean length of a query and mean likeness of two (a trajectory's
-    own), and whether the memory has a right answer."""
-    data = {
+def measured(
+    said: Dialogue, *, right: bool, remembered: bool, n_query: int, settings: Atomic
+) -> dict[str, Any]:
+    """Searches, atomic queries, the length of each query in characters, the mean likeness of two
+    queries of the trajectory, and whether the memory has a right answer."""
+    data: dict[str, Any] = {
         "searches": float(len(said.queries)),
         "atomic_queries": float(n_query),
         "remembered": float(remembered),
@@ -33,11 +37,19 @@ def measured(said: Dialogue, *, right: bool, remembered: bool, n_query: int) -> 
     if right:
         data["searches_if_right"] = data["searches"]
     if said.queries:
-        data["query_length"] = sum(map(len, said.queries)) / len(said.queries)
-    alike = mean_pair_ratio(said.queries)
-    if alike is not None:
-        data["query_likeness"] = alike
+        data["query_length"] = list(map(len, said.queries))
+    if alike := pair_ratios(said.queries, settings):
+        data["query_likeness"] = sum(alike) / len(alike)
     return data
+
+
+def rates(said: Dialogue, settings: Atomic) -> dict[str, list[float]]:
+    """(sum, number) of the lengths of queries, and of the likeness of two queries."""
+    alike = pair_ratios(said.queries, settings)
+    return {
+        "query_length": [sum(map(len, said.queries)), len(said.queries)],
+        "query_likeness": [sum(alike), len(alike)],
+    }
 
 
 class Decided:

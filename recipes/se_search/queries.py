@@ -51,12 +51,14 @@ class Atomic(Options):
 
     def unlike(self, new: str, accepted: str) -> bool:
         """Whether a query is another one than an accepted one."""
-        if self.casefold:
-            new, accepted = new.casefold(), accepted.casefold()
-        found = ratio(new, accepted)
+        found = self.likeness(new, accepted)
         if self.threshold_semantics == "min_distance":
             return 1 - found >= self.similarity_threshold
         return found <= self.similarity_threshold
+
+    def likeness(self, new: str, other: str) -> float:
+        """`ratio`, without regard to case if `casefold`."""
+        return ratio(new.casefold(), other.casefold()) if self.casefold else ratio(new, other)
 
 
 PAPER = Atomic()
@@ -82,9 +84,7 @@ def atomic(queries: Iterable[str], settings: Atomic = PAPER) -> list[str]:
     return kept
 
 
-def mean_pair_ratio(queries: Sequence[str]) -> float | None:
-    """The mean likeness of each query to each before it; None for fewer than two."""
-    pairs = list(combinations(queries[:MOST], 2))
-    if not pairs:
-        return None
-    return sum(ratio(later, earlier) for earlier, later in pairs) / len(pairs)
+def pair_ratios(queries: Sequence[str], settings: Atomic = PAPER) -> list[float]:
+    """The likeness of each query to each before it (equation 14)."""
+    pairs = combinations(queries[:MOST], 2)
+    return [settings.likeness(later, earlier) for earlier, later in pairs]

@@ -11,16 +11,17 @@ stand `f1` and what the agent did. In training what it did is an event (figures.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
 from engine.api import Score
 from tasks.judging import words
-from toolwright.types import Purpose, Trajectory
+from toolwright.types import Event, Purpose, Trajectory
 
 from .dialogue import Dialogue, read
-from .figures import measured
+from .figures import measured, rates
 from .format import CountMode, Violations, violations
 from .prompts import Styled
 from .queries import Atomic, atomic
@@ -70,7 +71,9 @@ class SearchReward(Atomic, Styled):
             query_weight=self.query_weight,
             format_weight=self.format_weight,
         )
-        figures = measured(said, right=correct, remembered=remembered, n_query=n_query)
+        figures = measured(
+            said, right=correct, remembered=remembered, n_query=n_query, settings=self
+        )
         return Score.of(parts, measured=figures)
 
     def _evaluated(self, said: Dialogue, golds: tuple[str, ...]) -> Score:
@@ -84,7 +87,8 @@ class SearchReward(Atomic, Styled):
             "violations": self._violations(said).count(self.count_mode),
         }
         parts = {name: float(value) for name, value in figures.items()}
-        return Score.of(parts, reward=float(right))
+        event = Event(kind="rates", turn=0, data=rates(said, self))
+        return replace(Score.of(parts, reward=float(right)), events=(event,))
 
     def _answer(self, said: Dialogue, golds: tuple[str, ...]) -> float:
         found = said.answer

@@ -37,8 +37,12 @@ def convert(
     heldout: Heldout = False,
     question_marks: QuestionMarks = False,
     images: Annotated[
-        Path | None,
-        typer.Option(help="folder in which the set's image paths lie; the file's own if not said"),
+        list[Path] | None,
+        typer.Option(
+            help="folder in which the set's image paths lie, the file's own if not set; may be "
+            "repeated: a path is looked for in each, in this order",
+            metavar="FOLDER",
+        ),
     ] = None,
     only_source: Annotated[
         list[str] | None,
@@ -62,10 +66,10 @@ def convert(
         if output.suffix != ".jsonl":
             raise NotMade(f"{output}: its name has to end in .jsonl, by which a recipe knows it")
         reading = Reading(name, file, gold=gold, heldout=heldout, question_marks=question_marks)
-        folder = images or (file if file.is_dir() else file.parent)
+        folders = images or [file if file.is_dir() else file.parent]
         chosen = _chosen(reading, only_source or (), sample, seed)
         copied = (_with_metadata(record, metadata or ()) for record in chosen)
-        placed = (_with_images(record, folder, output) for record in copied)
+        placed = (_with_images(record, folders, output) for record in copied)
         count = write_new(output, _lines(placed))
         typer.echo(
             f"{output}: {count} questions of {name}; rejected: {reading.why_rejected() or 'none'}"
@@ -107,8 +111,9 @@ def _lines(records: Iterator[Record]) -> Iterator[str]:
         yield line_of(record.row())
 
 
-def _with_images(record: Record, folder: Path, output: Path) -> Record:
-    """Its images as paths from where the file will be."""
+def _with_images(record: Record, folders: Sequence[Path], output: Path) -> Record:
+    """Its images as paths from where the file will be. A path that no folder has is taken to be in
+    the first: the engine names the missing file."""
     if not record.images:
         return record
     home = output.absolute().parent
@@ -118,7 +123,8 @@ def _with_images(record: Record, folder: Path, output: Path) -> Record:
             place = home / f"{output.stem}-images" / hashlib.sha256(image).hexdigest()
             _keep(place, image)
         else:
-            place = folder.absolute() / image
+            places = [folder.absolute() / image for folder in folders]
+            place = next((one for one in places if one.exists()), places[0])
         paths.append(os.path.relpath(place, home))
     return replace(record, images=tuple(paths))
 

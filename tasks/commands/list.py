@@ -62,7 +62,12 @@ def _worlds(match: str) -> list[str]:
 def _described(layout: Layout) -> str:
     columns = ", ".join(
         " | ".join(names)
-        for names in ((*layout.question, *layout.messages), layout.images, layout.answer)
+        for names in (
+            (*layout.question, *layout.messages),
+            layout.images,
+            layout.videos,
+            layout.answer,
+        )
         if names
     )
     rows = "" if layout.rows == "-" else f"; rows {layout.rows}"

@@ -40,7 +40,8 @@ class Layout:
 
     task: of its rows, but for those that name another in one of the columns `kind`.
     title: what it asks for. rows: as published. where: the name under which it is published.
-    question, messages, answer, id, images: columns. extra: metadata, by the columns it may be from.
+    question, messages, answer, id, images, videos: columns. extra: metadata, by the columns it may
+    be from.
     reshape: a row with what is no column of its own; ValueError says what is wrong with it.
     gold: the set comes with a second file, a line for each row.
     """
@@ -56,6 +57,7 @@ class Layout:
     answer: tuple[str, ...]
     id: tuple[str, ...] = ("id",)
     images: tuple[str, ...] = ()
+    videos: tuple[str, ...] = ()
     kind: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     reshape: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
@@ -70,6 +72,7 @@ class Layout:
             answer=self.answer,
             id=self.id,
             images=self.images,
+            videos=self.videos,
         )
 
 
@@ -122,7 +125,7 @@ def _check(layout: Layout, row: Mapping[str, Any], where: str) -> None:
     """Raises RowRefused if the row lacks columns."""
     sought = [
         ("question", (*layout.question, *layout.messages)),
-        ("image", layout.images),
+        ("image", (*layout.images, *layout.videos)),
         ("answer", layout.answer),
     ]
     missing = [

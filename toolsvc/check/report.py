@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -19,6 +20,18 @@ _STYLES = {
 }
 
 
+PIPE_WIDTH = 10_000
+"""Width of standard output that is no terminal, in characters: a row of a table is one line."""
+
+
+def report_console() -> Console:
+    """Standard output. COLUMNS is its width if it is set."""
+    console = Console()
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(width=PIPE_WIDTH)
+
+
 def show_report(console: Console, report: Report, checks: Sequence[Check]) -> None:
     """A row for each check, then the claim and the reason of each failure, then the counts."""
     table = Table(box=None, pad_edge=False)
@@ -33,7 +46,7 @@ def show_report(console: Console, report: Report, checks: Sequence[Check]) -> No
         outcome = f"[{_STYLES[finding.outcome]}]{finding.outcome}[/]"
         tool = [escape(finding.tool)] if each_tool else []
         table.add_row(finding.rule, finding.name, *tool, outcome, escape(finding.reason))
-    console.print(table)
+    _print(console, table)
     claims = {check.name: check.claim for check in checks}
     for finding in report.findings:
         if finding.outcome is CheckOutcome.FAILED:
@@ -53,7 +66,7 @@ def show_checks(console: Console, checks: Sequence[Check]) -> None:
     table.add_column("what must hold", overflow="fold")
     for check in checks:
         table.add_row(check.rule, check.name, escape(check.claim))
-    console.print(table)
+    _print(console, table)
 
 
 def show_subjects(console: Console, address: str, subjects: Sequence[Subject]) -> None:
@@ -62,3 +75,14 @@ def show_subjects(console: Console, address: str, subjects: Sequence[Subject]) -
         kinds = subject.probe.kinds
         found = ", ".join(kind.value for kind in kinds) if kinds else "no probe: answers alone"
         console.print(f"{escape(address)}: tool [bold]{escape(subject.name)}[/] ({found})")
+
+
+def _print(console: Console, table: Table) -> None:
+    """Without the blanks that fill the last column."""
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        console.print(line.rstrip(), markup=False, highlight=False, soft_wrap=True)

@@ -18,7 +18,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from toolsvc.commands.endings import Authority, Shown, ShownKey, UnusableWords, trust
 from toolwright.process.command_line import missing
@@ -64,14 +63,14 @@ def check(
     "1" and checks only the answers; docs/tools/conformance.md says how to write a probe.
     TOOLWRIGHT_TOKEN is the bearer token.
     """
-    console = Console()
     try:
         from hypothesis.configuration import set_hypothesis_home_dir
 
         from toolsvc.check import ALL, CheckOutcome, NoService, ProbeError, check_service
-        from toolsvc.check.report import show_checks, show_report, show_subjects
+        from toolsvc.check.report import report_console, show_checks, show_report, show_subjects
     except ModuleNotFoundError as error:
         raise _unusable(missing(error.name or "", "toolsvc")) from None
+    console = report_console()
     if list_checks:
         show_checks(console, ALL)
         return

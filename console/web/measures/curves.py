@@ -45,7 +45,7 @@ class Section:
 
 SECTIONS = (
     Section(key="reward", title="Reward", keys=("curve", "reward", "signal")),
-    Section(key="suites", title="Evaluated suites", keys=("suite:", "part:")),
+    Section(key="suites", title="Evaluated suites", keys=("suites", "suite:", "part:", "rate:")),
     Section(key="tasks", title="Tasks", keys=("task:",)),
     Section(key="measured", title="What the recipe measures", keys=("measured:",)),
     Section(
@@ -58,7 +58,11 @@ SECTIONS = (
         title="Trajectories",
         keys=("length", "calls", "failed", "stops", "masked", "reasons"),
     ),
-    Section(key="speed", title="Speed and age", keys=("speed", "seconds", "staleness")),
+    Section(
+        key="speed",
+        title="Speed and age",
+        keys=("speed", "seconds", "times", "latency", "staleness"),
+    ),
     Section(key="warm-up", title="Warm-up", keys=(plots.IMITATION.key,)),
     Section(key="others", title="All other figures", keys=(OTHER,)),
 )

@@ -8,18 +8,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.core.rewards.overlong import PART, penalty
+from engine.core.rewards.reading import LARGEST
 from engine.core.rewards.score import Score
 from engine.core.rewards.stops import StopRules, stop_effect
 from toolwright.types import Event, Purpose, RewardPart, Status, Trajectory
+
+TOOL_REWARD = "tool_reward"
+"""Name of the part that a tool's own reward becomes."""
 
 
 def settled(trajectory: Trajectory, score: Score | None, rules: StopRules) -> Trajectory:
     """The trajectory after its reward function and the recipe's rules.
 
-    score: None for a trajectory that infrastructure ended. The rules apply to training only. The
-    penalty for length comes first, so a rule that sets the reward overrides it.
+    score: None for a trajectory that infrastructure ended. The rules for stops and length apply to
+    training only. The penalty for length comes first, so a rule that sets the reward overrides it.
     """
     done = trajectory if score is None else scored(replace(trajectory, reward=0.0), score)
+    if score is not None and not score.failed and rules.tool_rewards:
+        done = replace(done, reward_parts=(*done.reward_parts, *_tool_rewards(done)))
     if trajectory.task.purpose is not Purpose.TRAIN:
         return done
     if score is not None and not score.failed and rules.overlong is not None:
@@ -43,6 +49,18 @@ def settled(trajectory: Trajectory, score: Score | None, rules: StopRules) -> Tr
         events=events,
         outside_baseline=done.outside_baseline or (masked and effect.outside_baseline),
     )
+
+
+def _tool_rewards(trajectory: Trajectory) -> list[RewardPart]:
+    """A part for each call whose result has a reward, in the order of the calls.
+
+    A service may send any number; one that the learner's float32 cannot hold gives no part.
+    """
+    return [
+        RewardPart(name=TOOL_REWARD, value=value, turn=call.turn)
+        for call in trajectory.calls
+        if (value := call.outcome.reward) is not None and abs(value) <= LARGEST
+    ]
 
 
 def _with_length_penalty(trajectory: Trajectory, taken: float) -> Trajectory:

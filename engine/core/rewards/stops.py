@@ -54,6 +54,8 @@ class StopRules:
     """Masked trajectories leave the baseline; None = only those that infrastructure ended."""
     overlong: Overlong | None = None
     """Penalty for length, whatever the stop."""
+    tool_rewards: bool = False
+    """Rewards of tools' results become parts of their turns, whatever the stop."""
 
     @classmethod
     def of(cls, table: TaskTable) -> StopRules:
@@ -64,6 +66,7 @@ class StopRules:
             mask_void=table.mask_void,
             exclude_masked=table.exclude_masked_from_baseline,
             overlong=table.overlong,
+            tool_rewards=table.tool_rewards,
         )
 
 

@@ -5,8 +5,8 @@ and `metadata` (an object) are optional; other columns join the metadata. verl's
 unchanged: messages under `prompt`, the answer in `reward_model.ground_truth`. Answers never join
 the metadata, which tools see. `toolwright.reading.task_rows.rows` reads the values.
 
-`images` (or `image`) are media: paths relative to the file, bytes, or Hugging Face's {"bytes",
-"path"}.
+`images` (or `image`) and `videos` (or `video`) are media: paths relative to the file, bytes, or
+Hugging Face's {"bytes", "path"}.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from toolwright.reading.task_rows.messages import read_messages
 from toolwright.reading.task_rows.refusal import RowRefused
 from toolwright.reading.task_rows.rows import (
     Columns,
-    first,
-    images_of,
+    media_of_row,
     metadata_of,
     plain,
     read_row,
@@ -31,7 +30,8 @@ from toolwright.reading.task_rows.rows import (
 from toolwright.types import Task
 from toolwright.wire import task_to_proto
 
-MEDIA_COLUMNS = ("images", "image")
+IMAGE_COLUMNS, VIDEO_COLUMNS = ("images", "image"), ("videos", "video")
+MEDIA_COLUMNS = IMAGE_COLUMNS + VIDEO_COLUMNS
 COLUMNS = Columns(
     question=("prompt", "question"),
     messages=("messages",),
@@ -95,8 +95,9 @@ def check_task(task: Task) -> None:
 
 
 def read_media_sources(row: Mapping[str, Any], folder: Path) -> tuple[Source, ...]:
-    """The row's media: files below `folder`, or bytes. Raises RowRefused for anything else."""
+    """The row's images, then its videos: files below `folder`, or bytes. Raises RowRefused for
+    anything else."""
     return tuple(
         folder / one if isinstance(one, str) else one
-        for one in images_of(first(row, MEDIA_COLUMNS))
+        for one in media_of_row(row, IMAGE_COLUMNS, VIDEO_COLUMNS)
     )

@@ -1,8 +1,9 @@
 """Checks that the Python files of a `[tools.NAME] serve = [...]` can be served, without serving
 them.
 
-A process of its own reads each file as `toolsvc serve` does. So a file without a tool, or one that
-cannot be imported, is found before samplers start. No service and no sandbox is started.
+A process of its own reads the files as `toolsvc serve` does, with the options of their tools. So a
+file without a tool, one that cannot be imported, or a wrong option is found before samplers start.
+No service and no sandbox is started.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from engine.errors import StartupError
 from toolwright.recipe import Recipe
 
-LIST = (sys.executable, "-P", "-m", "toolsvc.cli", "list")
+CHECK = (sys.executable, "-P", "-m", "toolsvc.commands.file_check")
 IMPORT_SECONDS = 30.0
 """Longest import, in seconds. A slower file is left to the start of the run."""
 LONGEST_SENTENCE = 2000
@@ -27,14 +28,24 @@ LONGEST_SENTENCE = 2000
 
 async def check_tool_files(recipe: Recipe) -> list[str]:
     """Warnings about files that could not be checked. Raises StartupError for a file that cannot be
-    served."""
+    served, and for a wrong option of its tools."""
     shared = recipe.shared
     lines = [
-        await _check(name, file, recipe.folder)
+        await _check(name, files, settings_for(shared.tools[name].words, files), recipe.folder)
         for name in shared.used_tools
-        for file in tool_files(shared.tools[name].serve)
+        if (files := list(tool_files(shared.tools[name].serve)))
     ]
     return [line for line in lines if line]
+
+
+def settings_for(words: Sequence[str], files: Sequence[str]) -> list[str]:
+    """The `--set` options among the words; none if the words may name further files."""
+    pairs = list(zip(("", *words), words, strict=False))
+    others = [word for before, word in pairs if word.endswith(".py") and before != "--set"]
+    if any(word not in files for word in others if not word.startswith("-")):
+        return []
+    split = (word for pair in pairs if pair[0] == "--set" for word in pair)
+    return [*split, *(word for word in words if word.startswith("--set="))]
 
 
 def tool_files(words: Sequence[str]) -> Iterator[str]:
@@ -45,9 +56,9 @@ def tool_files(words: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-async def _check(name: str, file: str, folder: Path) -> str:
+async def _check(name: str, files: Sequence[str], settings: Sequence[str], folder: Path) -> str:
     process = await asyncio.create_subprocess_exec(
-        *(*LIST, file),
+        *(*CHECK, *settings, *files),
         stdin=DEVNULL,
         stdout=DEVNULL,
         stderr=PIPE,
@@ -58,7 +69,8 @@ async def _check(name: str, file: str, folder: Path) -> str:
         async with asyncio.timeout(IMPORT_SECONDS):
             _, said = await process.communicate()
     except TimeoutError:
-        return f"tools.{name}: {file} takes more than {IMPORT_SECONDS:g} s to import: not checked"
+        shown = ", ".join(files)
+        return f"tools.{name}: {shown} takes more than {IMPORT_SECONDS:g} s to import: not checked"
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -11,6 +11,7 @@ import typer
 
 from engine.errors import StartupError
 from engine.offline.analyze.findings import findings
+from engine.offline.analyze.rates import compared
 from engine.offline.analyze.sources import add_recording
 from engine.offline.analyze.table import table
 from engine.offline.analyze.tally import ToolTally
@@ -25,12 +26,22 @@ def analyze(sources: Sequence[Path], domains: Path | None) -> dict[str, Any]:
 
 
 def print_analysis(
-    sources: Sequence[Path], domains: Path | None, page: Path | None, *, as_json: bool
+    sources: Sequence[Path],
+    domains: Path | None,
+    page: Path | None,
+    compare: Path | None,
+    *,
+    as_json: bool,
 ) -> None:
-    """Prints the table or JSON, and writes the page if one is wanted."""
+    """Prints the table or JSON, and writes the page if one is wanted. compare: a recording whose
+    rates stand beside those of the sources."""
     if page is not None:  # before the work, which may take long
         _make_folder(page)
     found = analyze(sources, domains)
+    if compare is not None:
+        other = analyze([compare], domains)
+        rates = compared(found["rates"], other["rates"])
+        found["compared"] = {"recording": str(compare), "rates": rates}
     if page is not None:
         from engine.offline.analyze.page import page as made  # brings jinja2
 

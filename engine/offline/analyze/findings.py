@@ -33,6 +33,7 @@ def findings(tally: ToolTally, notes: Iterable[str] = ()) -> dict[str, Any]:
         "unique_tools": len(tools),
         "nameless_calls": tally.nameless,
         "invocations_beyond_the_bound": tally.beyond,
+        "rates": tally.rates.shown(),
         "without_schema": _both([tool for tool in tools if tool.size is Size.UNKNOWN]),
         "notes": [*notes, *([_RARE] if tally.rare_words_dropped else [])],
         "domains": _classes(tools, domains, lambda tool: tool.domain),

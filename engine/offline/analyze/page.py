@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from engine.offline.analyze.table import SIZES, law, remarks
+from engine.offline.analyze.table import SIZES, law, rate_head, rate_rows, remarks
 from toolwright.page import pages
 from toolwright.page.charts import Line, Part, Point, line_chart, stacked_bar
 from toolwright.page.text import fit
@@ -35,6 +35,8 @@ def page(found: Mapping[str, Any], title: str) -> str:
             "legend": [(_style(place), one["name"]) for place, one in enumerate(found["domains"])],
             "functions": Markup(_bar(found["functions"])),
             "sizes": SIZES,
+            "rate_head": rate_head(found),
+            "rate_rows": list(rate_rows(found)),
             "fit": fit,
         },
     )

@@ -13,9 +13,11 @@ from pathlib import Path
 
 from engine.core.trajectory.events import Answered, Forked, Opened
 from engine.errors import StartupError
+from engine.offline.analyze.rates import call_rates, trajectory_rates
 from engine.offline.analyze.tally import ToolTally
 from engine.offline.conversations.lines import conversations
 from engine.offline.conversations.types import RecordedConversation
+from engine.serving.evaluation.rates import Sums
 from engine.serving.journal.logs import LogState
 from engine.serving.journal.reader import JournalReader, reading
 from engine.serving.journal.schema import FILE_NAME
@@ -134,24 +136,27 @@ def _trajectories(source: Path, tally: ToolTally) -> list[str]:
 
 
 class _Shared:
-    """Calls of one group so far: branches of a trajectory share the calls before the fork."""
+    """Calls of one group so far: branches of a trajectory share the calls before the fork. Its
+    trajectories are not independent, so they are one cluster of the rates."""
 
     def __init__(self, group: str = "") -> None:
         self.group = group
         self.calls: set[str] = set()
+        self.rates: Sums = {}
 
 
 def _add(
     trajectory: Trajectory, shared: _Shared, tally: ToolTally, tools: Mapping[str, ToolSpec]
 ) -> None:
     tally.trajectories += 1
-    called: Counter[str] = Counter()
+    own = []
     for call in trajectory.calls:
         if call.call_id and call.call_id in shared.calls:
             continue
         shared.calls.add(call.call_id)
-        called[call.tool] += 1
-    _count(called, tools, tally)
+        own.append(call)
+    tally.rates.add(trajectory_rates(trajectory, own), shared.rates)
+    _count(Counter(call.tool for call in own), tools, tally)
 
 
 def _conversations(files: Sequence[Path], tally: ToolTally) -> list[str]:
@@ -165,7 +170,9 @@ def _conversations(files: Sequence[Path], tally: ToolTally) -> list[str]:
             tally.trajectories += 1
             unmatched += _unmatched(found)
             tools = {tool.name: tool for tool in found.tools or ()}
-            _count(Counter(_called(found)), tools, tally)
+            called = Counter(_called(found))
+            tally.rates.add(call_rates(called.total()))
+            _count(called, tools, tally)
     if not unmatched:
         return []
     return [

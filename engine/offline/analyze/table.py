@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from engine.offline.text_table import aligned
+from engine.offline.analyze.rates import SHARES
+from engine.offline.text_table import NONE, aligned, rate
 from toolwright.page.text import plain
 
 MOST_TOOLS = 10
@@ -25,6 +26,8 @@ def table(found: Mapping[str, Any]) -> list[str]:
         law(found),
         *(f"note: {note}" for note in remarks(found)),
     ]
+    if found["rates"]:
+        lines += ["", *_rates(found)]
     if found["unique_tools"]:
         for part in (_domains, _complexity, _functions, _tools):
             lines += ["", *part(found)]
@@ -62,6 +65,42 @@ def remarks(found: Mapping[str, Any]) -> Iterator[str]:
             f"{many:,}: they are in the number of invocations and in nothing else"
         )
     yield from found["notes"]
+
+
+def _rates(found: Mapping[str, Any]) -> Iterator[str]:
+    rows = [[_cut(cells[0]), *cells[1:]] for cells in rate_rows(found)]
+    yield from aligned([rate_head(found), *rows], right=())
+    yield "± is one standard error, with the trajectories of one question as a cluster"
+    if other := found.get("compared"):
+        yield f"B: {other['recording']}; the two count as independent"
+
+
+def rate_head(found: Mapping[str, Any]) -> list[str]:
+    """Heads of the columns of `rate_rows`."""
+    return ["rate", "A", "B", "B - A", "p"] if "compared" in found else ["rate", ""]
+
+
+def rate_rows(found: Mapping[str, Any]) -> Iterator[list[str]]:
+    """Cells of each rate; those of both recordings if two are compared."""
+    if "compared" not in found:
+        for name, one in found["rates"].items():
+            yield [name, rate(one, share=name in SHARES)]
+        return
+    for one in found["compared"]["rates"]:
+        share = one["name"] in SHARES
+        sides = (rate(one[side], share=share) for side in "ab")
+        yield [one["name"], *sides, _difference(one, share=share), _p(one["p"])]
+
+
+def _difference(one: Mapping[str, Any], *, share: bool) -> str:
+    form, digits = ("+.1%", ".1%") if share else ("+.3g", ".2g")
+    error = one["standard_error"]
+    also = "" if error is None else f" ± {error:{digits}}"
+    return f"{one['difference']:{form}}{also}"
+
+
+def _p(value: float | None) -> str:
+    return NONE if value is None else f"{value:.2g}"
 
 
 def _domains(found: Mapping[str, Any]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.offline.analyze.schema import Size, complexity, identity
 from engine.offline.analyze.words import Vocabulary, words_of
+from engine.serving.evaluation.rates import Rates
 
 MOST_TOOLS = 1_000_000
 """Most different tools, about 300 bytes each; calls of further ones are counted together."""
@@ -41,6 +42,7 @@ class ToolTally:
         self, vocabulary: Vocabulary, *, most_tools: int = MOST_TOOLS, most_words: int = MOST_WORDS
     ) -> None:
         self.vocabulary = vocabulary
+        self.rates = Rates()
         self.trajectories = 0
         self.invocations = 0
         """Calls that name a tool."""

@@ -167,6 +167,7 @@ def _settings(
         "reward": [task.reward, task.reward_per_group, task.group_hook, sorted(task.stops.items())],
         "masks": [task.mask_overlong, task.mask_void],
         **({"length": task.overlong.model_dump()} if task.overlong else {}),
+        **({"tool rewards": True} if task.tool_rewards else {}),
         "limits": task.limits.model_dump(exclude={"seconds"}),
         "sampling": asdict(build_sampling(recipe)),
         "tools": sorted((name, shared.tools[name].names) for name in task.tools or shared.tools),

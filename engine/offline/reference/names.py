@@ -28,6 +28,8 @@ ALIASES: Mapping[str, str] = {
     "vstar": "v*",
     "vstarbench": "v*",
     "swebenchverified": "sweverified",
+    "malformed": "malformedcalls",
+    "disagreement": "slotsthatdisagree",
 }
 """Aliases of sets; both names as `plain` writes them."""
 

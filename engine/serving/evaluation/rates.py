@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from toolwright.statistics import Ratio
 from toolwright.types import Event
 
 RATES = "rates"
@@ -18,24 +19,37 @@ MOST_RATES = 32
 """Most rates of one trajectory, the first ones by name."""
 
 
+Sums = dict[str, tuple[float, float]]
+"""Sums of numerators and of denominators, by the rate's name."""
+
+
 class Rates:
-    """Sums over trajectories."""
+    """Rates over trajectories, with their standard errors."""
 
     def __init__(self) -> None:
-        self._sums: dict[str, tuple[float, float]] = {}
+        self._ratios: dict[str, Ratio] = {}
 
-    def add(self, of_one: Mapping[str, Any]) -> None:
-        """of_one: [numerator, denominator] by name, as `rates_of` gives them."""
+    def add(self, of_one: Mapping[str, Any], question: Sums | None = None) -> None:
+        """of_one: [numerator, denominator] by name, as `rates_of` gives them. question: the sums of
+        the trajectory's question so far, which this extends; None for its only trajectory."""
+        question = {} if question is None else question
         for name, (part, whole) in of_one.items():
-            before = self._sums.get(name, (0.0, 0.0))
-            self._sums[name] = (before[0] + float(part), before[1] + float(whole))
+            before = question.get(name, (0.0, 0.0))
+            self._ratios.setdefault(name, Ratio()).add(float(part), float(whole), before)
+            question[name] = (before[0] + float(part), before[1] + float(whole))
 
-    def shown(self) -> dict[str, dict[str, float]]:
-        """{name: {"rate", "of"}}; `of` is the denominator. A rate over nothing is left out."""
+    def include(self, other: Rates) -> None:
+        """Adds the trajectories of another suite."""
+        for name, ratio in other._ratios.items():
+            self._ratios.setdefault(name, Ratio()).include(ratio)
+
+    def shown(self) -> dict[str, dict[str, float | None]]:
+        """{name: {"rate", "of", "standard_error"}}; `of` is the denominator. A rate over nothing
+        is left out; the error of a single question is None."""
         return {
-            name: {"rate": part / whole, "of": whole}
-            for name, (part, whole) in self._sums.items()
-            if whole
+            name: {"rate": rate, "of": ratio.whole, "standard_error": ratio.stderr}
+            for name, ratio in self._ratios.items()
+            if (rate := ratio.value) is not None
         }
 
 

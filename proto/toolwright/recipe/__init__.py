@@ -3,6 +3,7 @@
 layers.py       merges the files that a recipe extends
 assignments.py  overrides of a command line
 references.py   `${table.key}` in a value
+epochs.py       run.steps from run.epochs
 reading.py      checks the result with the models, and holds it
 models/         the shared tables, and the base of every table
 diagnostics/    errors in one sentence, and keys that have no effect

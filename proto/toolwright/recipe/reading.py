@@ -24,7 +24,8 @@ from toolwright.process.run_folder import make_run_folder
 from toolwright.recipe.assignments import AssignmentError, assign
 from toolwright.recipe.diagnostics.faults import path_of, sentence, unknown_table
 from toolwright.recipe.diagnostics.keys import what_counts
-from toolwright.recipe.layers import EXTENDS, Layer, LayerError, read_layers
+from toolwright.recipe.epochs import EpochsFault, steps_of
+from toolwright.recipe.layers import EXTENDS, Layer, LayerError, highest, read_layers
 from toolwright.recipe.models.process_table import ProcessTable
 from toolwright.recipe.models.shared_tables import Shared
 from toolwright.recipe.models.table import Table
@@ -147,15 +148,43 @@ def load_recipe(path: Path, overrides: Iterable[str] = ()) -> Recipe:
         if name not in known:
             where = _where(path, laid, [(name,)])
             raise RecipeError(f"{where}: {unknown_table(name, _models(), known)}")
-    shared_raw = {name: table for name, table in raw.items() if name in SHARED}
-    shared = _validate(Shared, shared_raw, path, layers=laid)
+    raw = _with_steps(raw, path, laid)
     return Recipe(
         path=path.resolve(),
-        shared=shared,
+        shared=_validate(Shared, _shared(raw), path, layers=laid),
         raw=raw,
         fragments=layers.fragments,
         layers=tuple(laid),
     )
+
+
+def _shared(raw: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: table for name, table in raw.items() if name in SHARED}
+
+
+def _with_steps(raw: Mapping[str, Any], path: Path, laid: Sequence[Layer]) -> Mapping[str, Any]:
+    """The tables with run.steps, which may follow from run.epochs."""
+    given = raw.get("run")
+    if not isinstance(given, Mapping) or "epochs" not in given:
+        return raw
+    run = dict(given)
+    if "steps" in run:
+        steps, epochs = (("run", "steps"), ("run", "epochs"))
+        above = highest(laid, steps) - highest(laid, epochs)
+        if above == 0:
+            raise RecipeError(
+                f"{_where(path, laid, [steps, epochs])}: run.steps = {run['steps']} and run.epochs "
+                f"= {run['epochs']}: give one of them"
+            )
+        del run["epochs" if above > 0 else "steps"]
+        if above > 0:
+            return {**raw, "run": run}
+    endless = _validate(Shared, _shared({**raw, "run": {**run, "steps": 0}}), path, layers=laid)
+    try:
+        run["steps"] = steps_of(endless, lambda source: (path.parent / source).resolve())
+    except EpochsFault as fault:
+        raise RecipeError(f"{path}: {fault}") from fault
+    return {**raw, "run": run}
 
 
 @cache

@@ -8,9 +8,9 @@ The token layout of a trajectory (VerlTool's multi-turn mode):
     action 1, ...
     last action      reasoning, \\boxed{answer}
 
-Which functions are shown depends on the task: frames are selected where its metadata say
-`is_video`, as PixelReasoner's rows do. What a call means is the tool's to say: a box that is not
-ordered or not inside is refused there, in words that the policy reads.
+Which functions are shown depends on the task: frames are selected where it brings a video, or its
+metadata say `is_video`, as PixelReasoner's rows with frames do. What a call means is the tool's to
+say: a box that is not ordered or not inside is refused there, in words that the policy reads.
 """
 
 from __future__ import annotations
@@ -64,4 +64,5 @@ class Visual(Chat):
 
 
 def _is_video(task: Task) -> bool:
-    return task.metadata.get(VIDEO) is True
+    files = (ref.blob.media_type for ref in task.media)
+    return task.metadata.get(VIDEO) is True or any(one.startswith("video/") for one in files)

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import io
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from bench.scripted import Break, Faults
 from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld
 from tests.integration.toolsvc.conftest import Service, start_service
+from tests.integration.toolsvc.media import video_file
 from tests.support.dialogue import ANSWER, by_turn
+from tests.support.recipes import ONE
 from tests.support.shown_images import (
     LARGE,
     RUN,
@@ -32,6 +35,32 @@ from tests.support.waiting import until
 from toolwright.types import StopReason
 
 pytestmark = pytest.mark.quick
+
+
+async def test_a_row_with_an_image_and_a_video(
+    world: MakeWorld, vision: Path, rows: dict[str, Any], image_service: Service
+) -> None:
+    """The tool gets both, the policy sees the image and what the tool shows."""
+    frames = (
+        '<tool_call>{"name": "select_frames", "arguments": {"target_frames": [1, 3]}}</tool_call>'
+    )
+    here = await world(
+        policy=vision,
+        script=by_turn(HuggingFaceCodec(vision), [SMALL, frames, ANSWER]),
+        run=ONE,
+        task=rows,
+    )
+    (here.folder / "grey.mp4").write_bytes(video_file("mp4", "libx264"))
+    row = {"id": "q", "prompt": "<image> What?", "images": ["noise.png"], "videos": ["grey.mp4"]}
+    (here.folder / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    add_tool(here, image_service)
+    (trajectory,) = (await here.group()).members
+    cut, selected = (call.outcome for call in trajectory.calls)
+    assert "Image 2: " in cut.observation
+    assert re.search(r"Image 3 \(frame 1, at .*Image 4 \(frame 3, at ", selected.observation, re.S)
+    assert [ref.blob.media_type for ref in trajectory.task.media] == ["image/png", "video/mp4"]
+    assert [len(request.image_data) for request in here.sampler.requests] == [1, 2, 4]
+    assert trajectory.task.metadata == {}, "a column of media is no metadata"
 
 
 @pytest.mark.parametrize(

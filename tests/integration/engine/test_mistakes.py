@@ -245,6 +245,39 @@ def test_a_tool_file_that_cannot_be_served_is_found_before_anything_starts(
     assert why in line
 
 
+CONFIGURED = """
+import toolsvc
+from pydantic import BaseModel
+
+class Planet(toolsvc.Tool):
+    name = "planet"
+    class Config(BaseModel):
+        size: int
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--set", "planet.size=big"], "--set planet.size: Input should be a valid integer"),
+        (["--set=planet.colour=red"], "--set planet.colour: there is no such option"),
+        (["--set", "moon.size=1"], "--set moon: nothing of that name is served here"),
+        ([], "--set planet.size: Field required"),
+        (["--set", "planet.size=3", "--set", "python.output_kib=1"], ""),
+        (["--set", "moon.size=1", "--allow-unsandboxed", "other.py"], "--set planet.size: Field"),
+    ],
+)
+def test_the_options_of_a_tool_file_are_looked_at(
+    run: Command, options: list[str], why: str
+) -> None:
+    (run.folder / "tool.py").write_text(CONFIGURED, encoding="utf-8")
+    result = run("check", tools={"python": {"service": None, "serve": ["tool.py", *options]}})
+    if why:
+        assert sentence(result).startswith(f"engine: tools.python.serve: {why}")
+    else:
+        assert result.exit_code == 0, result.output
+
+
 def test_a_tool_file_that_takes_its_time_is_left_to_the_start(
     run: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

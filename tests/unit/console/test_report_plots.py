@@ -8,7 +8,7 @@ from typing import Any
 from console.report.measured import MOST_FIGURES
 from console.report.plot import draw
 from console.report.tasks import MOST_LINES
-from tests.support.run_folders import lines, step
+from tests.support.run_folders import evaluation, lines, step
 from tests.unit.console.test_report import HOSTILE, Page, report
 
 
@@ -58,6 +58,71 @@ def test_a_plot_for_each_figure_and_conditions_beside_what_they_are_of(tmp_path:
     }
     assert [plot["low"] for plot in data["measured_plots"]] == [None, 0, 0]
     assert all(draw(plot, wide=False) in text for plot in data["measured_plots"])
+
+
+def test_a_deviation_is_an_area_around_its_figure(tmp_path: Path) -> None:
+    first = {"query_length": 50.0, "query_length_deviation": 12.5, "odd_deviation": 1.0}
+    second = {"query_length": 40.0}
+    rows = ({f"measured/{name}": value for name, value in row.items()} for row in (first, second))
+    text, data = reported(tmp_path, *rows)
+    plots = {plot["key"]: plot for plot in data["measured_plots"]}
+    assert list(plots) == ["measured:odd_deviation", "measured:query_length"]
+    (length,) = plots["measured:query_length"]["lines"]
+    assert (length["y"], length["error"], length["band"]) == ([50, 40], [12.5, 0], True)
+    assert plots["measured:query_length"]["unit"] == "mean and standard deviation"
+    assert plots["measured:query_length"]["low"] == 0
+    assert '<polygon class="band c0"' in text
+    assert all(draw(plot, wide=False) in text for plot in data["measured_plots"])
+
+
+def evaluated(folder: Path, rewards: dict[str, list[float]], **more: Any) -> Path:
+    """A run in which suites were evaluated at steps 0, 10, ..."""
+    lines(folder / "learner.jsonl", [step(20)])
+    found = [
+        evaluation(f"{suite}-greedy", 10 * number, reward, **more)
+        for suite, of_suite in rewards.items()
+        for number, reward in enumerate(of_suite)
+    ]
+    lines(folder / "evaluations.jsonl", found)
+    return folder
+
+
+def test_suites_over_each_other_with_their_average(tmp_path: Path) -> None:
+    run = evaluated(tmp_path / "a", {"nq": [0.25, 0.5], "bamboogle": [0.0, 0.25, 0.5]})
+    _, data = report(run)
+    assert shown(data["suite_plots"])["suites"] == {
+        "nq": [0.25, 0.5],
+        "bamboogle": [0.0, 0.25, 0.5],
+        "average of 2 suites": [0.125, 0.375],
+    }
+    other = evaluated(tmp_path / "b", {"nq": [0.5, 0.5], "bamboogle": [0.0, 0.0]})
+    _, data = report(run, other)
+    (plot,) = (one for one in data["suite_plots"] if one["key"] == "suites")
+    assert [(one["run"], one["y"]) for one in plot["lines"]] == [
+        ("a", [0.125, 0.375]), ("b", [0.25, 0.25])
+    ]  # fmt: skip
+    _, data = report(evaluated(tmp_path / "c", {"nq": [0.25, 0.5]}))
+    assert "suites" not in shown(data["suite_plots"])
+
+
+def test_rates_of_suites_have_plots(tmp_path: Path) -> None:
+    rates = {"malformed": {"rate": 0.25, "of": 8, "standard_error": 0.1}, "odd": 1, "": {}}
+    run = evaluated(tmp_path / "a", {"nq": [0.25, 0.5]}, rates=rates)
+    found = shown(report(run)[1]["suite_plots"])
+    assert found["rate:malformed"] == {"nq": [0.25, 0.25]}
+    assert not {"rate:odd", "rate:"} & set(found)
+
+
+def test_turns_and_times_of_trajectories(tmp_path: Path) -> None:
+    _, data = reported(
+        tmp_path,
+        {"calls": 2.0, "turns": 3.0, "tool_s": 0.5, "generate_s": 1.5},
+        {"calls": 0.0, "turns": 1.0, "tool_s": 0.0, "generate_s": 1.0},
+    )
+    found = shown(data["plots"])
+    assert found["calls"] == {"calls": [2, 0], "turns": [3, 1]}
+    assert found["times"] == {"the model generated": [1.5, 1], "tools worked": [0.5, 0]}
+    assert found["latency"] == {"mean": [0.25]}
 
 
 def test_names_and_figures_of_strangers_are_text_and_bounded(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from console.cli import app
+from console.course.notes import Notes
 from console.machine.pids import pid_space
 from console.record.course import Began, CourseLog
 from console.record.resolved import Resolved
@@ -221,6 +222,26 @@ def test_an_engine_in_a_container_names_its_own_path(tmp_path: Path) -> None:
     # A copy of a run that is here is not that run.
     copied = Resolved(values={"run": {"folder": "."}}, recipe=str(tmp_path / "recipe.toml"))
     assert not EngineSays(state="", run_folder=str(tmp_path)).serves(tmp_path / "copy", copied)
+
+
+async def test_the_first_line_of_a_stage_has_no_counter_of_the_warm_up(tmp_path: Path) -> None:
+    """As `toolwright run` shows it: the screen enters a stage before the course is read again."""
+    run_folders.resolved(tmp_path)
+    written = io.StringIO()
+    screen = Screen(Console(file=written, soft_wrap=True))
+    with CourseLog(tmp_path) as log:
+        notes = Notes(log, screen)
+        notes.stage("sft", "warm-up")
+        lines(tmp_path / "sft/sft.jsonl", [{"step": 60, "tokens_per_s": 50.0, "step_s": 2.0}])
+        await (follower := Follower(tmp_path, screen.status)).look()
+        assert screen.status.step == 60
+        notes.stage("learn", "reinforcement learning")
+        assert written.getvalue().splitlines()[-1].endswith("] reinforcement learning")
+        await follower.look()  # soon after the last time
+        assert (screen.status.step, screen.status.steps) == (0, 50)
+        notes.stage("stop", "stopping every process")
+        await follower.look()
+    assert (screen.status.step, screen.status.steps) == (0, 0)
 
 
 @pytest.mark.parametrize("stage", ["learn", "evaluate"])

@@ -176,7 +176,19 @@ def test_a_warm_up_with_another_system_message_or_template(folder: Path) -> None
 @pytest.mark.parametrize(
     ("limits", "prompt", "words"),
     [
-        ({"turns": 2, "observation": 100, "response": 201}, 0, None),
+        ({"turns": 2, "observation": 100, "action": 1, "response": 202}, 0, None),
+        (
+            {"turns": 2, "observation": 100, "action": 50, "response": 299},
+            0,
+            r"^k.turns x \(action \+ observation\) = 2 x \(50 \+ 100\) = 300 tokens; k.response = "
+            "299 holds 1 such turns: .* max_response_length; raise k.response or lower k.action$",
+        ),
+        ({"turns": 2, "observation": 100, "action": 50, "response": 300}, 0, None),
+        (
+            {"turns": 2, "observation": 9, "action": 9, "response": 99, "model": 99},
+            65,
+            "= 36 tokens; k.model = 99 beside a prompt of 65 tokens holds 1 .* max_model_length",
+        ),
         ({"turns": 2, "observation": 100, "response": 200}, 0, "response = 200 is full after 1 of"),
         ({"turns": 5, "response": 2048}, 0, "warning: k.turns x observation = 5 x 1024 = 5120"),
         ({"turns": 5, "policy": 2048, "model": 8192}, 1024, None),

@@ -78,6 +78,19 @@ def test_figures_of_a_recipe_are_means_over_who_states_them() -> None:
     assert sum(name.startswith("measured/") for name in facts) == 32
 
 
+def test_a_figure_that_is_a_list_has_a_mean_and_a_deviation_over_all_members() -> None:
+    one, other, *_ = random_group(1, V, Path())
+    lengths: tuple[list[Any], ...] = ([40, 60, "x", math.nan], [], [80.0])
+    events = tuple(Event(kind="measured", turn=0, data={"query": found}) for found in lengths)
+    members = (replace(one, events=events[:1]), replace(other, events=events[1:]))
+    facts = trajectory_stats([Group(id="g1", trajectories=members)], V)
+    # 40, 60 and 80: mean 60, squares 400 + 0 + 400.
+    found = {name: value for name, value in facts.items() if name.startswith("measured/")}
+    assert found == {
+        "measured/query": 60.0, "measured/query_deviation": pytest.approx(math.sqrt(800 / 3))
+    }  # fmt: skip
+
+
 def test_a_group_has_signal_when_its_baseline_differs_and_somebody_carries_loss() -> None:
     first, *others = random_group(1, V, Path())  # rewards 0, 1, 0, 1
 

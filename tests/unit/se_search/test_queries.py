@@ -97,7 +97,7 @@ def test_hostile_queries_cost_little(part: Part, shape: str) -> None:
     queries = [(shape * (1 << 20))[: 1 << 20][k:] for k in range(9)]
     began = time.thread_time()
     count(part, queries)
-    part("queries.mean_pair_ratio")(queries[:4])
+    part("queries.pair_ratios")(queries[:4])
     longest = [(shape * 120)[:120][k:] for k in range(12)]
     count(
         part, longest, similarity_threshold=1.0
@@ -105,8 +105,9 @@ def test_hostile_queries_cost_little(part: Part, shape: str) -> None:
     assert time.thread_time() - began < 20  # uncut it would be hours
 
 
-def test_mean_pair_ratio(part: Part) -> None:
-    mean = part("queries.mean_pair_ratio")
-    assert mean([]) is mean(["x"]) is None
-    assert mean(["diet", "tide"]) == 0.25
-    assert mean(["a", "a", "b"]) == pytest.approx(1 / 3)
+def test_pair_ratios(part: Part) -> None:
+    ratios = part("queries.pair_ratios")
+    assert ratios([]) == ratios(["x"]) == []
+    assert ratios(["diet", "tide"]) == [0.25]
+    assert ratios(["a", "A", "b"]) == [0.0, 0.0, 0.0]
+    assert ratios(["a", "A", "b"], part("queries.Atomic")(casefold=True)) == [1.0, 0.0, 0.0]

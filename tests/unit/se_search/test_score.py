@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.core.rewards.reading import read_score
+from engine.serving.evaluation.rates import rates_of
 from tests.support.linear import assert_linear
 from tests.support.recipes import Part
 from tests.unit.se_search.conftest import ran, valued
@@ -34,7 +35,7 @@ def total(part: Part, trajectory: Trajectory, **options: Any) -> float:
     return math.fsum(scored(part, trajectory, **options).values())
 
 
-def measured(part: Part, trajectory: Trajectory, **options: Any) -> dict[str, float]:
+def measured(part: Part, trajectory: Trajectory, **options: Any) -> dict[str, Any]:
     (event,) = part("score.SearchReward")(**options)(trajectory).events
     assert event.kind == "measured"
     return dict(event.data)
@@ -175,7 +176,7 @@ def test_what_is_watched(part: Part) -> None:
         "atomic_queries": 1.0,
         "remembered": 1.0,
         "right": 1.0,
-        "query_length": 16.5,
+        "query_length": [17, 16],
         "query_likeness": part("queries.ratio")("capital of Spain", "capital of France"),
     }  # fmt: skip
     assert measured(part, ran(WRONG)) == {
@@ -184,6 +185,16 @@ def test_what_is_watched(part: Part) -> None:
         "remembered": 0.0,
         "right": 0.0,
     }
+
+
+def test_an_evaluation_counts_queries_and_pairs_of_them(part: Part) -> None:
+    asks = f"{KNOWS}<search>capital of Spain</search>"
+    score = part("score.SearchReward")()
+    alike = part("queries.ratio")("capital of Spain", "capital of France")
+    found = rates_of(score(ran(ASKS, asks, KNOWS + RIGHT, purpose=Purpose.EVAL)).events)
+    assert found == {"query_length": [33.0, 2.0], "query_likeness": [alike, 1.0]}
+    found = rates_of(score(ran(WRONG, purpose=Purpose.EVAL)).events)
+    assert found == {"query_length": [0.0, 0.0], "query_likeness": [0.0, 0.0]}
 
 
 def test_groups_that_only_form_decides(part: Part) -> None:

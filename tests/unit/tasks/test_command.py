@@ -184,6 +184,34 @@ async def test_images_are_handed_over(tmp_path: Path) -> None:
     assert len(list((tmp_path / "made" / "two-images").iterdir())) == 1
 
 
+def test_images_lie_under_several_folders_and_beside_a_video(tmp_path: Path) -> None:
+    """PixelReasoner's rows: images of images.zip, frames of videos.zip, each from its folder."""
+    for folder, name in (("images", "a/1.jpg"), ("videos", "v/01.jpg"), ("videos", "v/02.jpg")):
+        (tmp_path / folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / name).write_bytes(PNG)
+    asked = {"question": "What?", "answer": ["x"]}
+    rows = [
+        {"qid": "image", **asked, "image": ["a/1.jpg"], "is_video": False},
+        {"qid": "frames", **asked, "image": ["v/01.jpg", "v/02.jpg"], "is_video": True},
+        {"qid": "both", **asked, "image": ["a/1.jpg"], "video": [{"video": "w.mp4"}]},
+        {"qid": "video", **asked, "image": None, "video": ["w.mp4"], "is_video": True},
+        {"qid": "nothing", **asked, "image": []},
+    ]
+    file = tmp_path / "release.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    roots = ("--images", tmp_path / "images", "--images", tmp_path / "videos")
+    made = run("convert", "pixel_reasoner", file, tmp_path / "data" / "train.jsonl", *roots)
+    assert made.exit_code == 0, made.output
+    assert "4 questions of pixel_reasoner; rejected: 1 with no image" in made.output
+    written = (tmp_path / "data" / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["images"] for line in written] == [
+        ["../images/a/1.jpg"],
+        ["../videos/v/01.jpg", "../videos/v/02.jpg"],
+        ["../images/a/1.jpg", "../images/w.mp4"],  # in neither: the engine will name it
+        ["../images/w.mp4"],
+    ]
+
+
 def test_what_ends_badly_leaves_no_file(qa: Path, tmp_path: Path) -> None:
     rows = [json.loads(line) for line in qa.read_text(encoding="utf-8").splitlines()]
     cut = qa.with_suffix(".json")

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.support.conformance.broken import BROKEN
 from tests.support.conformance.reference.tools import descriptors
@@ -16,6 +17,7 @@ from toolsvc.check.probe import Kind, Probe, ProbeError, load_probes
 from toolsvc.check.runner import jobs_of, run
 from toolsvc.check.subject import subject_of
 from toolsvc.check.types import CheckOutcome, Finding, Report, Rule
+from toolsvc.cli import app
 from toolwright import wire
 from toolwright.tool.v1 import tool_pb2 as pb
 
@@ -143,3 +145,15 @@ async def test_a_check_that_raises_is_one_failed_finding_and_ends_no_other() -> 
         ("stumbles", CheckOutcome.FAILED, "unexpected: KeyError: 'isolation'"),
         ("holds", CheckOutcome.PASSED, ""),
     ]
+
+
+def test_in_a_pipe_a_row_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    head, *rows = CliRunner().invoke(app, ["check", "--list"]).stdout.splitlines()
+    assert head.split() == ["rule", "check", "what", "must", "hold"]
+    assert [row.split(maxsplit=1)[1].split(maxsplit=1) for row in rows] == [
+        [check.name, check.claim] for check in ALL
+    ]
+    assert not any(row.endswith(" ") for row in rows)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert len(CliRunner().invoke(app, ["check", "--list"]).stdout.splitlines()) > len(ALL)

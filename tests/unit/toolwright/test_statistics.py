@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from toolwright.statistics import (
     PERMUTED,
     Moments,
+    Ratio,
     mcnemar,
     mean_of,
+    normal,
     pass_at,
     share_error,
     sign_flips,
@@ -90,6 +92,50 @@ def test_pass_at_k_is_that_of_the_paper() -> None:
     assert pass_at(4, 0, 4) == 0.0
     with pytest.raises(ValueError, match="pass@5"):
         pass_at(4, 1, 5)
+
+
+PAIRS = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda one: (min(one), max(one)))
+
+
+@given(st.lists(st.lists(PAIRS, min_size=1, max_size=3), min_size=1, max_size=9), st.integers(0, 9))
+def test_a_ratio_is_the_linearised_one_of_clusters(
+    clusters: list[list[tuple[int, int]]], cut: int
+) -> None:
+    """Whether clusters come in one ratio or in two that are joined."""
+    halves = Ratio(), Ratio()
+    for place, cluster in enumerate(clusters):
+        part = whole = 0
+        for one in cluster:
+            halves[place < cut].add(*one, (part, whole))
+            part, whole = part + one[0], whole + one[1]
+    found, other = halves
+    found.include(other)
+    sums = [(sum(p for p, _ in one), sum(w for _, w in one)) for one in clusters]
+    whole, counted = sum(w for _, w in sums), [one for one in sums if one[1]]
+    if not whole:
+        assert found.value is found.stderr is None
+        return
+    rate = sum(p for p, _ in sums) / whole
+    assert found.value == pytest.approx(rate)
+    n = len(counted)
+    if n == 1:
+        assert found.stderr is None
+        return
+    squares = math.fsum((p - rate * w) ** 2 for p, w in counted)
+    assert found.stderr == pytest.approx(math.sqrt(squares * n / (n - 1)) / whole, abs=1e-7)
+
+
+def test_a_ratio_of_answers_of_one_question_each_is_a_share() -> None:
+    found = Ratio()
+    for right in (1, 0, 0, 0, 1):
+        found.add(right, 1)
+    assert (found.n, found.value) == (5, 0.4)
+    assert found.stderr == pytest.approx(stdev([1, 0, 0, 0, 1]) / math.sqrt(5))
+
+
+def test_the_normal_p_of_a_difference() -> None:
+    assert normal(1.96, 1.0) == normal(-1.96, 1.0) == pytest.approx(0.05, abs=1e-4)
+    assert (normal(0.0, 0.0), normal(0.1, 0.0)) == (1.0, 0.0)
 
 
 def test_mcnemar_is_the_binomial_of_a_fair_coin() -> None:

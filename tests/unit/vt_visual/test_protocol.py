@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from tests.support.views import view_of
 from tests.unit.vt_visual.conftest import look
 from toolsvc.tools.image.arguments import CROPS, Function, ImageArguments
 from toolsvc.tools.image.types import MOST_FRAMES
-from toolwright.types import Task
+from toolwright.types import BlobRef, MediaRef, Task
 
 CODEC = ToyCodec("<think>", "</think>")
 IMAGE = ToolSpec(name="image", stop_strings=("</tool_call>",), usage="looks")
@@ -34,6 +35,10 @@ def test_an_image_is_cropped_and_a_video_has_frames_too(part: Part) -> None:
     assert names(protocol.shown(task(), [IMAGE])) == crops
     assert names(protocol.shown(task(is_video=False), [IMAGE])) == crops
     assert names(protocol.shown(task(is_video=True), [IMAGE])) == [*crops, "select_frames"]
+    blob = BlobRef(sha256="0" * 64, media_type="video/mp4", size=1)
+    video = MediaRef(blob=blob, token_offset=0, placeholder_tokens=0)
+    brought = replace(task(is_video=False), media=(video,))
+    assert names(protocol.shown(brought, [IMAGE])) == [*crops, "select_frames"]
     assert names(protocol.shown(task(), [IMAGE, PYTHON])) == [*crops, "python"]
     assert names(protocol.shown(task(), [PYTHON])) == ["python"]
     assert protocol.shown(task(), []) == []

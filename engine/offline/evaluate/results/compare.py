@@ -4,11 +4,13 @@ A pair is one question in one suite and data source, identified by its id; quest
 id are also identified by their position in the source. A question's difficulty cancels, so a paired
 test finds smaller differences than two standard errors would. 0/1 scores are compared by the exact
 test of McNemar, others by a sign-flip permutation test (see `toolwright.statistics`). A question
-without a score on either side makes no pair.
+without a score on either side makes no pair. Rates are compared over the same pairs, by the
+linearised error of the difference and the normal distribution.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +20,10 @@ from engine.errors import StartupError
 from engine.offline.evaluate.folder import read_settings
 from engine.offline.evaluate.results.rows import REWARD, SuiteRows
 from engine.offline.evaluate.results.scores import MOST_SOURCES, set_names
-from engine.offline.evaluate.results.table import score
+from engine.offline.evaluate.results.table import score, shown
 from engine.offline.text_table import NONE, aligned
 from toolwright.page.text import plain
-from toolwright.statistics import mcnemar, mean_of, sign_flips
+from toolwright.statistics import mcnemar, mean_of, normal, sign_flips
 
 Question = tuple[str, int]
 """Id and position in the source; position 0 if the id alone is unique."""
@@ -39,6 +41,8 @@ class ScoredEvaluation:
     """Ids that several questions of a suite have, as far as its rows show."""
     complete: bool
     """Every row is over."""
+    rates: Mapping[str, Mapping[tuple[str, Question], tuple[float, float]]]
+    """Numerators and denominators of questions by (suite, question), by the rate's name."""
 
 
 def compare(a: Path, b: Path, *, by: str = "") -> dict[str, Any]:
@@ -66,6 +70,11 @@ def compare(a: Path, b: Path, *, by: str = "") -> dict[str, Any]:
         "score": by or REWARD,
         "sets": sets,
         "all": pooled,
+        "rates": [
+            rated(name, _questions(theirs, ours, name), _questions(ours, theirs, name))
+            for name in theirs.rates
+            if name in ours.rates
+        ],
         "only_a": [name for name in before if name not in after],
         "only_b": [name for name in after if name not in before],
     }
@@ -95,11 +104,54 @@ def paired(name: str, a: Mapping[Any, float], b: Mapping[Any, float]) -> dict[st
     }
 
 
+def rated(
+    name: str, a: Mapping[Any, tuple[float, float]], b: Mapping[Any, tuple[float, float]]
+) -> dict[str, Any]:
+    """B less A of a rate over the questions of both, each given as (numerator, denominator). Pure.
+
+    The rates are None if a denominator is 0.
+    """
+    keys = [key for key in a if key in b]
+    n = len(keys)
+    whole_a, whole_b = (sum(side[key][1] for key in keys) for side in (a, b))
+    found: dict[str, Any] = {
+        "name": name, "n": n, "a": None, "b": None, "difference": None, "standard_error": None,
+        "better": None, "worse": None, "test": "normal", "p": None,
+    }  # fmt: skip
+    if not whole_a or not whole_b:
+        return found
+    rate_a = sum(a[key][0] for key in keys) / whole_a
+    rate_b = sum(b[key][0] for key in keys) / whole_b
+    found |= {"a": rate_a, "b": rate_b, "difference": rate_b - rate_a}
+    if n > 1:
+        left = (
+            (b[key][0] - rate_b * b[key][1]) / whole_b - (a[key][0] - rate_a * a[key][1]) / whole_a
+            for key in keys
+        )
+        error = math.hypot(*left) * math.sqrt(n / (n - 1))
+        found |= {"standard_error": error, "p": normal(rate_b - rate_a, error)}
+    return found
+
+
+def _questions(
+    one: ScoredEvaluation, other: ScoredEvaluation, name: str
+) -> dict[tuple[str, Question], tuple[float, float]]:
+    """A rate's sums by scored question. The position counts only for an id of several questions."""
+    found = {}
+    for (suite, _), scored in one.scores.items():
+        shared = one.shared_ids.get(suite, set()) | other.shared_ids.get(suite, set())
+        for key in scored:
+            place = key[1] if key[0] in shared else 0
+            found[suite, (key[0], place)] = one.rates[name].get((suite, key), (0.0, 0.0))
+    return found
+
+
 def read_scores(folder: Path, by: str) -> ScoredEvaluation:
     """The scores of a folder; a question with several samples has their mean."""
     settings = read_settings(folder)
     sums: dict[tuple[str, str], dict[Question, tuple[float, int]]] = {}
     shared_ids: dict[str, set[str]] = {}
+    rates: dict[str, dict[tuple[str, Question], tuple[float, float]]] = {}
     known: set[str] = set()
     complete = True
     for suite in settings.suites:
@@ -112,6 +164,10 @@ def read_scores(folder: Path, by: str) -> ScoredEvaluation:
             key = (row.task_id, row.position)
             total, count = own.get(key, (0.0, 0))
             own[key] = (total + row.parts.get(by or REWARD, 0.0), count + 1)
+            for name, (part, whole) in row.rates.items():
+                sums_of = rates.setdefault(name, {})
+                part_before, whole_before = sums_of.get((suite.name, key), (0.0, 0.0))
+                sums_of[suite.name, key] = (part_before + part, whole_before + whole)
             if first.setdefault(row.task_id, row.question) != row.question:
                 shared.add(row.task_id)
         for index, task_id, _ in rows.unscored.named:
@@ -131,6 +187,7 @@ def read_scores(folder: Path, by: str) -> ScoredEvaluation:
         scores=means,
         shared_ids=shared_ids,
         complete=complete,
+        rates=rates,
     )
 
 
@@ -162,6 +219,7 @@ def table(found: Mapping[str, Any]) -> list[str]:
     """The comparison as lines for a terminal."""
     rows = [["", "pairs", "A", "B", "B - A", "better", "worse", "p", "test"]]
     rows += [_row(one) for one in (*found["sets"], *([found["all"]] if found["all"] else []))]
+    rows += [_row(one | {"name": f"rate: {one['name']}"}) for one in found["rates"]]
     lines = [f"A: {found['a']['folder']} (weights {found['a']['weights']})"]
     lines += [f"B: {found['b']['folder']} (weights {found['b']['weights']})", ""]
     lines += [*aligned(rows, right=range(1, 8)), "", *remarks(found)]
@@ -202,8 +260,8 @@ def _row(one: Mapping[str, Any]) -> list[str]:
         score(one["a"], None),
         score(one["b"], None),
         sign + difference,
-        str(one["better"]),
-        str(one["worse"]),
-        f"{one['p']:.2g}" if one["p"] < 0.1 else f"{one['p']:.2f}",
+        shown(one["better"], "d"),
+        shown(one["worse"], "d"),
+        shown(one["p"], ".2g" if (one["p"] or 0.0) < 0.1 else ".2f"),
         one["test"],
     ]

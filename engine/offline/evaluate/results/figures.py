@@ -23,6 +23,7 @@ from engine.offline.evaluate.results.rows import REWARD, SuiteRows, UnscoredRows
 from engine.offline.evaluate.results.scores import MeanScore, SetScores, SuiteScores, set_names
 from engine.offline.output_files import write_whole
 from engine.offline.prices import Prices
+from engine.serving.evaluation.rates import Rates
 
 MOST_LOST = 20
 """Most rows without a score that results and page name."""
@@ -121,10 +122,7 @@ def _figures(own: SetScores, by: str, prices: Prices) -> dict[str, Any]:
         "standard_error": _error(score),
         "n": own.questions,
         "parts": {name: _score(own.score(name)) for name in own.names},
-        "rates": {
-            name: {"rate": _digits(one["rate"]), "of": one["of"]}
-            for name, one in own.rates.shown().items()
-        },
+        "rates": _rates([own]),
         "pass_at": {str(k): _score(found) for k, found in own.passes(by).items()},
         "stops": dict(own.stops.most_common()),
         "masked": own.masked,
@@ -166,6 +164,18 @@ def _total(all_of: Sequence[SetScores], prices: Prices) -> dict[str, Any]:
         "output_tokens": written,
         "seconds": _digits(math.fsum(own.seconds for own in all_of)),
         "cost": prices.cost(read, written),
+        "rates": _rates(all_of),
+    }
+
+
+def _rates(all_of: Sequence[SetScores]) -> dict[str, dict[str, float | None]]:
+    """Rates over all trajectories of the sets, nine digits each."""
+    pooled = Rates()
+    for own in all_of:
+        pooled.include(own.rates)
+    return {
+        name: {key: None if value is None else _digits(value) for key, value in one.items()}
+        for name, one in pooled.shown().items()
     }
 
 

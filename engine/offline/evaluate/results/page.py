@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from engine.offline.evaluate.results.table import missing, score, shown, warnings
-from engine.offline.text_table import NONE
+from engine.offline.text_table import NONE, rate
 from engine.serving.json_lines import JsonLines
 from toolwright.page import pages
 from toolwright.page.charts import Line, Part, Point, line_chart, stacked_bar
@@ -41,6 +41,7 @@ def page(found: Mapping[str, Any], folder: Path, sections: Sequence[str] = ()) -
         "sections": [Markup(one) for one in sections],
         "traces": _trajectories(folder, found["version"]),
         "score": score,
+        "rate": rate,
         "shown": shown,
         "none": NONE,
         "fit": fit,

@@ -1,4 +1,8 @@
-"""Comparison with tables of papers, for `--against`; `engine.offline.reference` has the tables."""
+"""Comparison with tables of papers, for `--against`; `engine.offline.reference` has the tables.
+
+A table of rates, such as MTR's share of malformed calls, is compared with the rates of all sets
+together.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Any
 from engine.errors import StartupError
 from engine.offline.reference import Comparison, ReferenceFault, against, find, read_results
 from engine.offline.reference.fragment import html
-from engine.offline.reference.names import assignments
+from engine.offline.reference.names import assignments, plain
 from engine.offline.reference.showing import shown
 
 
@@ -60,4 +64,17 @@ class PaperTables:
         scored = [one for one in found["sets"] if one["score"] is not None]
         if not scored:
             raise ReferenceFault("no set has a score yet")
+        scored += self._rates(name, found)
         return against(name, read_results(scored), self.set_names)
+
+    def _rates(self, name: str, found: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The rates that are a column of the table, in the form of a set."""
+        taken = {one["name"] for one in found["sets"]}
+        named = {plain(self.set_names.get(rate, rate)): rate for rate in found["total"]["rates"]}
+        columns = [named[plain(column)] for column in find(name)[1].sets if plain(column) in named]
+        return [
+            {"name": rate, "score": one["rate"], "n": one["of"], **one}
+            for rate in columns
+            if rate not in taken
+            for one in (found["total"]["rates"][rate],)
+        ]

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.offline.evaluate.results.rows import MeasuredRow
-from engine.serving.evaluation.rates import Rates
+from engine.serving.evaluation.rates import Rates, Sums
 from toolwright.statistics import Moments, mean_of, pass_at, share_error
 
 MOST_SOURCES = 32
@@ -46,6 +46,8 @@ class SetScores:
         self.masked = 0
         self.stops: Counter[str] = Counter()
         self.rates = Rates()
+        self._rated: dict[int, Sums] = {}
+        """Sums of each question's rates, with several samples."""
         self.sampled: Counter[str] = Counter()
         """Actions of a model behind an API, by remark."""
 
@@ -58,7 +60,9 @@ class SetScores:
         self.seconds += row.seconds
         self.masked += row.masked
         self.stops[row.stop_reason] += 1
-        self.rates.add(row.rates)
+        if row.rates:
+            sums = self._rated.setdefault(row.question, {}) if self._clustered else None
+            self.rates.add(row.rates, sums)
         self.sampled.update(row.sampled)
         if self._clustered:
             self._counts[row.question] = self._counts.get(row.question, 0) + 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from engine.offline.text_table import NONE, aligned
+from engine.offline.text_table import NONE, aligned, rate
 from toolwright.page.text import plain
 from toolwright.types import StopReason
 
@@ -116,7 +116,7 @@ def _parts(found: Mapping[str, Any]) -> Iterator[str]:
             text = (f"{name} {score(p['mean'], p['standard_error'])}" for name, p in others.items())
             yield f"{one['name']}: {', '.join(text)}"
         if one["rates"]:
-            text = (f"{name} {r['rate']:.1%} of {r['of']:,g}" for name, r in one["rates"].items())
+            text = (f"{name} {rate(found)}" for name, found in one["rates"].items())
             yield f"{one['name']}, rates: {', '.join(text)}"
 
 

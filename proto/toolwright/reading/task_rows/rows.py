@@ -31,7 +31,7 @@ MISSING = object()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Paths of the columns with question, messages, answer, id and images.
+    """Paths of the columns with question, messages, answer, id, images and videos.
 
     A question may be a text, or the messages themselves; the messages may be a text.
     """
@@ -41,6 +41,7 @@ class Columns:
     answer: tuple[str, ...] = ()
     id: tuple[str, ...] = ()
     images: tuple[str, ...] = ()
+    videos: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,7 @@ class Question:
     id: str
     """Name of the row; "" if it has none."""
     images: tuple[str | bytes, ...]
-    """Paths or contents."""
+    """Paths or contents of images, then of videos."""
 
 
 def read_json(line: bytes | str) -> Any:
@@ -98,7 +99,7 @@ def read_row(row: object, columns: Columns) -> Question:
         messages=messages,
         answers=_answers(row, columns.answer),
         id=text_of(first(row, columns.id)),
-        images=tuple(images_of(first(row, columns.images))),
+        images=media_of_row(row, columns.images, columns.videos),
     )
 
 
@@ -177,19 +178,29 @@ def answers_of(value: Any) -> tuple[str, ...]:
     return _answers_of(value, 0)
 
 
+MEDIA_KEYS = ("bytes", "path", "image", "video")
+"""Where an object of a column with images or videos has its content or its path."""
+
+
+def media_of_row(row: Mapping[str, Any], *kinds: tuple[str, ...]) -> tuple[str | bytes, ...]:
+    """Paths or contents in a row's columns, kind after kind. kinds: paths of the columns that one
+    kind of media may be in. Raises RowRefused like `images_of`."""
+    return tuple(one for paths in kinds for one in images_of(first(row, paths)))
+
+
 def images_of(value: Any) -> Iterable[str | bytes]:
-    """Paths or contents: a list of them, or Hugging Face's {"bytes", "path"}. Raises
-    RowRefused for others."""
+    """Paths or contents: a list of them, Hugging Face's {"bytes", "path"}, or the {"image": path}
+    and {"video": path} of verl's rows. Raises RowRefused for others."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if not isinstance(value, list | tuple):
         value = [value] if value is not MISSING and value is not None else []
     for one in value:
-        inside = (one.get("bytes") or one.get("path")) if isinstance(one, Mapping) else one
+        inside = first(one, MEDIA_KEYS) if isinstance(one, Mapping) else one
         if not isinstance(inside, str | bytes) or not inside or "\0" in str(inside):
             raise RowRefused(
                 "images",
-                f'an image is a path, bytes or {{"bytes", "path"}}, not {type(inside).__name__}',
+                f'an image is a path, bytes or {{"bytes", "path"}}, not {type(one).__name__}',
             )
         yield inside
 

@@ -18,7 +18,7 @@ from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_va
 from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
 from toolwright.recipe.assignments import assignments
 from toolwright.recipe.models.spelling import grpc_fault, url_fault
-from toolwright.recipe.models.table import Table
+from toolwright.recipe.models.table import Either, Table
 from toolwright.recipe.models.tasks import (
     TASK_NAME,
     MixedTask,
@@ -57,6 +57,9 @@ class Run(Table):
     folder: Path = Field(description="everything that the run leaves; a second start resumes it")
     seed: int = 0
     steps: int = Field(ge=0, description="weight versions to train")
+    epochs: int | None = Field(
+        default=None, ge=1, description="or how often each row of the tasks' files is read"
+    )
     groups_per_step: int = Field(ge=1, description="groups (prompts) in one training batch")
     group_size: int = Field(ge=1, description="rollouts of one prompt")
     max_staleness: int = Field(default=0, ge=0, description="in weight versions")
@@ -68,6 +71,7 @@ class Run(Table):
         "OTEL_EXPORTER_OTLP_ENDPOINT, or none",
     )
 
+    rules: ClassVar = (Either("steps", "epochs"),)
     synonyms: ClassVar = "run"
 
     @field_validator("engine")

@@ -140,6 +140,9 @@ class TaskTable(Table):
     stops: dict[str, str] = Field(
         default_factory=dict, description='stop reason = "keep", "mask", "mask:0", "penalise:-0.5"'
     )
+    tool_rewards: bool = Field(
+        default=False, description="the reward of a tool's result counts for the call's turn"
+    )
     mask_overlong: bool = Field(default=False, description="what a length limit ended")
     mask_void: bool = Field(default=False, description="no call understood and no answer")
     exclude_masked_from_baseline: bool | None = Field(

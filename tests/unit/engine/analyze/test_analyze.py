@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from engine.cli import app
 from engine.core.trajectory.events import Answered, AnyEvent, Called, Opened
 from engine.offline.analyze.findings import findings
 from engine.offline.analyze.page import page
+from engine.offline.analyze.rates import compared
 from engine.offline.analyze.table import table
 from engine.offline.analyze.tally import ToolTally
 from engine.offline.analyze.words import read_vocabulary
@@ -25,7 +28,15 @@ from tests.support.journaled import recorded, store_group
 from tests.support.logs import V1, example
 from tests.support.messages import assistant, call, tool, user
 from toolwright.trajectory_files import write_trajectories
-from toolwright.types import SamplingParams, Trajectory, ids
+from toolwright.types import (
+    CallOutcome,
+    CallRecord,
+    Event,
+    SamplingParams,
+    ToolErrorKind,
+    Trajectory,
+    ids,
+)
 
 FILM = ToolSpec(
     name="film_lookup",
@@ -114,6 +125,58 @@ async def test_a_trajectories_file(tmp_path: Path) -> None:
     assert any("2 of 2 tools, 2 invocations, have no recorded schema" in one for one in lines)
 
 
+def called(group: str, name: str, *outcomes: CallOutcome, **data: Any) -> Trajectory:
+    """A trajectory whose calls ended so; data: of an event `measured`."""
+    calls = tuple(
+        CallRecord(call_id=f"{name}{n}", turn=n, index=0, tool="film", action="a", outcome=one)
+        for n, one in enumerate(outcomes)
+    )
+    events = (Event(kind="measured", turn=0, data=data),) if data else ()
+    made = recorded(f"{group}-{name}", log(f"{group}-{name}/b1r0a0"))
+    return replace(made, group_id=group, calls=calls, events=events)
+
+
+GOOD = CallOutcome(observation="1", valid=True)
+REFUSED = CallOutcome(observation="", valid=False, error=ToolErrorKind.INVALID_ACTION)
+FAILED = CallOutcome(observation="", valid=True, error=ToolErrorKind.TIMEOUT)
+
+
+def test_rates_have_errors_over_groups_and_two_recordings_are_compared(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.trajectories", tmp_path / "b.trajectories"
+    write_trajectories(a, [
+        called("g1", "0", GOOD, REFUSED, disagreement=1.0),
+        called("g1", "1", GOOD, query_length=[40, 60]),
+        called("g2", "0", GOOD, FAILED, GOOD, REFUSED, REFUSED, disagreement=0.0),
+    ])  # fmt: skip
+    write_trajectories(b, [called("g1", "0", GOOD, GOOD), called("g2", "0", GOOD, REFUSED)])
+    found = found_of(a)["rates"]
+    assert found["calls a trajectory"]["rate"] == pytest.approx(8 / 3)
+    assert found["query_length"] == {"rate": 50.0, "of": 2.0, "standard_error": None}
+    assert found["failed calls"]["rate"] == 1 / 8
+    # Two groups: 1 of 3 calls and 2 of 5.
+    error = math.sqrt(((1 - 3 * 3 / 8) ** 2 + (2 - 5 * 3 / 8) ** 2) * 2) / 8
+    malformed = {"rate": 3 / 8, "of": 8.0, "standard_error": pytest.approx(error)}
+    assert found["malformed calls"] == malformed
+    # 1 of 1 and 0 of 1.
+    assert found["disagreement"] == {"rate": 0.5, "of": 2.0, "standard_error": pytest.approx(0.5)}
+
+    both = found_of(a, "--compare", b)["compared"]
+    assert both["recording"] == str(b)
+    one = next(one for one in both["rates"] if one["name"] == "malformed calls")
+    # B has 0 of 2 and 1 of 2 calls.
+    other = math.sqrt(((0 - 2 / 4) ** 2 + (1 - 2 / 4) ** 2) * 2) / 4
+    assert one["a"] == malformed
+    assert one["difference"] == -1 / 8
+    assert one["standard_error"] == pytest.approx(math.hypot(error, other))
+    assert one["p"] == pytest.approx(math.erfc(0.125 / math.hypot(error, other) / math.sqrt(2)))
+    assert not any(one["name"] == "disagreement" for one in both["rates"]), "B has none"
+    page = tmp_path / "page.html"
+    text = analyze(a, "--compare", b, "--page", page).stdout
+    line = "malformed calls 37.5% ± 3.1% of 8 25.0% ± 25.0% of 4 -12.5% ± 25.2% 0.62"
+    assert line in [" ".join(one.split()) for one in text.splitlines()]
+    assert '<td class="number">-12.5% ± 25.2%</td>' in page.read_text(encoding="utf-8")
+
+
 async def test_branches_have_the_calls_before_the_fork_in_common(tmp_path: Path) -> None:
     made = recorded("g1-0", log("g1-0/0"))
     branch = recorded("g1-1", log("g1-0/0"))  # the same call, by its id
@@ -139,6 +202,8 @@ def test_conversations_and_several_recordings_together(tmp_path: Path) -> None:
     file.write_text(json.dumps(ROW) + "\n", encoding="utf-8")
     found = found_of(file)
     assert [one["complexity"] for one in found["tools"]] == ["moderate", "unknown"]
+    assert found["rates"]["calls a trajectory"]["rate"] == 2
+    assert "malformed calls" not in found["rates"], "conversations say nothing of them"
     twice = found_of(file, file)
     assert twice["invocations"] == 2 * found["invocations"] == 4
     assert twice["unique_tools"] == found["unique_tools"]
@@ -210,7 +275,9 @@ def test_hostile_names_steer_neither_page_nor_terminal() -> None:
     tally = ToolTally(read_vocabulary())
     for name in (HOSTILE, f"{HOSTILE}\n2", "\udc80"):
         tally.add(name, HOSTILE, {"properties": {HOSTILE: {}}})
+    tally.rates.add({HOSTILE: [1, 2]})
     found = findings(tally, [HOSTILE])
+    found["compared"] = {"recording": HOSTILE, "rates": compared(found["rates"], found["rates"])}
     tags = Tags()
     made = page(found, HOSTILE)
     tags.feed(made)

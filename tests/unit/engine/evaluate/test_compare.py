@@ -40,6 +40,28 @@ def test_other_scores_are_compared_by_drawing_signs_anew(tmp_path: Path) -> None
     assert compare(a, a)["sets"][0]["p"] == 1.0
 
 
+def test_rates_are_compared_over_the_questions_of_both(tmp_path: Path) -> None:
+    def asked(name: str, *pairs: list[int]) -> Path:
+        rows = [row(n, rates={"malformed": pair}) for n, pair in enumerate(pairs)]
+        return evaluation(tmp_path / name, {"nq": rows})
+
+    a, b = asked("a", [1, 2], [1, 1], [0, 1]), asked("b", [0, 2], [0, 1], [1, 1], [5, 5])
+    (one,) = compare(a, b)["rates"]
+    assert (one["n"], one["a"], one["b"], one["difference"]) == (3, 0.5, 0.25, -0.25)
+    # Of each question: (part - rate * whole) / 4 of B, less that of A.
+    left = [(-0.5 - 0.0) / 4, (-0.25 - 0.5) / 4, (0.75 + 0.5) / 4]
+    error = math.sqrt(sum(x * x for x in left) * 3 / 2)
+    assert one["standard_error"] == pytest.approx(error)
+    assert one["p"] == pytest.approx(math.erfc(0.25 / error / math.sqrt(2)))
+    (line,) = (line for line in table(compare(a, b)) if line.startswith("rate: malformed"))
+    assert line.split()[2:] == [
+        "3", "0.500", "0.250", "-0.250", "±", "0.472", "-", "-", "0.60", "normal"
+    ]  # fmt: skip
+    nothing = compare(asked("c", [0, 0]), asked("d", [0, 0]))["rates"][0]
+    assert (nothing["n"], nothing["difference"]) == (1, None)
+    assert compare(a, evaluation(tmp_path / "e", {"nq": [row(0)]}))["rates"] == []
+
+
 def test_it_says_where_the_two_did_not_score_the_same(tmp_path: Path) -> None:
     a = evaluation(tmp_path / "a", {"nq": [row(n) for n in range(4)], "only": [row(0)]}, n=5)
     rows = [row(2, errored="away"), row(3, 0.0), row(4, 0.0), row(5, 0.0)]

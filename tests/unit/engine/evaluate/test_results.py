@@ -194,9 +194,44 @@ def test_rates_have_their_own_denominators(tmp_path: Path) -> None:
     folder = evaluation(tmp_path, {"nq": rows})
     found = write_results(folder, ResultOptions())
     (one,) = found["sets"]
-    assert one["rates"] == {"malformed": {"rate": 0.4, "of": 5.0}}
-    assert "nq, rates: malformed 40.0% of 5" in "\n".join(table(found))
-    assert "40.0% of 5" in (folder / "page.html").read_text(encoding="utf-8")
+    # Two questions have a whole: (1 - 0.4 * 4)^2 + (1 - 0.4)^2 = 0.72; sqrt(0.72 * 2 / 1) / 5.
+    error = pytest.approx(0.24)
+    assert one["rates"] == {"malformed": {"rate": 0.4, "of": 5.0, "standard_error": error}}
+    assert found["total"]["rates"] == one["rates"]
+    assert "nq, rates: malformed 40.0% ± 24.0% of 5" in "\n".join(table(found))
+    assert "40.0% ± 24.0% of 5" in (folder / "page.html").read_text(encoding="utf-8")
+
+
+def test_a_rate_above_1_is_no_percentage_and_sets_are_pooled(tmp_path: Path) -> None:
+    suites = {
+        name: [row(n, rates={"query_length": [length, 1]}) for n, length in enumerate(lengths)]
+        for name, lengths in (("nq", (40, 60)), ("hotpotqa", (90, 110)))
+    }
+    found = results(evaluation(tmp_path, suites), ResultOptions())
+    assert "nq, rates: query_length 50 ± 10 of 2" in table(found)
+    # The deviation of 40, 60, 90 and 110 over the root of 4.
+    error = pytest.approx(stdev([40, 60, 90, 110]) / 2)
+    pooled = {"rate": 75.0, "of": 4.0, "standard_error": error}
+    assert found["total"]["rates"] == {"query_length": pooled}
+
+
+def test_samples_of_a_question_are_one_cluster_of_a_rate(tmp_path: Path) -> None:
+    pairs = [[2, 2], [0, 1], [0, 1], [1, 4]]  # two samples a question: 2 of 3, and 1 of 5
+    rows = [row(n, rates={"malformed": pair}) for n, pair in enumerate(pairs)]
+    (one,) = figures(evaluation(tmp_path, {"nq": rows}, samples=2))["sets"]
+    rate = 3 / 8
+    error = math.sqrt(((2 - rate * 3) ** 2 + (1 - rate * 5) ** 2) * 2) / 8
+    assert one["rates"]["malformed"]["standard_error"] == pytest.approx(error)
+
+
+def test_rates_stand_beside_the_faults_of_mtr(tmp_path: Path) -> None:
+    rows = [row(n, rates={"malformed": [n == 0, 4], "disagreement": [0, 1]}) for n in range(25)]
+    found = results(evaluation(tmp_path, {"heldout": rows}), ResultOptions())
+    lines = PaperTables(tables=["mtr:check-faults"]).lines(found)
+    ours = next(line.split() for line in lines if line.startswith("ours "))
+    assert ours[1:5] == ["1.0±1.0", "(1)", "0.0±0.0", "(1)"]
+    assert not any("no set of this table: malformed" in line for line in lines)
+    assert "not beside se_search:T1" in PaperTables(tables=["se_search:T1"]).lines(found)[1]
 
 
 def test_a_page_of_nothing_and_of_one_row_is_a_page(tmp_path: Path) -> None:

@@ -76,7 +76,9 @@ def test_a_rate_is_the_sum_of_parts_over_the_sum_of_wholes() -> None:
         tally.add(row(1.0, rates={"malformed": pair}))
     tally.add(row(1.0))
     tally.add(row(0.0, errored="away", rates={"malformed": [9, 9]}))
-    assert tally.summary()["rates"] == {"malformed": {"rate": 0.4, "of": 5.0}}
+    assert tally.summary()["rates"] == {
+        "malformed": {"rate": 0.4, "of": 5.0, "standard_error": pytest.approx(0.24)}
+    }
 
 
 def test_a_rate_of_nothing_is_left_out() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.core.rewards.score import Score
+from engine.core.rewards.score import REWARD_FAILED, Score, failure
 from engine.core.rewards.settle import settled
 from engine.core.rewards.stops import StopEffect, StopRules, stop_effect
 from tests.support.docs import example
@@ -112,6 +112,21 @@ def test_a_tool_s_failure_counts_whatever_ended_the_trajectory(
     went_on = ended(calls=(call(error), call()))
     expected = NOTHING if rule is None else StopEffect(masked=True, reasons=(rule,))
     assert stop_effect(went_on, both) == expected
+
+
+def test_only_usable_rewards_of_tools_become_parts() -> None:
+    """A service may send any finite number, and a failed or lost trajectory keeps none."""
+    worth = [
+        replace(call(), turn=turn, outcome=replace(call().outcome, reward=value))
+        for turn, value in enumerate((0.5, None, 1e300, -1.0))
+    ]
+    done, table = ended(calls=tuple(worth)), rules(tool_rewards=True)
+    found = settled(done, Score(reward=2.0), table)
+    assert [(part.value, part.turn) for part in found.reward_parts] == [(0.5, 0), (-1.0, 3)]
+    assert found.reward == 2.0
+    assert settled(done, Score(reward=2.0), rules()).reward_parts == ()
+    assert settled(done, failure(REWARD_FAILED, "KeyError"), table).reward_parts == ()
+    assert settled(replace(done, status=Status.ERRORED), None, table).reward_parts == ()
 
 
 def test_several_rules_together() -> None:

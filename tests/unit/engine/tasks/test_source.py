@@ -223,6 +223,11 @@ async def test_images_are_media_and_no_metadata(tmp_path: Path) -> None:
     assert [media.blob for media in drawn.media] == [ref.blob for ref in drawn.task.media]
     assert drawn.task.metadata == {"level": 3}
     assert (await images_of(tmp_path).at(0)).media == ()
+    verls = await images_of(tmp_path, images=[{"image": "a.png"}], videos=[{"video": "b.jpg"}]).at(
+        0
+    )
+    assert verls.media == drawn.media, "a row of verl's: images, then videos"
+    assert "videos" not in verls.task.metadata
     (only,) = await taken(images_of(tmp_path, image="b.jpg"), 1)
     assert [ref.blob.size for ref in only.media] == [7]
 

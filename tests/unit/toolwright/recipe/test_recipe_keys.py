@@ -82,6 +82,14 @@ def test_a_key_that_nobody_reads_is_a_line(
     assert warnings[0].startswith("warning: learner.") and words in warnings[0]
 
 
+def test_rewards_of_tools_that_no_turn_is_credited_with_are_a_warning(tmp_path: Path) -> None:
+    task = {**TABLES["task"], "tool_rewards": True}
+    found = said(tmp_path, task=task)
+    assert "warning: task.tool_rewards = true teaches nothing" in found
+    for credit in ({"turns": "position"}, {"count_in_reward": True}):
+        assert "warning" not in said(tmp_path, task=task, learner={"credit": credit})
+
+
 def test_what_only_a_preset_says_is_no_warning(tmp_path: Path) -> None:
     """Its credit of turns is switched off by the recipe, and with it six keys of the preset."""
     searl = ["presets/searl_paper.toml"]

@@ -1,0 +1,81 @@
+"""Rates of recorded trajectories, and how those of two recordings differ. Pure.
+
+The share of malformed calls is that of MTR's table 5. What a recipe counts itself comes from its
+events: `rates` of evaluations, and figures `measured` in training.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.core.rewards.score import MEASURED
+from engine.serving.evaluation.rates import MOST_RATES, rates_of
+from toolwright.statistics import normal
+from toolwright.types import CallRecord, Event, ToolErrorKind, Trajectory
+
+CALLS, WITH_A_CALL = "calls a trajectory", "trajectories with a call"
+MALFORMED, FAILED = "malformed calls", "failed calls"
+SHARES = (WITH_A_CALL, MALFORMED, FAILED)
+"""Rates that are shown in percent. A recipe's own may be means of anything."""
+_REFUSED = (ToolErrorKind.INVALID_ACTION, ToolErrorKind.UNKNOWN_TOOL)
+_NO_FAILURE = (ToolErrorKind.NONE, ToolErrorKind.CANCELLED)
+
+
+def call_rates(count: int) -> dict[str, list[float]]:
+    """[numerator, denominator] by name, of a conversation with so many calls."""
+    return {CALLS: [count, 1], WITH_A_CALL: [count > 0, 1]}
+
+
+def trajectory_rates(trajectory: Trajectory, calls: Sequence[CallRecord]) -> dict[str, list[float]]:
+    """[numerator, denominator] by name. calls: those that count, since branches share calls."""
+    malformed = [not c.outcome.valid or c.outcome.error in _REFUSED for c in calls]
+    failed = [
+        c.outcome.error not in _NO_FAILURE and not refused
+        for c, refused in zip(calls, malformed, strict=True)
+    ]
+    return {
+        **_measured(trajectory.events),
+        **rates_of(trajectory.events),
+        **call_rates(len(calls)),
+        MALFORMED: [sum(malformed), len(calls)],
+        FAILED: [sum(failed), len(calls)],
+    }
+
+
+def compared(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """B less A of each rate that both have, as findings hold them. The recordings count as
+    independent: of the same questions, they differ by less than the error says."""
+    return [
+        {
+            "name": name,
+            "a": one,
+            "b": b[name],
+            "difference": (difference := b[name]["rate"] - one["rate"]),
+            "standard_error": (error := _together(one, b[name])),
+            "p": None if error is None else normal(difference, error),
+        }
+        for name, one in a.items()
+        if name in b
+    ]
+
+
+def _together(a: Mapping[str, Any], b: Mapping[str, Any]) -> float | None:
+    errors = a["standard_error"], b["standard_error"]
+    return None if None in errors else math.hypot(*errors)
+
+
+def _measured(events: Sequence[Event]) -> dict[str, list[float]]:
+    """Sum and number of the values of each figure."""
+    found: dict[str, list[float]] = {}
+    for event in events:
+        for name, value in event.data.items() if event.kind == MEASURED else ():
+            numbers = [
+                float(one)
+                for one in (value if isinstance(value, list | tuple) else [value])
+                if isinstance(one, int | float) and math.isfinite(one)
+            ]
+            if numbers:
+                found[str(name)] = [math.fsum(numbers), len(numbers)]
+    return {name: found[name] for name in sorted(found)[:MOST_RATES]}
