@@ -4,7 +4,7 @@ Pure: free ports are given, and one that the recipe names or that was given befo
 since whoever is to have it may not listen yet. A port 0 stands in `run.engine`,
 `sampler.endpoints`, `memory.address`, the `service` of a tool or the `ready` of a
 [[console.services]] entry. The entry named as a tool is that tool's service, or, where the tool is
-served, what a URL with port 0 in the words of `serve` leads to: a model that plays it, say.
+served, what a URL with port 0 in its words or options leads to: a model that plays it, say.
 One named `sampler` is the sampler. A recipe's [memory] is a service like those, without an entry.
 """
 
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from console.config import ConsoleTable, Service, port_of
 from console.errors import NothingStarted
 from toolwright.recipe import MEMORY_ADDRESS, Recipe
+from toolwright.recipe.assignments import assignments
 from toolwright.recipe.open_ports import OPEN_URL
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -82,7 +83,7 @@ def _once(
     taken = {port_of(address) for address in named}
     taken |= {port_of(tool.service) for tool in shared.tools.values()}
     for tool in shared.tools.values():
-        taken |= {int(port) for word in tool.serve for port in _PORT.findall(word)}
+        taken |= {int(port) for word in tool.words for port in _PORT.findall(word)}
 
     def next_free() -> int:
         for _ in range(MOST_TRIES):
@@ -147,7 +148,10 @@ def _tools(recipe: Recipe, chosen: dict[str, Service]) -> Iterator[str]:
             words = [OPEN_URL.sub(rf"\g<1>{port}", word) for word in tool.serve]
             if words != list(tool.serve):
                 yield f"tools.{name}.serve={json.dumps(words)}"
-        elif is_used and (word := next(filter(OPEN_URL.search, tool.serve), "")):
+            for key, text in assignments(tool.options):
+                if (url := OPEN_URL.sub(rf"\g<1>{port}", text)) != text:
+                    yield f"tools.{name}.options.{key}={url}"
+        elif is_used and (word := next(filter(OPEN_URL.search, tool.words), "")):
             raise NothingStarted(
                 f"tools.{name}.serve has {word!r}, port 0, which is any: start what listens there "
                 f"by a [[console.services]] entry with name = {name!r}, or name the port"

@@ -78,7 +78,7 @@ def _served(patient: Patient) -> list[str]:
     """Words of everything that the recipe starts as a tool service."""
     if patient.recipe is None:
         return []
-    served = [word for table in patient.recipe.shared.tools.values() for word in table.serve]
+    served = [word for table in patient.recipe.shared.tools.values() for word in table.words]
     return served + [word for service in patient.console.services for word in service.run]
 
 

@@ -69,7 +69,7 @@ def _made_first(patient: Patient, table: Tool) -> Maker | None:
     """Who makes a path in the words of `serve` that is not there yet; None without one."""
     recipe = patient.recipe
     assert recipe is not None, "these checks are for a recipe"
-    paths = {recipe.resolve(word.rpartition("=")[2]) for word in table.serve}
+    paths = {recipe.resolve(word.rpartition("=")[2]) for word in table.words}
     missing = (one for one in makers(recipe, patient.console) if not one.makes.exists())
     return next((one for one in missing if one.makes in paths), None)
 
@@ -77,7 +77,7 @@ def _made_first(patient: Patient, table: Tool) -> Maker | None:
 def _served(recipe: Recipe, name: str, table: Tool) -> Finding:
     """Whether what the engine will start does start: it serves, and ends at once."""
     with TemporaryDirectory(prefix="toolwright-", dir=folder_for_sockets()) as private:
-        words = (*table.serve, "--until-eof", "--listen", f"unix:{private}/tools.sock")
+        words = (*table.words, "--until-eof", "--listen", f"unix:{private}/tools.sock")
         start = module("toolsvc.cli", "serve", *words)
         said = ask(start, seconds=START_S, folder=recipe.folder)
     if said.status is None:

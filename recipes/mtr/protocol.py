@@ -35,6 +35,7 @@ from toolwright.text.sections import sections
 from toolwright.types import StopReason, Task
 
 from .answers import ANSWER, CALL, final_answer
+from .forms import call_meant
 from .traces import UNKNOWN_TOOL, invalid_in_a_row
 
 PROMPTS = sections(Path(__file__).with_name("prompts.txt"))
@@ -64,6 +65,8 @@ class AutoAgentOptions(api.Options):
     """A line for each tool."""
     invalid_in_a_row: int = Field(3, ge=1)
     """Number of refused calls in a row that ends a trace."""
+    lenient: bool = False
+    """Read calls in the other forms that models write (`forms.py`): without tags, say."""
 
 
 class AutoAgent(api.Chat):
@@ -100,6 +103,8 @@ class AutoAgent(api.Chat):
             return api.Calls(calls=(self._call(text, view),))
         body = text.removesuffix(codec.end_of_turn)
         answer = final_answer(body)
+        if answer is None and (meant := self._meant(body, view)):
+            return api.Calls(calls=(self._call(meant, view),))
         return api.nothing_done(body) if answer is None else api.Answer(text=answer)
 
     def demonstration(
@@ -155,12 +160,20 @@ class AutoAgent(api.Chat):
         }
         return filled(self._options.item, told)
 
+    def _names(self, view: api.View) -> list[str]:
+        return [tool.name for tool in view.tools] if self._has_tools(view.task) else []
+
+    def _meant(self, text: str, view: api.View) -> str | None:
+        return call_meant(text, self._names(view)) if self._options.lenient else None
+
     def _call(self, text: str, view: api.View) -> api.Call:
         call = api.read_json_call(text, *self.call_tags)
+        if call.invalid_reason and (meant := self._meant(text, view)):
+            call = api.read_json_call(meant, *self.call_tags)
         if call.invalid_reason:
             told: dict[str, Any] = {"type": "parse_error", "message": call.invalid_reason}
             return api.Call(action=text, tool=call.tool, invalid_reason=_error(told))
-        names = [tool.name for tool in view.tools] if self._has_tools(view.task) else []
+        names = self._names(view)
         if call.tool not in names:
             told = {"type": UNKNOWN_TOOL, "tool": call.tool[:LONGEST_NAME], "tools": names}
             return api.Call(action=text, tool=call.tool, invalid_reason=_error(told))

@@ -27,7 +27,7 @@ import openai
 import structlog
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from toolsvc.backends.budget import Budget
+from toolsvc.backends.budget import Budget, BudgetSpent
 from toolsvc.backends.cache import Cache, CacheOptions, cache_key
 from toolsvc.backends.single_flight import SingleFlight
 from toolsvc.errors import BackendDown, BackendRefuses, StartError
@@ -149,6 +149,7 @@ class ChatModel:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        log.info("model_used", model=self._where, **self.figures())
         await self._client.close()
 
     async def complete(
@@ -211,7 +212,7 @@ class ChatModel:
     async def _ask(self, request: Mapping[str, Any]) -> Completion:
         reserved, used = int(request["max_tokens"]), 0
         async with self._places:
-            self._budget.reserve(reserved)
+            self._reserve(reserved)
             try:
                 made = self._completion(await self._send(request))
                 used = sum(asdict(made.usage).values())
@@ -221,6 +222,14 @@ class ChatModel:
             finally:
                 self._budget.settle(reserved, used)
         return made
+
+    def _reserve(self, tokens: int) -> None:
+        """Raises BudgetSpent, which names the model and what it used: a tool may have several."""
+        try:
+            self._budget.reserve(tokens)
+        except BudgetSpent as spent:
+            used = f"{self._budget.requests} requests, {self._budget.tokens} tokens"
+            raise BudgetSpent(f"{self._where}: {spent.message}; used: {used}") from None
 
     async def _send(self, request: Mapping[str, Any]) -> bytes:
         """The body of an answer of status 200. A key that the endpoint refuses is left out."""

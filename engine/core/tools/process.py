@@ -75,7 +75,7 @@ class ToolProcess:
             self._output_log.begin()
             self._process = process = await asyncio.create_subprocess_exec(
                 *SERVE,
-                *self._table.serve,
+                *self._table.words,
                 *("--until-eof", "--listen", self.address),
                 stdin=PIPE,
                 stdout=PIPE,

@@ -31,7 +31,7 @@ async def check_tool_files(recipe: Recipe) -> list[str]:
     served, and for a wrong option of its tools."""
     shared = recipe.shared
     lines = [
-        await _check(name, files, settings_for(shared.tools[name].serve, files), recipe.folder)
+        await _check(name, files, settings_for(shared.tools[name].words, files), recipe.folder)
         for name in shared.used_tools
         if (files := list(tool_files(shared.tools[name].serve)))
     ]

@@ -28,7 +28,7 @@ from engine.core.trajectory.record import with_texts
 from engine.errors import EngineError, StartupError, TaskUnfit
 from engine.offline.collect.budget import Budget, Spending
 from engine.offline.collect.calls import canonical_calls, mark_of_calls
-from engine.offline.collect.criteria import Criteria
+from engine.offline.collect.criteria import Criteria, excerpt_of
 from engine.offline.collect.layouts import NotExportable, Row, export_row
 from engine.offline.collect.messages import (
     conversation_of,
@@ -221,6 +221,13 @@ class Collector:
             if outcome is SelectionOutcome.KEPT
         ]
         self._store.seen.update(marks)
+        known = self._store.totals.examples
+        examples: dict[str, str] = {}
+        for candidate, outcome in zip(candidates, outcomes, strict=True):
+            if outcome is SelectionOutcome.FILTERED:
+                for name in candidate.refused_by:
+                    if name not in known:
+                        examples.setdefault(name, candidate.excerpt)
         rows, reasons = self._export(kept)
         tokens = [tokens_of(member.trajectory) for member in members]
         await self._store.add(
@@ -233,6 +240,7 @@ class Collector:
                     for candidate, outcome in zip(candidates, outcomes, strict=True)
                     if outcome is SelectionOutcome.FILTERED
                 ],
+                examples=examples,
                 marks=marks,
                 kept=[member.trajectory for member in kept],
                 rows=rows,
@@ -249,15 +257,18 @@ class Collector:
         errored = trajectory.status is Status.ERRORED
         criteria = self._plan.criteria
         refused_by: tuple[str, ...] = ()
+        excerpt = ""
         if criteria is not None and not errored and not trajectory.masked:
             state = member.log.state
             shown = with_tools(with_texts(trajectory, state), state)
             refused_by = await criteria.refused_by(shown)
+            excerpt = excerpt_of(shown) if refused_by else ""
         return Candidate(
             errored=errored,
             reward_failed=any(event.kind == REWARD_FAILED for event in trajectory.events),
             masked=trajectory.masked,
             refused_by=refused_by,
+            excerpt=excerpt,
             mark="" if errored else self._mark(member),
         )
 

@@ -175,7 +175,7 @@ def _settings(
     served = {
         name: without_addresses(words)
         for name in task.tools or shared.tools
-        if (words := shared.tools[name].serve)
+        if (words := shared.tools[name].words)
     }
     files = {
         name: hashlib.sha256((options.folder / where).read_bytes()).hexdigest()[:12]

@@ -16,6 +16,8 @@ from engine.core.rewards.reading import shown
 from engine.errors import EngineError, StartupError
 from toolwright.types import Trajectory
 
+LONGEST_EXCERPT = 200
+"""Characters of a trajectory's last text, or of a refusal, that an example shows."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 
 
@@ -70,6 +72,17 @@ class Criteria:
     def close(self) -> None:
         for one in self._criteria.values():
             one.close()
+
+
+def excerpt_of(trajectory: Trajectory) -> str:
+    """One line about a trajectory with its texts: its id, how it ended, what it wrote last."""
+    last = " ".join(str((trajectory.metadata.get("texts") or ("",))[-1]).split())
+    if len(last) > LONGEST_EXCERPT:
+        last = f"...{last[-LONGEST_EXCERPT:]}"
+    refused = [one.outcome.invalid_reason for one in trajectory.calls if not one.outcome.valid]
+    why = f"; its first refused call: {refused[0][:LONGEST_EXCERPT]}" if refused else ""
+    ended = trajectory.stop_reason.name.lower()
+    return f"{trajectory.id}, calls {len(trajectory.calls)}, {ended}: {last or 'no text'}{why}"
 
 
 def parse_criteria(given: Sequence[str]) -> dict[str, str]:

@@ -90,6 +90,11 @@ class CollectionReport:
             lines.append(f"the last bad row: {totals.last_bad}")
         lines += table(totals, tuple(self._criteria))
         lines += [
+            f"refused by {name}, for example: {totals.examples[name]}"
+            for name in self._criteria
+            if name in totals.examples
+        ]
+        lines += [
             f"the reward failed for {count:,} trajectories: {cause}"
             for cause, count in Counter(self._failures).most_common()
         ]
@@ -143,6 +148,7 @@ def as_json(
                 "refused_first": totals.refused_first[name],
                 "refused": totals.refused[name],
                 "refused_alone": totals.refused_alone[name],
+                "example": totals.examples.get(name),
             }
             for name, path in criteria.items()
         ],

@@ -47,6 +47,8 @@ class Candidate:
     masked: bool
     refused_by: tuple[str, ...] = ()
     """Names of the criteria that refuse it, in their order."""
+    excerpt: str = ""
+    """One line about a refused one, for users."""
     mark: str
     """Equal for duplicates."""
 
@@ -63,6 +65,8 @@ class Totals:
     refused: Counter[str] = field(default_factory=Counter)
     refused_first: Counter[str] = field(default_factory=Counter)
     refused_alone: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    """Excerpt of the first trajectory that each criterion refused."""
     not_exported: dict[str, Counter[str]] = field(default_factory=dict)
     """Kept trajectories that an export lacks, by layout and reason."""
     read: int = 0
@@ -95,6 +99,7 @@ class Totals:
             self.refused_first[names[0]] += 1
             if len(names) == 1:
                 self.refused_alone[names[0]] += 1
+        self.examples = {**row.get("examples", {}), **self.examples}
         for layout, reasons in row["untold"].items():
             self.not_exported.setdefault(layout, Counter()).update(reasons)
         self.read += row["read"]

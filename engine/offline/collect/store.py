@@ -54,6 +54,8 @@ class DecidedTask:
     """The outcome of each trajectory, in order."""
     refused: Sequence[Sequence[str]] = ()
     """Criteria that refused each filtered trajectory, in order."""
+    examples: Mapping[str, str] = field(default_factory=dict)
+    """Excerpt of a refused trajectory, for each criterion that had none before."""
     marks: Sequence[str] = ()
     """Mark of each kept trajectory."""
     kept: Sequence[Trajectory] = ()
@@ -171,6 +173,8 @@ class Store:
             "shard": self._shard,
             "sizes": sizes,
         }
+        if decided.examples:
+            row["examples"] = dict(decided.examples)
         await self._lines.append(row)
         self._enter(row)
 

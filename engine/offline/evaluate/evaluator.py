@@ -164,7 +164,7 @@ class Evaluator:
             ),
             "tools": setting_text(
                 [
-                    (n, tools[n].names, tools[n].serve, *filter(None, [tools[n].observation_keep]))
+                    (n, tools[n].names, tools[n].words, *filter(None, [tools[n].observation_keep]))
                     for n in task.tools or list(tools)
                 ]
             ),

@@ -31,6 +31,7 @@ OF_THE_PLACE = frozenset(
         "sampler.patience_s",
         "tools.*.service",
         "tools.*.serve",
+        "tools.*.options",
         "tools.*.tls_ca",
         "tools.*.tls_cert",
         "tools.*.tls_key",
@@ -156,5 +157,6 @@ def of_the_place(name: str) -> bool:
     """Whether two processes, or two starts, of one run may differ in this dotted key."""
     parts = name.split(".")
     if parts[0] in ("tasks", "tools") and len(parts) > 2:
-        name = f"{parts[0]}.*.{parts[-1]}"
+        last = 2 if parts[0] == "tools" else -1  # options of a tool have keys of their own
+        name = f"{parts[0]}.*.{parts[last]}"
     return name in OF_THE_PLACE

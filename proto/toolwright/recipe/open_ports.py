@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from toolwright.recipe.assignments import assignments
 from toolwright.recipe.models.shared_tables import Shared
 from toolwright.recipe.reading import Recipe, RecipeError
 
 OPEN_URL = re.compile(r"(https?://(?:127\.0\.0\.1|localhost|\[::1\]):)0+(?=/|$)")
-"""URL in a word of `tools.NAME.serve`, such as that of a model that simulates the tool."""
+"""URL in `tools.NAME.serve` or an option there, such as that of a model that plays the tool."""
 
 
 def refuse_open_ports(recipe: Recipe, *tables: str) -> None:
@@ -22,7 +23,7 @@ def refuse_open_ports(recipe: Recipe, *tables: str) -> None:
 def open_ports(shared: Shared) -> Iterator[tuple[str, str]]:
     """(key, sentence) of each address with port 0."""
     for key, address in _addresses(shared):
-        if is_open(address) or (key.endswith(".serve") and OPEN_URL.search(address)):
+        if is_open(address) or (key.startswith("tools.") and OPEN_URL.search(address)):
             example = "'[\"http://HOST:PORT\"]'" if key == "sampler.endpoints" else "..."
             yield (
                 key,
@@ -43,3 +44,5 @@ def _addresses(shared: Shared) -> Iterator[tuple[str, str]]:
     for name in shared.used_tools:
         yield f"tools.{name}.service", shared.tools[name].service
         yield from ((f"tools.{name}.serve", word) for word in shared.tools[name].serve)
+        options = assignments(shared.tools[name].options)
+        yield from ((f"tools.{name}.options.{key}", text) for key, text in options)

@@ -143,6 +143,9 @@ async def test_the_table_shows_what_each_criterion_alone_refuses(world: MakeWorl
     assert ["duplicates", "1", "7.1%"] in table
     assert ["kept", "3", "21.4%"] in table
     found = told_yield(here)
+    for one in found["criteria"]:
+        assert f"refused by {one['name']}, for example: {one['example']}" in told
+        assert one["example"].startswith("s00000")
     spent = found["tokens"]
     assert found["cost"] == pytest.approx((spent["read"] + 1000 * spent["written"]) / 1e6)
     assert f"cost {found['cost']:.4g}" in told

@@ -191,6 +191,7 @@ async def checked(*served: str) -> tuple[int, str]:
     command = (sys.executable, "-m", "engine.cli", "check", str(RECIPE / "recipe.toml"))
     process = await asyncio.create_subprocess_exec(
         *command, "--connect", "--set", f"tools.played.serve={json.dumps(served)}",
+        "--set", "tools.played.options={}",
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     said, _ = await process.communicate()
@@ -226,6 +227,7 @@ def test_a_check_does_not_wait_for_a_model_that_is_away(
         RECIPE / "recipe.toml",
         [
             *(f"tools.played.serve={json.dumps(served)}", "tools.played.patience_s=60"),
+            "tools.played.options={}",
             *(f"policy.model={tmp_path}/policy", f"run.folder={tmp_path}/run"),
         ],
     )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from tests.support.chat_endpoint import ChatEndpoint, chat_endpoint, fault
 from toolsvc.backends.budget import BudgetSpent
@@ -132,8 +133,20 @@ async def test_the_budget_bounds_requests_and_tokens() -> None:
             await ask(asked)
             with pytest.raises(BudgetSpent, match="15 used, 0 reserved, 30 wanted"):
                 await ask(asked, max_tokens=30)
+            with pytest.raises(BudgetSpent, match=r"^model \S+ at .*; used: 1 requests, 15 tokens"):
+                await ask(asked, max_tokens=30)
             await ask(asked, max_tokens=25)
         assert len(endpoint.requests) == 3
+
+
+async def test_what_a_model_used_is_in_the_log_at_the_end() -> None:
+    async with chat_endpoint(lambda _: "4") as endpoint:
+        with capture_logs() as lines:
+            async with model(endpoint) as asked:
+                await ask(asked)
+        (line,) = [line for line in lines if line["event"] == "model_used"]
+    assert (line["model_requests_total"], line["model_tokens_total"]) == (1, 15)
+    assert endpoint.url in line["model"]
 
 
 @pytest.mark.parametrize(

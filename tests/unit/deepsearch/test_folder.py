@@ -55,7 +55,7 @@ def test_a_recipe_and_its_variants_are_in_order(
 
 def settings(recipe: Recipe) -> tuple[str, dict[str, object]]:
     """The tool that searches, and its options as `toolsvc serve` reads them."""
-    tool, *words = recipe.shared.tools["search"].serve or ()
+    tool, *words = recipe.shared.tools["search"].words
     tables: dict[str, object] = {}
     for flag, text in zip(words[::2], words[1::2], strict=True):
         assert flag == "--set"

@@ -12,11 +12,12 @@ from console.config import ConsoleTable
 from engine.config import EngineTable
 from engine.offline.check.remarks import remarks
 from tests.unit.mtr.conftest import FOLDER
+from toolsvc.plugin.registry import parse_settings
 from toolsvc.sources.simulated.options import SimulatedOptions
 from toolwright.imports import load_object
 from toolwright.recipe import Recipe, check_all, load_recipe
 
-FILES = ("recipe", "chat")
+FILES = ("recipe", "chat", "paper")
 PAPERS = {
     "mtr_sft_only",
     "mtr_no_sft",
@@ -42,10 +43,10 @@ EVERY = [
 
 def played(recipe: Recipe) -> SimulatedOptions:
     """The options of the tools, as `toolsvc serve` reads them."""
-    word, *rest = recipe.shared.tools["played"].serve
+    word, *rest = recipe.shared.tools["played"].words
     assert word == "simulated:"
-    given = dict(one.removeprefix("simulated.").split("=", 1) for one in rest if one != "--set")
-    return SimulatedOptions.model_validate(given)
+    settings = parse_settings([one for one in rest if one != "--set"])
+    return SimulatedOptions.model_validate(settings["simulated"])
 
 
 @pytest.mark.parametrize(("file", "name", "rung"), EVERY)
@@ -85,7 +86,7 @@ def test_the_tools_are_told_where_their_player_is(
     assert ":0" not in told
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", ("recipe", "chat"))
 def test_what_the_policy_knows_without_tools_is_asked(file: str) -> None:
     suites = of(file).table("engine", EngineTable).evaluation.suites
     off = [suite for suite in suites if suite.metadata.get("tools") == "off"]

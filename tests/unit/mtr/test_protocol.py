@@ -70,6 +70,70 @@ def test_an_answer_ends_it(part: Part, text: str, found: str) -> None:
     assert protocol.decide(text, stop, view([OK] * 9), CODEC) == Answer(text=found)
 
 
+NORWICK = '{"town": "Norwick"}'
+FORMS = {
+    "the tag does not close": f'<tool_call>{{"name": "find_mayor", "arguments": {NORWICK}}}',
+    "a fence": f'I call it:\n```json\n{{"name": "find_mayor", "arguments": {NORWICK}}}\n```',
+    "JSON alone": f'</think>{{"name": "find_mayor", "arguments": {NORWICK}}}',
+    "other keys": f'{{"tool": "find_mayor", "parameters": {NORWICK}}}',
+    "arguments beside the name": '{"name": "find_mayor", "town": "Norwick"}',
+    "arguments as text": json.dumps({"name": "find_mayor", "arguments": NORWICK}),
+    "as an API answers": json.dumps(
+        {"type": "function", "function": {"name": "find_mayor", "arguments": NORWICK}}
+    ),
+    "ReAct": f'Action: {{"action": "find_mayor", "action_input": {NORWICK}}}',
+    "Python": 'I use the tool.\n`find_mayor(town="Norwick")`',
+    "the last of several": f'{{"name": "river_of"}} {{"name": "find_mayor", "args": {NORWICK}}}',
+}
+"""What small instruction models write in place of a call between tags."""
+
+
+@pytest.mark.parametrize("text", FORMS.values(), ids=FORMS)
+def test_a_lenient_agent_reads_the_forms_that_small_models_write(part: Part, text: str) -> None:
+    protocol = part("protocol.AutoAgent")(lenient=True)
+    decided = protocol.decide(text + END, END, view(), CODEC)
+    assert isinstance(decided, Calls)
+    (made,) = decided.calls
+    assert (made.tool, made.arguments) == ("find_mayor", {"town": "Norwick"})
+    assert not made.invalid_reason
+    said = json.dumps({"name": "find_mayor", "arguments": {"town": "Norwick"}})
+    assert made.action == f"<tool_call>{said}</tool_call>"
+    assert isinstance(part("protocol.AutoAgent")().decide(text + END, END, view(), CODEC), End)
+
+
+def test_a_lenient_agent_reads_other_keys_between_the_tags_too(part: Part) -> None:
+    text = (
+        f'<think>so</think><tool_call>{{"name": "find_mayor", "parameters": {NORWICK}}}{CALL_END}'
+    )
+    decided = part("protocol.AutoAgent")(lenient=True).decide(text, CALL_END, view(), CODEC)
+    assert isinstance(decided, Calls)
+    assert decided.calls[0].arguments == {"town": "Norwick"}
+    assert error_of(part("protocol.AutoAgent")().decide(text, CALL_END, view(), CODEC))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "other_tool", "arguments": {}}',
+        '{"name": 3}',
+        "find_mayor(Norwick)",
+        "find_mayor(town=open())",
+        f'<think>{{"name": "find_mayor", "arguments": {NORWICK}}}</think>I give up',
+        "The mayor is Alda.",
+        "find_mayor(" + "(" * 900 + ")",
+    ],
+)
+def test_what_means_no_call_is_none(part: Part, text: str) -> None:
+    protocol = part("protocol.AutoAgent")(lenient=True)
+    assert isinstance(protocol.decide(text + END, END, view(), CODEC), End)
+
+
+def test_an_answer_beside_json_is_the_answer(part: Part) -> None:
+    text = f'{{"name": "find_mayor", "arguments": {NORWICK}}}<answer>Alda</answer>'
+    protocol = part("protocol.AutoAgent")(lenient=True)
+    assert protocol.decide(text, ANSWER_END, view(), CODEC) == Answer(text="Alda")
+
+
 @pytest.mark.parametrize("text", ["", "I give up", "Alda</answer>", "<answer>Alda", "<tool_call>{"])
 def test_what_is_neither_ends_it_too(part: Part, text: str) -> None:
     decided = part("protocol.AutoAgent")().decide(text + END, END, view(), CODEC)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from console.config import ConsoleTable
+from engine.config import EngineTable
 from engine.offline.check.remarks import remarks
 from engine.types import End, View
 from tests.support.codecs import ToyCodec
@@ -18,6 +19,9 @@ from toolwright.types import StopReason, Task
 
 RECIPES = Path(__file__).resolve().parents[3] / "recipes"
 FAMILY = ("se_search", "search_r1", "auto_refine", "verltool/search")
+
+
+SETS = ("nq", "triviaqa", "popqa", "hotpotqa", "2wiki", "musique", "bamboogle")
 
 
 def of(folder: str, *overrides: str) -> Recipe:
@@ -44,6 +48,18 @@ def test_a_recipe_is_in_order(folder: str) -> None:
     readme = (recipe.folder / "README.md").read_text(encoding="utf-8").splitlines()
     assert readme[0].startswith("# ")
     assert readme[2]
+
+
+@pytest.mark.parametrize("folder", FAMILY[:3])
+def test_the_whole_recipe_is_chat_toml_on_the_papers_rows(folder: str) -> None:
+    whole, base = load_recipe(RECIPES / folder / "paper.toml"), of(folder)
+    check_all(whole)
+    assert "warning" not in "\n".join(remarks(whole))
+    assert whole.shared.task.source == "data/train.jsonl"
+    same = {"source": ""}
+    assert whole.shared.task.model_copy(update=same) == base.shared.task.model_copy(update=same)
+    suites = whole.table("engine", EngineTable).evaluation.suites
+    assert [suite.source for suite in suites] == [f"data/{name}.jsonl" for name in SETS]
 
 
 TAGS: Mapping[str, tuple[str, str]] = {

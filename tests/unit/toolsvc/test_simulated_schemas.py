@@ -12,7 +12,7 @@ from toolsvc.schemas.functions import NotTools, function_tools, json_in
 from toolsvc.schemas.lint import MOST_TOOLS, lint, schema_faults
 from toolsvc.schemas.validation import Violation, closed, violations
 from toolsvc.sources.simulated.form import FORM, completed
-from toolsvc.sources.simulated.maker import checked
+from toolsvc.sources.simulated.maker import ROLE, checked
 
 FILM: dict[str, Any] = {
     "type": "function",
@@ -253,3 +253,23 @@ def test_what_is_no_schema_is_named_by_whoever_checks_it(schema: dict[str, Any])
     assert list(schema_faults("arguments", given, patterns=False)) == []
     with pytest.raises(NotTools):
         function_tools([film(parameters=given)])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        json.dumps([FILM]),
+        f"<think>a film</think>Here are the tools:\n```json\n{json.dumps([FILM], indent=2)}\n```",
+        json.dumps({"tools": [FILM]}),
+        json.dumps(FILM),
+        f"```\n{json.dumps({**FILM['function'], 'returns': FILM['returns']})}\n```",
+    ],
+)
+def test_a_tool_set_is_read_in_the_forms_that_models_write(answer: str) -> None:
+    (tool,) = checked(answer, (), Counter())
+    assert (tool.name, tool.returns is not None) == ("film", True)
+
+
+def test_the_example_in_toolmakers_prompt_is_a_tool_set_that_passes() -> None:
+    (tool,) = checked(ROLE[ROLE.rindex("An example") :], (), Counter())
+    assert tool.name == "film_director"

@@ -23,7 +23,12 @@ tools that look up or compute what the answer needs, each a small step that woul
 questions too. Do not answer the question, and do not hint at the answer. Write a JSON list, and \
 nothing else, of objects with "type": "function", "function": {"name", "description", \
 "parameters": JSON schema of an object}, "returns": JSON schema of the output. Schemas may use \
-{keywords}. Names have letters, digits and _ only."""
+{keywords}. Names have letters, digits and _ only.
+An example, for another question, of a list with one tool:
+[{"type": "function", "function": {"name": "film_director", "description": "Names the director \
+of a film.", "parameters": {"type": "object", "properties": {"title": {"type": "string"}}, \
+"required": ["title"]}}, "returns": {"type": "object", "properties": {"director": {"type": \
+"string"}}, "required": ["director"]}}]"""
 _KEYWORDS = (
     "type, enum, pattern, minLength, maxLength, minimum, maximum, minItems, maxItems, items, "
     "required, properties and description"
@@ -48,6 +53,8 @@ def checked(
     them. `changes` counts what was changed in tools that pass. `constrained`: as in `make`."""
     try:
         written = json_in(answer)
+        if isinstance(written, dict) and "tools" not in written:
+            written = [written]  # weak models write one tool without its list
         written, changed = ordinary_tools(form.completed(written) if constrained else written)
         tools = function_tools(written)
     except (NotTools, ValueError) as error:

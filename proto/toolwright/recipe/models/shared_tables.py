@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from toolwright.credit.corrections import CORRECTIONS, CorrectionMode
+from toolwright.recipe.assignments import assignments
 from toolwright.recipe.models.spelling import grpc_fault, url_fault
 from toolwright.recipe.models.table import Either, Table
 from toolwright.recipe.models.tasks import (
@@ -215,6 +217,10 @@ class Tool(Table):
     serve: tuple[str, ...] = Field(
         default=(), description="words after `toolsvc serve` to start one, without --listen"
     )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="with serve: options by tool or source, as `toolsvc serve --set` takes them",
+    )
     tls_ca: Path | None = Field(
         default=None,
         description="PEM file of the authority that signed its certificate; none = no TLS",
@@ -245,7 +251,13 @@ class Tool(Table):
     @property
     def where(self) -> str:
         """Its address, or the command that starts it."""
-        return self.service or f"`{shlex.join(('toolsvc', 'serve', *self.serve))}`"
+        return self.service or f"`{shlex.join(('toolsvc', 'serve', *self.words))}`"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words after `toolsvc serve`: those of `serve`, then `--set` for each option."""
+        options = (("--set", f"{key}={text}") for key, text in assignments(self.options))
+        return (*self.serve, *chain.from_iterable(options))
 
     @field_validator("service")
     @classmethod
@@ -260,6 +272,13 @@ class Tool(Table):
             raise ValueError(
                 "set either `service`, the address of a tool service, or `serve`, the words after "
                 "`toolsvc serve` to start one: one of the two"
+            )
+        if self.options and not self.serve:
+            raise ValueError("options are for the tool that `serve` starts")
+        if plain := [name for name, one in self.options.items() if not isinstance(one, dict)]:
+            raise ValueError(
+                f"options.{plain[0]} names no tool: write options.TOOL.{plain[0]}, such as "
+                "options.search.topk"
             )
         if self.serve and self.tls_ca:
             raise ValueError("tls_ca is for a `service`; what `serve` starts is a Unix socket")

@@ -101,6 +101,13 @@ def test_a_url_of_what_plays_a_tool_needs_a_port_too(
     assert ("tools.calculator.serve" in keys) is open_
 
 
+def test_a_url_in_a_tools_options_needs_a_port_too(tmp_path: Path) -> None:
+    options = {"simulated": {"endpoint": "http://127.0.0.1:0/v1"}}
+    tools = {"calculator": {"serve": ["simulated:"], "options": options, "service": ""}}
+    keys = [key for key, _ in open_ports(read(tmp_path, tools=tools).shared)]
+    assert "tools.calculator.options.simulated.endpoint" in keys
+
+
 def test_only_a_known_kind_of_api_and_only_its_keys() -> None:
     assert Sampler(api="openai-chat", endpoints=("http://x/v1",)).endpoints == ("http://x/v1",)
     with pytest.raises(ValueError, match="ends in /v1"):
