@@ -21,7 +21,14 @@ from toolwright.credit.losses import (
     KlName,
     LossName,
 )
-from toolwright.credit.turns import Branches, Scope, Several, TurnsBy, TurnSingleton
+from toolwright.credit.turns import (
+    PADDED_TURNS,
+    Branches,
+    Scope,
+    Several,
+    TurnsBy,
+    TurnSingleton,
+)
 from toolwright.recipe import Table
 from toolwright.recipe.models.spelling import is_url, url_fault
 from toolwright.recipe.models.table import OfKind
@@ -80,6 +87,9 @@ class Credit(Table):
     ignore: tuple[str, ...] = Field(default=(), description="anchors without effect")
     first_turn: bool = Field(
         default=False, description="all first turns have an anchor in common, as plans do"
+    )
+    padded_turns: int = Field(
+        default=PADDED_TURNS, ge=1, description="turns that SEARL's released code averages over"
     )
     branches: Branches = Field(
         default="soft", description="hard: tokens that branches share get their mean advantage"

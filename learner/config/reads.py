@@ -30,8 +30,11 @@ WITHOUT_RATIO: Case = {
 }
 """The loss has no ratio, so a weight corrects for the sampler even if the mode has no weight."""
 COMPARED: Case = {"learner.credit.turns": LABELLED}
-CREDITED: Case = {"learner.credit.turns": (*LABELLED, "alone")}
+RELEASED: Case = {"learner.credit.turns": ("released",)}
+CREDITED: Case = {"learner.credit.turns": (*LABELLED, "alone", "released")}
+RETURNED: Case = {"learner.credit.turns": (*LABELLED, "alone")}
 ANCHORED: Case = {"learner.credit.turns": ("anchor",)}
+LINKED: Case = {"learner.credit.turns": ("anchor", "released")}
 DECAYS = ("linear", "cosine")
 DISTILLED: Case = {"learner.loss.kind": ("distill",)}
 
@@ -51,13 +54,14 @@ LEARNER: Mapping[str, tuple[Case, ...]] = {
     ),
     "learner.credit.weight": (CREDITED,),
     "learner.credit.discount": (CREDITED,),
-    "learner.credit.outcome_in_return": (CREDITED,),
+    "learner.credit.outcome_in_return": (RETURNED,),
     "learner.credit.std": (COMPARED,),
     "learner.credit.singleton": (COMPARED,),
     "learner.credit.scope": (COMPARED,),
+    "learner.credit.padded_turns": (RELEASED,),
     "learner.credit.several": (ANCHORED,),
-    "learner.credit.ignore": (ANCHORED,),
-    "learner.credit.first_turn": (ANCHORED,),
+    "learner.credit.ignore": (LINKED,),
+    "learner.credit.first_turn": (LINKED,),
     **{
         f"learner.loss.{key}": ({"learner.loss.kind": names_reading(key, LOSSES)},)
         for key in ("clip_low", "clip_high", "dual_clip", "tau_positive", "tau_negative")
@@ -86,7 +90,7 @@ _OF_REWARDS = {
     "advantage": ("estimator", "std", "eps", "singleton", "discount", "per_data_source"),
     "credit": (
         "turns", "weight", "discount", "outcome_in_return", "count_in_reward", "std", "singleton",
-        "scope", "several", "ignore", "first_turn", "branches",
+        "scope", "several", "ignore", "first_turn", "padded_turns", "branches",
     ),
 }  # fmt: skip
 OF_REWARDS = tuple(f"learner.{table}.{key}" for table, own in _OF_REWARDS.items() for key in own)

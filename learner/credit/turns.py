@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from learner.config.objective import Credit
 from learner.credit.members import Member
-from toolwright.credit.turns import step_advantage, step_groups, turn_labels, turn_returns
+from toolwright.credit.turns import (
+    joined_advantage,
+    step_advantage,
+    step_groups,
+    turn_labels,
+    turn_returns,
+)
 
 
 def turn_advantages(
@@ -29,19 +35,31 @@ def turn_advantages(
     ]
     if credit.turns == "alone":
         return returns, 0
+    by = "anchor" if credit.turns == "released" else credit.turns
+    over_batch = credit.scope == "batch" and credit.turns != "released"
     inside = [member.in_baseline for member in members]
     labels = [
         turn_labels(
             len(own),
             member.trajectory.anchors,
-            by=credit.turns,
-            where=member.group if credit.scope == "prompt" else None,
+            by=by,
+            where=None if over_batch else member.group,
             ignore=credit.ignore,
             first_turn=credit.first_turn,
         )
         for member, own in zip(members, returns, strict=True)
     ]
     groups = step_groups(labels)
+    if credit.turns == "released":
+        values = joined_advantage(
+            [member.turn_rewards for member in members],
+            labels,
+            discount=credit.discount,
+            padded_turns=credit.padded_turns,
+            in_baseline=inside,
+        )
+        joined = [[value] * len(own) for value, own in zip(values, returns, strict=True)]
+        return joined, sum(len(own) for own, value in zip(returns, values, strict=True) if value)
     _, steps = step_advantage(
         returns,
         groups,

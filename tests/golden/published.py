@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 
 from toolwright.credit.advantages import centred
-from toolwright.credit.turns import return_to_go
+from toolwright.credit.turns import joined_advantage
 
 
 def returns_resetting_at_masks(
@@ -39,27 +39,7 @@ def whole_trajectory_credit(
     gamma: float,
     lam: float,
 ) -> list[float]:
-    """One number a trajectory, as SEARL's code assigns "step" credit to the rollouts of a prompt.
-
-    Its groups hold trajectories and no turns: all that are connected by shared anchors, be it
-    through others. Returns-to-go are averaged over the turns, padding included, nothing is divided
-    by a deviation, and the term goes to every token.
-    """
-    count = len(final)
-    means = []
-    for rewards in step_rewards:
-        padded = [*rewards, *[0.0] * (padded_turns - len(rewards))]
-        means.append(sum(return_to_go(padded, gamma)) / padded_turns)
-    part = list(range(count))
-    names = [{name for turn in turns for name in turn} for turns in anchors]
-    for first in range(count):
-        for second in range(first):
-            if names[first] & names[second]:
-                old, new = part[first], part[second]
-                part = [new if label == old else label for label in part]
-    alone = [part.count(label) == 1 for label in part]
-    steps = centred(means, part)
-    return [
-        outcome + (0.0 if lone else lam * step)
-        for outcome, lone, step in zip(centred(final, ["g"] * count), alone, steps, strict=True)
-    ]
+    """One number a trajectory, as SEARL's code credits the rollouts of a prompt."""
+    steps = joined_advantage(step_rewards, anchors, discount=gamma, padded_turns=padded_turns)
+    outcomes = centred(final, ["g"] * len(final))
+    return [outcome + lam * step for outcome, step in zip(outcomes, steps, strict=True)]

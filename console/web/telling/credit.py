@@ -19,11 +19,13 @@ from toolwright.credit.advantages import Singleton, Std
 from toolwright.credit.estimators import ESTIMATORS, EstimatorName, Rewards
 from toolwright.credit.turns import (
     LABELLED,
+    PADDED_TURNS,
     Branches,
     Scope,
     Several,
     TurnsBy,
     TurnSingleton,
+    joined_advantage,
     step_advantage,
     step_groups,
     turn_labels,
@@ -62,6 +64,7 @@ class _Credit(BaseModel):
     several: Several
     ignore: tuple[str, ...]
     first_turn: bool
+    padded_turns: int = PADDED_TURNS
     branches: Branches
 
 
@@ -241,13 +244,22 @@ def _steps(group: Sequence[Member], formula: Formula) -> list[list[float]]:
         turn_labels(
             len(one.turn_rewards),
             one.anchors,
-            by=own.turns,
+            by="anchor" if own.turns == "released" else own.turns,
             where=None,
             ignore=own.ignore,
             first_turn=own.first_turn,
         )
         for one in group
     ]
+    if own.turns == "released":
+        values = joined_advantage(
+            [one.turn_rewards for one in group],
+            labels,
+            discount=own.discount,
+            padded_turns=own.padded_turns,
+            in_baseline=[one.in_baseline for one in group],
+        )
+        return [[value] * len(turns) for value, turns in zip(values, returns, strict=True)]
     _, steps = step_advantage(
         returns,
         step_groups(labels),

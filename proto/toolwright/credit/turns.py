@@ -17,9 +17,10 @@ from typing import Literal
 
 from toolwright.credit.advantages import Std, standardised
 
-TurnsBy = Literal["none", "anchor", "position", "group", "alone"]
+TurnsBy = Literal["none", "anchor", "position", "group", "alone", "released"]
 """Turns that a turn's return is compared with: those of the same anchor, of the same number, all of
-the group. "alone" takes the return itself; "none" gives turns no credit."""
+the group. "alone" takes the return itself; "none" gives turns no credit; "released" is
+`joined_advantage`."""
 LABELLED: tuple[TurnsBy, ...] = ("anchor", "position", "group")
 """The comparisons, which need `turn_labels`."""
 TurnSingleton = Literal["zero", "raw", "batch"]
@@ -30,6 +31,9 @@ Scope = Literal["prompt", "batch"]
 """Whether turns are compared within their group or over the batch."""
 Branches = Literal["soft", "hard"]
 """Whether tokens that branches share keep each branch's advantage or get the mean."""
+
+PADDED_TURNS = 6
+"""Turns of every trajectory in SEARL's released code; a shorter one has zeros after its own."""
 
 Turn = tuple[int, int]
 Labels = Sequence[Sequence[Sequence[Hashable]]]
@@ -159,3 +163,43 @@ def step_advantage(
         [total / max(1, count) for total, count in zip(*own, strict=True)]
         for own in zip(sums, counts, strict=True)
     ]
+
+
+def joined_advantage(
+    rewards: Sequence[Sequence[float]],
+    labels: Labels,
+    *,
+    discount: float,
+    padded_turns: int = PADDED_TURNS,
+    in_baseline: Sequence[bool] | None = None,
+) -> list[float]:
+    """[trajectories] what SEARL's released code (b535d61) adds to every token of a trajectory.
+
+    It compares trajectories in place of turns: those that share a label, directly or through
+    others. A trajectory's value is the mean of its returns-to-go over `padded_turns` turns, or over
+    its own if they are more. The advantage is the value minus the mean of the joined ones in the
+    baseline; 0 if fewer than two are. Nothing is divided by a deviation.
+
+    rewards: by trajectory and turn. labels: of each turn.
+    """
+    inside = in_baseline if in_baseline is not None else [True] * len(rewards)
+    values = []
+    for own in rewards:
+        size = max(padded_turns, len(own))
+        padded = [*own, *[0.0] * (size - len(own))]
+        values.append(math.fsum(return_to_go(padded, discount)) / size)
+    part = list(range(len(rewards)))
+    first: dict[Hashable, int] = {}
+    for place, turns in enumerate(labels):
+        for label in dict.fromkeys(label for turn in turns for label in turn):
+            old, new = part[place], part[first.setdefault(label, place)]
+            part = [new if one == old else one for one in part]
+    out = [0.0] * len(rewards)
+    for joined in set(part):
+        members = [place for place, one in enumerate(part) if one == joined]
+        counted = [values[i] for i in members if inside[i] and math.isfinite(values[i])]
+        if len(counted) > 1:
+            mean = math.fsum(counted) / len(counted)
+            for i in members:
+                out[i] = values[i] - mean
+    return out

@@ -140,6 +140,10 @@ def test_a_token_has_its_trajectory_s_advantage_and_its_turn_s() -> None:
         # R is on the last turn: 0.25 + 0.5 is compared with 0.05
         (Credit(turns="anchor", std="none", outcome_in_return=True), [0.35, 0.35, 0, 0]),
         (Credit(turns="group", std="none"), [0.175, 0.175, 0.025, 0.025]),
+        # means over six turns: 0.35 / 6 and -0.05 / 6
+        (Credit(turns="released"), [0.2 / 6] * 4),
+        (Credit(turns="released", padded_turns=2), [0.1] * 4),
+        (Credit(turns="released", ignore=("quad",)), [0, 0, 0, 0]),
     ],
 )
 def test_what_turns_are_compared_with(credit: Credit, first: list[float]) -> None:

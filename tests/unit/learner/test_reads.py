@@ -195,6 +195,7 @@ CHANGED: dict[str, Any] = {
     "learner.credit.several": "sum",
     "learner.credit.ignore": ("y",),
     "learner.credit.first_turn": True,
+    "learner.credit.padded_turns": 9,
     "learner.loss.clip_low": 0.05,
     "learner.loss.clip_high": 0.06,
     "learner.loss.dual_clip": 1.2,

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 from learner.maths.branches import shared_mean
 from learner.maths.turns import token_map
 from tests.golden.published import whole_trajectory_credit
-from toolwright.credit.turns import return_to_go, step_advantage, step_groups, turn_rewards
+from toolwright.credit.turns import (
+    joined_advantage,
+    return_to_go,
+    step_advantage,
+    step_groups,
+    turn_rewards,
+)
 
 turns = st.lists(
     st.tuples(st.integers(-4, 4).map(float), st.lists(st.sampled_from("xy"), max_size=2)),
@@ -156,3 +162,26 @@ def test_in_published_code_what_is_connected_through_others_is_one_part() -> Non
         [0.0] * 3, [[0.6], [0.0], [0.0]], anchors, padded_turns=2, gamma=0.5, lam=1.0
     )
     assert found == pytest.approx([0.2, -0.1, -0.1])
+
+
+def test_trajectories_that_share_a_label_through_others_are_joined() -> None:
+    rewards = [[6.0], [12.0], [0.0], [3.0]]
+    labels = [[["a"]], [["a", "b"]], [["b"]], [["alone"]]]
+    found = joined_advantage(rewards, labels, discount=0.5, padded_turns=6)
+    assert found == pytest.approx([0.0, 1.0, -1.0, 0.0])
+
+
+def test_a_member_outside_of_the_baseline_is_compared_and_not_compared_with() -> None:
+    inside = [True, True, False]
+    found = joined_advantage(
+        [[6.0], [12.0], [30.0]], [[["a"]]] * 3, discount=0.5, in_baseline=inside
+    )
+    assert found == pytest.approx([-0.5, 0.5, 3.5])
+    lone = joined_advantage([[6.0], [12.0]], [[["a"]]] * 2, discount=0.5, in_baseline=[True, False])
+    assert lone == [0.0, 0.0]
+
+
+@given(st.lists(st.lists(st.integers(-4, 4).map(float), max_size=9), max_size=5))
+def test_terms_of_joined_trajectories_sum_to_nothing(rewards: list[list[float]]) -> None:
+    labels: Any = [[["plan"], *[[]] * (len(own) - 1)] if own else [["plan"]] for own in rewards]
+    assert sum(joined_advantage(rewards, labels, discount=0.5)) == pytest.approx(0, abs=1e-9)

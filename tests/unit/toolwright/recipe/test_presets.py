@@ -135,7 +135,11 @@ WANTED: Mapping[str, Mapping[str, Any]] = {
         "run.groups_per_step": 256,
         "learner.advantage.std": "none",
         "learner.advantage.singleton": "raw",
-        "learner.credit.turns": "none",
+        "learner.credit.turns": "released",
+        "learner.credit.first_turn": True,
+        "learner.credit.discount": 0.5,
+        "learner.credit.weight": 1.0,
+        "learner.credit.padded_turns": 6,
     },
     "mtr_sft": {
         "sft.epochs": 2,
