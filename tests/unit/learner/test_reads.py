@@ -161,7 +161,7 @@ CREDIT: list[Settings] = [
         ESTIMATORS,
         ["sample", "none"],
         ["zero", "raw"],
-        ["none", "anchor", "position", "group", "alone"],
+        ["none", "anchor", "position", "group", "alone", "released"],
         ["population", "none"],
         ["prompt", "batch"],
         ["zero", "batch"],
