@@ -76,6 +76,11 @@ MAKERS: Mapping[str, Maker] = {
     **{f"{name}/test.jsonl": partial(lines, name) for name in (*MATH, "gaia", "hle")},
     "DeepMath-103K/data": deepmath,
     "search_r1/train.parquet": partial(parquet, "search_r1"),
+    **{
+        f"arpo/{name}/test.jsonl": partial(lines, name)
+        for name in ("hotpotqa", "2wiki", "musique", "bamboogle")
+    },
+    "grpo_mix_train.parquet": partial(parquet, "tool_star"),
     "wiki-18.jsonl": corpus,
     "skyrl_sql/train.parquet": partial(parquet, "skyrl_sql"),
     "spider/dev.json": partial(listed, "spider"),

@@ -24,6 +24,7 @@ from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.learner.seeing import write_seeing_model
 from tests.integration.reproduce.downloads import MAKERS, fill
 from tests.integration.verltool.test_whole_recipes import END, speaking
+from tests.support.dialogue import said
 from tests.support.docs import DOCS
 from tests.support.policy import write_vision_policy
 
@@ -34,6 +35,8 @@ EXPORT = re.compile(r"^export (\w+)=.*$", re.MULTILINE)
 BELOW_RAW = re.compile(r"\$RAW/([\w./$-]+)")
 LONGEST_S = 900.0
 GIVES_UP = (1, 2, 5)
+PLAN = f"##DAG_LIST\n[(ST1,)]\n##ST1: ask\n1. name the author\n{END}"
+STEP = r"<subtask> ST1: ask</subtask><thinking> known</thinking><answer> \boxed{Ada}</answer>"
 MARKS = ("vision_start", "vision_end", "image", "video")
 
 ids = [page.stem for page in PAGES]
@@ -75,6 +78,10 @@ def answering(codec: HuggingFaceCodec) -> Callable[[ScriptRequest], Sequence[int
             return codec.encode(f"No idea.{END}")
         if request.images:  # a cut one would have other tokens here than in the learner
             return codec.encode(rf"\boxed{{Ada}}{END}")
+        text = codec.decode(request.input_ids)
+        if "tool_star question" in text:
+            reply = STEP if PLAN in text else PLAN
+            return codec.encode(reply)[said(codec, text, reply) :]
         try:
             return list(known(request))
         except StopIteration:

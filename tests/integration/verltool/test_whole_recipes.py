@@ -86,6 +86,9 @@ def row_of(name: str, number: int) -> dict[str, Any]:
     if name == "search_r1":
         target = {"style": "rule", "ground_truth": {"target": ["Ada"]}}
         return {"data_source": "nq", "prompt": prompt, "reward_model": target, "id": f"t{number}"}
+    if name == "tool_star":
+        return {"data_source": "grpo_mix", "question": asked, "ability": "math",
+                "reward_model": truth, "extra_info": {"index": None}}  # fmt: skip
     if name == "hard_search":
         extra = {"index": number, "question": asked}
         return {"data_source": "x", "prompt": prompt, "reward_model": truth, "extra_info": extra}
