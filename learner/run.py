@@ -55,6 +55,11 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
         unreachable = table.publish.beyond(shared.sampler.endpoints)
         if unreachable is not None:
             raise GroupError(unreachable)
+        if shared.run.share_gpu:
+            raise GroupError(
+                'learner.publish.way = "group" with run.share_gpu = true: NCCL joins no two '
+                'processes on one GPU; set learner.publish.way = "folder"'
+            )
         group.prepare()
     with (
         parallel.ranks(

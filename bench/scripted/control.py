@@ -59,6 +59,7 @@ class Control:
             self.init_weights_update_group, self.destroy_weights_update_group,
             self.begin_weight_update, self.end_weight_update,
             self.update_weights_from_distributed, self.flush_cache,
+            self.release_memory_occupation, self.resume_memory_occupation,
         )  # fmt: skip
         gets = (
             self.flush_cache, self.model_info, self.server_info, self.ready, self.health,
@@ -103,6 +104,7 @@ class Control:
             return _updated(False, "Failed to update weights: this failure is scripted.")
         if not await asyncio.to_thread(Path(path).is_dir):
             return _updated(False, f"Failed to get weights iterator: no folder at {path}.")
+        self._scheduler.memory.load()
         flush = self._flush if body.get("flush_cache", True) else lambda: True
         async with self._scheduler.occupied():
             pass
@@ -175,6 +177,21 @@ class Control:
             flush=bool(body.get("flush_cache", True)),
         )
         return _changed(success, message)
+
+    async def release_memory_occupation(self, request: web.Request) -> web.Response:
+        """Releases memory, with the prefix cache in it."""
+        body = await _body(request, lists="tags")
+        memory = self._scheduler.memory
+        memory.release(body.get("tags") or (), idle=self._scheduler.can_flush())
+        self._conversations.forget_cache()
+        return _after_death(request) if memory.died else _json(None)
+
+    async def resume_memory_occupation(self, request: web.Request) -> web.Response:
+        """Takes released memory again."""
+        body = await _body(request, lists="tags")
+        memory = self._scheduler.memory
+        memory.resume(body.get("tags") or ())
+        return _after_death(request) if memory.died else _json(None)
 
     async def flush_cache(self, _request: web.Request) -> web.Response:
         """Empties the prefix cache unless a reply holds some of it."""
@@ -300,5 +317,11 @@ def _changed(success: bool, message: str, **more: int) -> web.Response:
     return _json(body, status=200 if success else 400)
 
 
-def _json(body: Mapping[str, object], status: int = 200) -> web.Response:
+def _after_death(request: web.Request) -> web.Response:
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=500)
+
+
+def _json(body: Mapping[str, object] | None, status: int = 200) -> web.Response:
     return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")

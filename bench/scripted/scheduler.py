@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 from bench.scripted.generation import Generation
+from bench.scripted.memory import Memory
 from bench.scripted.timing import Timing
 from bench.scripted.types import PauseMode, RequestError
 
@@ -38,6 +39,7 @@ class Scheduler:
         self._on_loaded = loaded
         self.weight_version = weight_version
         """What the server reports."""
+        self.memory = Memory()
         self._loaded = weight_version
         self._timing = timing
         self._loop = asyncio.get_running_loop()
@@ -267,7 +269,9 @@ class Scheduler:
             due, _, generation = heapq.heappop(self._due)
             if generation.finish is None:
                 due_now.append((due, generation))
-        for due, generation in due_now:
+        if due_now:
+            self.memory.sample()
+        for due, generation in due_now if not self.memory.died else ():
             generation.grow(self._timing.tokens_per_chunk, self._loaded)
             if generation.finish is None:
                 self._schedule(generation, due + next(generation.delays))

@@ -23,6 +23,7 @@ from typing import Self
 
 import orjson
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from bench.scripted import wire
 from bench.scripted.body import check_schema, read_request
@@ -145,7 +146,9 @@ class ScriptedSampler:
             },
         )  # fmt: skip
         rule = HttpRule(Tokens(), names_of(f"{self.host}:{self.port}"))
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[ruled(rule)])
+        app = web.Application(
+            client_max_size=MAX_BODY_BYTES, middlewares=[ruled(rule), self._resets_after_death]
+        )
         app.add_routes(
             [web.route(verb, "/generate", self._generate) for verb in ("POST", "PUT")]
             + self._control.routes()
@@ -172,6 +175,15 @@ class ScriptedSampler:
             await self._control.groups.close()
             await self._runner.cleanup()
             self._runner = None
+
+    @web.middleware
+    async def _resets_after_death(
+        self, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
+        if self._scheduler.memory.died and request.transport is not None:
+            request.transport.abort()
+            return web.Response(status=500)
+        return await handler(request)
 
     # ---- /generate ----
 

@@ -28,6 +28,7 @@ from engine.core.build import (
 from engine.core.engine_core import EngineCore, TaskCore
 from engine.core.rehearsal import first_that_fits
 from engine.core.sampler.control import WeightControl
+from engine.core.sampler.memory import refuse_kept_memory
 from engine.core.sampler.pool import SamplerPool
 from engine.core.tasks import BadRows, TaskSource
 from engine.errors import PublishFailed, StartupError
@@ -229,6 +230,8 @@ class Engine:
         back."""
         core, shared = self._core, self._recipe.shared
         pool = await core.open_pool()
+        if shared.run.share_gpu:
+            refuse_kept_memory(pool)
         tools = await core.open_tools(self.journal.owner, wait_until_up=self.journal.boot > 1)
         for task in shared.each_task.values():
             listed = [tool for name in task.tools or shared.tools for tool in tools[name]]
@@ -256,7 +259,9 @@ class Engine:
     async def _open_learners_side(self, stack: AsyncExitStack) -> None:
         """Publishing, delivery and status."""
         recipe, shared = self._recipe, self._recipe.shared
-        control = WeightControl(self._pool, pause_mode=shared.sampler.pause)
+        control = WeightControl(
+            self._pool, pause_mode=shared.sampler.pause, shares_gpu=shared.run.share_gpu
+        )
         self._claims = Claims(self.journal)
         self._publisher = Publisher(
             journal=self.journal,
@@ -393,7 +398,12 @@ class Engine:
     def policy_servicer(self) -> PolicyServicer:
         """PolicyService of this engine, once it is assembled."""
         return PolicyServicer(
-            self._publisher, self._broadcasts, self.journal, self._claims, self._fingerprint
+            self._publisher,
+            self._broadcasts,
+            self.journal,
+            self._claims,
+            self._fingerprint,
+            shares_gpu=self._recipe.shared.run.share_gpu,
         )
 
 

@@ -145,7 +145,11 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
         journal: Journal,
         claims: Claims,
         fingerprint: Fingerprint,
+        *,
+        shares_gpu: bool,
     ) -> None:
+        """shares_gpu: the learner trains on the samplers' GPU."""
+        self._shares_gpu = shares_gpu
         self._publisher = publisher
         self._broadcasts = broadcasts
         self._journal = journal
@@ -200,6 +204,31 @@ class PolicyServicer(policy_pb2_grpc.PolicyServiceServicer):
                 recipe=canonical_terms(known.terms),
             ),
         )
+
+    @answers_errors
+    async def ReleaseMemory(
+        self, request: policy.ReleaseMemoryRequest, context: Context
+    ) -> policy.ReleaseMemoryResponse:
+        if not self._shares_gpu:
+            raise ServiceError(
+                reasons.ERROR_REASON_INVALID_REQUEST,
+                "this engine's recipe gives no memory of its samplers away",
+                subject="run.share_gpu",
+                fix="start engine and learner with run.share_gpu = true",
+            )
+        self._claims.check(request.learner)
+        samplers = await self._publisher.release_memory(request.learner)
+        return policy.ReleaseMemoryResponse(
+            samplers=samplers, memory_share=self._publisher.memory_share
+        )
+
+    @answers_errors
+    async def ResumeMemory(
+        self, request: policy.ResumeMemoryRequest, context: Context
+    ) -> policy.ResumeMemoryResponse:
+        self._claims.check(request.learner)
+        samplers = await self._publisher.resume_memory(request.learner)
+        return policy.ResumeMemoryResponse(samplers=samplers)
 
     @answers_errors
     async def BeginPublish(

@@ -71,6 +71,8 @@ class EngineStatus:
             return "fruitless"
         if self._publisher.publishing:
             return "publishing"
+        if self._publisher.lent:
+            return "training"
         return "evaluating" if self._evaluation.busy else "running"
 
     def message(self) -> rollout_pb2.GetStatusResponse:

@@ -162,6 +162,17 @@ class EngineClient:
         )
         return float(answer.paused.ToTimedelta().total_seconds())
 
+    def release_memory(self) -> None:
+        """Has the samplers release the memory of the GPU that they share with this learner. Their
+        running evaluation comes first."""
+        request = policy_pb2.ReleaseMemoryRequest(learner=self.learner)
+        self.call_policy("ReleaseMemory", request, timeout=PUBLISH_S)
+
+    def resume_memory(self) -> None:
+        """Has the samplers take their memory again, without a publish."""
+        request = policy_pb2.ResumeMemoryRequest(learner=self.learner)
+        self.call_policy("ResumeMemory", request, timeout=PUBLISH_S)
+
     def call_policy(self, name: str, request: Any, *, timeout: float) -> Any:
         """Calls a PolicyService method with retries."""
         return self._until_answered(

@@ -50,6 +50,12 @@ def start(run: Run, *, resumed: bool) -> None:
 
     Raises MismatchError if engine and learner were started with different recipes or policies.
     """
+    _agree(run, resumed=resumed)
+    if run.client is not None and run.recipe.shared.run.share_gpu:
+        run.client.resume_memory()  # a learner before may have died during its step
+
+
+def _agree(run: Run, *, resumed: bool) -> None:
     joined: WeightVersion | None = None
     parent: WeightVersion | None = None
     if run.client is not None:

@@ -45,6 +45,10 @@ def step(run: Run) -> bool:
         run.seconds["lease_s"] = leased.seconds
         lease_ahead(run)
         leased = with_images(run, leased)
+    if run.recipe.shared.run.share_gpu:
+        if run.client is not None:
+            run.client.release_memory()  # the publish gives it back
+        parallel.barrier()
     batch = prepare(run, leased.groups if leased is not None else None)
     trained = time.monotonic()
     update = improve(

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from tests.contract.sampler import aborts, answers, pauses, refusals, weights
+from tests.contract.sampler import aborts, answers, memory, pauses, refusals, weights
 from tests.contract.sampler.target import Target
 
 Check = Callable[[Target], Awaitable[None]]
 CHECKS: list[Check] = sorted(
     (
         check
-        for part in (aborts, answers, pauses, refusals, weights)
+        for part in (aborts, answers, memory, pauses, refusals, weights)
         for name, check in vars(part).items()
         if name.startswith("check_")
     ),

@@ -7,6 +7,8 @@ Invariants
 - A server that failed is set aside until `bring_up` gave it the newest version. It waits while that
   version has no folder yet, because it came over a group.
 - No server waits for another one's weights, and none stays paused, whatever fails.
+- While memory is released to the learner (`release_memory`), no server is up. A server that returns
+  meanwhile releases its memory too. `publish` and `resume_memory` end it.
 - A server can change lineage without this run's doing, after it had this run's weights in this
   life. Then another run uses it too, and this run ends instead of taking it back.
 """
@@ -18,10 +20,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from engine.core.sampler import memory
 from engine.core.sampler.fleet import Fleet
 from engine.core.sampler.server import Server
 from engine.core.sampler.wire.client import ServerRefused, ServerUnreachable
@@ -38,6 +42,9 @@ RESUME_SECONDS = 5.0
 LOOK_SECONDS = 0.1
 """Interval between checks for a returning server while no server is up to take a publish."""
 
+LENT = "the learner has its GPU's memory"
+"""Why a server is set aside while it shares its GPU with a learner that trains."""
+
 log = structlog.get_logger("weights")
 
 
@@ -52,8 +59,10 @@ class PublishResult:
 class WeightControl:
     """Owns the samplers' weight version. One publish at a time, by its own lock."""
 
-    def __init__(self, fleet: Fleet, *, pause_mode: str) -> None:
+    def __init__(self, fleet: Fleet, *, pause_mode: str, shares_gpu: bool = False) -> None:
+        """shares_gpu: the learner may have the servers' memory while it trains."""
         self.fleet = fleet
+        self._shares_gpu = shares_gpu
         self.mode = pause_mode
         self._lock = asyncio.Lock()
         self._newest: WeightVersion | None = None
@@ -67,6 +76,8 @@ class WeightControl:
         self._no_group.set()
         self._may_load = asyncio.Event()
         """Set while, in addition, the newest version has a folder."""
+        self._lent: set[Server] = set()
+        """Servers that released their memory to the learner."""
         self._left: dict[Server, str] = {}
         """Groups that servers have not left although their publish is over."""
         self._refusal: ServerRefused | None = None
@@ -77,11 +88,16 @@ class WeightControl:
         """Runs before any admission: aborts old requests, ends pauses, brings every server to
         `version`.
 
+        If a server has released its memory to a learner that may still train, all stay released.
         A server that fails is set aside. Raises PublishFailed if every server fails.
         """
         async with self._lock:
             self._set(version, path)
             there = [server for server in self.fleet.servers if server.info is not None]
+            names = [server.info.weight_version for server in there if server.info is not None]
+            if self._shares_gpu and any(name.startswith(memory.RELEASED) for name in names):
+                await self._release(there)
+                return
             errors = await change_each(there, self._start_over)
             for server in there:
                 if server in errors:
@@ -109,15 +125,68 @@ class WeightControl:
             self._set(version, path)
             servers = [server for server in self.fleet.servers if server.up.is_set()]
             began = time.monotonic()
-            errors = await change_each(servers, self._update)
-            for server, error in errors.items():
-                self.fleet.mark_down(server, str(error))
+            if self.fleet.lent:
+                servers, errors = await self._resume()
+            else:
+                errors = await change_each(servers, self._update)
+                for server, error in errors.items():
+                    self.fleet.mark_down(server, str(error))
             refused = [error for error in errors.values() if isinstance(error, ServerRefused)]
             samplers = len(servers) - len(errors)
             if samplers == 0:
                 await self._wait_for_one(refused, previous, path)
                 samplers = len(self.fleet.names_up)
             return PublishResult(samplers=samplers, paused_s=time.monotonic() - began)
+
+    async def release_memory(self) -> int:
+        """Has every server that is up release its memory, and sets it aside. Its requests go on
+        after that. Returns the number of servers that released it."""
+        async with self._lock:
+            if not self.fleet.lent:
+                await self._release([one for one in self.fleet.servers if one.up.is_set()])
+            return len(self._lent)
+
+    async def resume_memory(self) -> int:
+        """Brings every server that released its memory to the newest version. Returns the number of
+        servers that are up."""
+        async with self._lock:
+            if self.fleet.lent:
+                await self._resume()
+            return len(self.fleet.names_up)
+
+    async def _release(self, servers: Sequence[Server]) -> None:
+        self.fleet.lent = True
+        self._look()
+        for server in servers:
+            self.fleet.mark_down(server, LENT, planned=True)
+            for flight in list(server.flights):
+                flight.leave()
+        for server, error in (await change_each(servers, self._release_one)).items():
+            self.fleet.mark_down(server, str(error))
+        log.info("memory_released", samplers=len(self._lent))
+
+    async def _release_one(self, server: Server) -> None:
+        async with server.control:
+            await memory.release(server.client)
+            self.fleet.mark_down(server, LENT, planned=True)
+            self._lent.add(server)
+
+    async def _resume(self) -> tuple[list[Server], dict[Server, Exception]]:
+        """The servers that released their memory, and the errors of those that did not resume."""
+        servers = list(self._lent)
+        try:
+            errors = await change_each(servers, self._start_over)
+            for server in servers:
+                if server in errors:
+                    self.fleet.mark_down(server, str(errors[server]))
+                else:
+                    self.fleet.mark_up(server)
+        finally:
+            self._lent.clear()
+            self.fleet.lent = False
+            self._look()
+        log.info("memory_resumed", samplers=len(servers) - len(errors))
+        return servers, errors
 
     @property
     def has_folder(self) -> bool:
@@ -161,6 +230,8 @@ class WeightControl:
         if the server does not take it, SharedSampler if another run has it.
         """
         while True:
+            if self.fleet.lent:
+                await self._release_one(server)
             await self._may_bring_up(server)
             if server.up.is_set():  # it was in the group of a publish that ended meanwhile
                 return
@@ -196,7 +267,7 @@ class WeightControl:
 
     async def _may_bring_up(self, server: Server) -> None:
         await self._no_group.wait()
-        if not self._may_load.is_set():
+        if not self.has_folder:
             self.fleet.mark_down(
                 server, f"it waits for the folder of {self._newest}, which came over a group"
             )
@@ -211,7 +282,7 @@ class WeightControl:
         self._look()
 
     def _look(self) -> None:
-        if self.has_folder and self._no_group.is_set():
+        if self.has_folder and self._no_group.is_set() and not self.fleet.lent:
             self._may_load.set()
         else:
             self._may_load.clear()
@@ -241,7 +312,9 @@ class WeightControl:
             server.pause()
             try:
                 await server.client.pause(self.mode)
-                await self._load(server, flush_cache=self.mode != "in_place")
+                name = str(self._newest)
+                await self._load_folder(server, name, flush_cache=self.mode != "in_place")
+                await self._check(server)
             finally:
                 try:
                     async with asyncio.timeout(RESUME_SECONDS):
@@ -254,9 +327,15 @@ class WeightControl:
     async def _start_over(self, server: Server) -> None:
         async with server.control:
             await server.client.abort_all()
+            load = partial(self._load_folder, server, flush_cache=True)
+            if await memory.resume(server.client, load):
+                await server.client.name_weights(str(self._newest))
+            else:
+                await server.client.resume()
+                await self._end_update(server)
+                await load(str(self._newest))
+            await self._check(server)
             await server.client.resume()
-            await self._end_update(server)
-            await self._load(server, flush_cache=True)
 
     async def _end_update(self, server: Server) -> None:
         """Ends what a publish over a group left open, in this life of the engine or an earlier
@@ -268,12 +347,16 @@ class WeightControl:
                 await server.client.leave_group(self._left[server])
             del self._left[server]
 
-    async def _load(self, server: Server, *, flush_cache: bool) -> None:
-        version = self._newest
-        if version is None:
+    async def _load_folder(self, server: Server, name: str, *, flush_cache: bool) -> None:
+        """Loads the newest version's folder, under a name."""
+        if self._newest is None:
             raise ServerUnreachable("no version was ever published")
-        path = self._folders[version]
-        await server.client.update_from_disk(str(path), str(version), flush_cache=flush_cache)
+        path = str(self._folders[self._newest])
+        await server.client.update_from_disk(path, name, flush_cache=flush_cache)
+
+    async def _check(self, server: Server) -> None:
+        """Records that the server has the newest version. Raises ServerRefused if it has not."""
+        version = self._newest
         found = await server.client.weight_version()
         if found != str(version):
             raise ServerRefused(f"{server.name} serves {found!r} after an update to {version}")

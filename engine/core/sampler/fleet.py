@@ -31,6 +31,9 @@ START_SECONDS = 3.0
 """How long the start tolerates that no sampler answers: several processes may start together."""
 SAY_SECONDS = 10.0
 """Interval between log lines while no sampler is up."""
+LONG_STEP_SECONDS = 1800
+"""A learner that has the samplers' memory for longer may be gone: the log's lines are warnings."""
+LENT_FIX = "if the learner is gone, start it again: it hands the samplers' memory back"
 
 log = structlog.get_logger("sampler")
 
@@ -66,6 +69,8 @@ class Fleet:
         """The versions that samplers got, by their spelling, in order. Tokens under others are
         refused."""
         self.bring_up: Callable[[Server], Awaitable[None]] | None = None
+        self.lent = False
+        """Whether the learner has the memory of the servers' GPUs: then no server is up."""
 
     @property
     def servers(self) -> tuple[Server, ...]:
@@ -173,9 +178,10 @@ class Fleet:
         server.up.set()
         self._one_up.set()
 
-    def mark_down(self, server: Server, why: str) -> None:
-        """Sets a server aside: it gets no request until it was brought up again."""
-        if server.up.is_set() or server.why != why:
+    def mark_down(self, server: Server, why: str, *, planned: bool = False) -> None:
+        """Sets a server aside: it gets no request until it was brought up again. planned: nothing
+        failed."""
+        if not planned and (server.up.is_set() or server.why != why):
             log.warning("sampler_set_aside", server=server.name, why=why)
         server.why = why
         server.up.clear()
@@ -217,12 +223,17 @@ class Fleet:
             await asyncio.sleep(PROBE_SECONDS)
             since = time.monotonic()
             while not self.any_up:
-                log.warning(
-                    "no_sampler_up",
-                    seconds=round(time.monotonic() - since),
-                    waiting=self._waiting,
-                    why={server.name: server.why for server in self.servers},
-                )
+                seconds = round(time.monotonic() - since)
+                if self.lent:
+                    log_line = log.info if seconds < LONG_STEP_SECONDS else log.warning
+                    log_line("memory_lent", seconds=seconds, waiting=self._waiting, fix=LENT_FIX)
+                else:
+                    log.warning(
+                        "no_sampler_up",
+                        seconds=seconds,
+                        waiting=self._waiting,
+                        why={server.name: server.why for server in self.servers},
+                    )
                 await asyncio.sleep(SAY_SECONDS)
 
     async def _meet(self, server: Server) -> None:

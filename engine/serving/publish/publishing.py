@@ -12,15 +12,18 @@ Invariants
 - The journal names a folder only after a check that it is whole and after a sampler took its
   version.
 - No sampler gets another policy than the one that it serves.
+- While the learner has the samplers' memory, no evaluation is in progress: one that is running
+  comes first, and one that is due begins when the samplers sample again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -69,6 +72,10 @@ class Publisher:
         self._naming = asyncio.Lock()
         self._served: ServedWeights | None = None
         self._publishes: dict[Transport, Publish] = {}
+        self._memory: dict[str, asyncio.Task[int]] = {}
+        """Changes of the samplers' memory in progress, by name."""
+        self._evaluates_later = False
+        """Whether the evaluations of the newest version wait for the samplers' memory."""
 
     @property
     def started(self) -> bool:
@@ -79,6 +86,17 @@ class Publisher:
     def publishing(self) -> bool:
         """Whether a publish moves the samplers."""
         return self._moving.locked()
+
+    @property
+    def lent(self) -> bool:
+        """Whether the learner has the samplers' memory."""
+        return self._control.fleet.lent
+
+    @property
+    def memory_share(self) -> float:
+        """Largest share of its GPU's memory that a sampler takes; 0 if it is unknown."""
+        infos = (server.info for server in self._control.fleet.servers)
+        return max((info.memory_share for info in infos if info is not None), default=0.0)
 
     @property
     def served(self) -> ServedWeights:
@@ -121,7 +139,9 @@ class Publisher:
         )
         self._changed(version.step)
         self._evaluation.set_run(await self._journal.first_lineage())
-        self._evaluation.start(version)
+        self._evaluates_later = self.lent
+        if not self.lent:
+            self._evaluation.start(version)
 
     async def publish(
         self,
@@ -147,6 +167,16 @@ class Publisher:
             )
         return await self.start(transport).result()
 
+    async def release_memory(self, learner: str) -> int:
+        """Gives the samplers' memory to the learner, after a running evaluation. Returns the number
+        of samplers that released it."""
+        return await self._change_memory("release", self._release(learner))
+
+    async def resume_memory(self, learner: str) -> int:
+        """Takes the samplers' memory back, for the newest version. Returns the number of samplers
+        that sample again."""
+        return await self._change_memory("resume", self._resume(learner))
+
     def start(self, transport: Transport) -> Publish:
         """Starts a publish, or joins the same one. It goes on without its caller."""
         one = self._publishes.get(transport)
@@ -164,10 +194,43 @@ class Publisher:
     async def stop(self) -> None:
         """Ends publishes in progress; no sampler stays paused."""
         publishes = list(self._publishes.values())
+        memory = list(self._memory.values())
         for one in publishes:
             if one.state.stage is not Stage.FAILED:  # it puts the samplers in order
                 one.task.cancel()
-        await asyncio.gather(*(one.task for one in publishes), return_exceptions=True)
+        for task in memory:
+            task.cancel()
+        tasks = (*(one.task for one in publishes), *memory)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _change_memory(self, name: str, change: Coroutine[Any, Any, int]) -> int:
+        """Runs a change to its end, whoever waits; the same change again joins it."""
+        task = self._memory.get(name)
+        if task is None:
+            task = self._memory[name] = asyncio.get_running_loop().create_task(change)
+            task.add_done_callback(lambda _task: self._memory.pop(name))
+        else:
+            change.close()
+        return await asyncio.shield(task)
+
+    async def _release(self, learner: str) -> int:
+        async with self._lock:
+            self._allowed(learner)
+            version = self.version
+            if not self.lent and not await self._evaluation.idle():
+                raise shutting_down(f"the evaluation of {version} goes on first")
+            async with self._moving:
+                self._allowed(learner)
+                return await self._control.release_memory()
+
+    async def _resume(self, learner: str) -> int:
+        async with self._lock, self._moving:
+            self._allowed(learner)
+            samplers = await self._control.resume_memory()
+            if self._evaluates_later:
+                self._evaluates_later = False
+                self._evaluation.start(self.version)
+            return samplers
 
     def _ended(self, one: Publish, task: asyncio.Task[None]) -> None:
         del self._publishes[one.transport]
@@ -202,10 +265,11 @@ class Publisher:
                 known=(await self._journal.first_lineage(), *await self._journal.forks()),
                 acknowledged=self._journal.counts.durable_sequence,
             )
-            if not await self._evaluation.idle():
+            if not self.lent and not await self._evaluation.idle():
                 raise shutting_down(f"the evaluation of {self.version} goes on first")
             async with self._moving:
                 self._allowed(transport.learner)
+                self._evaluates_later = False
                 if folder is None:
                     await self._journal.set_given(version)
                 published = await transport.move(one, self.served)

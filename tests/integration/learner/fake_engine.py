@@ -84,6 +84,8 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
         self.published: list[tuple[t.WeightVersion, t.WeightVersion | None]] = []
         self.groups: dict[int, tuple[t.WeightVersion, pb.GroupInfo, list[pb.Trajectory]]] = {}
         self.durable = 0
+        self.turns: list[str] = []
+        """Changes of the samplers' memory and publishes, in order."""
         self.learners: list[str] = []
         """Names that came with requests, each once."""
         self.break_after: int | None = None
@@ -115,8 +117,19 @@ class FakeEngine(rollout_pb2_grpc.RolloutServiceServicer, policy_pb2_grpc.Policy
         if request.learner and request.learner not in self.learners:
             self.learners.append(request.learner)
 
+    def ReleaseMemory(self, request, context):
+        self._heard(request)
+        self.turns.append("release")
+        return policy_pb2.ReleaseMemoryResponse(samplers=1)
+
+    def ResumeMemory(self, request, context):
+        self._heard(request)
+        self.turns.append("resume")
+        return policy_pb2.ResumeMemoryResponse(samplers=1)
+
     def PublishWeights(self, request, context):
         self._heard(request)
+        self.turns.append("publish")
         with self._lock:
             version = wire.version_from_proto(request.version)
             parent = wire.version_from_proto(request.parent) if request.HasField("parent") else None

@@ -97,6 +97,18 @@ def test_a_run_from_start_to_end(tmp_path: Path, model_folder: Path, engine: Fak
     assert len(list(published.parent.iterdir())) == 3
 
 
+def test_samplers_on_the_same_gpu_release_their_memory_for_each_step(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    recipe = recipe_for(
+        tmp_path, model_folder, engine,
+        **{"run.steps": 2, "run.share_gpu": True, "run.max_staleness": 0,
+           "run.correction": "bypass"},
+    )  # fmt: skip
+    loop.run(recipe)
+    assert engine.turns == ["publish", "resume", "release", "publish", "release", "publish"]
+
+
 def test_prometheus_sees_a_run_as_its_lines_have_it(
     tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

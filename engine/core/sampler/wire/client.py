@@ -79,6 +79,10 @@ class ServerInfo:
     ranks: int | None
     """Processes that hold its weights, all by tensor parallelism. None if the server splits weights
     or requests in another way too."""
+    memory_share: float = 0.0
+    """Share of its GPU's memory for weights and cache; 0 if the server does not report it."""
+    keeps_memory: bool = False
+    """Whether the server was started such that it cannot release memory of its GPU."""
 
 
 def _deaf(_chunk: Chunk, _read_ns: int) -> bool:
@@ -246,6 +250,14 @@ class SamplerClient:
         }
         await self._change("/update_weights_from_distributed", body, timeout=GROUP_TIMEOUT)
 
+    async def release_memory(self, tags: Sequence[str]) -> None:
+        """Releases memory of the GPU. A server that is not paused and idle dies of it."""
+        await self._post("/release_memory_occupation", {"tags": list(tags)}, timeout=60)
+
+    async def resume_memory(self, tags: Sequence[str]) -> None:
+        """Takes released memory again. A server dies of a tag that is not released."""
+        await self._post("/resume_memory_occupation", {"tags": list(tags)}, timeout=60)
+
     async def name_weights(self, version: str) -> None:
         """Names the server's weights `version`."""
         body = {"new_version": version, "abort_all_requests": False}
@@ -271,6 +283,9 @@ class SamplerClient:
             model_path=str(model.get("model_path", "")),
             max_input_tokens=longest if isinstance(longest, int) else None,
             ranks=_ranks(server),
+            memory_share=_number(server.get("mem_fraction_static")),
+            keeps_memory=server.get("device") != "cpu"
+            and server.get("enable_memory_saver") is False,
         )
 
     async def _change(self, path: str, body: Mapping[str, Any], *, timeout: float) -> None:
@@ -325,6 +340,10 @@ def _ranks(server: Mapping[str, Any]) -> int | None:
         return None
     tensor_parallel = server.get("tp_size") or 1
     return tensor_parallel if isinstance(tensor_parallel, int) else None
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 async def _text(response: aiohttp.ClientResponse) -> str:

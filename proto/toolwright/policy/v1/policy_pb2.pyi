@@ -274,6 +274,76 @@ class AbortPublishResponse(google.protobuf.message.Message):
 global___AbortPublishResponse = AbortPublishResponse
 
 @typing.final
+class ReleaseMemoryRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LEARNER_FIELD_NUMBER: builtins.int
+    learner: builtins.str
+    """The process that trains, as its GetPolicy named it."""
+    def __init__(
+        self,
+        *,
+        learner: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["learner", b"learner"]) -> None: ...
+
+global___ReleaseMemoryRequest = ReleaseMemoryRequest
+
+@typing.final
+class ReleaseMemoryResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SAMPLERS_FIELD_NUMBER: builtins.int
+    MEMORY_SHARE_FIELD_NUMBER: builtins.int
+    samplers: builtins.int
+    """Samplers whose memory is released."""
+    memory_share: builtins.float
+    """Largest share of its GPU's memory that a sampler takes for weights and cache, as it reports it
+    (mem_fraction_static); 0 = unknown.
+    """
+    def __init__(
+        self,
+        *,
+        samplers: builtins.int = ...,
+        memory_share: builtins.float = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["memory_share", b"memory_share", "samplers", b"samplers"]) -> None: ...
+
+global___ReleaseMemoryResponse = ReleaseMemoryResponse
+
+@typing.final
+class ResumeMemoryRequest(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    LEARNER_FIELD_NUMBER: builtins.int
+    learner: builtins.str
+    """The process that trained, as its GetPolicy named it."""
+    def __init__(
+        self,
+        *,
+        learner: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["learner", b"learner"]) -> None: ...
+
+global___ResumeMemoryRequest = ResumeMemoryRequest
+
+@typing.final
+class ResumeMemoryResponse(google.protobuf.message.Message):
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    SAMPLERS_FIELD_NUMBER: builtins.int
+    samplers: builtins.int
+    """Samplers that sample again."""
+    def __init__(
+        self,
+        *,
+        samplers: builtins.int = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["samplers", b"samplers"]) -> None: ...
+
+global___ResumeMemoryResponse = ResumeMemoryResponse
+
+@typing.final
 class GetPolicyRequest(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

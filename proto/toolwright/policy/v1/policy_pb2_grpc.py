@@ -60,6 +60,16 @@ class PolicyServiceStub(object):
                 request_serializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.AbortPublishRequest.SerializeToString,
                 response_deserializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.AbortPublishResponse.FromString,
                 _registered_method=True)
+        self.ReleaseMemory = channel.unary_unary(
+                '/toolwright.policy.v1.PolicyService/ReleaseMemory',
+                request_serializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.ReleaseMemoryRequest.SerializeToString,
+                response_deserializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.ReleaseMemoryResponse.FromString,
+                _registered_method=True)
+        self.ResumeMemory = channel.unary_unary(
+                '/toolwright.policy.v1.PolicyService/ResumeMemory',
+                request_serializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.ResumeMemoryRequest.SerializeToString,
+                response_deserializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.ResumeMemoryResponse.FromString,
+                _registered_method=True)
         self.GetPolicy = channel.unary_unary(
                 '/toolwright.policy.v1.PolicyService/GetPolicy',
                 request_serializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.GetPolicyRequest.SerializeToString,
@@ -115,6 +125,23 @@ class PolicyServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReleaseMemory(self, request, context):
+        """The learner's step begins: the samplers release the memory of the GPU that they share with it
+        (run.share_gpu). Waits for a running evaluation, and answers when every server that is up has
+        released it. Until PublishWeights or ResumeMemory no sampler samples. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeMemory(self, request, context):
+        """The samplers take their memory again and go on with the newest version, without a publish.
+        PublishWeights does this too. Idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetPolicy(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -148,6 +175,16 @@ def add_PolicyServiceServicer_to_server(servicer, server):
                     servicer.AbortPublish,
                     request_deserializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.AbortPublishRequest.FromString,
                     response_serializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.AbortPublishResponse.SerializeToString,
+            ),
+            'ReleaseMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseMemory,
+                    request_deserializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.ReleaseMemoryRequest.FromString,
+                    response_serializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.ReleaseMemoryResponse.SerializeToString,
+            ),
+            'ResumeMemory': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeMemory,
+                    request_deserializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.ResumeMemoryRequest.FromString,
+                    response_serializer=toolwright_dot_policy_dot_v1_dot_policy__pb2.ResumeMemoryResponse.SerializeToString,
             ),
             'GetPolicy': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPolicy,
@@ -291,6 +328,60 @@ class PolicyService(object):
             '/toolwright.policy.v1.PolicyService/AbortPublish',
             toolwright_dot_policy_dot_v1_dot_policy__pb2.AbortPublishRequest.SerializeToString,
             toolwright_dot_policy_dot_v1_dot_policy__pb2.AbortPublishResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolwright.policy.v1.PolicyService/ReleaseMemory',
+            toolwright_dot_policy_dot_v1_dot_policy__pb2.ReleaseMemoryRequest.SerializeToString,
+            toolwright_dot_policy_dot_v1_dot_policy__pb2.ReleaseMemoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeMemory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/toolwright.policy.v1.PolicyService/ResumeMemory',
+            toolwright_dot_policy_dot_v1_dot_policy__pb2.ResumeMemoryRequest.SerializeToString,
+            toolwright_dot_policy_dot_v1_dot_policy__pb2.ResumeMemoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -64,6 +64,23 @@ class PolicyServiceStub:
     ]
     """Ends an open publish. Any other id is answered too: there is nothing to end."""
 
+    ReleaseMemory: grpc.UnaryUnaryMultiCallable[
+        toolwright.policy.v1.policy_pb2.ReleaseMemoryRequest,
+        toolwright.policy.v1.policy_pb2.ReleaseMemoryResponse,
+    ]
+    """The learner's step begins: the samplers release the memory of the GPU that they share with it
+    (run.share_gpu). Waits for a running evaluation, and answers when every server that is up has
+    released it. Until PublishWeights or ResumeMemory no sampler samples. Idempotent.
+    """
+
+    ResumeMemory: grpc.UnaryUnaryMultiCallable[
+        toolwright.policy.v1.policy_pb2.ResumeMemoryRequest,
+        toolwright.policy.v1.policy_pb2.ResumeMemoryResponse,
+    ]
+    """The samplers take their memory again and go on with the newest version, without a publish.
+    PublishWeights does this too. Idempotent.
+    """
+
     GetPolicy: grpc.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.GetPolicyRequest,
         toolwright.policy.v1.policy_pb2.GetPolicyResponse,
@@ -114,6 +131,23 @@ class PolicyServiceAsyncStub:
         toolwright.policy.v1.policy_pb2.AbortPublishResponse,
     ]
     """Ends an open publish. Any other id is answered too: there is nothing to end."""
+
+    ReleaseMemory: grpc.aio.UnaryUnaryMultiCallable[
+        toolwright.policy.v1.policy_pb2.ReleaseMemoryRequest,
+        toolwright.policy.v1.policy_pb2.ReleaseMemoryResponse,
+    ]
+    """The learner's step begins: the samplers release the memory of the GPU that they share with it
+    (run.share_gpu). Waits for a running evaluation, and answers when every server that is up has
+    released it. Until PublishWeights or ResumeMemory no sampler samples. Idempotent.
+    """
+
+    ResumeMemory: grpc.aio.UnaryUnaryMultiCallable[
+        toolwright.policy.v1.policy_pb2.ResumeMemoryRequest,
+        toolwright.policy.v1.policy_pb2.ResumeMemoryResponse,
+    ]
+    """The samplers take their memory again and go on with the newest version, without a publish.
+    PublishWeights does this too. Idempotent.
+    """
 
     GetPolicy: grpc.aio.UnaryUnaryMultiCallable[
         toolwright.policy.v1.policy_pb2.GetPolicyRequest,
@@ -175,6 +209,27 @@ class PolicyServiceServicer(metaclass=abc.ABCMeta):
         context: _ServicerContext,
     ) -> typing.Union[toolwright.policy.v1.policy_pb2.AbortPublishResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.AbortPublishResponse]]:
         """Ends an open publish. Any other id is answered too: there is nothing to end."""
+
+    @abc.abstractmethod
+    def ReleaseMemory(
+        self,
+        request: toolwright.policy.v1.policy_pb2.ReleaseMemoryRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[toolwright.policy.v1.policy_pb2.ReleaseMemoryResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.ReleaseMemoryResponse]]:
+        """The learner's step begins: the samplers release the memory of the GPU that they share with it
+        (run.share_gpu). Waits for a running evaluation, and answers when every server that is up has
+        released it. Until PublishWeights or ResumeMemory no sampler samples. Idempotent.
+        """
+
+    @abc.abstractmethod
+    def ResumeMemory(
+        self,
+        request: toolwright.policy.v1.policy_pb2.ResumeMemoryRequest,
+        context: _ServicerContext,
+    ) -> typing.Union[toolwright.policy.v1.policy_pb2.ResumeMemoryResponse, collections.abc.Awaitable[toolwright.policy.v1.policy_pb2.ResumeMemoryResponse]]:
+        """The samplers take their memory again and go on with the newest version, without a publish.
+        PublishWeights does this too. Idempotent.
+        """
 
     @abc.abstractmethod
     def GetPolicy(

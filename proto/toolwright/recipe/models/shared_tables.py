@@ -64,6 +64,10 @@ class Run(Table):
     group_size: int = Field(ge=1, description="rollouts of one prompt")
     max_staleness: int = Field(default=0, ge=0, description="in weight versions")
     correction: CorrectionMode = "bypass"
+    share_gpu: bool = Field(
+        default=False,
+        description="the samplers release their GPU's memory while the learner trains on it",
+    )
     engine: str = Field(default="127.0.0.1:50051", description="address of `engine serve`")
     traces: str = Field(
         default="",
@@ -92,6 +96,15 @@ class Run(Table):
     def batch(self) -> int:
         """Trajectories in one training batch."""
         return self.groups_per_step * self.group_size
+
+    @model_validator(mode="after")
+    def _shared_in_turns(self) -> Run:
+        if self.share_gpu and self.max_staleness > 0:
+            raise ValueError(
+                f"share_gpu = true with max_staleness = {self.max_staleness}: samplers and learner "
+                "take turns on one GPU, so nothing is sampled early; set max_staleness = 0"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_correction(self) -> Run:

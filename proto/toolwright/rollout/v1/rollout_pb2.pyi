@@ -236,7 +236,9 @@ class GetStatusResponse(google.protobuf.message.Message):
     DETAIL_FIELD_NUMBER: builtins.int
     FINAL_EVALUATION_DONE_FIELD_NUMBER: builtins.int
     state: builtins.str
-    """starting, running, publishing, evaluating, draining, full, fruitless (dynamic sampling gave up)."""
+    """starting, running, publishing, training (the learner has the samplers' memory), evaluating,
+    draining, full, fruitless (dynamic sampling gave up).
+    """
     running: builtins.int
     """Trajectories in flight in the train lane."""
     accepted: builtins.int
