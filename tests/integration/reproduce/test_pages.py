@@ -14,10 +14,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from bench.scripted import ScriptedSampler, ScriptRequest
 from engine.core.text.codec import HuggingFaceCodec
@@ -90,6 +93,22 @@ def answering(codec: HuggingFaceCodec) -> Callable[[ScriptRequest], Sequence[int
     return script
 
 
+@asynccontextmanager
+async def retriever() -> AsyncIterator[str]:
+    """Address of a server with Search-R1's POST /retrieve, which knows one passage."""
+
+    async def retrieve(request: web.Request) -> web.Response:
+        queries = (await request.json())["queries"]
+        passage = {"id": "0", "contents": '"Ada"\nAda wrote the first program.'}
+        found = [{"document": passage, "score": 1.0}]
+        return web.json_response({"result": [found for _ in queries]})
+
+    app = web.Application()
+    app.router.add_post("/retrieve", retrieve)
+    async with TestServer(app) as server:
+        yield str(server.make_url("/retrieve"))
+
+
 def tiny_policy(folder: Path) -> Path:
     """A Qwen2.5-VL with random weights, for tasks with and without images."""
     write_vision_policy(folder)
@@ -126,16 +145,20 @@ async def test_every_command_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     first, rest = commands(page)
-    async with ScriptedSampler(
-        script=answering(codec),
-        vocab_size=codec.vocab_size,
-        image_token=mark.placeholder,
-        media_words=[codec.encode(word) for word in ("<image>", "<|video_pad|>")],
-    ) as sampler:
+    async with (
+        retriever() as found,
+        ScriptedSampler(
+            script=answering(codec),
+            vocab_size=codec.vocab_size,
+            image_token=mark.placeholder,
+            media_words=[codec.encode(word) for word in ("<image>", "<|video_pad|>")],
+        ) as sampler,
+    ):
         own: Mapping[str, str] = {
             "RAW": str(raw),
             "MODEL": str(model),
             "EXTRA": overrides(sampler.url),
+            "RETRIEVER": found,
             "SERPER_API_KEY": "none",
             "ACTOR": "http://127.0.0.1:1/v1",
             "MAKER": "http://127.0.0.1:1/v1",
