@@ -174,6 +174,10 @@ def compare(
     a: Annotated[Path, typer.Argument(help="the --output of an evaluation")],
     b: Annotated[Path, typer.Argument(help="the --output of another")],
     by: By = "",
+    cases: Annotated[
+        int,
+        typer.Option(min=0, help="so many questions with both texts, the largest difference first"),
+    ] = 0,
     json_: Json = False,
 ) -> None:
     """Compare two evaluations question by question, and with what chance alone would give."""
@@ -182,10 +186,16 @@ def compare(
         from engine.offline.evaluate.results.compare import table
 
         found = compare_folders(a, b, by=by)
+        if cases:
+            from engine.offline.evaluate.results import cases as of_questions
+
+            found["cases"] = of_questions.cases(a, b, cases, by=by)
         if json_:
             _print_json(found)
         else:
             typer.echo("\n".join(table(found)))
+            if cases:
+                typer.echo("\n".join(of_questions.lines(found["cases"])))
 
 
 def _result_options(
