@@ -37,7 +37,7 @@ class Trajectory:
         blobs = [await self._send(media) for media in self.media]
         await self.host.open(
             opening(
-                self.session_id, "tests", 600, metadata=self.metadata, queue_limit=10,
+                self.session_id, "tests", 600, metadata=self.metadata, queue_limit=60,
                 blobs=tuple(blobs),
             )
         )  # fmt: skip
@@ -55,7 +55,7 @@ class Trajectory:
         if self.session_id not in self.host.session_ids:
             await self.open()
         self.last_call_id = f"call-{next(_numbers)}"
-        fields = {"arguments": None, "queue_limit": 10.0, "run_limit": 20.0, "wait": 30.0, **more}
+        fields = {"arguments": None, "queue_limit": 60.0, "run_limit": 20.0, "wait": 30.0, **more}
         request = calling(
             self.last_call_id, session=self.session_id, tool=self.tool, action=action, **fields
         )

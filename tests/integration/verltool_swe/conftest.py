@@ -45,7 +45,7 @@ async def played(host: Host, name: str, part: str, cheat: str = "", judged: str 
     task = {"repository": f"{name}.tar", "verification": judged or name}
     session = Trajectory(host, "swe", task)
     for message in PART("world/parts.messages")(part, cheat, PROBLEMS[name]):
-        result = await session.act(message, run_limit=15.0)
+        result = await session.act(message, run_limit=60.0)
         assert result.error is None, said(result)
     assert result.done
     return result
