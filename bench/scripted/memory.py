@@ -14,7 +14,7 @@ WEIGHTS = "weights"
 TAGS = ("kv_cache", WEIGHTS, "cuda_graph")
 
 
-class Memory:
+class GpuMemory:
     """The released memory of one server."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 from bench.scripted.generation import Generation
-from bench.scripted.memory import Memory
+from bench.scripted.memory import GpuMemory
 from bench.scripted.timing import Timing
 from bench.scripted.types import PauseMode, RequestError
 
@@ -39,7 +39,7 @@ class Scheduler:
         self._on_loaded = loaded
         self.weight_version = weight_version
         """What the server reports."""
-        self.memory = Memory()
+        self.memory = GpuMemory()
         self._loaded = weight_version
         self._timing = timing
         self._loop = asyncio.get_running_loop()
