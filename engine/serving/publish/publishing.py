@@ -204,7 +204,7 @@ class Publisher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _change_memory(self, name: str, change: Coroutine[Any, Any, int]) -> int:
-        """Runs a change to its end, whoever waits; the same change again joins it."""
+        """Runs a change to its end, also without its caller; the same change again joins it."""
         task = self._memory.get(name)
         if task is None:
             task = self._memory[name] = asyncio.get_running_loop().create_task(change)
