@@ -154,7 +154,9 @@ async def test_every_command_of_a_page_runs(page: Path, tmp_path: Path) -> None:
             media_words=[codec.encode(word) for word in ("<image>", "<|video_pad|>")],
         ) as sampler,
     ):
+        models = (name for name in EXPORT.findall(first) if name.endswith("_MODEL"))
         own: Mapping[str, str] = {
+            **dict.fromkeys(models, str(model)),
             "RAW": str(raw),
             "MODEL": str(model),
             "EXTRA": overrides(sampler.url),

@@ -151,9 +151,12 @@ def test_a_planted_bug_is_found(
 def test_a_bug_that_needs_faults_is_found_and_its_faults_are_shrunk(
     monkeypatch: pytest.MonkeyPatch, place: Studio
 ) -> None:
-    """Sessions that ran what the log does not know are gone on with: that takes a kill."""
+    """Sessions that ran what the log does not know are gone on with: that takes a kill.
+
+    One schedule in fifty shows it, and which one changes with the engine.
+    """
     monkeypatch.setattr(attempt_start, "_is_logged", lambda _call_id, _state: True)
-    found = first_failure(place, 100)
+    found = first_failure(place, 400)
     assert found is not None
     schedule, invariant = found
     short = shortest(place, schedule, invariant)
