@@ -354,6 +354,8 @@ class Engine:
             finally:  # also if a background task failed: no trajectory outlives its services
                 if not lane.done():  # trajectories in flight go on in a later life
                     self._core.tools.keep_sessions_open()
+                    if self._agents is not None:
+                        self._agents.stop()
                 for task in (lane, stop):
                     task.cancel()
                 await asyncio.gather(lane, stop, return_exceptions=True)

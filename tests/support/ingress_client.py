@@ -42,7 +42,9 @@ class Talk:
         found: pb.GenerateResponse = response
         return found
 
-    async def prompt(self, text: str | None = None) -> pb.Attached:
+    async def prompt(
+        self, text: str | None = None, results: Sequence[pb.ReadResult] = ()
+    ) -> pb.Attached:
         """Sends the prompt: a tail after a match, else all ids."""
         self.attached = (await self.read()).attached
         matched = self.attached.matched
@@ -54,6 +56,7 @@ class Talk:
             authors=[pb.AuthorRun(author=trajectory_pb2.AUTHOR_PROMPT, count=len(token_ids))],
         )
         given = pb.Prompt(tail=ids) if self.attached.HasField("node") else pb.Prompt(fresh=ids)
+        given.results.extend(results)
         await self.stream.write(pb.GenerateRequest(prompt=given))
         return self.attached
 

@@ -14,15 +14,22 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from enum import Enum, auto
+from dataclasses import replace
 
 import structlog
 
 from engine.core.rollout.assignment import Assignment, RolloutContext
 from engine.core.rollout.outside_call import OutsideCall, forest_of
+from engine.core.rollout.outside_requests import (
+    AgentEnd,
+    CallRefused,
+    ModelRequest,
+    PromptIds,
+    ReadCall,
+    Refusal,
+)
 from engine.core.time_limit import TimeLimit
 from engine.core.tools.replies import refused
 from engine.core.trajectory.events import (
@@ -45,7 +52,6 @@ from toolwright.types import (
     Author,
     CallOutcome,
     Event,
-    Ids,
     RewardPart,
     SamplingParams,
     StopReason,
@@ -63,76 +69,6 @@ MOST_RESULT = 1 << 16
 MOST_ERROR = 500
 
 log = structlog.get_logger("ingress")
-
-
-class Refusal(Enum):
-    """Why an agent's request cannot be served."""
-
-    UNFIT = auto()
-    """The request itself is at fault."""
-    CONTEXT_FULL = auto()
-    TOO_MANY = auto()
-    """The attempt has as many calls, or calls in flight, as it may."""
-    OVER = auto()
-    """The attempt has ended, or the call was dropped."""
-    AWAY = auto()
-    """The engine stops; the attempt goes on in its next life."""
-
-
-class CallRefused(Exception):
-    """A request that an attempt cannot serve."""
-
-    def __init__(self, refusal: Refusal, message: str) -> None:
-        super().__init__(message)
-        self.refusal = refusal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRequest:
-    """An agent's request, before its prompt has ids. For the fields see `Asked`."""
-
-    root: bytes
-    digests: Sequence[bytes]
-    reasoning: Mapping[int, bytes]
-    request: bytes
-    sampling: SamplingParams
-    n: int = 1
-    agent: str = ""
-    grammar: tuple[str, str] | None = None
-    stops: tuple[str, ...] = ()
-    stream: bool = False
-    aside: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptIds:
-    """Ids of a request: those after the matched completion, or all of them (`fresh`)."""
-
-    token_ids: Ids
-    authors: tuple[tuple[Author, int], ...]
-    fresh: bool
-    results: tuple[tuple[str, str], ...] = ()
-    """(id, text) of each tool result among the new messages."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadCall:
-    """A tool call that was read from a completion."""
-
-    id: str
-    name: str
-    arguments: str
-    invalid_reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentEnd:
-    """How an agent ended. failure: why infrastructure ended it, so that another attempt follows."""
-
-    reason: StopReason
-    error: str = ""
-    answer: str | None = None
-    failure: str = ""
 
 
 class OutsideAttempt:

@@ -16,7 +16,6 @@ from functools import partial
 from engine.core.rollout.assignment import Assignment, OutsideRun, RolloutContext
 from engine.core.rollout.outside_attempt import OutsideAttempt
 from engine.core.trajectory.log import AttemptLog
-from engine.errors import AttemptFailed
 from engine.serving.ingress.keys import Keys
 from toolwright.recipe import Agent
 
@@ -39,6 +38,7 @@ class Agents:
         self._live = dict[str, OutsideAttempt]()
         self._expected = dict[str, asyncio.Event]()
         """Attempts that will soon be live; set when one is live or has ended."""
+        self._stops = False
 
     def of_task(self, rules: Agent) -> OutsideRun:
         """Runs the attempts of a task with these rules."""
@@ -48,6 +48,10 @@ class Agents:
         """Announces attempts of an earlier life that will go on."""
         for name in attempts:
             self._expected.setdefault(name, asyncio.Event())
+
+    def stop(self) -> None:
+        """Announces the engine's end: attempts that it cancels go on in its next life."""
+        self._stops = True
 
     @property
     def waiting(self) -> int:
@@ -69,16 +73,12 @@ class Agents:
                 await self._offer(attempt)
             self._taken[attempt.forest.begun.taker] = attempt
             await attempt.run(lambda: self._started(attempt))
-        except asyncio.CancelledError:  # it goes on in the engine's next life
-            self.expect([name])
-            raise
-        except AttemptFailed:
-            self._settled(name)
-            raise
-        else:
-            self._settled(name)
         finally:
             self._live.pop(name, None)
+            if self._stops and log.state.ended is None:  # it goes on in the engine's next life
+                self.expect([name])
+            else:
+                self._settled(name)
             if log.state.opened:
                 self._taken.pop(attempt.forest.begun.taker, None)
 

@@ -6,16 +6,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing
 from typing import Any
 
-from engine.core.rollout.outside_attempt import (
+from engine.core.rollout.outside_attempt import OutsideAttempt
+from engine.core.rollout.outside_call import OutsideCall
+from engine.core.rollout.outside_requests import (
     AgentEnd,
     CallRefused,
     ModelRequest,
-    OutsideAttempt,
     PromptIds,
     ReadCall,
     Refusal,
 )
-from engine.core.rollout.outside_call import OutsideCall
 from engine.core.trajectory.forest import DIGEST_BYTES, Match, Node
 from engine.serving.ingress.agents import Agents
 from engine.serving.ingress.keys import KeyUse

@@ -17,12 +17,13 @@ from tests.support.engines import Running
 from tests.support.ingress_client import IngressClient
 from tests.support.recipes import ONE
 from tests.support.waiting import until
+from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
-from toolwright.types import Author, StopReason, Trajectory
+from toolwright.types import Author, SamplingParams, StopReason, Trajectory
 
 pytestmark = pytest.mark.quick
 
@@ -54,7 +55,8 @@ async def test_a_conversation_with_a_tool_becomes_one_sequence(world: MakeWorld)
         read = pb.ReadCall(id="call_7", name="python", arguments='{"code": "1+1"}')
         talk = await client.talk(taken.key, ["q"], read)
         second = await client.ask(taken.key, [*talk, "2"])
-        attached = await second.prompt("</result>")
+        result = pb.ReadResult(id="call_7", text="2")
+        attached = await second.prompt("</result>", [result])
         assert (attached.node, attached.matched, attached.turn_ended) == (0, 2, False)
         (finished,) = await second.completions()
         assert finished.prompt_tokens == attached.tokens + len(here.codec.encode("</result>"))
@@ -68,6 +70,8 @@ async def test_a_conversation_with_a_tool_becomes_one_sequence(world: MakeWorld)
     assert all(list(sequence.token_ids[: len(one)]) == one for one in requests)
     assert trajectory.stop_reason is StopReason.ANSWERED
     assert trajectory.metadata["answer"] == "2"
+    (call,) = trajectory.calls
+    assert (call.tool, call.turn, call.outcome.observation) == ("python", 0, "2")
 
 
 async def test_a_streamed_reply_is_what_the_record_holds(world: MakeWorld) -> None:
@@ -223,3 +227,25 @@ async def test_refusals_name_their_reason(world: MakeWorld) -> None:
         await asyncio.gather(*(one.read() for one in held))
         assert await reason(["q"]) == reasons.ERROR_REASON_TOO_MANY_CALLS
         await client.end(taken.key)
+
+
+async def test_a_constrained_or_aside_completion_is_recorded_and_not_trained(
+    world: MakeWorld,
+) -> None:
+    here = await world()
+    async with served(here, task={"agent": {"sampling": "request"}}) as (run, client):
+        taken = await client.take()
+        limited = pb.Constraint(regex="x+")
+        talk = await client.talk(taken.key, ["a"], constraint=limited, stops=["1+"])
+        assert talk[-1].endswith("1+")
+        await client.talk(taken.key, ["b"], aside=True)
+        hot = SamplingParams(temperature=0.25, seed=7, max_new_tokens=3)
+        await client.talk(taken.key, ["c"], sampling=wire.sampling_to_proto(hot))
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    assert [any(one.loss_mask) for one in trajectory.sequences] == [False, False, True]
+    first, _, third = (one.body["sampling_params"] for one in here.sampler.requests)
+    assert first["regex"] == "x+"
+    assert [third[key] for key in ("temperature", "sampling_seed", "max_new_tokens")] == [
+        0.25, 7, 3
+    ]  # fmt: skip
