@@ -6,8 +6,8 @@ Invariants
   of tokens that a sampler made of it.
 - A run of policy tokens becomes one segment for each weight version.
 
-The chain knows neither events nor calls: our own turn loop has one chain per trajectory, an outside
-agent has one for each sequence of its forest.
+The chain knows neither events nor calls: our own turn loop has one chain per trajectory, a forest
+(`forest.py`) has one for each call of an outside agent.
 """
 
 from __future__ import annotations
@@ -117,16 +117,6 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         shown = (ImageSlot(blob=blob, in_response=True) for blob in images)
         return self._grown(token_ids, new, (*self.images, *shown))
 
-    def shared(self, count: int) -> Chain:
-        """The first `count` tokens as the beginning of another chain, which does not train them."""
-        segments, left = [], count
-        for segment in self.segments:
-            if left <= 0:
-                break
-            segments.append(_first(segment, left))
-            left -= len(segment.token_ids)
-        return Chain(token_ids=self.token_ids[:count], segments=tuple(segments))
-
     def before_action(self, turn: int) -> Ids:
         """Ids before the action of a turn; all ids if that turn has no action yet."""
         count = 0
@@ -146,6 +136,18 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
             segments=(*self.segments, *segments),
             images=images,
         )
+
+
+def shared_segments(segments: Iterable[Segment], count: int) -> list[Segment]:
+    """The first `count` tokens of some segments as the beginning of others, which do not train
+    them."""
+    found, left = [], count
+    for segment in segments:
+        if left <= 0:
+            break
+        found.append(_first(segment, left))
+        left -= len(segment.token_ids)
+    return found
 
 
 def _first(segment: Segment, count: int) -> Segment:

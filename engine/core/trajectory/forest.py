@@ -17,16 +17,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from operator import itemgetter
 
 import msgspec
 from msgspec.structs import replace
 
-from engine.core.trajectory.chain import Chain
+from engine.core.trajectory.chain import Chain, shared_segments
 from engine.core.trajectory.events import Acted, Asked, Begun, Dropped, Replied, Streamed
 from engine.core.trajectory.partials import with_part
 from engine.types import Generated
-from toolwright.types import Ids, ids
+from toolwright.types import Ids, Segment, ids
 
 DIGEST_BYTES = 16
 
@@ -68,7 +69,7 @@ class Path:
     """A sequence: its nodes in order, and the place at which it left another."""
 
     nodes: tuple[Node, ...]
-    chain: Chain
+    segments: tuple[Segment, ...] = ()
     parent: int | None = None
     """Number of the path that it was forked from."""
     shared: int = 0
@@ -241,17 +242,15 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
 
     def paths(self) -> list[Path]:
         """The sequences of all accepted completions, in the order of their first turns."""
-        chains: list[Chain] = []
         found = list[Path]()
         untrained = self._untrained()
         for path in self._joined_nodes():
-            chain = Chain() if path.parent is None else chains[path.parent].shared(path.shared)
+            segments = list[Segment]()
+            if path.parent is not None:
+                segments += shared_segments(found[path.parent].segments, path.shared)
             for node in path.nodes:
-                chain = self._grown(chain, node, trainable=node.number not in untrained)
-            chains.append(chain)
-            found.append(
-                Path(nodes=path.nodes, chain=chain, parent=path.parent, shared=path.shared)
-            )
+                segments += self._segments(node, trainable=node.number not in untrained)
+            found.append(replace_fields(path, segments=tuple(segments)))
         return found
 
     def _joined_nodes(self) -> list[Path]:
@@ -273,7 +272,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
                 path = len(found) - 1
             path_of[node.number] = path
         return [
-            Path(nodes=tuple(nodes), chain=Chain(), parent=parent, shared=shared)
+            Path(nodes=tuple(nodes), parent=parent, shared=shared)
             for nodes, (parent, shared) in zip(found, forks, strict=True)
         ]
 
@@ -287,13 +286,14 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         }
         return found if begun.train_superseded else found | self.superseded()
 
-    def _grown(self, chain: Chain, node: Node, *, trainable: bool) -> Chain:
+    def _segments(self, node: Node, *, trainable: bool) -> tuple[Segment, ...]:
+        """The segments of a completion and of its call's own ids."""
         asked, acted, turn = node.asked, node.acted, node.turn
         if acted is None or turn is None:
             raise ValueError(f"completion {node.number} is open")
         # Text before a completion belongs to the turn before it, as in our own loop.
         before = turn if asked.parent is None else self.node(asked.parent).turn or 0
-        begin = 0
+        chain, begin = Chain(), 0
         for author, count in () if node.choice else asked.authors:
             piece = asked.token_ids[begin : begin + count]
             chain = chain.appended(piece, author, turn=before)
@@ -306,7 +306,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
             sampling=asked.sampling,
             finish=acted.finish,
             trainable=trainable,
-        )
+        ).segments
 
     def _above(self, node: Node) -> Iterator[Node]:
         """A node and the nodes that its call goes on from, up to the root."""

@@ -117,7 +117,7 @@ def sequences(state: State, identity: Identity) -> tuple[Sequence, ...]:
     return tuple(
         Sequence(
             id=f"{name}.{number}",
-            segments=path.chain.segments,
+            segments=path.segments,
             parent=None if path.parent is None else f"{name}.{path.parent}",
             fork_offset=None if path.parent is None else path.shared,
             agent=path.agent,

@@ -378,7 +378,10 @@ global___AuthorRun = AuthorRun
 
 @typing.final
 class Delta(google.protobuf.message.Message):
-    """The next tokens of a completion. They never change later."""
+    """The next tokens of a completion. They never change in this stream. An engine that is killed may
+    lose the last second of them: if a later Replay begins otherwise, the ingress breaks the client's
+    stream, and the client's retry gets the Replay.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
