@@ -23,7 +23,7 @@ from operator import itemgetter
 import msgspec
 from msgspec.structs import replace
 
-from engine.core.trajectory.chain import Chain, shared_segments
+from engine.core.trajectory.chain import Chain, segments_after, shared_segments
 from engine.core.trajectory.events import Acted, Asked, Begun, Dropped, Replied, Streamed
 from engine.core.trajectory.partials import with_part
 from engine.types import Generated
@@ -78,6 +78,11 @@ class Path:
     @property
     def agent(self) -> str:
         return self.nodes[0].asked.agent
+
+    @property
+    def own(self) -> tuple[Segment, ...]:
+        """The segments after the shared tokens."""
+        return segments_after(self.segments, self.shared)
 
 
 class Forest(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +163,12 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         return [
             node.number for node in self.nodes if node and node.turn is None and node.choice == 0
         ]
+
+    @property
+    def written(self) -> int:
+        """Number of tokens of all completions, those in progress included."""
+        found = (node.acted or node.partial for node in self.nodes if node)
+        return sum(len(one.token_ids) for one in found if one)
 
     def known(self, request: bytes) -> int | None:
         """The newest call with a request digest; None without one."""

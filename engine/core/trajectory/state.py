@@ -129,13 +129,17 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def response_ids(self) -> int:
-        """Number of `token_ids` after the prompt."""
-        return self.chain.response_ids
+        """Number of `token_ids` after the prompt; tokens that the policy wrote for an outside
+        agent."""
+        return self.chain.response_ids if self.forest is None else self.forest.written
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """All runs of tokens so far, in order."""
-        return self.chain.segments
+        """All runs of tokens so far, in order; those of an outside agent by sequence, shared ones
+        once."""
+        if self.forest is None:
+            return self.chain.segments
+        return tuple(one for path in self.forest.paths() for one in path.own)
 
     @property
     def images(self) -> tuple[ImageSlot, ...]:

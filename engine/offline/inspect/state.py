@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.core.trajectory import events as log_events
+from engine.core.trajectory.chain import segments_after
 from engine.core.trajectory.state import State, fold
 from engine.errors import StartupError
 from engine.serving.journal.groups import Fate
@@ -97,7 +98,10 @@ def trajectory_state(run_folder: Path, name: str, decode: Decode | None = None) 
 
 def record_details(trajectory: Trajectory, decode: Decode | None = None) -> dict[str, Any]:
     """A finished trajectory."""
-    segments = trajectory.sequences[0].segments if trajectory.sequences else ()
+    own, segments = {one.id for one in trajectory.sequences}, list[Segment]()
+    for one in trajectory.sequences:
+        shared = (one.fork_offset or 0) if one.parent in own else 0
+        segments += segments_after(one.segments, shared)
     return {
         "task": trajectory.task.id,
         "status": trajectory.status.name,
@@ -267,6 +271,9 @@ def _in_flight(
 def _doing(state: State) -> str:
     if state.ended is not None:
         return "waits for its group" if state.score else f"ended: {state.ended.reason.name}"
+    if state.forest is not None:
+        calls = len(state.forest.open_calls)
+        return f"generates for {calls} calls of its agent" if calls else "waits for its agent"
     if state.open_calls:
         return f"calls {', '.join(one.tool or one.service for one in state.open_calls)}"
     return "generates" if state.opened else "opens"

@@ -126,6 +126,8 @@ def test_a_record_survives_the_wire_and_names_its_forks(agent: OutsideAgent) -> 
             assert not any(sequence.loss_mask[:at])
     written = sum(len(agent.written[node.number]) for node in agent.forest.turns)
     assert trajectory.response_tokens == written
+    seen = [s for s in agent.state.segments if s.author is Author.MODEL]
+    assert sum(len(segment.token_ids) for segment in seen) == written
     turns = [s.turn for q in trajectory.sequences for s in q.segments if s.trainable]
     assert set(turns) <= set(range(len(agent.forest.accepted)))
 
