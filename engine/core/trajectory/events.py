@@ -175,6 +175,8 @@ class Scored(Event, frozen=True, kw_only=True):
     masked: bool = False
     outside_baseline: bool = False
     anchors: Mapping[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    weights: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """Weights other than 1, by the ids of their sequences."""
     notes: tuple[Note, ...] = ()
     seconds: float = 0.0
 

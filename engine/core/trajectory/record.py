@@ -22,6 +22,7 @@ from toolwright.types import (
     Trajectory,
     TrajectoryTimings,
     ids,
+    weighed,
 )
 
 UNSEEN = 1
@@ -60,7 +61,7 @@ def record(state: State, identity: Identity) -> Trajectory:
     ended, score = state.ended, state.score
     if ended is None:
         raise ValueError(f"{identity.trajectory_id} has not ended")
-    errored = bool(ended.error)
+    errored, weights = bool(ended.error), score.weights if score else {}
     events = state.events
     if errored:
         failed = Event(kind="attempt_failed", turn=state.turn, data={"error": ended.error})
@@ -71,7 +72,7 @@ def record(state: State, identity: Identity) -> Trajectory:
         index=identity.index,
         attempt=identity.attempt,
         task=identity.task,
-        sequences=() if errored else (sequence(state, identity),),
+        sequences=() if errored else weighed((sequence(state, identity),), weights),
         calls=state.calls,
         events=(*events, *(score.notes if score else ())),
         status=Status.ERRORED if errored else _STATUS.get(ended.reason, Status.COMPLETED),
