@@ -324,13 +324,18 @@ class Trajectory:
 
     @property
     def written(self) -> tuple[Segment, ...]:
-        """Segments that the policy wrote, without the copies that a fork inside of this trajectory
-        makes."""
+        """Segments that the policy wrote, without copies."""
+        return tuple(segment for segment in self.segments if segment.author is Author.MODEL)
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Segments of all sequences in order, without the copies that a fork inside of this
+        trajectory makes."""
         found = []
         for sequence in self.sequences:
             at, shared = 0, self.shared_tokens(sequence)
             for segment in sequence.segments:
-                if segment.author is Author.MODEL and at >= shared:
+                if at >= shared:
                     found.append(segment)
                 at += len(segment.token_ids)
         return tuple(found)
