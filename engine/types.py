@@ -158,8 +158,10 @@ class View:
     context: int = 0
     """Number of tokens in the context now."""
     room: int = 0
-    """Number of tokens that the environment may still write; the last observation was cut if it
-    needed more."""
+    """Number of tokens that the environment may still write."""
+    seen: str = ""
+    """Text of the last observation as the policy read it, its frame included. Only for a rewrite
+    between two turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

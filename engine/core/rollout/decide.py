@@ -18,7 +18,7 @@ from engine.core.trajectory.state import Action, State
 from engine.types import Answer, Call, Calls, Codec, Decision, End, Rewrite, Say, View
 from toolwright.recipe import Limits
 from toolwright.text.truncation import Keep
-from toolwright.types import FinishKind, StopReason, Task
+from toolwright.types import Author, FinishKind, StopReason, Task, ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +194,12 @@ def _rewrite(state: State, rules: Rules, task: Task) -> Rewrite | None:
         return None
     if state.rewrites and state.rewrites[-1].turn == state.turn:
         return None
-    return rules.protocol.rewrite(view(state, task, rules.limits), rules.codec)
+    seen = ids()
+    for segment in state.segments:
+        if segment.turn == state.turn - 1 and segment.author > Author.MODEL:
+            seen.extend(segment.token_ids)
+    now = replace(view(state, task, rules.limits), seen=rules.codec.decode(seen))
+    return rules.protocol.rewrite(now, rules.codec)
 
 
 def _after_action(state: State, rules: Rules, task: Task, decided: DecisionCache) -> Step:

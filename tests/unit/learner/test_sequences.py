@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learner.config.objective import Loss
+from learner.config.objective import Credit, Loss
 from learner.maths.aggregation import token_weights
 from learner.metrics import sequence_stats
 from learner.training.batch import Row, rows_of
 from learner.training.minibatch import MiniBatch, counts_of, split
-from tests.unit.learner.records import Step, sequence, trajectory
+from tests.unit.learner.records import Step, credited, group, sequence, trajectory
 from toolwright.credit.losses import AGGREGATIONS
 from toolwright.types import Author, Event, Segment, Sequence, Trajectory
 from toolwright.wire import trajectory_from_proto, trajectory_to_proto
@@ -121,6 +121,12 @@ def test_a_branch_of_another_trajectory_trains_its_copy() -> None:
     (row,) = rows_of(alone, temperature=1.0)
     assert row.count == 4
     assert alone.response_tokens == 4
+
+
+def test_a_copy_inside_a_trajectory_has_no_part_in_the_mean_of_branches() -> None:
+    other = trajectory("u", "g", 0.0, [Step()])
+    both = [group("g", forked(), other)]
+    assert credited(both, credit=Credit(branches="hard")) == credited(both)
 
 
 def test_a_sequence_of_weight_0_has_no_row_and_old_records_have_weight_1() -> None:
