@@ -89,6 +89,7 @@ def read_verification(folder: Path, name: str, limit: int) -> Verification:
         file = VerificationFile.model_validate(tomllib.loads((folder / FILE).read_text("utf-8")))
         files = read_tree(folder / FILES, limit) if (folder / FILES).exists() else []
         patch = (folder / PATCH).read_text("utf-8") if (folder / PATCH).exists() else ""
+        patched_paths(patch)
     except (OSError, ValueError, ValidationError, TreeError) as error:
         raise Refused(
             Reason.INVALID_REQUEST, f"verification {name!r}: {error}", subject=name
