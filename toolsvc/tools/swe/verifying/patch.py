@@ -32,7 +32,8 @@ def application() -> str:
 
 
 def archive_of(paths: Collection[str]) -> str:
-    """Writes the files that exist to standard output, as `Archives.read` wants it."""
+    """A command that writes an archive of the existing files to standard output, for
+    `Archives.read`."""
     words = " ".join(shlex.quote(path) for path in sorted(paths))
     return (
         f'for f in {words}; do if [ -e "$f" ] || [ -L "$f" ]; then printf "%s\\0" "$f"; fi; done | '
