@@ -23,7 +23,12 @@ from operator import itemgetter
 import msgspec
 from msgspec.structs import replace
 
-from engine.core.trajectory.chain import Chain, segments_after, shared_segments
+from engine.core.trajectory.chain import (
+    Chain,
+    common_prefix,
+    segments_after,
+    shared_segments,
+)
 from engine.core.trajectory.events import Acted, Asked, Begun, Dropped, Replied, Streamed
 from engine.core.trajectory.partials import with_part
 from engine.types import Generated
@@ -264,6 +269,29 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
             found.append(replace_fields(path, segments=tuple(segments)))
         return found
 
+    def fork_cause(self, node: Node) -> str:
+        """Why an accepted completion opens a sequence; "" if it does not, or if it is the first.
+
+        "choice": beside the first completion of its call. "root": it shares no ids. "prefix": it
+        shares a part of its parent. "sample": another sample of a request. "branch": another
+        request went on from its parent before.
+        """
+        asked = node.asked
+        if node.choice:
+            return "choice"
+        if asked.parent is None or not asked.shared:
+            return "root" if node.turn else ""
+        if asked.shared < self.node(asked.parent).end:
+            return "prefix"
+        before = [
+            one.asked.digest
+            for one in self.turns
+            if one.asked.parent == asked.parent
+            and one.asked.shared == asked.shared
+            and one.asked.call < asked.call
+        ]
+        return ("sample" if asked.digest in before else "branch") if before else ""
+
     def _joined_nodes(self) -> list[Path]:
         """The sequences without their tokens."""
         found = list[list[Node]]()
@@ -335,15 +363,3 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
     def _with(self, node: Node) -> Forest:
         number = node.number
         return replace(self, nodes=(*self.nodes[:number], node, *self.nodes[number + 1 :]))
-
-
-def common_prefix(one: Ids, other: Ids) -> int:
-    """Number of ids at which two arrays begin alike."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
