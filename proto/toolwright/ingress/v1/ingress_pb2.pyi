@@ -162,7 +162,7 @@ class Ask(google.protobuf.message.Message):
     n: builtins.int
     """Number of completions, 1 to 16; 0 = 1."""
     stream: builtins.bool
-    """The client streams: the engine sends each part as Delta."""
+    """The client streams: the engine sends each part as Delta, unless there is a constraint."""
     aside: builtins.bool
     """The call is served and recorded, and never trained."""
     @property
