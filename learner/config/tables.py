@@ -46,6 +46,10 @@ class TrainingTable(ProcessTable):
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=10, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
+    background_checkpoints: bool = Field(
+        default=False,
+        description="write a checkpoint while training continues, from a copy in host memory",
+    )
 
     @property
     def frozen_models(self) -> int:

@@ -83,5 +83,5 @@ def _agree(run: Run, *, resumed: bool) -> None:
             parent = first.parent
     run.published_folder = run.by_folder.publish(run.policy, run.version, parent).folder
     if resumed:
-        acknowledge(run)
+        acknowledge(run, run.ledger.mark)
     run.report.say(f"published {run.version} from {run.policy.source}")

@@ -14,7 +14,7 @@ from learner.errors import CollapsedError, DivergedError, WorthlessError
 from learner.intake.client import EngineClient
 from learner.intake.images import load_images
 from learner.intake.lease import Leased, lease_step
-from learner.loop.handover import offer, save
+from learner.loop.handover import finish_save, finish_save_if_written, offer, save
 from learner.loop.report import report_step
 from learner.loop.rows import prepare
 from learner.loop.state import Run
@@ -97,6 +97,10 @@ def step(run: Run) -> bool:
     out_of_patience = 0 < run.table.patience_steps <= run.worthless
     if last or out_of_patience or collapsed or run.version.step % run.table.checkpoint_every == 0:
         save(run)
+    else:
+        finish_save_if_written(run)
+    if last or out_of_patience or collapsed:
+        finish_save(run)
     if out_of_patience and not last:
         raise WorthlessError(
             f"{run.worthless} steps in a row taught nothing, up to step {run.version.step}: "
