@@ -117,6 +117,10 @@ class LearnerTable(TrainingTable):
     publish: Publish = Field(default_factory=Publish)
     vision: Vision = Field(default="frozen", description="the tower of a policy that reads images")
     updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
+    offload: bool = Field(
+        default=False,
+        description="gradients and optimizer lie in host memory between steps",
+    )
     keep_policies: int = Field(default=3, ge=2, description="published folders that stay on disk")
     probe_rows: int = Field(
         default=8,

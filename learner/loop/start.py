@@ -50,6 +50,8 @@ def start(run: Run, *, resumed: bool) -> None:
 
     Raises MismatchError if engine and learner were started with different recipes or policies.
     """
+    if run.table.offload:
+        run.policy.states.leave()
     _agree(run, resumed=resumed)
     if run.client is not None and run.recipe.shared.run.share_gpu:
         run.client.resume_memory()  # a learner before may have died during its step

@@ -49,6 +49,7 @@ def step(run: Run) -> bool:
         if run.client is not None:
             run.client.release_memory()  # the publish gives it back
         parallel.barrier()
+    run.policy.states.come_back()
     batch = prepare(run, leased.groups if leased is not None else None)
     trained = time.monotonic()
     update = improve(
@@ -75,6 +76,8 @@ def step(run: Run) -> bool:
     run.seconds["train_s"] = time.monotonic() - trained + batch.logprobs_s
     run.broken = run.broken + 1 if update.broken and not update.moved else 0
     run.version = replace(at, step=at.step + 1)
+    if run.table.offload:
+        run.policy.states.leave()  # before the samplers take their memory again
     if run.broken < MOST_BROKEN:
         offer(run, moved=update.moved > 0)
     collapsed: str | None = None

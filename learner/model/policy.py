@@ -32,8 +32,9 @@ from learner.model import bridge as bridges
 from learner.model import gradient_norm, muon
 from learner.model.experts import has_experts
 from learner.model.head import Head
+from learner.model.host_states import HostStates
 from learner.model.lora import Adapters, WithoutAdapters, detached_adapters
-from learner.ranks import parallel
+from learner.ranks import device, parallel
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -103,6 +104,8 @@ class Policy(Model):
     optimizer: Any
     settings: Optimizer
     peaks: list[float]
+    states: HostStates
+    """Moves gradients and the optimizer's state out of the GPU's memory and back."""
 
     def apply_settings(self) -> None:
         """The recipe's betas and weight decay, in place of a checkpoint's or Megatron's defaults.
@@ -222,6 +225,12 @@ def load_policy(
     complete_state(optimizer)
     bridge.config.finalize_model_grads_func = finalize_model_grads
     bridge.config.grad_scale_func = optimizer.scale_loss
+    states = HostStates(
+        optimizer,
+        list(wrapped.parameters()),
+        [buffer.grad_data for buffer in (*wrapped.buffers, *wrapped.expert_parallel_buffers)],
+        device.device(),
+    )
     policy = Policy(
         bridge=bridge,
         network=wrapped,
@@ -232,6 +241,7 @@ def load_policy(
         optimizer=optimizer,
         settings=settings,
         peaks=peaks,
+        states=states,
     )
     policy.apply_settings()
     return policy

@@ -229,6 +229,44 @@ def test_steps_during_the_write_are_not_in_the_checkpoint(
     assert torch.equal(flat(other), flat(policy))
 
 
+@pytest.mark.parametrize("kind", SETTINGS)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("layout", [WHOLE, SPLIT])
+def test_states_in_host_memory_between_steps_change_nothing(
+    tmp_path: Path,
+    model_folder: Path,
+    one_rank: None,
+    kind: str,
+    precision: str,
+    layout: Parallel,
+) -> None:
+    if kind == "muon" and layout is SPLIT:
+        pytest.skip("Muon moves whole matrices")
+    settings = SETTINGS[kind]
+    stayed = load_policy(model_folder, settings, precision, layout=layout)
+    norms = train(stayed, range(4))
+    moved = load_policy(model_folder, settings, precision, layout=layout)
+    buffers = moved.gradient_buffers()
+    sizes = [buffer.untyped_storage().nbytes() for buffer in buffers]
+    found = []
+    for step in range(2):
+        moved.states.come_back()
+        found += train(moved, range(step, step + 1))
+        moved.states.leave()
+        assert [buffer.untyped_storage().nbytes() for buffer in buffers] == [0] * len(buffers)
+    checkpoints = Checkpoints(tmp_path, kept=1)
+    path = checkpoints.save(moved, 2, "a", {}, Ledger())
+    moved.states.come_back()
+    assert [buffer.untyped_storage().nbytes() for buffer in buffers] == sizes
+    found += train(moved, range(2, 4))
+    assert found == norms
+    assert torch.equal(flat(moved), flat(stayed))
+    other = load_policy(model_folder, settings, precision, layout=layout)
+    checkpoints.load(other, path)
+    assert train(other, range(2, 4)) == norms[2:]
+    assert torch.equal(flat(other), flat(stayed))
+
+
 def test_a_write_that_fails_is_raised_when_it_is_waited_for(
     tmp_path: Path, model_folder: Path, one_rank: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

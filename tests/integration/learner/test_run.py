@@ -20,6 +20,7 @@ from learner.errors import CheckpointError, EngineError, PortError, TakenError
 from learner.lock import only_learner
 from learner.loop import step as stepping
 from learner.loop.state import Run
+from learner.model.host_states import HostStates
 from tests.integration.learner.fake_engine import FakeEngine, random_group
 from tests.integration.learner.models import VOCABULARY, reference_log_probs, weights, write_model
 from tests.integration.learner.test_sft import write_recipe
@@ -120,6 +121,28 @@ def test_samplers_on_the_same_gpu_release_their_memory_for_each_step(
     )  # fmt: skip
     loop.run(recipe)
     assert engine.turns == ["publish", "resume", "release", "publish", "release", "publish"]
+
+
+def test_states_leave_the_gpu_before_the_samplers_take_their_memory(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("leave", "come_back"):
+        move = getattr(HostStates, name)
+
+        def noted(states: HostStates, name: str = name, move: Any = move) -> None:
+            if states.away == (name == "come_back"):
+                engine.turns.append(name)
+            move(states)
+
+        monkeypatch.setattr(HostStates, name, noted)
+    recipe = recipe_for(
+        tmp_path, model_folder, engine,
+        **{"run.steps": 2, "run.share_gpu": True, "run.max_staleness": 0,
+           "run.correction": "bypass", "learner.offload": True},
+    )  # fmt: skip
+    loop.run(recipe)
+    step = ["release", "come_back", "leave", "publish"]
+    assert engine.turns == ["leave", "publish", "resume", *step, *step]
 
 
 def test_prometheus_sees_a_run_as_its_lines_have_it(
