@@ -35,6 +35,7 @@ from engine.core.rollout.decide import (
     next_step,
 )
 from engine.core.rollout.observe import Observer
+from engine.core.rollout.rewriting import rewrite_context
 from engine.core.sampler.policy_sampler import GenerateRequest, OnMark
 from engine.core.sampler.stops import StopTable
 from engine.core.text.thoughts import begins_inside
@@ -47,7 +48,7 @@ from engine.core.trajectory.events import Acted, Answered, Called, Ended, Noted,
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import State
 from engine.errors import SamplerFailed, SessionLost
-from engine.types import Call, Codec, Generated, Images, Say, StopHit, ToolSpec
+from engine.types import Call, Codec, Generated, Images, Rewrite, Say, StopHit, ToolSpec
 from toolwright.types import Event, FinishKind, Ids, StopReason, ids
 
 LEAST_LIFE_S = 1.0
@@ -194,6 +195,10 @@ class Rollout:
                         self._end(reason)
                 case Say():
                     self._observer.say(step)
+                case Rewrite():
+                    reason = rewrite_context(self._log, step, self._rules, self._assignment)
+                    if reason is not None:
+                        self._end(reason)
                 case Finish():
                     self._end(step.reason, step.answer)
 

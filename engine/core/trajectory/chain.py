@@ -6,7 +6,8 @@ Invariants
   of tokens that a sampler made of it.
 - A run of policy tokens becomes one segment for each weight version.
 
-The chain knows neither events nor calls: our own turn loop has one chain per trajectory.
+The chain knows neither events nor calls. In our own turn loop a trajectory has one chain for each
+of its contexts; a rewrite begins the next one.
 """
 
 from __future__ import annotations
@@ -114,6 +115,54 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         new = [Segment(author=author, token_ids=token_ids, turn=turn)] if token_ids else []
         shown = (ImageSlot(blob=blob, in_response=True) for blob in images)
         return self._grown(token_ids, new, (*self.images, *shown))
+
+    def rewritten(
+        self,
+        shared: int,
+        token_ids: Ids,
+        *,
+        turn: int,
+        shown: int = 0,
+        images: Iterable[BlobRef] = (),
+    ) -> Chain:
+        """The chain of a new context: the first `shared` tokens, copied and not trainable, then
+        `token_ids`, [n] int32, as a prompt.
+
+        shown: number of images in the copy. images: those of `token_ids`. `response_ids` of the new
+        chain counts the tokens beyond the length of the first prompt.
+        """
+        prompt = len(self.token_ids) - self.response_ids
+        segments, left = [], shared
+        for segment in self.segments:
+            kept, logprobs = segment.token_ids[:left], segment.logprobs
+            if kept:
+                segments.append(
+                    replace_fields(
+                        segment,
+                        token_ids=kept,
+                        logprobs=None if logprobs is None else logprobs[:left],
+                        trainable=False,
+                    )
+                )
+            left -= len(kept)
+        if token_ids:
+            segments.append(Segment(author=Author.PROMPT, token_ids=token_ids, turn=turn))
+        new = (ImageSlot(blob=blob, in_response=False) for blob in images)
+        return Chain(
+            token_ids=self.token_ids[:shared] + token_ids,
+            response_ids=max(0, shared + len(token_ids) - prompt),
+            segments=tuple(segments),
+            images=(*self.images[:shown], *new),
+        )
+
+    def after(self, start: int) -> tuple[Segment, ...]:
+        """Segments that begin at token `start` or later."""
+        at, found = 0, []
+        for segment in self.segments:
+            if at >= start:
+                found.append(segment)
+            at += len(segment.token_ids)
+        return tuple(found)
 
     def before_action(self, turn: int) -> Ids:
         """Ids before the action of a turn; all ids if that turn has no action yet."""

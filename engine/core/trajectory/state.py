@@ -4,7 +4,7 @@
 folding the whole.
 
 Invariants
-- Its tokens are one `Chain`, which only grows.
+- Its tokens are one `Chain`, which only grows until a rewrite begins the next one.
 - After `Ended` only `Scored` is accepted.
 """
 
@@ -30,6 +30,7 @@ from engine.core.trajectory.events import (
     Forked,
     Noted,
     Opened,
+    Rewritten,
     Scored,
     Streamed,
 )
@@ -72,6 +73,22 @@ class ForkPoint:
     offset: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRewrite:
+    """The end of one chain and the begin of the next one."""
+
+    chain: Chain
+    """The chain that ended."""
+    shared: int
+    """Number of its first tokens that the next one copies, an image counted as one."""
+    turn: int
+    """First turn of the next one."""
+
+
+REWRITTEN = "sequence_forked"
+"""Kind of the note about a rewrite."""
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one attempt. A protocol reads it and must not change it. (A Struct, because
     every event replaces it: that costs 0.3 us, a frozen dataclass of so many fields 8 us.)"""
@@ -79,6 +96,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionRef, ...] = ()
     sampling: SamplingParams | None = None
     chain: Chain = Chain()
+    """The context now."""
+    rewrites: tuple[ContextRewrite, ...] = ()
+    """Earlier contexts, oldest first."""
     tools: tuple[ToolSpec, ...] = ()
     actions: tuple[Action, ...] = ()
     calls: tuple[CallRecord, ...] = ()
@@ -123,12 +143,23 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """All runs of tokens so far, in order."""
+        """All runs of tokens in the context now, in order."""
         return self.chain.segments
 
     @property
+    def history(self) -> tuple[Segment, ...]:
+        """All runs of tokens of all contexts, in order, without copies."""
+        chains = [one.chain for one in self.rewrites] + [self.chain]
+        shared = [0, *(one.shared for one in self.rewrites)]
+        return tuple(
+            segment
+            for chain, start in zip(chains, shared, strict=True)
+            for segment in chain.after(start)
+        )
+
+    @property
     def images(self) -> tuple[ImageSlot, ...]:
-        """All images so far, one for each placeholder in `token_ids`."""
+        """All images of the context now, one for each placeholder in `token_ids`."""
         return self.chain.images
 
     @property
@@ -156,7 +187,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     def before_action(self, turn: int) -> Ids:
         """Ids before the action of a turn; all ids if that turn has no action yet."""
-        return self.chain.before_action(turn)
+        ended = next((one.chain for one in self.rewrites if turn < one.turn), self.chain)
+        return ended.before_action(turn)
 
     def calls_of(self, turn: int) -> tuple[CallRecord, ...]:
         """Answered calls of one turn, in call order."""
@@ -328,6 +360,32 @@ def _appended(state: State, event: Appended) -> State:
     )
 
 
+def _rewritten(state: State, event: Rewritten) -> State:
+    if state.open_calls or state.partial is not None:
+        raise LogError("Rewritten inside an action or before the answers to its calls")
+    if not 0 <= event.shared <= len(state.token_ids):
+        raise LogError(f"Rewritten with {event.shared} shared tokens of {len(state.token_ids)}")
+    turn = state.turn + state.acted
+    ended = ContextRewrite(chain=state.chain, shared=event.shared, turn=turn)
+    data = {
+        "cause": event.cause,
+        "sequence": len(state.rewrites) + 1,
+        "shared": event.shared,
+        "before": len(state.token_ids),
+        "after": event.shared + len(event.token_ids),
+    }
+    return replace(
+        state,
+        chain=state.chain.rewritten(
+            event.shared, event.token_ids, turn=turn, shown=event.shown, images=event.images
+        ),
+        rewrites=(*state.rewrites, ended),
+        observed=turn,
+        fitted=True,
+        events=(*state.events, Note(kind=REWRITTEN, turn=turn, data=data)),
+    )
+
+
 def _noted(state: State, event: Noted) -> State:
     return replace(state, events=(*state.events, event.note))
 
@@ -352,6 +410,7 @@ _APPLY: dict[type, Callable[[State, Any], State]] = {
     Called: _called,
     Answered: _answered,
     Appended: _appended,
+    Rewritten: _rewritten,
     Noted: _noted,
     Ended: _ended,
     Scored: _scored,

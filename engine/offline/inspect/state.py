@@ -97,7 +97,6 @@ def trajectory_state(run_folder: Path, name: str, decode: Decode | None = None) 
 
 def record_details(trajectory: Trajectory, decode: Decode | None = None) -> dict[str, Any]:
     """A finished trajectory."""
-    segments = trajectory.sequences[0].segments if trajectory.sequences else ()
     return {
         "task": trajectory.task.id,
         "status": trajectory.status.name,
@@ -118,7 +117,9 @@ def record_details(trajectory: Trajectory, decode: Decode | None = None) -> dict
             "tool": trajectory.timings.tool_s,
             "reward": trajectory.timings.reward_s,
         },
-        "timeline": list(timeline(segments, trajectory.calls, trajectory.events, decode)),
+        "timeline": list(
+            timeline(trajectory.segments, trajectory.calls, trajectory.events, decode)
+        ),
     }
 
 
@@ -134,7 +135,7 @@ def state_details(state: State, decode: Decode | None = None) -> dict[str, Any]:
         "seconds": {"open": state.open_s, "generate": state.generate_s, "tool": state.tool_s},
         "waits_for": [one.call_id for one in state.open_calls],
         "unfinished_tokens": len(state.partial.token_ids) if state.partial else 0,
-        "timeline": list(timeline(state.segments, state.calls, state.events, decode)),
+        "timeline": list(timeline(state.history, state.calls, state.events, decode)),
     }
 
 
