@@ -202,6 +202,7 @@ class SamplerPool(Fleet):
     ) -> FinishReason:
         budget = pending.request.max_new_tokens - len(action.token_ids)
         rid = f"{self._boot}{next(self._requests):016x}"
+        adapter = None if pending.request.sampling.adapter else server.adapter
         body = generate_request(
             rid=rid,
             input_ids=prompt,
@@ -213,11 +214,12 @@ class SamplerPool(Fleet):
             routing_key=pending.request.key,
             images=pending.request.images,
             top_logprobs=pending.request.top_logprobs,
+            adapter=adapter or "",
         )
         flight = RequestInFlight(
             server, self.router, action, pending.waiting,
             budget=budget, vocab_size=self.vocab_size, movable=pending.movable,
-            can_have=self.can_have,
+            adapter=adapter, can_have=self.can_have,
         )  # fmt: skip
         try:
             return await flight.run(body)
@@ -230,15 +232,20 @@ class SamplerPool(Fleet):
     ) -> float:
         """Seconds until the next request, after one that brought `brought` tokens. Raises
         SamplerFailed if no request should follow."""
-        server.faults[fault] += 1
         cause = cause[:MOST_OF_A_CAUSE]
-        news = fault is Fault.REFUSED
         lives = False
-        if fault in (Fault.BROKEN, Fault.SILENT) and server.up.is_set():
+        # A restarted server refuses requests that name an adapter.
+        suspect = fault in (Fault.BROKEN, Fault.SILENT) or (
+            fault is Fault.REFUSED and bool(server.adapter)
+        )
+        if suspect and server.up.is_set():
             # One broken connection does not condemn a server that answers with this run's weights.
             lives = self.can_have(await server.weights(), server.version)
             if not lives:
                 self.mark_down(server, cause)
+                fault = Fault.BROKEN if fault is Fault.REFUSED else fault
+        server.faults[fault] += 1
+        news = fault is Fault.REFUSED
         if fault is Fault.REFUSED:
             pending.refused.add(server.name)
         elif fault is not Fault.ABORTED:  # another client may have caused that
