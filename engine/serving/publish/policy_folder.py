@@ -54,7 +54,7 @@ def check_policy_folder(folder: Path) -> PolicyShape:
 
 
 def json_object(file: Path, limit: int) -> dict[str, Any]:
-    """The object of a JSON file. Raises BrokenFolder for other content, or more than `limit` bytes."""
+    """The object of a JSON file. Raises BrokenFolder for other content, or over `limit` bytes."""
     try:
         if file.stat().st_size > limit:
             raise BrokenFolder(f"{file} has more than {limit} bytes")
