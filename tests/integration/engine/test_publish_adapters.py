@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections import defaultdict
 from collections.abc import AsyncIterator
@@ -14,11 +15,13 @@ import pytest
 from safetensors.numpy import save_file
 
 from bench.scripted import ScriptedSampler, Timing
+from engine.core.sampler.retry import Fault
 from engine.errors import StartupError
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.integration.engine.test_publish import RUN, refused, sampler_version
 from tests.support.adapters import write_adapter
 from tests.support.engines import Running
+from tests.support.tools import held
 from tests.support.waiting import until
 from toolwright.common.v1 import reasons_pb2 as reasons
 
@@ -92,7 +95,7 @@ async def test_a_request_in_flight_goes_on_with_its_own_adapter(
     """Its tokens are of its version, although the server has a newer one. Under `abort` a new
     request goes on under the new version instead."""
     here = await world(
-        policy=policy, takes_adapters=True, timing=Timing(tokens_per_second=40),
+        policy=policy, takes_adapters=True, timing=Timing(tokens_per_second=25),
         run=AHEAD, sampler={"pause": pause},
     )  # fmt: skip
     sampler = here.sampler
@@ -101,7 +104,7 @@ async def test_a_request_in_flight_goes_on_with_its_own_adapter(
         users = sampler._adapters._users
         await until(lambda: users[name] > 0, f"a request by the adapter {name!r}")
         before = sampler.scheduler.sampled
-        await until(lambda: sampler.scheduler.sampled > before + 20, "some tokens")
+        await until(lambda: sampler.scheduler.sampled > before + 10, "some tokens")
 
     async with here.engine() as run:
         for step in (1, 2, 3):
@@ -133,7 +136,7 @@ async def test_a_sampler_that_comes_back_has_the_newest_adapter_first(
 ) -> None:
     """The frozen policy and that adapter; requests that were refused before go on there."""
     here = await world(
-        policy=policy, takes_adapters=True, timing=Timing(tokens_per_second=40), run=AHEAD
+        policy=policy, takes_adapters=True, timing=Timing(tokens_per_second=25), run=AHEAD
     )
     script, port = here.sampler._script, urlsplit(here.sampler.url).port or 0
     async with here.engine() as run:
@@ -150,6 +153,31 @@ async def test_a_sampler_that_comes_back_has_the_newest_adapter_first(
             groups = await run.learner.lease(run.at(2), count=9)
             assert {g.members[0].weight_versions[-1] for g in groups} >= {run.at(2)}
             assert all(not g.members[0].masked for g in groups)
+
+
+async def test_a_refusal_of_a_restarted_sampler_ends_no_trajectory(
+    world: MakeWorld, policy: Path
+) -> None:
+    """It restarts between two turns, so its refusal of the adapter is the first sign of it."""
+    go = asyncio.Event()
+    here = await world(policy=policy, takes_adapters=True, tools=held(go), run=ADAPTERS)
+    script, port = here.sampler._script, urlsplit(here.sampler.url).port or 0
+    async with here.engine() as run:
+        await here.tools.called.wait()
+        version, folder = run.at(1), adapter(here, "1")
+        await run.learner.publish(version, folder)
+        await here.sampler.__aexit__()
+        async with ScriptedSampler(script=script, port=port, takes_adapters=True) as back:
+            go.set()
+            await until(lambda: bool(back.requests), "a request")
+            assert named(back)[0] == str(version)
+            assert run.engine._pool.servers[0].adapter == str(version)
+            await until(lambda: bool(back.adapters), "the adapter", 30)
+            before = len(named(back))
+            assert back.adapters == {str(version): str(folder)}
+            await until(lambda: len(named(back)) > before, "the request again", 30)
+            assert set(named(back)) == {str(version)}
+            assert run.engine._pool.servers[0].faults[Fault.REFUSED] == 0
 
 
 async def test_an_engine_that_starts_takes_up_the_newest_adapter(
