@@ -30,7 +30,7 @@ from engine.core.sampler.token_action import TokenAction
 from engine.core.sampler.waiting import WaitCause, Waiting
 from engine.core.sampler.wire.client import ServerRefused, ServerUnreachable, fault_of
 from engine.core.sampler.wire.events import WireError
-from engine.core.sampler.wire.request import generate_request, numbers
+from engine.core.sampler.wire.request import NO_ADAPTER, generate_request, numbers
 from engine.core.time_limit import loop_now
 from engine.errors import SamplerFailed
 from engine.types import Codec, Generated
@@ -232,20 +232,17 @@ class SamplerPool(Fleet):
     ) -> float:
         """Seconds until the next request, after one that brought `brought` tokens. Raises
         SamplerFailed if no request should follow."""
+        if fault is Fault.REFUSED and server.adapter and NO_ADAPTER in cause:
+            fault = Fault.BROKEN  # it was started anew
+        server.faults[fault] += 1
         cause = cause[:MOST_OF_A_CAUSE]
+        news = fault is Fault.REFUSED
         lives = False
-        # A restarted server refuses requests that name an adapter.
-        suspect = fault in (Fault.BROKEN, Fault.SILENT) or (
-            fault is Fault.REFUSED and bool(server.adapter)
-        )
-        if suspect and server.up.is_set():
+        if fault in (Fault.BROKEN, Fault.SILENT) and server.up.is_set():
             # One broken connection does not condemn a server that answers with this run's weights.
             lives = self.can_have(await server.weights(), server.version)
             if not lives:
                 self.mark_down(server, cause)
-                fault = Fault.BROKEN if fault is Fault.REFUSED else fault
-        server.faults[fault] += 1
-        news = fault is Fault.REFUSED
         if fault is Fault.REFUSED:
             pending.refused.add(server.name)
         elif fault is not Fault.ABORTED:  # another client may have caused that

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from engine.core.sampler.wire.request import NO_ADAPTER
 from tests.contract.sampler.target import Target, finished
 
 LONG = 300
@@ -63,10 +64,11 @@ async def check_an_unknown_adapter_is_refused(t: Target) -> None:
     body = t.body("unknown", 8, lora_path="never.1")
     status, answer = await t.client.post("/generate", body)
     assert status == 400
-    assert "never.1" in str(answer)
+    assert NO_ADAPTER in str(answer)
     stream = await t.client.stream(t.body("unknown", 8, lora_path="never.1"))
     assert (stream.status, stream.done) == (200, True)
     assert stream.last["error"]["retryable"] is False
+    assert NO_ADAPTER in stream.last["error"]["message"]
 
 
 async def check_load_and_unload_beside_a_reply(t: Target) -> None:

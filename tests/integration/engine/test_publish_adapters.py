@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from collections import defaultdict
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -108,11 +108,13 @@ async def test_a_request_in_flight_goes_on_with_its_own_adapter(
 
     async with here.engine() as run:
         for step in (1, 2, 3):
-            await in_flight(str(run.at(step - 1)) if step > 1 else "")
+            before = str(run.at(step - 1)) if step > 1 else ""
+            await in_flight(before)
             await run.learner.publish(run.at(step), adapter(here, str(step)))
             assert str(run.at(step)) in sampler.adapters
             named_now = {name for name, count in sampler._adapters._users.items() if count}
             assert named_now - {""} <= sampler.adapters.keys()
+            assert pause == "abort" or before in named_now, "the publish waited for its requests"
         groups = await run.learner.lease(run.at(3), count=3)
         assert len(groups) == 3
         sent = defaultdict(list)
@@ -139,20 +141,22 @@ async def test_a_sampler_that_comes_back_has_the_newest_adapter_first(
         policy=policy, takes_adapters=True, timing=Timing(tokens_per_second=25), run=AHEAD
     )
     script, port = here.sampler._script, urlsplit(here.sampler.url).port or 0
-    async with here.engine() as run:
+    async with AsyncExitStack() as stack, here.engine() as run:
         folders = {step: adapter(here, str(step)) for step in (1, 2)}
         for step, folder in folders.items():
             await run.learner.publish(run.at(step), folder)
         name = str(run.at(2))
         await until(lambda: named(here.sampler)[-1:] == [name], "a request by the adapter")
         await here.sampler.__aexit__()
-        async with ScriptedSampler(script=script, port=port, takes_adapters=True) as back:
-            await until(lambda: name in named(back), "a request by the adapter")
-            assert back.adapters == {name: str(folders[2])}
-            assert back.scheduler.weight_version == name
-            groups = await run.learner.lease(run.at(2), count=9)
-            assert {g.members[0].weight_versions[-1] for g in groups} >= {run.at(2)}
-            assert all(not g.members[0].masked for g in groups)
+        back = await stack.enter_async_context(
+            ScriptedSampler(script=script, port=port, takes_adapters=True)
+        )
+        await until(lambda: name in named(back), "a request by the adapter")
+        assert back.adapters == {name: str(folders[2])}
+        assert back.scheduler.weight_version == name
+        groups = await run.learner.lease(run.at(2), count=9)
+        assert {g.members[0].weight_versions[-1] for g in groups} >= {run.at(2)}
+        assert all(not g.members[0].masked for g in groups)
 
 
 async def test_a_refusal_of_a_restarted_sampler_ends_no_trajectory(
@@ -162,22 +166,24 @@ async def test_a_refusal_of_a_restarted_sampler_ends_no_trajectory(
     go = asyncio.Event()
     here = await world(policy=policy, takes_adapters=True, tools=held(go), run=ADAPTERS)
     script, port = here.sampler._script, urlsplit(here.sampler.url).port or 0
-    async with here.engine() as run:
+    async with AsyncExitStack() as stack, here.engine() as run:
         await here.tools.called.wait()
         version, folder = run.at(1), adapter(here, "1")
         await run.learner.publish(version, folder)
         await here.sampler.__aexit__()
-        async with ScriptedSampler(script=script, port=port, takes_adapters=True) as back:
-            go.set()
-            await until(lambda: bool(back.requests), "a request")
-            assert named(back)[0] == str(version)
-            assert run.engine._pool.servers[0].adapter == str(version)
-            await until(lambda: bool(back.adapters), "the adapter", 30)
-            before = len(named(back))
-            assert back.adapters == {str(version): str(folder)}
-            await until(lambda: len(named(back)) > before, "the request again", 30)
-            assert set(named(back)) == {str(version)}
-            assert run.engine._pool.servers[0].faults[Fault.REFUSED] == 0
+        back = await stack.enter_async_context(
+            ScriptedSampler(script=script, port=port, takes_adapters=True)
+        )
+        go.set()
+        await until(lambda: bool(back.requests), "a request")
+        assert named(back)[0] == str(version)
+        assert run.engine._pool.servers[0].adapter == str(version)
+        await until(lambda: bool(back.adapters), "the adapter", 30)
+        before = len(named(back))
+        assert back.adapters == {str(version): str(folder)}
+        await until(lambda: len(named(back)) > before, "the request again", 30)
+        assert set(named(back)) == {str(version)}
+        assert run.engine._pool.servers[0].faults[Fault.REFUSED] == 0
 
 
 async def test_an_engine_that_starts_takes_up_the_newest_adapter(

@@ -16,6 +16,9 @@ MAX_STOPS = 32
 """Most stop texts that SGLang takes. The engine finds every stop itself; a server that knows the
 stop merely writes fewer superfluous tokens."""
 
+NO_ADAPTER = "LoRA adapter"
+"""Part of SGLang's refusals of a request that names an adapter which the server does not have."""
+
 
 def generate_request(
     *,
