@@ -201,7 +201,7 @@ class LearnerTable(TrainingTable):
             self.kl.summary,
             self._weights,
             f"staleness {shared.run.max_staleness}",
-            f"weights by {self.publish.way}",
+            f"{'adapters' if shared.run.publish_adapters else 'weights'} by {self.publish.way}",
         )
         return "; ".join(parts)
 
@@ -212,6 +212,21 @@ class LearnerTable(TrainingTable):
         return [
             f"means {'within each task' if self.loss.per_task else 'over all tasks'}, {weights}"
         ]
+
+    def conflict(self, shared: Shared) -> str:
+        if not shared.run.publish_adapters:
+            return ""
+        if self.lora is None:
+            return (
+                "run.publish_adapters = true without [learner.lora]: there are no adapters; write "
+                "[learner.lora], or set run.publish_adapters = false"
+            )
+        if self.publish.way != "folder":
+            return (
+                f"run.publish_adapters = true with learner.publish.way = {self.publish.way!r}: "
+                "adapters come by a folder; set learner.publish.way = 'folder'"
+            )
+        return ""
 
     def doubts(self, shared: Shared) -> list[str]:
         run, advantage = shared.run, self.advantage

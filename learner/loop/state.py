@@ -101,7 +101,12 @@ class Run:
     @property
     def by_folder(self) -> FolderPublisher:
         """Publishes by folders, which every lineage begins with."""
-        return FolderPublisher(self.client, self.policies, kept=self.table.keep_policies)
+        return FolderPublisher(
+            self.client,
+            self.policies,
+            kept=self.table.keep_policies,
+            adapters=self.recipe.shared.run.publish_adapters,
+        )
 
     @property
     def publisher(self) -> FolderPublisher | BroadcastPublisher:

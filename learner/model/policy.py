@@ -33,7 +33,7 @@ from learner.model import gradient_norm, muon
 from learner.model.experts import has_experts
 from learner.model.head import Head
 from learner.model.host_states import HostStates
-from learner.model.lora import Adapters, WithoutAdapters, detached_adapters
+from learner.model.lora import Adapters, WithoutAdapters, detached_adapters, is_adapter
 from learner.ranks import device, parallel
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -165,6 +165,14 @@ class Policy(Model):
         """Leaves a complete Hugging Face folder (see `bridge.save_folder`)."""
         bridges.save_folder(self.bridge, self.bare, self.source, folder)
 
+    def save_adapters(self, folder: Path) -> None:
+        """Leaves a complete PEFT folder of the adapters. Raises ModelError without adapters."""
+        if self.adapters is None:
+            raise ModelError("the policy has no adapters: set learner.lora")
+        if parallel.is_first():
+            bridges.write_adapters(self.adapters.saved(), self.source, folder)
+        parallel.barrier()
+
 
 def load_policy(
     folder: Path,
@@ -260,23 +268,28 @@ def load_frozen(folder: Path, precision: str) -> Model:
 
 @contextmanager
 def borrowed_weights(model: Model, folder: Path) -> Iterator[None]:
-    """The folder's weights in the place of the model's, inside of the block.
+    """The weights of a published folder in the place of the model's, inside of the block.
 
     The model's own weights are kept in host memory, and are always restored to the bit.
     """
-    own = [p.detach().to("cpu", copy=True) for p in model.bare.parameters()]
     adapters = model.adapters
+    alone = adapters is not None and is_adapter(folder)
+    changed = list((adapters if alone and adapters is not None else model.bare).parameters())
+    own = [p.detach().to("cpu", copy=True) for p in changed]
     try:
-        with detached_adapters(model.bare):
-            bridges.load_weights(model.bridge, model.bare, folder)
-        if adapters is not None:
-            adapters.on = False  # a published folder has them merged
+        if adapters is not None and alone:
+            adapters.load(folder)
+        else:
+            with detached_adapters(model.bare):
+                bridges.load_weights(model.bridge, model.bare, folder)
+            if adapters is not None:
+                adapters.on = False  # the folder has them merged
         yield
     finally:
         if adapters is not None:
             adapters.on = True
         with torch.no_grad():
-            for parameter, value in zip(model.bare.parameters(), own, strict=True):
+            for parameter, value in zip(changed, own, strict=True):
                 parameter.copy_(value)
 
 

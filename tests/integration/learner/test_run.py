@@ -214,6 +214,26 @@ def test_a_run_of_adapters(tmp_path: Path, model_folder: Path, engine: FakeEngin
     assert torch.equal(merged["model.embed_tokens.weight"], base["model.embed_tokens.weight"])
 
 
+def test_a_run_that_publishes_adapters(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    """Each version's folder is PEFT's, a resumed run goes on with them, and the final folder is
+    merged. The probe reads them, as it does whole folders."""
+    changes = {"run.publish_adapters": True, "learner.lora.rank": 4, "learner.optimizer.lr": 1e-2}
+    loop.run(recipe_for(tmp_path, model_folder, engine, **changes, **{"run.steps": 2}))
+    final = loop.run(recipe_for(tmp_path, model_folder, engine, **changes, **{"run.steps": 4}))
+    assert steps_of(engine)[-1] == 4
+    names = {path.name for path in engine.folder.iterdir()}
+    assert names == {"adapter_config.json", "adapter_model.safetensors"}
+    published = load_file(engine.folder / "adapter_model.safetensors")
+    last = load_file(final / "adapter" / "adapter_model.safetensors")
+    assert all(torch.equal(published[name], tensor) for name, tensor in last.items())
+    assert not torch.equal(
+        weights(final)["model.layers.1.mlp.down_proj.weight"],
+        weights(model_folder)["model.layers.1.mlp.down_proj.weight"],
+    )
+
+
 def test_death_between_publish_and_checkpoint_opens_a_new_lineage(
     tmp_path: Path, model_folder: Path, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
