@@ -41,7 +41,7 @@ class TrainingTable(ProcessTable):
     precision: Literal["float32", "bfloat16"] = "float32"
     recompute: Recompute = Field(
         default="none",
-        description="activations that the backward pass computes again: attention's, or all",
+        description="activations that the backward pass computes again: cheap ones, or all",
     )
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=10, ge=1, description="steps")
@@ -74,11 +74,6 @@ class TrainingTable(ProcessTable):
             (
                 lora and parallel.expert > 1,
                 "lora keeps whole frozen weights on a rank: set parallel.expert = 1",
-            ),
-            (  # Megatron's checkpoint of a layer has no gradient if its input has none.
-                lora and self.recompute == "full",
-                "lora freezes the first layer's input, and a recomputed layer would give its "
-                "adapters no gradient: set recompute = 'selective' or 'none'",
             ),
             (lora and muon, "Muon does not fit lora's two factors: set optimizer.kind = 'adam'"),
             (

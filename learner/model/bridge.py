@@ -25,7 +25,7 @@ from safetensors.torch import save_file
 from learner import disk
 from learner.config.weights import Recompute
 from learner.errors import ModelError
-from learner.model import experts, lora, spec
+from learner.model import experts, feed_forward, lora, spec
 from learner.model.architectures import bridge_classes, read_config
 from learner.model.packed import PackedRotary
 from learner.model.settings import check_settings, frequencies
@@ -42,7 +42,7 @@ from toolwright.recipe import (
 SHARD_BYTES = 5 << 30
 RECOMPUTE: dict[Recompute, dict[str, Any]] = {
     "none": {},
-    "selective": {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]},
+    "selective": {"recompute_granularity": "selective", "recompute_modules": ["layernorm"]},
     "full": {
         "recompute_granularity": "full",
         "recompute_method": "uniform",
@@ -167,6 +167,8 @@ def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
     if scaled is not None:
         model.rotary_pos_emb.inv_freq = scaled[0].to(device.device())
     experts.mark_expert_weights(model)
+    if bridge.config.recompute_granularity == "selective":
+        feed_forward.recompute_selectively(model)
     load_weights(bridge, model, folder)
     return model  # type: ignore[no-any-return]
 

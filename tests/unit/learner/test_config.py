@@ -27,7 +27,6 @@ MUON, SPLIT = {"optimizer": {"kind": "muon"}}, {"parallel": {"tensor": 2}}
         ({**MUON, "parallel": {"expert": 2}}, r"parallel\.expert = 1"),
         ({**MUON, "parallel": {"distributed_optimizer": True}}, r"distributed_optimizer = false"),
         ({"parallel": {"sequence": True}}, r"parallel\.tensor above 1"),
-        ({"lora": {}, "recompute": "full"}, "recompute = 'selective'"),
         ({"lora": {}, "parallel": {"pipeline": 2}}, r"parallel\.pipeline = 1"),
         ({"lora": {}, "parallel": {"expert": 2}}, r"parallel\.expert = 1"),
         ({"lora": {}, **SPLIT}, r"lora adapts .*parallel\.tensor = 1"),
