@@ -85,6 +85,7 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
             table.lora,
             layout=table.parallel,
             recompute=table.recompute,
+            fused=table.fusions,
             vision=table.vision,
         )
         reference = None
@@ -146,6 +147,8 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
                 report.say(unlocked)
             if table.vision == "trained":
                 report.say(STALE_CACHE_WARNING)
+            if table.fusions != "off":
+                report.say(policy.bridge.fusions.summary)
             longest = table.longest_row(recipe.shared)
             report_memory(state.policy, table, longest, report.say, name="learner")
             start(state, resumed=resumed)

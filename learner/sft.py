@@ -59,6 +59,7 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
             table.lora,
             layout=table.parallel,
             recompute=table.recompute,
+            fused=table.fusions,
         )
         tokenizer = TokenizerCheck(source, recipe.shared.policy.template)
         traces, heldout = _data(recipe, table, policy, tokenizer)
@@ -82,6 +83,8 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
             best=Best(**resumed[0]["best"]) if resumed is not None else Best(),
         )
         _announce(run, steps - done, source)
+        if table.fusions != "off":
+            report.say(policy.bridge.fusions.summary)
         for doubt in filter(None, (unlocked, tokenizer.sentence())):
             report.say(doubt)
         train(run, done)

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from learner.config import reads
 from learner.config.objective import Advantage, Correction, Credit, Distill, Kl, Loss
 from learner.config.weights import (
+    Fusions,
     Lora,
     Optimizer,
     Parallel,
@@ -42,6 +43,9 @@ class TrainingTable(ProcessTable):
     recompute: Recompute = Field(
         default="none",
         description="activations that the backward pass computes again: cheap ones, or all",
+    )
+    fusions: Fusions = Field(
+        default="off", description="fused kernels; auto: those that exist, on: all of them"
     )
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=10, ge=1, description="steps")

@@ -13,6 +13,7 @@ from toolwright.recipe import Table
 from toolwright.recipe.models.table import Either, OfKind
 
 Recompute = Literal["none", "selective", "full"]
+Fusions = Literal["auto", "on", "off"]
 Vision = Literal["frozen", "trained"]
 
 

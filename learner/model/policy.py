@@ -25,7 +25,7 @@ from megatron.core.optimizer import ChainedOptimizer, OptimizerConfig, get_megat
 from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
 from megatron.core.transformer.module import Float16Module
 
-from learner.config.weights import Lora, Optimizer, Parallel, Recompute, Vision
+from learner.config.weights import Fusions, Lora, Optimizer, Parallel, Recompute, Vision
 from learner.errors import ModelError
 from learner.maths.schedule import fraction
 from learner.model import bridge as bridges
@@ -171,16 +171,18 @@ def load_policy(
     *,
     layout: Parallel | None = None,
     recompute: Recompute = "none",
+    fused: Fusions = "off",
     vision: Vision = "frozen",
 ) -> Policy:
     """The folder's model with a fresh optimizer. Raises ModelError if it cannot be trained.
 
     lora: adapters to train in place of the weights. layout: the recipe's [parallel], with the sizes
-    that `parallel.ranks` has. vision: whether the vision tower is trained.
+    that `parallel.ranks` has. fused: the recipe's fusions. vision: whether the vision tower is
+    trained.
     """
     layout = layout or Parallel()
     bridge = bridges.open_bridge(
-        folder, DTYPES[precision], sequence=layout.sequence, recompute=recompute
+        folder, DTYPES[precision], sequence=layout.sequence, recompute=recompute, fused=fused
     )
     if vision == "trained" and bridge.whole is None:
         raise ModelError(f"{folder} reads no images: leave out learner.vision = 'trained'")

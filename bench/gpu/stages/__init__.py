@@ -23,7 +23,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """function: module and name. seconds: as measured on one H100. says: what it shows."""
+    """function: module and name. seconds: about, on one H100. says: what it shows."""
 
     function: str
     seconds: int
@@ -58,6 +58,11 @@ STAGES: dict[str, Stage] = {
         function="head:head",
         seconds=19,
         says="the output layer: chunks and compiled passes beside float64, time and memory",
+    ),
+    "kernels": Stage(
+        function="kernels:kernels",
+        seconds=30,
+        says="fused kernels and recompute beside the plain path: gradients, time, memory",
     ),
     "log-probs": Stage(
         function="parity:log_probs",
