@@ -166,6 +166,15 @@ class LearnerTable(TrainingTable):
         return self.distillation is None or self.distill.reward
 
     @model_validator(mode="after")
+    def _tower_has_gradients(self) -> Self:
+        if self.parallel.overlap and self.vision == "trained":
+            raise ValueError(
+                "parallel.overlap needs a gradient of every weight in every micro-batch, and the "
+                "vision tower has none without an image: set parallel.overlap = false"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _distillation_has_a_teacher(self) -> Self:
         teachers = self.distillation
         if teachers is not None and teachers.teacher is None and not teachers.teachers:

@@ -87,6 +87,9 @@ class Parallel(Table):
     distributed_optimizer: bool = Field(
         default=False, description="optimizer state split over data ranks"
     )
+    overlap: bool = Field(
+        default=False, description="data ranks exchange gradients during the backward pass"
+    )
 
     synonyms: ClassVar = "parallel"
 

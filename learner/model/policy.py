@@ -35,6 +35,9 @@ from learner.model.head import Head
 from learner.model.lora import Adapters, WithoutAdapters, detached_adapters
 from learner.ranks import parallel
 
+BUCKET_NUMBERS: int | None = None
+"""Size of what is exchanged at a time with `parallel.overlap`; None is Megatron's, 40 million
+weights or more."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -103,6 +106,8 @@ class Policy(Model):
     optimizer: Any
     settings: Optimizer
     peaks: list[float]
+    gather_pending: bool = False
+    """Whether weights of other data-parallel ranks may be those before the last update."""
 
     def apply_settings(self) -> None:
         """The recipe's betas and weight decay, in place of a checkpoint's or Megatron's defaults.
@@ -145,6 +150,17 @@ class Policy(Model):
             if parameters := part.get_parameters():
                 gradient_norm.clip(parameters, self.settings.clip, norm)
         self.optimizer.step_with_ready_grads()
+        self.gather_pending = bool(self.network.ddp_config.overlap_param_gather)
+
+    def gather(self) -> None:
+        """Completes the weights after an update; all ranks call it.
+
+        With `parallel.overlap` and a distributed optimizer the next forward pass gathers each
+        weight before its use. Every other reader of the weights calls this first.
+        """
+        if self.gather_pending:
+            self.network.start_param_sync(force_sync=True)
+            self.gather_pending = False
 
     def starting_model(self) -> Model | None:
         """The frozen weights for scoring, in the same memory; None without adapters."""
@@ -160,6 +176,7 @@ class Policy(Model):
 
     def save(self, folder: Path) -> None:
         """Leaves a complete Hugging Face folder (see `bridge.save_folder`)."""
+        self.gather()
         bridges.save_folder(self.bridge, self.bare, self.source, folder)
 
 
@@ -195,7 +212,9 @@ def load_policy(
         DistributedDataParallelConfig(
             grad_reduce_in_fp32=True,
             use_distributed_optimizer=layout.distributed_optimizer,
-            overlap_grad_reduce=False,
+            overlap_grad_reduce=layout.overlap,
+            overlap_param_gather=layout.overlap and layout.distributed_optimizer,
+            bucket_size=BUCKET_NUMBERS,
         ),
         network,
     )
@@ -210,6 +229,7 @@ def load_policy(
         bf16=precision == "bfloat16",
         params_dtype=DTYPES[precision],
         use_distributed_optimizer=layout.distributed_optimizer,
+        overlap_param_gather=layout.overlap and layout.distributed_optimizer,
     )
     if settings.kind == "muon":
         with muon.hidden_from_adam(wrapped) as matrices:
@@ -223,6 +243,8 @@ def load_policy(
         peaks = [settings.lr] * len(optimizer.param_groups)
     complete_state(optimizer)
     bridge.config.finalize_model_grads_func = finalize_model_grads
+    if layout.overlap:
+        bridge.config.no_sync_func = wrapped.no_sync  # but in the last micro-batch
     bridge.config.grad_scale_func = optimizer.scale_loss
     policy = Policy(
         bridge=bridge,
@@ -256,6 +278,8 @@ def borrowed_weights(model: Model, folder: Path) -> Iterator[None]:
 
     The model's own weights are kept in host memory, and are always restored to the bit.
     """
+    if isinstance(model, Policy):
+        model.gather()
     own = [p.detach().to("cpu", copy=True) for p in model.bare.parameters()]
     adapters = model.adapters
     try:
