@@ -205,4 +205,4 @@ def serve_metrics(stack: contextlib.ExitStack, gauges: LoopGauges, port: int) ->
 def longest_alone(table: LearnerTable, groups: int) -> timedelta:
     """Longest time that rank 0 may keep the others waiting: one engine call with its retries."""
     seconds = max(PUBLISH_S, lease_deadline(table.lease_wait_s, groups)) + table.engine_patience_s
-    return parallel.RANKS_WAIT + timedelta(seconds=seconds)
+    return timedelta(seconds=table.parallel.timeout_s + seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
             context=table.parallel.context,
             expert=table.parallel.expert,
             seed=table.seed,
+            wait=timedelta(seconds=table.parallel.timeout_s),
         ),
         ExitStack() as on,
     ):

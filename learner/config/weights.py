@@ -90,6 +90,9 @@ class Parallel(Table):
     overlap: bool = Field(
         default=False, description="data ranks exchange gradients during the backward pass"
     )
+    timeout_s: float = Field(
+        default=600.0, gt=0, description="longest wait of a rank for the others, in seconds"
+    )
 
     synonyms: ClassVar = "parallel"
 
