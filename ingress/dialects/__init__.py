@@ -1,0 +1,5 @@
+"""The APIs that agents speak: each reads a request and writes responses, chunks and errors. Pure.
+
+reading.py   checks that several dialects need
+chat.py      OpenAI's chat completions
+"""
