@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 _BROKEN = "\ufffd"
-_MOST_HELD = 16
-"""Ids that may wait for the rest of a character; no character has more bytes."""
+_MOST_WAITING = 3
+"""Ids of an unfinished character: a character has 4 bytes at most."""
+_KNOWN = 16
+"""Ids that are decoded again: some tokenizers write a first token without its blank."""
 
 
 class Decoder(Protocol):
@@ -25,30 +27,31 @@ class TextStream:
 
     def __init__(self, decoder: Decoder) -> None:
         self._decoder = decoder
-        self._window: list[int] = []
-        """Ids whose text is out, and ids whose text is not."""
-        self._out = 0
-        """Number of the former."""
+        self._known: list[int] = []
+        """The last ids whose text is out."""
         self._shown = ""
-        """Text of the former."""
+        """Their text."""
+        self._waiting: list[int] = []
 
     def feed(self, token_ids: Sequence[int]) -> str:
         """The text that is certain after these ids."""
-        self._window += token_ids
-        text = self._decoder.decode(self._window)
-        waiting = len(self._window) - self._out
-        if text.endswith(_BROKEN) and waiting < _MOST_HELD:
-            return ""
-        return self._advance(text)
+        window = [*self._known, *self._waiting, *token_ids]
+        for size in range(min(_MOST_WAITING, len(window) - len(self._known)) + 1):
+            ready = window[: len(window) - size]
+            text = self._decoder.decode(ready)
+            if not text.endswith(_BROKEN):
+                return self._advance(ready, text, window[len(ready) :])
+        # The model itself wrote bytes that are no character.
+        return self._advance(window, self._decoder.decode(window), [])
 
     def end(self) -> str:
         """The rest. A character that never became whole is U+FFFD."""
-        return self._advance(self._decoder.decode(self._window)) if self._window else ""
+        window = [*self._known, *self._waiting]
+        return self._advance(window, self._decoder.decode(window), [])
 
-    def _advance(self, text: str) -> str:
+    def _advance(self, ready: list[int], text: str, waiting: list[int]) -> str:
         new = text[len(self._shown) :]
-        # Known ids stay in the window: some tokenizers write a first token without its blank.
-        self._window = self._window[-_MOST_HELD:]
-        self._out = len(self._window)
-        self._shown = self._decoder.decode(self._window)
+        self._known = ready[-_KNOWN:]
+        self._shown = self._decoder.decode(self._known)
+        self._waiting = waiting
         return new

@@ -67,12 +67,13 @@ def read(
         ("<thin", "", "<thin", ""),
         ("a <think>b</think>", "", "a <think>b</think>", ""),
         ("é\N{GRINNING FACE} ü", "", "é\N{GRINNING FACE} ü", ""),
+        ("\N{GRINNING FACE}" * 20, "", "\N{GRINNING FACE}" * 20, ""),
     ],
 )
 def test_text_and_reasoning(
     tokenizer: ChatTokenizer, text: str, stop: str, said: str, reasoning: str
 ) -> None:
-    for sizes in ((), (1,) * 60):
+    for sizes in ((), (1,) * 90, (3,) * 30, (5,) * 20):
         message = read(tokenizer, text, stop, sizes=sizes)
         assert (message.text, message.reasoning) == (said, reasoning)
 
