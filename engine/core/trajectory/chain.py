@@ -6,7 +6,8 @@ Invariants
   of tokens that a sampler made of it.
 - A run of policy tokens becomes one segment for each weight version.
 
-The chain knows neither events nor calls: our own turn loop has one chain per trajectory.
+The chain knows neither events nor calls: our own turn loop has one chain per trajectory, an outside
+agent has one for each sequence of its forest.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         sampling: SamplingParams | None,
         finish: FinishReason,
         image_tokens: Sequence[int] = (),
+        trainable: bool = True,
     ) -> Chain:
         """The chain after the policy wrote `token_ids`, [n] int32, with `logprobs`, [n] float32.
 
@@ -93,7 +95,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
                     logprobs=logprobs[start : start + count],
                     weight_version=version,
                     turn=turn,
-                    trainable=True,
+                    trainable=trainable,
                     sampling=sampling,
                     finish=finish if number == len(runs) - 1 else CONTINUED,
                 )
@@ -115,6 +117,16 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         shown = (ImageSlot(blob=blob, in_response=True) for blob in images)
         return self._grown(token_ids, new, (*self.images, *shown))
 
+    def shared(self, count: int) -> Chain:
+        """The first `count` tokens as the beginning of another chain, which does not train them."""
+        segments, left = [], count
+        for segment in self.segments:
+            if left <= 0:
+                break
+            segments.append(_first(segment, left))
+            left -= len(segment.token_ids)
+        return Chain(token_ids=self.token_ids[:count], segments=tuple(segments))
+
     def before_action(self, turn: int) -> Ids:
         """Ids before the action of a turn; all ids if that turn has no action yet."""
         count = 0
@@ -134,3 +146,16 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
             segments=(*self.segments, *segments),
             images=images,
         )
+
+
+def _first(segment: Segment, count: int) -> Segment:
+    """At most the first `count` tokens of a segment, not trainable."""
+    if len(segment.token_ids) <= count:
+        return replace_fields(segment, trainable=False)
+    return replace_fields(
+        segment,
+        token_ids=segment.token_ids[:count],
+        logprobs=None if segment.logprobs is None else segment.logprobs[:count],
+        finish=None if segment.finish is None else CONTINUED,
+        trainable=False,
+    )

@@ -6,7 +6,8 @@ The same state gives the same record, byte for byte, in every life of the engine
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from engine.core.trajectory.chain import ImageSlot
 from engine.core.trajectory.state import State
@@ -26,6 +27,9 @@ from toolwright.types import (
 
 UNSEEN = 1
 """Placeholder tokens of an image that was never sent to a sampler."""
+
+REPORTED = "reported"
+"""Key of the metadata: the reward that an outside agent or its environment reported."""
 
 _STATUS = {
     StopReason.MAX_TURNS: Status.TRUNCATED,
@@ -71,7 +75,7 @@ def record(state: State, identity: Identity) -> Trajectory:
         index=identity.index,
         attempt=identity.attempt,
         task=identity.task,
-        sequences=() if errored else (sequence(state, identity),),
+        sequences=() if errored else sequences(state, identity),
         calls=state.calls,
         events=(*events, *(score.notes if score else ())),
         status=Status.ERRORED if errored else _STATUS.get(ended.reason, Status.COMPLETED),
@@ -91,8 +95,36 @@ def record(state: State, identity: Identity) -> Trajectory:
         ),
         action_timings=state.action_timings,
         tokenizer_hash=identity.tokenizer_hash,
-        metadata={"final_text": state.last_text}
-        | ({} if ended.answer is None else {"answer": ended.answer}),
+        metadata=_metadata(state),
+    )
+
+
+def _metadata(state: State) -> dict[str, Any]:
+    found: dict[str, Any] = {"final_text": state.last_text}
+    if state.ended is not None and state.ended.answer is not None:
+        found["answer"] = state.ended.answer
+    if state.reported is not None:
+        found[REPORTED] = {
+            "reward": state.reported.reward,
+            "parts": [asdict(part) for part in state.reported.parts],
+        }
+    return found
+
+
+def sequences(state: State, identity: Identity) -> tuple[Sequence, ...]:
+    """One sequence of our own loop, or those of an outside agent in the order of their turns."""
+    if state.forest is None:
+        return (sequence(state, identity),)
+    name = identity.trajectory_id
+    return tuple(
+        Sequence(
+            id=f"{name}.{number}",
+            segments=path.chain.segments,
+            parent=None if path.parent is None else f"{name}.{path.parent}",
+            fork_offset=None if path.parent is None else path.shared,
+            agent=path.agent,
+        )
+        for number, path in enumerate(state.forest.paths())
     )
 
 

@@ -4,7 +4,8 @@
 folding the whole.
 
 Invariants
-- Its tokens are one `Chain`, which only grows.
+- Its tokens are one `Chain`, which only grows. Those of an outside agent are a `Forest`: a turn is
+  a completion that the agent got.
 - After `Ended` only `Scored` is accepted.
 """
 
@@ -19,21 +20,28 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from engine.core.trajectory.chain import CONTINUED, Chain, ImageSlot
+from engine.core.trajectory.chain import Chain, ImageSlot
 from engine.core.trajectory.events import (
     Acted,
     Answered,
     AnyEvent,
     Appended,
+    Asked,
+    Begun,
     Called,
+    Dropped,
     Ended,
     Forked,
     Noted,
     Opened,
+    Replied,
+    Rewarded,
     Scored,
     Streamed,
 )
-from engine.types import Generated, SessionRef, ToolSpec, VersionRun, tools_of
+from engine.core.trajectory.forest import Forest
+from engine.core.trajectory.partials import with_part
+from engine.types import Generated, SessionRef, ToolSpec, tools_of
 from toolwright.types import (
     ActionTimings,
     CallRecord,
@@ -42,7 +50,6 @@ from toolwright.types import (
     Ids,
     SamplingParams,
     Segment,
-    ids,
 )
 from toolwright.types import Event as Note
 
@@ -79,6 +86,10 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionRef, ...] = ()
     sampling: SamplingParams | None = None
     chain: Chain = Chain()
+    forest: Forest | None = None
+    """The calls of an outside agent, in place of `chain`."""
+    reported: Rewarded | None = None
+    """What the agent or its environment reported as the reward."""
     tools: tuple[ToolSpec, ...] = ()
     actions: tuple[Action, ...] = ()
     calls: tuple[CallRecord, ...] = ()
@@ -133,8 +144,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def opened(self) -> bool:
-        """Whether the attempt has its sessions and its prompt."""
-        return bool(self.chain.segments)
+        """Whether the attempt has its sessions and its prompt, or its agent may call."""
+        return bool(self.chain.segments) or self.forest is not None
 
     @property
     def turn(self) -> int:
@@ -181,8 +192,13 @@ def apply(state: State, event: AnyEvent) -> State:
     """The state after one more event. Raises LogError if it cannot follow."""
     if state.ended is not None and not isinstance(event, Scored):
         raise LogError(f"{type(event).__name__} after the end")
-    if not state.opened and not isinstance(event, Opened | Ended | Scored):
+    if not state.opened and not isinstance(event, Opened | Begun | Ended | Scored):
         raise LogError(f"{type(event).__name__} before anything was opened")
+    if state.forest is not None and (grow := _GROW.get(type(event))):
+        try:
+            return grow(state, state.forest, event)
+        except ValueError as error:
+            raise LogError(str(error)) from error
     return _APPLY[type(event)](state, event)
 
 
@@ -215,26 +231,7 @@ def _forked(state: State, event: Forked) -> State:
 def _streamed(state: State, event: Streamed) -> State:
     if state.acted:
         raise LogError("Streamed after the action was complete")
-    before = state.partial
-    partial = Generated(
-        token_ids=event.token_ids if before is None else before.token_ids + event.token_ids,
-        logprobs=event.logprobs if before is None else before.logprobs + event.logprobs,
-        versions=event.versions if before is None else _joined(before.versions, event.versions),
-        finish=CONTINUED,
-        prompt_tokens=event.prompt_tokens if before is None else before.prompt_tokens,
-        prompt_ids=(event.prompt_ids or ids()) if before is None else before.prompt_ids,
-    )
-    return replace(state, partial=partial)
-
-
-def _joined(
-    before: tuple[VersionRun, ...], after: tuple[VersionRun, ...]
-) -> tuple[VersionRun, ...]:
-    """Runs of tokens that follow each other; no two neighbours have one version."""
-    if not before or not after or before[-1][0] != after[0][0]:
-        return before + after
-    version, count = before[-1]
-    return (*before[:-1], (version, count + after[0][1]), *after[1:])
+    return replace(state, partial=with_part(state.partial, event))
 
 
 def _acted(state: State, event: Acted) -> State:
@@ -253,6 +250,10 @@ def _acted(state: State, event: Acted) -> State:
         )
     except ValueError as error:
         raise LogError(str(error)) from error
+    return _with_action(replace(state, chain=chain, partial=None), event)
+
+
+def _with_action(state: State, event: Acted) -> State:
     action = Action(
         text=event.text,
         stop=event.stop,
@@ -261,14 +262,15 @@ def _acted(state: State, event: Acted) -> State:
         ends_turn=event.ends_turn,
     )
     stamps = ActionTimings(
-        turn=turn, asked_ns=event.asked_ns, first_ns=event.first_ns, acted_ns=event.acted_ns
+        turn=len(state.actions),
+        asked_ns=event.asked_ns,
+        first_ns=event.first_ns,
+        acted_ns=event.acted_ns,
     )
     return replace(
         state,
-        chain=chain,
         actions=(*state.actions, action),
         action_timings=(*state.action_timings, stamps) if event.asked_ns else state.action_timings,
-        partial=None,
         generate_s=state.generate_s + event.seconds,
     )
 
@@ -328,6 +330,44 @@ def _appended(state: State, event: Appended) -> State:
     )
 
 
+def _begun(state: State, event: Begun) -> State:
+    if state.opened:
+        raise LogError("Begun after the attempt was opened")
+    return replace(
+        state,
+        forest=Forest(begun=event),
+        sampling=event.sampling,
+        iteration=event.iteration,
+        clock_s=event.clock_s,
+        open_s=event.seconds,
+    )
+
+
+def _replied(state: State, forest: Forest, event: Replied) -> State:
+    forest = forest.replied(event)
+    for node in forest.call(event.call):
+        if node.acted is not None:
+            state = _with_action(state, node.acted)
+    return replace(state, forest=forest, observed=len(state.actions))
+
+
+def _called_outside(state: State, _forest: Forest, event: Called) -> State:
+    if event.turn >= state.turn or event.index != state.dispatched(event.turn):
+        raise LogError(f"call {event.call_id} out of order")
+    return replace(state, open_calls=(*state.open_calls, event))
+
+
+def _reported(state: State, _forest: Forest, event: Rewarded) -> State:
+    before = state.reported or event
+    parts = {(part.name, part.turn): part for part in (*before.parts, *event.parts)}
+    reward = before.reward if event.reward is None else event.reward
+    return replace(state, reported=Rewarded(reward=reward, parts=tuple(parts.values())))
+
+
+def _misplaced(_state: State, event: AnyEvent) -> State:
+    raise LogError(f"{type(event).__name__} in the log of another kind of attempt")
+
+
 def _noted(state: State, event: Noted) -> State:
     return replace(state, events=(*state.events, event.note))
 
@@ -355,4 +395,20 @@ _APPLY: dict[type, Callable[[State, Any], State]] = {
     Noted: _noted,
     Ended: _ended,
     Scored: _scored,
+    Begun: _begun,
+    Asked: _misplaced,
+    Replied: _misplaced,
+    Dropped: _misplaced,
+    Rewarded: _misplaced,
 }
+
+_GROW: dict[type, Callable[[State, Forest, Any], State]] = {
+    Asked: lambda state, forest, event: replace(state, forest=forest.asked(event)),
+    Streamed: lambda state, forest, event: replace(state, forest=forest.streamed(event)),
+    Acted: lambda state, forest, event: replace(state, forest=forest.acted(event)),
+    Replied: _replied,
+    Dropped: lambda state, forest, event: replace(state, forest=forest.dropped(event)),
+    Called: _called_outside,
+    Rewarded: _reported,
+}
+"""How a forest's state follows an event; other events are as in our own loop."""

@@ -8,7 +8,7 @@
         reward
 
 Invariants
-- Every span lies within its parent, and no two `generate` spans overlap.
+- Every span lies within its parent. No two `generate` spans of our own loop overlap.
 - No clock is read: the record has stamps of every action and call, and seconds of the rest. The
   service measured `queue` and `run`. Half of the transport's time lies before them, half after.
 - Equal records give equal spans: a file made of a journal has the trace that the run sent.

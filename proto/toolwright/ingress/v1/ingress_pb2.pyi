@@ -282,6 +282,7 @@ class Prompt(google.protobuf.message.Message):
 
     TAIL_FIELD_NUMBER: builtins.int
     FRESH_FIELD_NUMBER: builtins.int
+    RESULTS_FIELD_NUMBER: builtins.int
     @property
     def tail(self) -> global___Ids:
         """Ids after those of the matched call. Not for a new root."""
@@ -292,17 +293,44 @@ class Prompt(google.protobuf.message.Message):
         begins a new root where no call was matched.
         """
 
+    @property
+    def results(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ReadResult]:
+        """Tool results among the new messages, for the record."""
+
     def __init__(
         self,
         *,
         tail: global___Ids | None = ...,
         fresh: global___Ids | None = ...,
+        results: collections.abc.Iterable[global___ReadResult] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["fresh", b"fresh", "ids", b"ids", "tail", b"tail"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["fresh", b"fresh", "ids", b"ids", "tail", b"tail"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["fresh", b"fresh", "ids", b"ids", "results", b"results", "tail", b"tail"]) -> None: ...
     def WhichOneof(self, oneof_group: typing.Literal["ids", b"ids"]) -> typing.Literal["tail", "fresh"] | None: ...
 
 global___Prompt = Prompt
+
+@typing.final
+class ReadResult(google.protobuf.message.Message):
+    """What the agent gave as the result of a tool call."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    ID_FIELD_NUMBER: builtins.int
+    TEXT_FIELD_NUMBER: builtins.int
+    id: builtins.str
+    """Id of the call, as the agent got it."""
+    text: builtins.str
+    """Text of the result; at most 64 KiB are kept."""
+    def __init__(
+        self,
+        *,
+        id: builtins.str = ...,
+        text: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["id", b"id", "text", b"text"]) -> None: ...
+
+global___ReadResult = ReadResult
 
 @typing.final
 class Ids(google.protobuf.message.Message):
