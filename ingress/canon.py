@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ingress.types import Message, ModelRequest
@@ -119,6 +119,7 @@ def _digest(*parts: bytes) -> bytes:
     return made.digest()
 
 
-def packed(chain: Iterable[bytes] | Sequence[bytes]) -> bytes:
-    """Digests of messages as the contract has them."""
-    return b"".join(chain)
+def agent_label(request: ModelRequest, digests: Digests) -> str:
+    """Label of the agent inside the application: one for each system message and set of tools."""
+    system = [one.text for one in request.messages if one.role == "system"]
+    return _digest(digests.root, _json(system[:1])).hex()[:8]

@@ -1,0 +1,274 @@
+"""HTTP for agents: routes, keys, streams.
+
+A key names a trajectory. It stands in the path (`/t/KEY/v1/...`, `/t/KEY/a/AGENT/v1/...`), or as
+bearer token or `x-api-key` of `/v1/...`.
+
+Invariants
+- The end of a response goes out after the engine has the call on disk.
+- A stream says something at least every 3 s. An outage of the engine delays a response.
+- A refusal before the first byte of a stream has its status; a later one is an event of the stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+import orjson
+import structlog
+from aiohttp import hdrs, web
+
+from ingress.config import ASIDE, POLICY, IngressTable
+from ingress.dialects import chat
+from ingress.errors import ApiError
+from ingress.link import BrokenOrder, CallLost, EngineLink
+from ingress.model_call import CallEnd, ModelCall, Said, Text, prepare
+from ingress.types import ModelRequest, Words
+from toolwright.common.v1 import reasons_pb2 as reasons
+from toolwright.rpc.errors import ServiceError, TransportError
+from toolwright.rpc.http_server import HttpServer, body_of
+
+KEEP_ALIVE_SECONDS = 3.0
+MOST_BODY_BYTES = 64 << 20
+RETRY_HEADER = "x-stainless-retry-count"
+"""Header of OpenAI's and Anthropic's clients: above 0, the request is a retry."""
+AGENT_HEADER = "x-toolwright-agent"
+_DONE = b"data: [DONE]\n\n"
+
+log = structlog.get_logger("ingress")
+
+
+class IngressServer(HttpServer):
+    """Async context manager."""
+
+    def __init__(self, link: EngineLink, text: Text, table: IngressTable) -> None:
+        """Raises ListenError for an address that is none. Every request needs a trajectory's key,
+        so other machines may reach the address."""
+        self._link = link
+        self._text = text
+        self._table = table
+        self.in_flight = 0
+        """Calls that are not answered yet."""
+        app = web.Application(client_max_size=MOST_BODY_BYTES)
+        for base in ("/v1", "/t/{key}/v1", "/t/{key}/a/{agent}/v1"):
+            app.router.add_post(f"{base}/chat/completions", self._chat)
+            app.router.add_get(f"{base}/models", self._models)
+        app.router.add_get("/health", self._health)
+        super().__init__(
+            app,
+            table.address,
+            option="ingress.address",
+            insecure=False,
+            insecure_option="another address",
+            public=True,
+        )
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "healthy", "in_flight": self.in_flight})
+
+    async def _models(self, request: web.Request) -> web.Response:
+        names = dict.fromkeys((POLICY, ASIDE, *self._table.aliases))
+        data = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "toolwright"}
+            for name in names
+        ]
+        return web.json_response({"object": "list", "data": data})
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        self.in_flight += 1
+        try:
+            key = _key(request)
+            agent = request.match_info.get("agent", "") or request.headers.get(AGENT_HEADER, "")
+            call = await self._prepared(request)
+            events = call.events(self._link, key=key, agent=agent, retry=_is_retry(request))
+            reply = chat.ChatReply(f"chatcmpl-{uuid.uuid4().hex}", int(time.time()), call.request)
+            async with aclosing(events):
+                if call.request.stream:
+                    return await _Stream(request, reply).send(events)
+                return await _whole(events, reply)
+        except _FAILURES as error:
+            return _refusal(api_error(error))
+        finally:
+            self.in_flight -= 1
+
+    async def _prepared(self, request: web.Request) -> ModelCall:
+        """The call of a request. Raises ApiError."""
+        try:
+            body = await body_of(request)
+        except web.HTTPException as error:
+            why = f"the body cannot be read: {error.reason}"
+            raise ApiError(why, status=error.status) from error
+        return await prepare(_read_chat, body, self._text, self._table)
+
+
+def _read_chat(body: bytes) -> ModelRequest:
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ApiError(f"the body is not JSON: {error}") from error
+    return chat.read_request(found)
+
+
+def _key(request: web.Request) -> str:
+    """The trajectory's key. Raises ApiError without one."""
+    bearer = request.headers.get(hdrs.AUTHORIZATION, "")
+    scheme, _, token = bearer.partition(" ")
+    found = (
+        request.match_info.get("key")
+        or (token.strip() if scheme.lower() == "bearer" else "")
+        or request.headers.get("x-api-key", "")
+    )
+    if not found:
+        raise ApiError(
+            "the request has no key: send the trajectory's as bearer token, as x-api-key, or in "
+            "the path",
+            status=401,
+            kind="authentication_error",
+            code="invalid_api_key",
+        )
+    return found
+
+
+def _is_retry(request: web.Request) -> bool:
+    count = request.headers.get(RETRY_HEADER, "0")
+    return count.isdecimal() and int(count[:9]) > 0
+
+
+async def _whole(
+    events: AsyncGenerator[Said | CallEnd], reply: chat.ChatReply
+) -> web.StreamResponse:
+    end: CallEnd | None = None
+    async for event in events:
+        end = event if isinstance(event, CallEnd) else end
+    if end is None:
+        raise BrokenOrder("a call ended without its end")
+    choices = [(one.message, one.end, one.logprobs) for one in end.completions]
+    return _json(reply.whole(choices, end.usage))
+
+
+class _Stream:
+    """One response as server-sent events."""
+
+    def __init__(self, request: web.Request, reply: chat.ChatReply) -> None:
+        self._request = request
+        self._reply = reply
+        self._response: web.StreamResponse | None = None
+
+    async def send(self, events: AsyncGenerator[Said | CallEnd]) -> web.StreamResponse:
+        """Sends events until the end. Raises the call's errors before the first byte."""
+        try:
+            async for event in _paced(events):
+                if event is None:
+                    await self._write(b": keep-alive\n\n")
+                elif isinstance(event, CallEnd):
+                    await self._write(self._end(event))
+                else:
+                    await self._write(_event(self._chunk(event)))
+        except _FAILURES as error:
+            if self._response is None:
+                raise
+            await self._write(_event(chat.error_body(api_error(error))))
+        response = await self._begun()
+        await response.write_eof()
+        return response
+
+    def _chunk(self, event: Said) -> dict[str, Any]:
+        if isinstance(event.piece, Words):
+            text, reasoning = event.piece.text, event.piece.reasoning
+            return self._reply.words(event.choice, text, reasoning=reasoning)
+        return self._reply.call(event.choice, event.number, event.piece)
+
+    def _end(self, event: CallEnd) -> bytes:
+        """The last chunk of each choice, and the stream's end."""
+        chunks = [self._reply.finish(c.choice, c.end, c.logprobs) for c in event.completions]
+        last = self._reply.last(event.usage)
+        chunks += [last] if last is not None else []
+        return b"".join(map(_event, chunks)) + _DONE
+
+    async def _write(self, data: bytes) -> None:
+        await (await self._begun()).write(data)
+
+    async def _begun(self) -> web.StreamResponse:
+        if self._response is None:
+            self._response = web.StreamResponse(
+                headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+            )
+            await self._response.prepare(self._request)
+        return self._response
+
+
+async def _paced(
+    events: AsyncGenerator[Said | CallEnd],
+) -> AsyncGenerator[Said | CallEnd | None]:
+    """The events, and None whenever there has been none for `KEEP_ALIVE_SECONDS`."""
+    waiting = asyncio.ensure_future(anext(events, None))
+    try:
+        while True:
+            done, _ = await asyncio.wait((waiting,), timeout=KEEP_ALIVE_SECONDS)
+            if not done:
+                yield None
+                continue
+            event = waiting.result()
+            if event is None:
+                return
+            yield event
+            waiting = asyncio.ensure_future(anext(events, None))
+    finally:
+        waiting.cancel()
+        await asyncio.wait((waiting,))
+
+
+_FAILURES = (ApiError, ServiceError, TransportError, CallLost, BrokenOrder)
+
+
+def api_error(error: Exception) -> ApiError:
+    """A call's failure as the client sees it."""
+    if isinstance(error, ApiError):
+        return error
+    if not isinstance(error, ServiceError):
+        log.warning("call failed", error=str(error))
+        return ApiError(str(error), status=500, kind="server_error")
+    match error.reason:
+        case reasons.ERROR_REASON_SESSION_NOT_FOUND:
+            return ApiError(
+                "no trajectory has this key",
+                status=401,
+                kind="authentication_error",
+                code="invalid_api_key",
+            )
+        case reasons.ERROR_REASON_SESSION_CLOSED:
+            return ApiError(error.message, status=410, code="trajectory_ended")
+        case reasons.ERROR_REASON_CONTEXT_FULL:
+            # Agents look for the code, or for OpenAI's own words.
+            return ApiError(
+                f"This model's maximum context length is exceeded: {error.message}",
+                code="context_length_exceeded",
+                param="messages",
+            )
+        case reasons.ERROR_REASON_TOO_MANY_CALLS:
+            return ApiError(error.message, code="too_many_calls")
+        case reasons.ERROR_REASON_INVALID_REQUEST:
+            return ApiError(error.message)
+    log.warning("call failed", error=str(error))
+    return ApiError(str(error), status=500, kind="server_error")
+
+
+def _refusal(error: ApiError) -> web.Response:
+    response = _json(chat.error_body(error), error.status)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = f"{error.retry_after:.0f}"
+    return response
+
+
+def _json(body: Any, status: int = 200) -> web.Response:
+    return web.Response(
+        body=orjson.dumps(body), status=status, headers={"Content-Type": "application/json"}
+    )
+
+
+def _event(body: Any) -> bytes:
+    return b"data: " + orjson.dumps(body) + b"\n\n"
