@@ -33,7 +33,7 @@ class Digests(NamedTuple):
     reasoning: dict[int, bytes]
     """By the number of an assistant's message that comes with reasoning."""
     request: bytes
-    """Of the whole request with its parameters."""
+    """The digest of the whole request with its parameters."""
 
 
 class ReplyDigests(NamedTuple):

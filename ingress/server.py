@@ -46,7 +46,7 @@ class IngressServer(HttpServer):
     """Async context manager."""
 
     def __init__(self, link: EngineLink, text: Text, table: IngressTable) -> None:
-        """Raises ListenError for an address that is none. Every request needs a trajectory's key,
+        """Raises ListenError for an address that is not host:port. Every call needs a trajectory's key,
         so other machines may reach the address."""
         self._link = link
         self._text = text
