@@ -46,8 +46,8 @@ class IngressServer(HttpServer):
     """Async context manager."""
 
     def __init__(self, link: EngineLink, text: Text, table: IngressTable) -> None:
-        """Raises ListenError for an address that is not host:port. Every call needs a trajectory's key,
-        so other machines may reach the address."""
+        """Every call needs a trajectory's key, so other machines may reach the address. Raises
+        ListenError for an address that is not host:port."""
         self._link = link
         self._text = text
         self._table = table

@@ -309,13 +309,14 @@ class Trajectory:
 
     @property
     def response_tokens(self) -> int:
-        """Tokens that the policy wrote."""
-        return sum(
-            len(segment.token_ids)
-            for sequence in self.sequences
-            for segment in sequence.segments
-            if segment.author is Author.MODEL
-        )
+        """Tokens that the policy wrote. Those that a sequence shares with another one of the
+        trajectory count once."""
+        own, total = {sequence.id for sequence in self.sequences}, 0
+        for sequence in self.sequences:
+            shared = (sequence.fork_offset or 0) if sequence.parent in own else 0
+            for _turn, start, end in sequence.action_spans:
+                total += max(0, end - max(start, shared))
+        return total
 
     @property
     def turns(self) -> int:

@@ -213,6 +213,7 @@ class SamplerPool(Fleet):
             routing_key=pending.request.key,
             images=pending.request.images,
             top_logprobs=pending.request.top_logprobs,
+            grammar=pending.request.grammar,
         )
         flight = RequestInFlight(
             server, self.router, action, pending.waiting,

@@ -115,6 +115,8 @@ class Called(Event, frozen=True, kw_only=True):
     """JSON text, because its integers may be of any size; "" if the parser found no arguments."""
     service: str = ""
     refused: bool = False
+    given_id: str = ""
+    """Id that an outside agent has for it."""
     stop_read_ns: int = 0
     dispatched_ns: int = 0
 
@@ -192,6 +194,8 @@ class Begun(Event, frozen=True, kw_only=True):
     """Whether a completion stays trainable after a later sample took its place."""
     train_constrained: bool = False
     """Whether a completion under a grammar is trainable."""
+    taker: str = ""
+    """Request that the attempt was handed out for: a repeated one gets the same attempt."""
     seconds: float = 0.0
     clock_s: float = 0.0
     """Unix time at which the monotonic clock stood at zero."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from engine.core.rewards.reported import REPORTED
 from engine.core.trajectory.chain import ImageSlot
 from engine.core.trajectory.state import State
 from toolwright.types import (
@@ -27,9 +28,6 @@ from toolwright.types import (
 
 UNSEEN = 1
 """Placeholder tokens of an image that was never sent to a sampler."""
-
-REPORTED = "reported"
-"""Key of the metadata: the reward that an outside agent or its environment reported."""
 
 _STATUS = {
     StopReason.MAX_TURNS: Status.TRUNCATED,

@@ -104,12 +104,12 @@ class _Spans:
         )
 
     def _generate(self, number: int, action: ActionTimings) -> Span:
-        written = [
-            segment
-            for sequence in self._trajectory.sequences
-            for segment in sequence.segments
-            if segment.author is Author.MODEL and segment.turn == action.turn
-        ]
+        found = (
+            [s for s in one.segments if s.author is Author.MODEL and s.turn == action.turn]
+            for one in self._trajectory.sequences
+        )
+        # A later sequence may repeat the turn: it shares its beginning with an earlier one.
+        written = next(filter(None, found), [])
         attributes: dict[str, Value] = {
             "turn": action.turn,
             "tokens": sum(len(segment.token_ids) for segment in written),

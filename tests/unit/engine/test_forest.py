@@ -124,6 +124,8 @@ def test_a_record_survives_the_wire_and_names_its_forks(agent: OutsideAgent) -> 
             at = sequence.fork_offset or 0
             assert sequence.token_ids[:at] == named[sequence.parent].token_ids[:at]
             assert not any(sequence.loss_mask[:at])
+    written = sum(len(agent.written[node.number]) for node in agent.forest.turns)
+    assert trajectory.response_tokens == written
     turns = [s.turn for q in trajectory.sequences for s in q.segments if s.trainable]
     assert set(turns) <= set(range(len(agent.forest.accepted)))
 

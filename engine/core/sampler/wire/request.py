@@ -29,12 +29,13 @@ def generate_request(
     routing_key: str = "",
     images: Images | None = None,
     top_logprobs: int = 0,
+    grammar: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
     """The body: token ids in, token ids and log-probs out, streamed. `encode` turns it into bytes.
 
     images: go with the ids, which have one placeholder for each. The server expands each
     placeholder and leaves the other ids unchanged. top_logprobs: number of log-probs of the
-    likeliest tokens for each token.
+    likeliest tokens for each token. grammar: (name of the sampling parameter, its value).
     """
     params: dict[str, Any] = {
         "max_new_tokens": max_new_tokens,
@@ -44,6 +45,8 @@ def generate_request(
         "no_stop_trim": True,
         "stream_interval": stream_interval,
     }
+    if grammar is not None:
+        params[grammar[0]] = grammar[1]
     if stop:
         params["stop"] = list(stop[:MAX_STOPS])
     chosen = {
