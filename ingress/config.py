@@ -24,10 +24,6 @@ class IngressTable(ProcessTable):
         default="hermes",
         description="form of the policy's calls: hermes, qwen3_xml, llama_json",
     )
-    sampling: Literal["recipe", "request"] = Field(
-        default="recipe",
-        description="whose temperature, top_p and the like count; a client's limit always does",
-    )
     aliases: dict[str, Literal["policy", "aside"]] = Field(
         default_factory=dict,
         description='other names of a model, as {"gpt-4o" = "policy"}; aside is never trained',

@@ -164,9 +164,7 @@ class ModelCall:
             setattr(ask.constraint, constraint.kind, constraint.text)
         for name in request.sampling.__slots__:
             value = getattr(request.sampling, name)
-            if value is not None and (
-                name == "max_new_tokens" or self._table.sampling == "request"
-            ):
+            if value is not None:
                 setattr(ask.sampling, name, value)
         return ask
 

@@ -250,7 +250,13 @@ def api_error(error: Exception) -> ApiError:
                 param="messages",
             )
         case reasons.ERROR_REASON_TOO_MANY_CALLS:
-            return ApiError(error.message, code="too_many_calls")
+            return ApiError(
+                error.message,
+                status=429,
+                kind="rate_limit_error",
+                code="too_many_calls",
+                retry_after=1.0,
+            )
         case reasons.ERROR_REASON_INVALID_REQUEST:
             return ApiError(error.message)
     log.warning("call failed", error=str(error))

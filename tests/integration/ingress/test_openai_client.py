@@ -103,5 +103,4 @@ async def test_ten_calls_are_one_sequence(qwen: Path, turn: Any) -> None:
         assert "argumens" in noted.completions[0].calls[0].invalid_reason
         asks = [call.ask for call in served.engine.calls]
         assert len({ask.agent for ask in asks}) == 1
-        assert not any(ask.sampling.HasField("temperature") for ask in asks)
         assert unpack(served.engine.nodes[0].finished.logprobs, "f")[0] == -0.5

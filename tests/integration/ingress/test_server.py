@@ -103,7 +103,7 @@ async def test_models_and_health(policy_folder: Path) -> None:
 
 
 async def test_parameters_reach_the_engine(policy_folder: Path) -> None:
-    async with served_agents(policy_folder, TEXTS, sampling="request") as served:
+    async with served_agents(policy_folder, TEXTS) as served:
         status, body = await answered(
             served.url,
             asking(
