@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ingress.canon import Digests, agent_label, call_id, digests_of, reply_digests
@@ -20,13 +20,15 @@ from ingress.text.completion import Completion, message_of
 from ingress.text.tails import PromptIds, Tails
 from ingress.text.workers import TextWorkers
 from ingress.types import (
+    CallEnd,
+    Complete,
     Constraint,
     End,
     IllFormed,
-    Message,
     ModelRequest,
     Piece,
     ReadCall,
+    Said,
     TokenLogprob,
     ToolCall,
     Usage,
@@ -36,33 +38,6 @@ from toolwright.chat.tokenizer import ChatTokenizer
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.ingress.v1 import ingress_pb2 as pb
 from toolwright.wire import unpack
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """A piece of a completion that is certain. number: a call's place among the choice's calls."""
-
-    choice: int
-    piece: Words | ToolCall
-    number: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Complete:
-    """A completion that the engine has on disk, with its call."""
-
-    choice: int
-    message: Message
-    end: End
-    logprobs: tuple[TokenLogprob, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallEnd:
-    """The last event: the call is on disk."""
-
-    completions: tuple[Complete, ...]
-    usage: Usage
 
 
 class Text:
@@ -224,6 +199,7 @@ class _Choice:
         self._ids: list[str] = []
         self._logprobs: list[TokenLogprob] = []
         self._end: End = "stop"
+        self._stop = ""
 
     def take(self, event: pb.Delta | pb.Finished, *, shown: bool) -> list[Said]:
         """Reads new ids. shown: the client wants their log-probs."""
@@ -237,6 +213,7 @@ class _Choice:
         pieces = self._completion.feed(ids)
         if isinstance(event, pb.Finished):
             pieces += self._completion.end(event.stop)
+            self._stop = "" if event.stop in self._tokenizer.turn_ends else event.stop
         said = [self._said(piece) for piece in pieces]
         if isinstance(event, pb.Finished):
             if event.finish.kind == trajectory_pb2.FINISH_KIND_LENGTH:
@@ -250,6 +227,7 @@ class _Choice:
             choice=self._number,
             message=message_of(self._completion.pieces, self._ids),
             end=self._end,
+            stop=self._stop,
             logprobs=tuple(self._logprobs),
         )
 

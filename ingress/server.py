@@ -12,22 +12,23 @@ Invariants
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import orjson
 import structlog
 from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler
 
 from ingress.config import ASIDE, POLICY, IngressTable
-from ingress.dialects import chat
+from ingress.dialects.chat import CHAT
+from ingress.dialects.types import Dialect, Reply, ServerEvent
 from ingress.errors import ApiError
 from ingress.link import BrokenOrder, CallLost, EngineLink
-from ingress.model_call import CallEnd, ModelCall, Said, Text, prepare
-from ingress.types import ModelRequest, Words
+from ingress.model_call import Text, prepare
+from ingress.types import CallEnd, ModelRequest, Said
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.rpc.http_server import HttpServer, body_of
@@ -37,7 +38,9 @@ MOST_BODY_BYTES = 64 << 20
 RETRY_HEADER = "x-stainless-retry-count"
 """Header of OpenAI's and Anthropic's clients: above 0, the request is a retry."""
 AGENT_HEADER = "x-toolwright-agent"
-_DONE = b"data: [DONE]\n\n"
+
+DIALECTS = {"chat/completions": CHAT}
+"""The APIs, by their path below a base URL."""
 
 log = structlog.get_logger("ingress")
 
@@ -55,7 +58,8 @@ class IngressServer(HttpServer):
         """Calls that are not answered yet."""
         app = web.Application(client_max_size=MOST_BODY_BYTES)
         for base in ("/v1", "/t/{key}/v1", "/t/{key}/a/{agent}/v1"):
-            app.router.add_post(f"{base}/chat/completions", self._chat)
+            for path, dialect in DIALECTS.items():
+                app.router.add_post(f"{base}/{path}", self._serves(dialect))
             app.router.add_get(f"{base}/models", self._models)
         app.router.add_get("/health", self._health)
         super().__init__(
@@ -78,39 +82,49 @@ class IngressServer(HttpServer):
         ]
         return web.json_response({"object": "list", "data": data})
 
-    async def _chat(self, request: web.Request) -> web.StreamResponse:
-        self.in_flight += 1
-        try:
-            key = _key(request)
-            agent = request.match_info.get("agent", "") or request.headers.get(AGENT_HEADER, "")
-            call = await self._prepared(request)
-            events = call.events(self._link, key=key, agent=agent, retry=_is_retry(request))
-            reply = chat.ChatReply(f"chatcmpl-{uuid.uuid4().hex}", int(time.time()), call.request)
-            async with aclosing(events):
-                if call.request.stream:
-                    return await _Stream(request, reply).send(events)
-                return await _whole(events, reply)
-        except _FAILURES as error:
-            return _refusal(api_error(error))
-        finally:
-            self.in_flight -= 1
+    def _serves(self, dialect: Dialect) -> Handler:
+        """The handler of a dialect's model calls."""
 
-    async def _prepared(self, request: web.Request) -> ModelCall:
-        """The call of a request. Raises ApiError."""
-        try:
-            body = await body_of(request)
-        except web.HTTPException as error:
-            why = f"the body cannot be read: {error.reason}"
-            raise ApiError(why, status=error.status) from error
-        return await prepare(_read_chat, body, self._text, self._table)
+        async def handle(request: web.Request) -> web.StreamResponse:
+            self.in_flight += 1
+            try:
+                return await self._answer(request, dialect)
+            except _FAILURES as error:
+                return _refusal(api_error(error), dialect)
+            finally:
+                self.in_flight -= 1
+
+        return handle
+
+    async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
+        key = _key(request)
+        agent = request.match_info.get("agent", "") or request.headers.get(AGENT_HEADER, "")
+        read = partial(_read, dialect)
+        call = await prepare(read, await _body(request), self._text, self._table)
+        events = call.events(self._link, key=key, agent=agent, retry=_is_retry(request))
+        reply = dialect.reply(call.request)
+        async with aclosing(events):
+            if call.request.stream:
+                return await _Stream(request, reply).send(events)
+            return _json(reply.whole(await _end(events)))
 
 
-def _read_chat(body: bytes) -> ModelRequest:
+async def _body(request: web.Request) -> bytes:
+    """The body of a request. Raises ApiError."""
+    try:
+        return await body_of(request)
+    except web.HTTPException as error:
+        why = f"the body cannot be read: {error.reason}"
+        raise ApiError(why, status=error.status) from error
+
+
+def _read(dialect: Dialect, body: bytes) -> ModelRequest:
+    """The request of a body. Raises ApiError."""
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise ApiError(f"the body is not JSON: {error}") from error
-    return chat.read_request(found)
+    return dialect.read(found)
 
 
 def _key(request: web.Request) -> str:
@@ -138,22 +152,18 @@ def _is_retry(request: web.Request) -> bool:
     return count.isdecimal() and int(count[:9]) > 0
 
 
-async def _whole(
-    events: AsyncGenerator[Said | CallEnd], reply: chat.ChatReply
-) -> web.StreamResponse:
-    end: CallEnd | None = None
+async def _end(events: AsyncGenerator[Said | CallEnd]) -> CallEnd:
+    """The last event."""
     async for event in events:
-        end = event if isinstance(event, CallEnd) else end
-    if end is None:
-        raise BrokenOrder("a call ended without its end")
-    choices = [(one.message, one.end, one.logprobs) for one in end.completions]
-    return _json(reply.whole(choices, end.usage))
+        if isinstance(event, CallEnd):
+            return event
+    raise BrokenOrder("a call ended without its end")
 
 
 class _Stream:
     """One response as server-sent events."""
 
-    def __init__(self, request: web.Request, reply: chat.ChatReply) -> None:
+    def __init__(self, request: web.Request, reply: Reply) -> None:
         self._request = request
         self._reply = reply
         self._response: web.StreamResponse | None = None
@@ -165,29 +175,16 @@ class _Stream:
                 if event is None:
                     await self._write(b": keep-alive\n\n")
                 elif isinstance(event, CallEnd):
-                    await self._write(self._end(event))
+                    await self._write(_lines(self._reply.end(event)))
                 else:
-                    await self._write(_event(self._chunk(event)))
+                    await self._write(_lines(self._reply.said(event)))
         except _FAILURES as error:
             if self._response is None:
                 raise
-            await self._write(_event(chat.error_body(api_error(error))))
+            await self._write(_lines(self._reply.failed(api_error(error))))
         response = await self._begun()
         await response.write_eof()
         return response
-
-    def _chunk(self, event: Said) -> dict[str, Any]:
-        if isinstance(event.piece, Words):
-            text, reasoning = event.piece.text, event.piece.reasoning
-            return self._reply.words(event.choice, text, reasoning=reasoning)
-        return self._reply.call(event.choice, event.number, event.piece)
-
-    def _end(self, event: CallEnd) -> bytes:
-        """The last chunk of each choice, and the stream's end."""
-        chunks = [self._reply.finish(c.choice, c.end, c.logprobs) for c in event.completions]
-        last = self._reply.last(event.usage)
-        chunks += [last] if last is not None else []
-        return b"".join(map(_event, chunks)) + _DONE
 
     async def _write(self, data: bytes) -> None:
         await (await self._begun()).write(data)
@@ -198,6 +195,7 @@ class _Stream:
                 headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
             )
             await self._response.prepare(self._request)
+            await self._response.write(_lines(self._reply.begin()))
         return self._response
 
 
@@ -263,8 +261,8 @@ def api_error(error: Exception) -> ApiError:
     return ApiError(str(error), status=500, kind="server_error")
 
 
-def _refusal(error: ApiError) -> web.Response:
-    response = _json(chat.error_body(error), error.status)
+def _refusal(error: ApiError, dialect: Dialect) -> web.Response:
+    response = _json(dialect.error(error), error.status)
     if error.retry_after is not None:
         response.headers["Retry-After"] = f"{error.retry_after:.0f}"
     return response
@@ -276,5 +274,10 @@ def _json(body: Any, status: int = 200) -> web.Response:
     )
 
 
-def _event(body: Any) -> bytes:
-    return b"data: " + orjson.dumps(body) + b"\n\n"
+def _lines(events: list[ServerEvent]) -> bytes:
+    """Server-sent events as they are written."""
+    found = []
+    for name, data in events:
+        text = data.encode() if isinstance(data, str) else orjson.dumps(data)
+        found.append((b"event: " + name.encode() + b"\n" if name else b"") + b"data: " + text)
+    return b"".join(one + b"\n\n" for one in found)

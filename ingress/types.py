@@ -123,3 +123,32 @@ class Usage:
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A piece of a completion that is certain. number: a call's place among the choice's calls."""
+
+    choice: int
+    piece: Words | ToolCall
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Complete:
+    """A completion that the engine has on disk, with its call."""
+
+    choice: int
+    message: Message
+    end: End
+    stop: str
+    """The client's stop that ended it; "" without one."""
+    logprobs: tuple[TokenLogprob, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallEnd:
+    """The last event: the call is on disk."""
+
+    completions: tuple[Complete, ...]
+    usage: Usage

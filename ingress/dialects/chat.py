@@ -7,6 +7,8 @@ Keys that do not change the completion are ignored: `user`, `metadata`, `store`,
 from __future__ import annotations
 
 import json
+import time
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,12 +25,15 @@ from ingress.dialects.reading import (
     text_at,
     whole_at,
 )
+from ingress.dialects.types import Dialect, ServerEvent
 from ingress.errors import ApiError, wrong
 from ingress.types import (
+    CallEnd,
     End,
     Message,
     ModelRequest,
     Role,
+    Said,
     Sampling,
     TokenLogprob,
     ToolCall,
@@ -162,54 +167,51 @@ def _schema(given: object) -> str | None:
 class ChatReply:
     """Writes the responses of one call."""
 
-    def __init__(self, response_id: str, created: int, request: ModelRequest) -> None:
-        """created: seconds since 1970."""
-        self._head = {"id": response_id, "created": created, "model": request.model}
+    def __init__(self, request: ModelRequest) -> None:
+        response_id = f"chatcmpl-{uuid.uuid4().hex}"
+        self._head = {"id": response_id, "created": int(time.time()), "model": request.model}
         self._request = request
         self._begun: set[int] = set()
 
-    def whole(
-        self,
-        choices: Sequence[tuple[Message, End, Sequence[TokenLogprob]]],
-        usage: Usage,
-    ) -> dict[str, Any]:
-        """The response object."""
+    def begin(self) -> list[ServerEvent]:
+        return []
+
+    def said(self, said: Said) -> list[ServerEvent]:
+        if isinstance(said.piece, ToolCall):
+            call = {"index": said.number, **_shown_call(said.piece)}
+            return [("", self._chunk(said.choice, {"tool_calls": [call]}))]
+        key = "reasoning_content" if said.piece.reasoning else "content"
+        return [("", self._chunk(said.choice, {key: said.piece.text}))]
+
+    def end(self, end: CallEnd) -> list[ServerEvent]:
+        """The last chunk of each choice, with the log-probs of all its tokens; then the usage, if
+        the client wants it."""
+        found: list[ServerEvent] = [
+            ("", self._chunk(one.choice, {}, one.end, self._logprobs(one.logprobs)))
+            for one in end.completions
+        ]
+        if self._request.stream_usage:
+            usage = {"choices": [], "usage": _usage(end.usage)}
+            found.append(("", {**self._head, "object": "chat.completion.chunk", **usage}))
+        return [*found, ("", "[DONE]")]
+
+    def failed(self, error: ApiError) -> list[ServerEvent]:
+        return [("", error_body(error))]
+
+    def whole(self, end: CallEnd) -> dict[str, Any]:
         return {
             **self._head,
             "object": "chat.completion",
             "choices": [
                 {
-                    "index": index,
-                    "message": _shown(message),
-                    "finish_reason": end,
-                    "logprobs": self._logprobs(logprobs),
+                    "index": one.choice,
+                    "message": _shown(one.message),
+                    "finish_reason": one.end,
+                    "logprobs": self._logprobs(one.logprobs),
                 }
-                for index, (message, end, logprobs) in enumerate(choices)
+                for one in end.completions
             ],
-            "usage": _usage(usage),
-        }
-
-    def words(self, choice: int, text: str, *, reasoning: bool) -> dict[str, Any]:
-        """A chunk with text."""
-        return self._chunk(choice, {"reasoning_content" if reasoning else "content": text})
-
-    def call(self, choice: int, number: int, call: ToolCall) -> dict[str, Any]:
-        """A chunk with a whole tool call. number: its place among the choice's calls."""
-        return self._chunk(choice, {"tool_calls": [{"index": number, **_shown_call(call)}]})
-
-    def finish(self, choice: int, end: End, logprobs: Sequence[TokenLogprob]) -> dict[str, Any]:
-        """A choice's last chunk, with the log-probs of all its tokens."""
-        return self._chunk(choice, {}, end, self._logprobs(logprobs))
-
-    def last(self, usage: Usage) -> dict[str, Any] | None:
-        """The chunk after all choices, if the client wants the usage."""
-        if not self._request.stream_usage:
-            return None
-        return {
-            **self._head,
-            "object": "chat.completion.chunk",
-            "choices": [],
-            "usage": _usage(usage),
+            "usage": _usage(end.usage),
         }
 
     def _chunk(
@@ -282,3 +284,6 @@ def _usage(usage: Usage) -> dict[str, int]:
         "completion_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     }
+
+
+CHAT = Dialect(read=read_request, reply=ChatReply, error=error_body)

@@ -10,7 +10,18 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from ingress.dialects.chat import ChatReply, error_body, read_request
 from ingress.errors import ApiError
-from ingress.types import Message, ModelRequest, Sampling, TokenLogprob, ToolCall, Usage
+from ingress.types import (
+    CallEnd,
+    Complete,
+    Message,
+    ModelRequest,
+    Said,
+    Sampling,
+    TokenLogprob,
+    ToolCall,
+    Usage,
+    Words,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -103,25 +114,32 @@ def test_a_wrong_key_is_named(change: dict[str, Any], param: str) -> None:
 
 def test_replies_are_what_the_client_s_own_types_expect() -> None:
     request = ModelRequest(model="policy", messages=(), logprobs=True, stream_usage=True)
-    reply = ChatReply("id", 1, request)
+    reply = ChatReply(request)
     message = Message(role="assistant", text="I look.", reasoning="hm", calls=(CALL,))
-    usage = Usage(prompt_tokens=3, completion_tokens=2)
-    logprobs = [TokenLogprob(token="I", logprob=-0.5)]
-    whole = ChatCompletion.model_validate(
-        json.loads(json.dumps(reply.whole([(message, "tool_calls", logprobs)], usage))), strict=True
+    complete = Complete(
+        choice=0,
+        message=message,
+        end="tool_calls",
+        stop="",
+        logprobs=(TokenLogprob(token="I", logprob=-0.5),),
     )
+    end = CallEnd(completions=(complete,), usage=Usage(prompt_tokens=3, completion_tokens=2))
+    text = json.dumps(reply.whole(end))
+    whole = ChatCompletion.model_validate(json.loads(text), strict=True)
     (choice,) = whole.choices
-    assert choice.message.tool_calls and choice.message.tool_calls[0].id == "c"
-    assert choice.logprobs and choice.logprobs.content and choice.logprobs.content[0].token == "I"
-    assert whole.usage and whole.usage.total_tokens == 5
-    chunks = [
-        reply.words(0, "hm", reasoning=True),
-        reply.words(0, "I look.", reasoning=False),
-        reply.call(0, 0, CALL),
-        reply.finish(0, "tool_calls", logprobs),
-        reply.last(usage),
-    ]
-    read = [ChatCompletionChunk.model_validate(one, strict=True) for one in chunks]
+    assert choice.message.tool_calls
+    assert choice.message.tool_calls[0].id == "c"
+    assert choice.logprobs
+    assert choice.logprobs.content
+    assert choice.logprobs.content[0].token == "I"
+    assert whole.usage
+    assert whole.usage.total_tokens == 5
+    pieces = (Words(text="hm", reasoning=True), Words(text="I look."), CALL)
+    said = [event for piece in pieces for event in reply.said(Said(choice=0, piece=piece))]
+    events = [data for _, data in (*said, *reply.end(end))]
+    assert events.pop() == "[DONE]"
+    read = [ChatCompletionChunk.model_validate(one, strict=True) for one in events]
     assert [one.choices[0].delta.role for one in read[:-1]] == ["assistant", None, None, None]
     assert read[3].choices[0].finish_reason == "tool_calls"
-    assert read[4].usage and read[4].usage.prompt_tokens == 3
+    assert read[4].usage
+    assert read[4].usage.prompt_tokens == 3
