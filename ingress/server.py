@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any
 
@@ -24,10 +24,13 @@ from aiohttp.typedefs import Handler
 
 from ingress.config import ASIDE, POLICY, IngressTable
 from ingress.dialects.chat import CHAT
+from ingress.dialects.messages import MESSAGES
+from ingress.dialects.responses import RESPONSES
 from ingress.dialects.types import Dialect, Reply, ServerEvent
 from ingress.errors import ApiError
 from ingress.link import BrokenOrder, CallLost, EngineLink
 from ingress.model_call import Text, prepare
+from ingress.text.tails import Tails
 from ingress.types import CallEnd, ModelRequest, Said
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError, TransportError
@@ -39,7 +42,7 @@ RETRY_HEADER = "x-stainless-retry-count"
 """Header of OpenAI's and Anthropic's clients: above 0, the request is a retry."""
 AGENT_HEADER = "x-toolwright-agent"
 
-DIALECTS = {"chat/completions": CHAT}
+DIALECTS = {"chat/completions": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 """The APIs, by their path below a base URL."""
 
 log = structlog.get_logger("ingress")
@@ -60,6 +63,7 @@ class IngressServer(HttpServer):
         for base in ("/v1", "/t/{key}/v1", "/t/{key}/a/{agent}/v1"):
             for path, dialect in DIALECTS.items():
                 app.router.add_post(f"{base}/{path}", self._serves(dialect))
+            app.router.add_post(f"{base}/messages/count_tokens", self._count)
             app.router.add_get(f"{base}/models", self._models)
         app.router.add_get("/health", self._health)
         super().__init__(
@@ -81,6 +85,21 @@ class IngressServer(HttpServer):
             for name in names
         ]
         return web.json_response({"object": "list", "data": data})
+
+    async def _count(self, request: web.Request) -> web.Response:
+        """Tokens of an Anthropic request, as the policy's own tokenizer counts them."""
+        try:
+            body = await _body(request)
+
+            def count(tails: Tails) -> int:
+                asked = _read(MESSAGES, body)
+                return len(tails.fresh(asked.messages, asked.tools).token_ids)
+
+            return _json({"input_tokens": await self._text.workers.run(count)})
+        except ApiError as error:
+            return _refusal(error, MESSAGES)
+        except ValueError as error:
+            return _refusal(ApiError(str(error)), MESSAGES)
 
     def _serves(self, dialect: Dialect) -> Handler:
         """The handler of a dialect's model calls."""
@@ -172,22 +191,21 @@ class _Stream:
         """Sends events until the end. Raises the call's errors before the first byte."""
         try:
             async for event in _paced(events):
+                response = await self._begun()
                 if event is None:
-                    await self._write(b": keep-alive\n\n")
+                    await response.write(b": keep-alive\n\n")
                 elif isinstance(event, CallEnd):
-                    await self._write(_lines(self._reply.end(event)))
+                    await response.write(_lines(self._reply.end(event)))
                 else:
-                    await self._write(_lines(self._reply.said(event)))
+                    await response.write(_lines(self._reply.said(event)))
+        except ConnectionResetError:
+            log.debug("client left")
         except _FAILURES as error:
             if self._response is None:
                 raise
-            await self._write(_lines(self._reply.failed(api_error(error))))
-        response = await self._begun()
-        await response.write_eof()
-        return response
-
-    async def _write(self, data: bytes) -> None:
-        await (await self._begun()).write(data)
+            with suppress(ConnectionResetError):
+                await self._response.write(_lines(self._reply.failed(api_error(error))))
+        return await self._begun()
 
     async def _begun(self) -> web.StreamResponse:
         if self._response is None:

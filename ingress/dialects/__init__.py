@@ -3,4 +3,6 @@
 types.py     the interface of a dialect
 reading.py   checks that several dialects need
 chat.py      OpenAI's chat completions
+responses.py OpenAI's responses
+messages.py  Anthropic's messages
 """

@@ -86,10 +86,16 @@ def read_request(body: object) -> ModelRequest:
     )
 
 
-def _message(given: Mapping[str, Any], where: str) -> Message:
-    role = _ROLES.get(str(given.get("role")))
+def read_role(given: object, where: str) -> Role:
+    """The role of a message. Raises ApiError for another word."""
+    role = _ROLES.get(str(given))
     if role is None:
         raise wrong(f"{where}.role", f"it must be one of {', '.join(_ROLES)}")
+    return role
+
+
+def _message(given: Mapping[str, Any], where: str) -> Message:
+    role = read_role(given.get("role"), where)
     text = joined_text(given.get("content"), f"{where}.content", ("text", "refusal"))
     if role == "system":
         text = without_billing(text)
