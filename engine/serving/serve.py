@@ -313,6 +313,7 @@ class Engine:
             failures=self._core.failures,
             metrics=self.metrics,
             progress=self._progress,
+            agents=self._agents,
         )
 
     async def _source(self, name: str, task: TaskCore) -> TaskSource:

@@ -192,7 +192,13 @@ async def test_infrastructure_that_ends_an_agent_hands_out_another_attempt(
 ) -> None:
     here = await world()
     async with served(here) as (run, client):
+        await until(lambda: run.engine._agents.waiting == 1, "the member")  # type: ignore[union-attr]
+        before = (await run.learner.status()).detail
         first = await client.take(1)
+        after = (await run.learner.status()).detail
+        assert [(one["waiting_for_agents"], one["agents"]) for one in (before, after)] == [
+            (1, 0), (0, 1)
+        ]  # fmt: skip
         assert (await client.take(2, wait=0.05)).key == ""
         await client.end(first.key, pb.OUTCOME_INFRASTRUCTURE, error="the container died")
         second = await client.take(3)
