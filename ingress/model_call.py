@@ -6,6 +6,7 @@ certain, and the end comes out when the engine has the call on disk.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -83,7 +84,7 @@ class ModelCall:
             try:
                 async with aclosing(stream):
                     async for event in stream:
-                        for said in self._take(event):
+                        for said in await self._read(event):
                             yield said
             except CallLost:
                 if self.request.stream:
@@ -96,6 +97,12 @@ class ModelCall:
     def _begin(self) -> None:
         self._choices = [self._choice(number) for number in range(self.request.n)]
         self._usage = Usage()
+
+    async def _read(self, event: Event) -> list[Said]:
+        """Reads new ids: many of them in a thread."""
+        if isinstance(event, pb.Durable) or len(event.token_ids) < _MANY_BYTES:
+            return self._take(event)
+        return await asyncio.to_thread(self._take, event)
 
     def _take(self, event: Event) -> list[Said]:
         if isinstance(event, pb.Durable):
@@ -182,6 +189,8 @@ class ModelCall:
         return pb.Reply(completions=[one.canonical() for one in self._choices])
 
 
+_MANY_BYTES = 4 << 11
+"""Bytes of ids that take some 2 ms to decode, and as long to read."""
 _LONGEST_RESULT = 64 << 10
 """Characters of a tool's result that the record keeps."""
 
