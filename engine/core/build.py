@@ -103,11 +103,11 @@ def build_rewards(recipe: Recipe) -> Rewards:
     return Rewards(
         REPORTED_REWARD if reports else task.reward,
         recipe.folder,
-        per_group=task.reward_per_group,
+        per_group=task.reward_per_group and not reports,
         seconds=task.reward_seconds,
         threads=task.reward_threads,
         rules=StopRules.of(task),
-        options=task.reward_options,
+        options=None if reports else task.reward_options,
     )
 
 

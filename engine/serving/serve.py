@@ -12,7 +12,6 @@ import contextlib
 import signal
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -253,12 +252,11 @@ class Engine:
 
     def _crew(self, name: str, task: TaskCore, places: Places) -> InProcessCrew:
         own = task.recipe.shared
-        rollout_context = self._core.rollout_context(name)
+        outside = None
         if own.task.agent is not None and self._agents is not None:
             outside = self._agents.of_task(own.task.agent)
-            rollout_context = replace(rollout_context, outside=outside)
         return InProcessCrew(
-            rollout_context=rollout_context,
+            rollout_context=self._core.rollout_context(name, outside),
             rewards=task.rewards,
             hook=build_group_hook(task.recipe),
             places=places,

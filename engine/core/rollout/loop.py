@@ -36,6 +36,7 @@ from engine.core.rollout.decide import (
     next_step,
 )
 from engine.core.rollout.observe import Observer
+from engine.core.rollout.rewriting import rewritten_event
 from engine.core.sampler.policy_sampler import GenerateRequest, OnMark
 from engine.core.sampler.stops import StopTable
 from engine.core.text.thoughts import begins_inside
@@ -47,7 +48,7 @@ from engine.core.trajectory.events import Acted, Answered, Called, Ended, Noted,
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import State
 from engine.errors import SamplerFailed, SessionLost
-from engine.types import Call, Generated, Images, Say, StopHit, ToolSpec
+from engine.types import Call, Generated, Images, Rewrite, Say, StopHit, ToolSpec
 from toolwright.types import Event, FinishKind, Ids, StopReason, ids
 
 LEAST_LIFE_S = 1.0
@@ -194,6 +195,10 @@ class Rollout:
                         self._end(reason)
                 case Say():
                     self._observer.say(step)
+                case Rewrite():
+                    self._log.append(
+                        rewritten_event(self._state, step, self._rules, self._assignment)
+                    )
                 case Finish():
                     self._end(step.reason, step.answer)
 

@@ -49,6 +49,7 @@ from engine.core.trajectory.state import LogError
 from engine.errors import AttemptFailed, first_of_group
 from toolwright.recipe import Agent
 from toolwright.types import (
+    ActionTimings,
     Author,
     CallOutcome,
     Event,
@@ -88,7 +89,7 @@ class OutsideAttempt:
         self._reserved = 0
         self._tasks: asyncio.TaskGroup | None = None
         self._end: asyncio.Future[AgentEnd] = asyncio.get_running_loop().create_future()
-        spent = attempt.state.open_s + attempt.state.generate_s
+        spent = attempt.state.open_s + _busy_s(attempt.state.action_timings)
         self._earlier_s, self._began = spent, time.monotonic()
         self._limit = TimeLimit(max(0.001, self._limits.seconds - spent))
 
@@ -367,6 +368,15 @@ class OutsideAttempt:
             raise CallRefused(Refusal.OVER, "the trajectory has ended")
         if self._tasks is None:
             raise CallRefused(Refusal.AWAY, "the engine stops, and goes on later")
+
+
+def _busy_s(actions: Sequence[ActionTimings]) -> float:
+    """Seconds in which at least one of the actions was in progress."""
+    busy, end = 0, 0
+    for one in sorted(actions, key=lambda one: one.asked_ns):
+        busy += max(0, one.acted_ns - max(one.asked_ns, end))
+        end = max(end, one.acted_ns)
+    return busy / 1e9
 
 
 def _runs_after(

@@ -3,6 +3,7 @@
 Invariants
 - Tokens that a reader got are never taken back: a request after a failure goes on from them.
 - A publish or an outage delays a completion. Only a request that no sampler takes fails.
+- A completion under a grammar begins anew after a failure: no reader gets a part of it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ DELTA_NS = 50_000_000
 """Interval between the parts that a streaming client gets."""
 BACKOFF = Backoff(0.5, 10.0)
 """Pauses after the sampler's own retries have failed."""
+
+MOST_TRIES = 8
+"""Tries of a completion under a grammar, which begins anew each time."""
 
 log = structlog.get_logger("ingress")
 
@@ -101,7 +105,7 @@ class OutsideCall:
             try:
                 generated = await self._context.pool.generate(self._request(node))
             except SamplerFailed as error:
-                if error.permanent:
+                if error.permanent or (node.asked.grammar and tries >= MOST_TRIES):
                     raise
                 log.warning("call_waits", attempt=self._log.attempt, error=str(error))
                 await asyncio.sleep(BACKOFF.pause(tries))
@@ -147,7 +151,7 @@ class OutsideCall:
             received=self._live[node.number],
             clock=self._limit,
             grammar=asked.grammar,
-            on_progress=lambda part: self._came(node.number, part),
+            on_progress=None if asked.grammar else lambda part: self._came(node.number, part),
             progress_ns=DELTA_NS if self._stream else PROGRESS_NS,
         )
 

@@ -52,7 +52,8 @@ class GenerateRequest:
     the router does not count their length."""
     grammar: tuple[str, str] | None = None
     """(kind, text) of the grammar that limits the action, as SGLang's sampling parameter of that
-    kind. Only for samplers of token ids."""
+    kind. Only for samplers of token ids. A server knows its place in a grammar only from the first
+    token on, so a broken action fails in place of going on."""
     progress_ns: int = PROGRESS_NS
     """Interval between calls of `on_progress`."""
     on_action: OnAction = ignore

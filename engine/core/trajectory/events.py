@@ -156,6 +156,21 @@ class Appended(Event, frozen=True, kw_only=True):
     """Time spent on the turn's calls."""
 
 
+class Rewritten(Event, frozen=True, kw_only=True):
+    """The protocol replaced the context, between two turns or after an action, whose turn it ends.
+
+    The new context is the first `shared` tokens of the old one, then `token_ids`.
+    """
+
+    shared: int
+    token_ids: Ids
+    shown: int = 0
+    """Number of images in the shared tokens."""
+    images: tuple[BlobRef, ...] = ()
+    """One for each placeholder in `token_ids`."""
+    cause: str = ""
+
+
 class Noted(Event, frozen=True, kw_only=True):
     """A note for the record; it changes nothing."""
 
@@ -182,6 +197,8 @@ class Scored(Event, frozen=True, kw_only=True):
     masked: bool = False
     outside_baseline: bool = False
     anchors: Mapping[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    weights: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """Weights other than 1, by the ids of their sequences."""
     notes: tuple[Note, ...] = ()
     seconds: float = 0.0
 
@@ -264,8 +281,8 @@ class Rewarded(Event, frozen=True, kw_only=True):
 
 
 AnyEvent = (
-    Opened | Forked | Streamed | Acted | Called | Answered | Appended | Noted | Ended | Scored
-    | Begun | Asked | Replied | Dropped | Rewarded
+    Opened | Forked | Streamed | Acted | Called | Answered | Appended | Rewritten | Noted | Ended
+    | Scored | Begun | Asked | Replied | Dropped | Rewarded
 )  # fmt: skip
 
 

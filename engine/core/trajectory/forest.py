@@ -17,16 +17,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_fields
 from operator import itemgetter
 
 import msgspec
 from msgspec.structs import replace
 
-from engine.core.trajectory.chain import Chain
+from engine.core.trajectory.chain import (
+    Chain,
+    common_prefix,
+    segments_after,
+    shared_segments,
+)
 from engine.core.trajectory.events import Acted, Asked, Begun, Dropped, Replied, Streamed
 from engine.core.trajectory.partials import with_part
 from engine.types import Generated
-from toolwright.types import Ids, ids
+from toolwright.types import Ids, Segment, ids
 
 DIGEST_BYTES = 16
 
@@ -68,7 +74,7 @@ class Path:
     """A sequence: its nodes in order, and the place at which it left another."""
 
     nodes: tuple[Node, ...]
-    chain: Chain
+    segments: tuple[Segment, ...] = ()
     parent: int | None = None
     """Number of the path that it was forked from."""
     shared: int = 0
@@ -77,6 +83,11 @@ class Path:
     @property
     def agent(self) -> str:
         return self.nodes[0].asked.agent
+
+    @property
+    def own(self) -> tuple[Segment, ...]:
+        """The segments after the shared tokens."""
+        return segments_after(self.segments, self.shared)
 
 
 class Forest(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,6 +168,12 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         return [
             node.number for node in self.nodes if node and node.turn is None and node.choice == 0
         ]
+
+    @property
+    def written(self) -> int:
+        """Number of tokens of all completions, those in progress included."""
+        found = (node.acted or node.partial for node in self.nodes if node)
+        return sum(len(one.token_ids) for one in found if one)
 
     def known(self, request: bytes) -> int | None:
         """The newest call with a request digest; None without one."""
@@ -241,18 +258,39 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
 
     def paths(self) -> list[Path]:
         """The sequences of all accepted completions, in the order of their first turns."""
-        chains: list[Chain] = []
         found = list[Path]()
         untrained = self._untrained()
         for path in self._joined_nodes():
-            chain = Chain() if path.parent is None else chains[path.parent].shared(path.shared)
+            segments = list[Segment]()
+            if path.parent is not None:
+                segments += shared_segments(found[path.parent].segments, path.shared)
             for node in path.nodes:
-                chain = self._grown(chain, node, trainable=node.number not in untrained)
-            chains.append(chain)
-            found.append(
-                Path(nodes=path.nodes, chain=chain, parent=path.parent, shared=path.shared)
-            )
+                segments += self._segments(node, trainable=node.number not in untrained)
+            found.append(replace_fields(path, segments=tuple(segments)))
         return found
+
+    def fork_cause(self, node: Node) -> str:
+        """Why an accepted completion opens a sequence; "" if it does not, or if it is the first.
+
+        "choice": beside the first completion of its call. "root": it shares no ids. "prefix": it
+        shares a part of its parent. "sample": another sample of a request. "branch": another
+        request went on from its parent before.
+        """
+        asked = node.asked
+        if node.choice:
+            return "choice"
+        if asked.parent is None or not asked.shared:
+            return "root" if node.turn else ""
+        if asked.shared < self.node(asked.parent).end:
+            return "prefix"
+        before = [
+            one.asked.digest
+            for one in self.turns
+            if one.asked.parent == asked.parent
+            and one.asked.shared == asked.shared
+            and one.asked.call < asked.call
+        ]
+        return ("sample" if asked.digest in before else "branch") if before else ""
 
     def _joined_nodes(self) -> list[Path]:
         """The sequences without their tokens."""
@@ -273,7 +311,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
                 path = len(found) - 1
             path_of[node.number] = path
         return [
-            Path(nodes=tuple(nodes), chain=Chain(), parent=parent, shared=shared)
+            Path(nodes=tuple(nodes), parent=parent, shared=shared)
             for nodes, (parent, shared) in zip(found, forks, strict=True)
         ]
 
@@ -287,13 +325,14 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
         }
         return found if begun.train_superseded else found | self.superseded()
 
-    def _grown(self, chain: Chain, node: Node, *, trainable: bool) -> Chain:
+    def _segments(self, node: Node, *, trainable: bool) -> tuple[Segment, ...]:
+        """The segments of a completion and of its call's own ids."""
         asked, acted, turn = node.asked, node.acted, node.turn
         if acted is None or turn is None:
             raise ValueError(f"completion {node.number} is open")
         # Text before a completion belongs to the turn before it, as in our own loop.
         before = turn if asked.parent is None else self.node(asked.parent).turn or 0
-        begin = 0
+        chain, begin = Chain(), 0
         for author, count in () if node.choice else asked.authors:
             piece = asked.token_ids[begin : begin + count]
             chain = chain.appended(piece, author, turn=before)
@@ -306,7 +345,7 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
             sampling=asked.sampling,
             finish=acted.finish,
             trainable=trainable,
-        )
+        ).segments
 
     def _above(self, node: Node) -> Iterator[Node]:
         """A node and the nodes that its call goes on from, up to the root."""
@@ -324,15 +363,3 @@ class Forest(msgspec.Struct, frozen=True, kw_only=True):
     def _with(self, node: Node) -> Forest:
         number = node.number
         return replace(self, nodes=(*self.nodes[:number], node, *self.nodes[number + 1 :]))
-
-
-def common_prefix(one: Ids, other: Ids) -> int:
-    """Number of ids at which two arrays begin alike."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

@@ -4,8 +4,8 @@
 folding the whole.
 
 Invariants
-- Its tokens are one `Chain`, which only grows. Those of an outside agent are a `Forest`: a turn is
-  a completion that the agent got.
+- Its tokens are one `Chain`, which only grows until a rewrite begins the next one. Those of an
+  outside agent are a `Forest`: a turn is a completion that the agent got.
 - After `Ended` only `Scored` is accepted.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from engine.core.trajectory.chain import Chain, ImageSlot
+from engine.core.trajectory.chain import Chain, ImageSlot, segments_after
 from engine.core.trajectory.events import (
     Acted,
     Answered,
@@ -36,6 +36,7 @@ from engine.core.trajectory.events import (
     Opened,
     Replied,
     Rewarded,
+    Rewritten,
     Scored,
     Streamed,
 )
@@ -79,6 +80,22 @@ class ForkPoint:
     offset: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRewrite:
+    """The end of one chain and the begin of the next one."""
+
+    chain: Chain
+    """The chain that ended."""
+    shared: int
+    """Number of its first tokens that the next one copies, an image counted as one."""
+    turn: int
+    """First turn of the next one."""
+
+
+FORKED = "sequence_forked"
+"""Kind of the note about the begin of another sequence."""
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one attempt. A protocol reads it and must not change it. (A Struct, because
     every event replaces it: that costs 0.3 us, a frozen dataclass of so many fields 8 us.)"""
@@ -86,6 +103,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     sessions: tuple[SessionRef, ...] = ()
     sampling: SamplingParams | None = None
     chain: Chain = Chain()
+    """The context now."""
+    rewrites: tuple[ContextRewrite, ...] = ()
+    """Earlier contexts, oldest first."""
     forest: Forest | None = None
     """The calls of an outside agent, in place of `chain`."""
     reported: Rewarded | None = None
@@ -129,17 +149,31 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def response_ids(self) -> int:
-        """Number of `token_ids` after the prompt."""
-        return self.chain.response_ids
+        """Number of `token_ids` after the prompt; tokens that the policy wrote for an outside
+        agent."""
+        return self.chain.response_ids if self.forest is None else self.forest.written
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """All runs of tokens so far, in order."""
+        """All runs of tokens in the context now, in order."""
         return self.chain.segments
 
     @property
+    def history(self) -> tuple[Segment, ...]:
+        """All runs of tokens of all contexts, in order, without copies."""
+        if self.forest is not None:
+            return tuple(segment for path in self.forest.paths() for segment in path.own)
+        chains = [one.chain for one in self.rewrites] + [self.chain]
+        shared = [0, *(one.shared for one in self.rewrites)]
+        return tuple(
+            segment
+            for chain, start in zip(chains, shared, strict=True)
+            for segment in segments_after(chain.segments, start)
+        )
+
+    @property
     def images(self) -> tuple[ImageSlot, ...]:
-        """All images so far, one for each placeholder in `token_ids`."""
+        """All images of the context now, one for each placeholder in `token_ids`."""
         return self.chain.images
 
     @property
@@ -167,7 +201,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
     def before_action(self, turn: int) -> Ids:
         """Ids before the action of a turn; all ids if that turn has no action yet."""
-        return self.chain.before_action(turn)
+        ended = next((one.chain for one in self.rewrites if turn < one.turn), self.chain)
+        return ended.before_action(turn)
 
     def calls_of(self, turn: int) -> tuple[CallRecord, ...]:
         """Answered calls of one turn, in call order."""
@@ -330,6 +365,32 @@ def _appended(state: State, event: Appended) -> State:
     )
 
 
+def _rewritten(state: State, event: Rewritten) -> State:
+    if state.open_calls or state.partial is not None:
+        raise LogError("Rewritten inside an action or before the answers to its calls")
+    if not 0 <= event.shared <= len(state.token_ids):
+        raise LogError(f"Rewritten with {event.shared} shared tokens of {len(state.token_ids)}")
+    turn = state.turn + state.acted
+    ended = ContextRewrite(chain=state.chain, shared=event.shared, turn=turn)
+    data = {
+        "cause": event.cause,
+        "sequence": len(state.rewrites) + 1,
+        "shared": event.shared,
+        "before": len(state.token_ids),
+        "after": event.shared + len(event.token_ids),
+    }
+    return replace(
+        state,
+        chain=state.chain.rewritten(
+            event.shared, event.token_ids, turn=turn, shown=event.shown, images=event.images
+        ),
+        rewrites=(*state.rewrites, ended),
+        observed=turn,
+        fitted=True,
+        events=(*state.events, Note(kind=FORKED, turn=turn, data=data)),
+    )
+
+
 def _begun(state: State, event: Begun) -> State:
     if state.opened:
         raise LogError("Begun after the attempt was opened")
@@ -345,10 +406,16 @@ def _begun(state: State, event: Begun) -> State:
 
 def _replied(state: State, forest: Forest, event: Replied) -> State:
     forest = forest.replied(event)
+    notes = list[Note]()
     for node in forest.call(event.call):
-        if node.acted is not None:
-            state = _with_action(state, node.acted)
-    return replace(state, forest=forest, observed=len(state.actions))
+        if node.acted is None or node.turn is None:
+            continue
+        state = _with_action(state, node.acted)
+        if cause := forest.fork_cause(node):
+            data = {"cause": cause, "shared": node.start if node.choice else node.asked.shared}
+            notes.append(Note(kind=FORKED, turn=node.turn, data=data))
+    events = (*state.events, *notes)
+    return replace(state, forest=forest, observed=len(state.actions), events=events)
 
 
 def _called_outside(state: State, _forest: Forest, event: Called) -> State:
@@ -392,6 +459,7 @@ _APPLY: dict[type, Callable[[State, Any], State]] = {
     Called: _called,
     Answered: _answered,
     Appended: _appended,
+    Rewritten: _rewritten,
     Noted: _noted,
     Ended: _ended,
     Scored: _scored,

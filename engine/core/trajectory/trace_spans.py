@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 
 from toolwright.tracing.ids import call_span, root_span, span_id, trace_id
 from toolwright.tracing.spans import Span, Value, short
-from toolwright.types import ActionTimings, Author, CallRecord, ToolErrorKind, Trajectory
+from toolwright.types import ActionTimings, CallRecord, ToolErrorKind, Trajectory
 
 PROCESS = "engine"
 LONGEST_S = 4e9
@@ -104,12 +104,7 @@ class _Spans:
         )
 
     def _generate(self, number: int, action: ActionTimings) -> Span:
-        found = (
-            [s for s in one.segments if s.author is Author.MODEL and s.turn == action.turn]
-            for one in self._trajectory.sequences
-        )
-        # A later sequence may repeat the turn: it shares its beginning with an earlier one.
-        written = next(filter(None, found), [])
+        written = [one for one in self._trajectory.written if one.turn == action.turn]
         attributes: dict[str, Value] = {
             "turn": action.turn,
             "tokens": sum(len(segment.token_ids) for segment in written),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.scripted import Timing
+from bench.scripted import Break, Faults, Timing
 from engine.core.text.codec import HuggingFaceCodec
 from tests.integration.engine.conftest import MakeWorld, World
 from tests.support.dialogue import by_turn
@@ -21,6 +21,7 @@ from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
 from toolwright.ingress.v1 import ingress_pb2 as pb
+from toolwright.process.backoff import Backoff
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.errors import ServiceError, TransportError
 from toolwright.types import Author, SamplingParams, StopReason, Trajectory
@@ -249,3 +250,26 @@ async def test_a_constrained_or_aside_completion_is_recorded_and_not_trained(
     assert [third[key] for key in ("temperature", "sampling_seed", "max_new_tokens")] == [
         0.25, 7, 3
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("grammar", [None, "x+"])
+async def test_an_outage_delays_a_call_and_is_no_error(
+    world: MakeWorld, monkeypatch: pytest.MonkeyPatch, grammar: str | None
+) -> None:
+    monkeypatch.setattr("engine.core.rollout.outside_call.BACKOFF", Backoff(0.01, 0.02))
+    broken = {number: Break(chunks=1) for number in range(3)}
+    here = await world(faults=Faults(breaks=broken), sampler={"patience_s": 0.01})
+    async with served(here) as (run, client):
+        taken = await client.take()
+        limited = pb.Constraint(regex=grammar) if grammar else None
+        talk = await client.ask(taken.key, ["q"], stream=True, constraint=limited)
+        await talk.prompt()
+        await talk.completions()
+        assert talk.texts() == ["<python> 1+1</python>"]
+        await talk.reply()
+        await client.end(taken.key)
+        trajectory = await leased(run)
+    (sequence,) = trajectory.sequences
+    first, *_, last = (one.input_ids for one in here.sampler.requests)
+    assert (first == last) == (grammar is not None)  # it begins anew, or goes on
+    assert tuple(sequence.token_ids[: len(last)]) == last

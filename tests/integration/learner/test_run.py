@@ -97,6 +97,19 @@ def test_a_run_from_start_to_end(tmp_path: Path, model_folder: Path, engine: Fak
     assert len(list(published.parent.iterdir())) == 3
 
 
+def test_a_file_that_grew_gives_a_resumed_run_more_steps(
+    tmp_path: Path, model_folder: Path, engine: FakeEngine
+) -> None:
+    """Three groups a step, each row twice: 3 rows are two steps, 6 rows are four."""
+    rows = tmp_path / "rows.jsonl"
+    changes = {"run.epochs": 2, "task.source": "rows.jsonl"}
+    for count, steps in ((3, [0, 1, 2]), (6, [0, 1, 2, 3, 4])):
+        rows.write_text("{}\n" * count, encoding="utf-8")
+        loop.run(recipe_for(tmp_path, model_folder, engine, **changes))
+        assert steps_of(engine) == steps
+    assert [line["step"] for line in metrics(tmp_path)] == [1, 2, 3, 4]
+
+
 def test_samplers_on_the_same_gpu_release_their_memory_for_each_step(
     tmp_path: Path, model_folder: Path, engine: FakeEngine
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.trajectory.chain import common_prefix
 from engine.core.trajectory.events import (
     Appended,
     Asked,
@@ -21,7 +22,6 @@ from engine.core.trajectory.events import (
     decode,
     encode,
 )
-from engine.core.trajectory.forest import common_prefix
 from engine.core.trajectory.record import record
 from engine.core.trajectory.state import LogError, fold
 from tests.support.journaled import identity_of
@@ -126,6 +126,8 @@ def test_a_record_survives_the_wire_and_names_its_forks(agent: OutsideAgent) -> 
             assert not any(sequence.loss_mask[:at])
     written = sum(len(agent.written[node.number]) for node in agent.forest.turns)
     assert trajectory.response_tokens == written
+    seen = [s for s in agent.state.history if s.author is Author.MODEL]
+    assert sum(len(segment.token_ids) for segment in seen) == written
     turns = [s.turn for q in trajectory.sequences for s in q.segments if s.trainable]
     assert set(turns) <= set(range(len(agent.forest.accepted)))
 

@@ -162,7 +162,7 @@ class Ask(google.protobuf.message.Message):
     n: builtins.int
     """Number of completions, 1 to 16; 0 = 1."""
     stream: builtins.bool
-    """The client streams: the engine sends each part as Delta."""
+    """The client streams: the engine sends each part as Delta, unless there is a constraint."""
     aside: builtins.bool
     """The call is served and recorded, and never trained."""
     @property
@@ -378,7 +378,10 @@ global___AuthorRun = AuthorRun
 
 @typing.final
 class Delta(google.protobuf.message.Message):
-    """The next tokens of a completion. They never change later."""
+    """The next tokens of a completion. They never change in this stream. An engine that is killed may
+    lose the last second of them: if a later Replay begins otherwise, the ingress breaks the client's
+    stream, and the client's retry gets the Replay.
+    """
 
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 

@@ -193,6 +193,15 @@ class TaskTable(Table):
         return stops
 
     @model_validator(mode="after")
+    def _agents_do_not_branch(self) -> TaskTable:
+        if self.agent is not None and self.branching is not None:
+            raise ValueError(
+                "[task.agent] and [task.branching] exclude each other: an agent of its own cannot "
+                "be copied in the middle; leave one of them out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _one_answer_to_length(self) -> TaskTable:
         if self.overlong is None:
             return self
