@@ -177,6 +177,8 @@ class ModelCall:
             is_tail, found = await self._text.workers.run(encode)
         except ValueError as error:
             raise ApiError(str(error), param="messages") from error
+        except RecursionError as error:
+            raise ApiError(_TOO_DEEP) from error
         ids = ids_message(found.token_ids, [(one.value, count) for one, count in found.authors])
         results = [
             pb.ReadResult(id=one.call_id, text=one.text[:_LONGEST_RESULT])
@@ -191,6 +193,7 @@ class ModelCall:
 
 _MANY_BYTES = 4 << 11
 """Bytes of ids that take some 2 ms to decode, and as long to read."""
+_TOO_DEEP = "the request is nested too deeply"
 _LONGEST_RESULT = 64 << 10
 """Characters of a tool's result that the record keeps."""
 
@@ -286,7 +289,10 @@ async def prepare(
     def work(_: Tails) -> tuple[ModelRequest, Digests]:
         request = read(body)
         request = replace(request, model=request.model or POLICY)
-        return request, digests_of(request, text.options)
+        try:
+            return request, digests_of(request, text.options)
+        except RecursionError as error:
+            raise ApiError(_TOO_DEEP) from error
 
     request, digests = await text.workers.run(work)
     call = ModelCall(request, digests, text, table)

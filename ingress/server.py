@@ -98,7 +98,7 @@ class IngressServer(HttpServer):
             return _json({"input_tokens": await self._text.workers.run(count)})
         except ApiError as error:
             return _refusal(error, MESSAGES)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return _refusal(ApiError(str(error)), MESSAGES)
 
     def _serves(self, dialect: Dialect) -> Handler:

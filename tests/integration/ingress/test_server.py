@@ -141,6 +141,35 @@ async def test_a_wrong_request_is_refused_in_the_api_s_shape(
     assert not served.engine.calls
 
 
+@pytest.mark.parametrize("depth", [200, 700, 5000])
+async def test_deep_data_are_answered_or_refused(served: Served, depth: int) -> None:
+    """Neither the tools' schemas nor the arguments of a call end a worker."""
+    text = "[" * depth + "]" * depth
+    called = {"name": "look", "arguments": f'{{"a": {text}}}'}
+    call = {"id": "c", "type": "function", "function": called}
+    history = (USER, {"role": "assistant", "tool_calls": [call]}, USER)
+    schema = text.encode()
+    bodies = [
+        json.dumps(asking(*history)).encode(),
+        json.dumps(asking(tools=TOOLS)).encode().replace(b'"string"', schema),
+    ]
+    for body in bodies:
+        status, answer = await answered(served.url, body)
+        assert status in (200, 400)
+        assert "error" in answer or said(answer)
+    assert (await answered(served.url, asking()))[0] == 200
+
+
+@pytest.mark.parametrize("text", ["\\ud800", "\\u0000", "\\ufffe"])
+async def test_odd_characters_are_answered_or_refused(served: Served, text: str) -> None:
+    body = (
+        b'{"model": "policy", "messages": [{"role": "user", "content": "' + text.encode() + b'"}]}'
+    )
+    status, answer = await answered(served.url, body)
+    assert status == (400 if "d800" in text else 200)
+    assert "error" in answer or said(answer)
+
+
 async def test_a_body_above_the_limit_is_refused(
     policy_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
