@@ -156,12 +156,12 @@ class View:
     tools: tuple[ToolSpec, ...]
     """Tools that the sessions have now."""
     context: int = 0
-    """Number of tokens in the context now."""
+    """Number of tokens in the context before an action. Only `Rewriting.rewrite` gets it."""
     room: int = 0
-    """Number of tokens that the environment may still write."""
+    """Number of tokens that the environment may still write. Only `Rewriting.rewrite` gets it."""
     seen: str = ""
-    """Text of the last observation as the policy read it, its frame included. Only for a rewrite
-    between two turns."""
+    """Text of the last observation as the policy read it, its frame included. Only
+    `Rewriting.rewrite` gets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from learner.intake.client import PUBLISH_S, EngineClient, lease_deadline
 from learner.intake.prefetch import Prefetch
 from learner.lock import only_learner
 from learner.loop.gauges import LoopGauges
-from learner.loop.handover import save
+from learner.loop.handover import finish_save, save
 from learner.loop.start import restore, start
 from learner.loop.state import Run
 from learner.loop.step import step
@@ -85,12 +85,15 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
             table.lora,
             layout=table.parallel,
             recompute=table.recompute,
+            fused=table.fusions,
             vision=table.vision,
         )
         reference = None
         if table.kl.coefficient > 0:
             reference = policy.starting_model() or load_frozen(source, table.precision)
-        checkpoints = Checkpoints(recipe.run_folder / "checkpoints", table.keep_checkpoints)
+        checkpoints = held.enter_context(
+            Checkpoints(recipe.run_folder / "checkpoints", table.keep_checkpoints)
+        )
         version, ledger, resumed = restore(recipe, table, policy, checkpoints)
         with contextlib.ExitStack() as stack:
             report = stack.enter_context(
@@ -146,6 +149,8 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
                 report.say(unlocked)
             if table.vision == "trained":
                 report.say(STALE_CACHE_WARNING)
+            if table.fusions != "off":
+                report.say(policy.bridge.fusions.summary)
             longest = table.longest_row(recipe.shared)
             report_memory(state.policy, table, longest, report.say, name="learner")
             start(state, resumed=resumed)
@@ -157,6 +162,8 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
             except EngineError as error:
                 if stop.requested is None:
                     raise
+                with contextlib.suppress(EngineError):
+                    finish_save(state)
                 raise stop.error(max(state.saved, 0), f" ({error})") from error
             if stopped:
                 raise stop.error(state.version.step)
@@ -173,8 +180,10 @@ def train(run: Run) -> bool:
             break
     stopped = run.version.step < steps
     begun = run.version.step > 0 or not stopped
+    finish_save(run)
     if begun and run.saved != run.version.step:
         save(run)
+        finish_save(run)
     run.publisher.settle()
     return stopped
 
@@ -202,4 +211,4 @@ def serve_metrics(stack: contextlib.ExitStack, gauges: LoopGauges, port: int) ->
 def longest_alone(table: LearnerTable, groups: int) -> timedelta:
     """Longest time that rank 0 may keep the others waiting: one engine call with its retries."""
     seconds = max(PUBLISH_S, lease_deadline(table.lease_wait_s, groups)) + table.engine_patience_s
-    return parallel.RANKS_WAIT + timedelta(seconds=seconds)
+    return timedelta(seconds=table.parallel.timeout_s + seconds)

@@ -27,6 +27,7 @@ from engine.core.build import (
 )
 from engine.core.engine_core import EngineCore, TaskCore
 from engine.core.rehearsal import first_that_fits
+from engine.core.sampler.adapters import refuse_without_adapters
 from engine.core.sampler.control import WeightControl
 from engine.core.sampler.memory import refuse_kept_memory
 from engine.core.sampler.pool import SamplerPool
@@ -243,6 +244,8 @@ class Engine:
         pool = await core.open_pool()
         if shared.run.share_gpu:
             refuse_kept_memory(pool)
+        if shared.run.publish_adapters:
+            refuse_without_adapters(pool)
         tools = await core.open_tools(self.journal.owner, wait_until_up=self.journal.boot > 1)
         for task in shared.each_task.values():
             listed = [tool for name in task.tools or shared.tools for tool in tools[name]]
@@ -274,7 +277,10 @@ class Engine:
         """Publishing, delivery and status."""
         recipe, shared = self._recipe, self._recipe.shared
         control = WeightControl(
-            self._pool, pause_mode=shared.sampler.pause, shares_gpu=shared.run.share_gpu
+            self._pool,
+            pause_mode=shared.sampler.pause,
+            shares_gpu=shared.run.share_gpu,
+            base=self._model if shared.run.publish_adapters else None,
         )
         self._claims = Claims(self.journal)
         self._publisher = Publisher(
@@ -331,6 +337,8 @@ class Engine:
                 "tokenizer": self._core.codec.hash,
                 "policy.foreign_text": shared.policy.foreign_text,
                 "policy": await asyncio.to_thread(policy_identity, model),
+                # Absent from journals of engines that knew whole weights alone.
+                **({"published weights": "adapters"} if shared.run.publish_adapters else {}),
             }
         )
 

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from learner.config import reads
 from learner.config.objective import Advantage, Correction, Credit, Distill, Kl, Loss
 from learner.config.weights import (
+    Fusions,
     Lora,
     Optimizer,
     Parallel,
@@ -41,11 +42,18 @@ class TrainingTable(ProcessTable):
     precision: Literal["float32", "bfloat16"] = "float32"
     recompute: Recompute = Field(
         default="none",
-        description="activations that the backward pass computes again: attention's, or all",
+        description="activations that the backward pass computes again: cheap ones, or all",
+    )
+    fusions: Fusions = Field(
+        default="off", description="fused kernels; auto: those that exist, on: all of them"
     )
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=10, ge=1, description="steps")
     keep_checkpoints: int = Field(default=2, ge=1)
+    background_checkpoints: bool = Field(
+        default=False,
+        description="write a checkpoint while training continues, from a copy in host memory",
+    )
 
     @property
     def frozen_models(self) -> int:
@@ -74,11 +82,6 @@ class TrainingTable(ProcessTable):
             (
                 lora and parallel.expert > 1,
                 "lora keeps whole frozen weights on a rank: set parallel.expert = 1",
-            ),
-            (  # Megatron's checkpoint of a layer has no gradient if its input has none.
-                lora and self.recompute == "full",
-                "lora freezes the first layer's input, and a recomputed layer would give its "
-                "adapters no gradient: set recompute = 'selective' or 'none'",
             ),
             (lora and muon, "Muon does not fit lora's two factors: set optimizer.kind = 'adam'"),
             (
@@ -113,6 +116,10 @@ class LearnerTable(TrainingTable):
     publish: Publish = Field(default_factory=Publish)
     vision: Vision = Field(default="frozen", description="the tower of a policy that reads images")
     updates: int = Field(default=1, ge=1, description="optimizer steps that share one batch")
+    offload: bool = Field(
+        default=False,
+        description="gradients and optimizer lie in host memory between steps",
+    )
     keep_policies: int = Field(default=3, ge=2, description="published folders that stay on disk")
     probe_rows: int = Field(
         default=8,
@@ -167,6 +174,15 @@ class LearnerTable(TrainingTable):
         return self.distillation is None or self.distill.reward
 
     @model_validator(mode="after")
+    def _tower_has_gradients(self) -> Self:
+        if self.parallel.overlap and self.vision == "trained":
+            raise ValueError(
+                "parallel.overlap needs a gradient of every weight in every micro-batch, and the "
+                "vision tower has none without an image: set parallel.overlap = false"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _distillation_has_a_teacher(self) -> Self:
         teachers = self.distillation
         if teachers is not None and teachers.teacher is None and not teachers.teachers:
@@ -193,7 +209,7 @@ class LearnerTable(TrainingTable):
             self.kl.summary,
             self._weights,
             f"staleness {shared.run.max_staleness}",
-            f"weights by {self.publish.way}",
+            f"{'adapters' if shared.run.publish_adapters else 'weights'} by {self.publish.way}",
         )
         return "; ".join(parts)
 
@@ -204,6 +220,21 @@ class LearnerTable(TrainingTable):
         return [
             f"means {'within each task' if self.loss.per_task else 'over all tasks'}, {weights}"
         ]
+
+    def conflict(self, shared: Shared) -> str:
+        if not shared.run.publish_adapters:
+            return ""
+        if self.lora is None:
+            return (
+                "run.publish_adapters = true without [learner.lora]: there are no adapters; write "
+                "[learner.lora], or set run.publish_adapters = false"
+            )
+        if self.publish.way != "folder":
+            return (
+                f"run.publish_adapters = true with learner.publish.way = {self.publish.way!r}: "
+                "adapters come by a folder; set learner.publish.way = 'folder'"
+            )
+        return ""
 
     def doubts(self, shared: Shared) -> list[str]:
         run, advantage = shared.run, self.advantage

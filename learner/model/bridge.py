@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +24,9 @@ import torch
 from safetensors.torch import save_file
 
 from learner import disk
-from learner.config.weights import Recompute
+from learner.config.weights import Fusions, Recompute
 from learner.errors import ModelError
-from learner.model import experts, lora, spec
+from learner.model import experts, feed_forward, fusions, lora, spec
 from learner.model.architectures import bridge_classes, read_config
 from learner.model.packed import PackedRotary
 from learner.model.settings import check_settings, frequencies
@@ -42,7 +43,7 @@ from toolwright.recipe import (
 SHARD_BYTES = 5 << 30
 RECOMPUTE: dict[Recompute, dict[str, Any]] = {
     "none": {},
-    "selective": {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]},
+    "selective": {"recompute_granularity": "selective", "recompute_modules": ["layernorm"]},
     "full": {
         "recompute_granularity": "full",
         "recompute_method": "uniform",
@@ -66,14 +67,16 @@ def open_bridge(
     *,
     sequence: bool | None = False,
     recompute: Recompute = "none",
+    fused: Fusions = "off",
 ) -> Any:
     """The mbridge bridge for a policy folder. Raises ModelError if it cannot be trained here.
 
-    sequence, recompute: as in the recipe. sequence None: only if the ranks need it, which is with
-    experts (a micro-batch's tokens divide over them in any case).
+    sequence, recompute: as in the recipe. fused: the recipe's fusions. sequence None: only if the
+    ranks need it, which is with experts (a micro-batch's tokens divide over them in any case).
 
     `bridge.hf_config` is the decoder's configuration. `bridge.whole` is the whole configuration of
-    a policy that reads images, None for text. `bridge.names` has the folder's names of tensors.
+    a policy that reads images, None for text. `bridge.names` has the folder's names of tensors,
+    `bridge.fusions` the selected fusions.
     """
     if not (folder / "config.json").is_file():
         raise ModelError(
@@ -125,6 +128,7 @@ def open_bridge(
     bridge = _adapted({**_CLASSES, **_DECODERS}[kind])(config, dtype=dtype)
     bridge.whole = whole
     bridge.names = names_in(folder) if whole is not None else RELEASED
+    bridge.fusions = fusions.select(fused, images=whole is not None)
     scaled = frequencies(config)
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     bridge.set_extra_args(
@@ -137,6 +141,7 @@ def open_bridge(
         use_cpu_initialization=not device.has_cuda(),
         **({} if spec.has_transformer_engine() else {"persist_layer_norm": False}),
         **RECOMPUTE[recompute],
+        **bridge.fusions.options,
         **experts.settings(config, fused=spec.has_transformer_engine()),
     )
     return bridge
@@ -167,6 +172,8 @@ def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
     if scaled is not None:
         model.rotary_pos_emb.inv_freq = scaled[0].to(device.device())
     experts.mark_expert_weights(model)
+    if bridge.config.recompute_granularity == "selective":
+        feed_forward.recompute_selectively(model)
     load_weights(bridge, model, folder)
     return model  # type: ignore[no-any-return]
 
@@ -232,19 +239,34 @@ def save_folder(bridge: Any, model: torch.nn.Module, source: Path, folder: Path)
 
 
 def write_folder(saved: PolicyFiles, folder: Path) -> None:
-    """Writes `folder` completely or not at all. Replaces an existing folder of that name.
+    """Writes `folder` as `_complete` does. Adapters are merged into its weights, and separate in a
+    folder inside."""
+    with _complete(folder) as unfinished:
+        _save_weights(saved.weights, unfinished)
+        _copy_the_rest(saved.source, unfinished, saved.dtype)
+        if saved.adapters is not None:
+            lora.write(saved.adapters, unfinished / lora.FOLDER, saved.source)
 
-    The folder is on disk when this returns: a power cut does not leave it empty. Adapters are
-    merged into its weights, and separate in a folder inside.
+
+def write_adapters(saved: lora.SavedAdapters, source: Path, folder: Path) -> None:
+    """Writes PEFT's two files into `folder`, as `_complete` does. source: folder of the frozen
+    weights."""
+    with _complete(folder) as unfinished:
+        lora.write(saved, unfinished, source)
+
+
+@contextmanager
+def _complete(folder: Path) -> Iterator[Path]:
+    """Yields a folder that becomes `folder`, completely or not at all. Replaces an existing folder
+    of that name.
+
+    The folder is on disk at the end: a power cut does not leave it empty.
     """
     for left in folder.parent.glob(f".{folder.name}.*"):
         shutil.rmtree(left)  # from a process that died here
     unfinished = folder.with_name(f".{folder.name}.{os.getpid()}")
     unfinished.mkdir(parents=True)
-    _save_weights(saved.weights, unfinished)
-    _copy_the_rest(saved.source, unfinished, saved.dtype)
-    if saved.adapters is not None:
-        lora.write(saved.adapters, unfinished / lora.FOLDER, saved.source)
+    yield unfinished
     disk.flush_tree(unfinished)
     if folder.exists():
         old = folder.with_name(f".{folder.name}.{os.getpid()}.old")

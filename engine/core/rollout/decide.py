@@ -90,7 +90,7 @@ def _seen(state: State) -> tuple[object, ...]:
 Step = Generate | Dispatch | Await | Observe | Say | Rewrite | Finish
 
 
-def view(state: State, task: Task, limits: Limits) -> View:
+def view(state: State, task: Task) -> View:
     """The state as a protocol sees it while the turn in progress is decided."""
     turn = state.turn
     return View(
@@ -100,8 +100,6 @@ def view(state: State, task: Task, limits: Limits) -> View:
         calls=tuple(call for call in state.calls if call.turn < turn),
         events=state.events,
         tools=state.tools,
-        context=len(state.token_ids) + extra_tokens(state.images, limits),
-        room=max(0, observation_room(state, limits)),
     )
 
 
@@ -122,7 +120,7 @@ def calls_at(text: str, mark: str, state: State, rules: Rules, task: Task) -> Di
     if state.turn >= rules.limits.turns:
         return None
     said = spoken(text, state.token_ids, state.tools, rules.protocol, rules.codec)
-    decision = rules.protocol.decide(said, mark, view(state, task, rules.limits), rules.codec)
+    decision = rules.protocol.decide(said, mark, view(state, task), rules.codec)
     return _dispatch(state, decision, rules) if isinstance(decision, Calls) else None
 
 
@@ -198,7 +196,12 @@ def _rewrite(state: State, rules: Rules, task: Task) -> Rewrite | None:
     for segment in state.segments:
         if segment.turn == state.turn - 1 and segment.author > Author.MODEL:
             seen.extend(segment.token_ids)
-    now = replace(view(state, task, rules.limits), seen=rules.codec.decode(seen))
+    now = replace(
+        view(state, task),
+        context=len(state.token_ids) + extra_tokens(state.images, rules.limits),
+        room=max(0, observation_room(state, rules.limits)),
+        seen=rules.codec.decode(seen),
+    )
     return rules.protocol.rewrite(now, rules.codec)
 
 
@@ -226,7 +229,7 @@ def _decision(state: State, stop: str, rules: Rules, task: Task) -> Decision:
     decision = rules.protocol.decide(
         spoken_of(state, state.turn, rules.protocol, rules.codec),
         stop,
-        view(state, task, rules.limits),
+        view(state, task),
         rules.codec,
     )
     mark = rules.codec.image_mark

@@ -36,7 +36,7 @@ from engine.core.rollout.decide import (
     next_step,
 )
 from engine.core.rollout.observe import Observer
-from engine.core.rollout.rewriting import rewritten_event
+from engine.core.rollout.rewriting import rewrite_context
 from engine.core.sampler.policy_sampler import GenerateRequest, OnMark
 from engine.core.sampler.stops import StopTable
 from engine.core.text.thoughts import begins_inside
@@ -196,9 +196,9 @@ class Rollout:
                 case Say():
                     self._observer.say(step)
                 case Rewrite():
-                    self._log.append(
-                        rewritten_event(self._state, step, self._rules, self._assignment)
-                    )
+                    reason = rewrite_context(self._log, step, self._rules, self._assignment)
+                    if reason is not None:
+                        self._end(reason)
                 case Finish():
                     self._end(step.reason, step.answer)
 

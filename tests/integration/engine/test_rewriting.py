@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from bench.scripted import ScriptRequest
 from engine.core.rewards.rewards import Rewards
+from engine.core.text.codec import HuggingFaceCodec
 from engine.offline.inspect.replay import replay
 from engine.offline.inspect.state import trajectory_state
 from learner.training.batch import rows_of
@@ -61,7 +65,7 @@ def talk(here: World, log: list[tuple[int, ...]]) -> None:
     here.sampler._script = script
 
 
-async def forgetful(world: MakeWorld, tools: ToolDouble | None = None) -> World:
+async def forgetful(world: MakeWorld, tools: ToolDouble | None = None, **more: Path) -> World:
     limits = {"turns": 6, "action": 60, "observation": 40, "response": 90, "model": 80}
     here = await world(
         tools=tools,
@@ -72,6 +76,7 @@ async def forgetful(world: MakeWorld, tools: ToolDouble | None = None) -> World:
             "limits": limits,
         },
         engine={"history": "all"},
+        **more,
     )
     text = example("train/protocols-and-rewards.md", "# forgets.py")
     (here.folder / "forgets.py").write_text(text, encoding="utf-8")
@@ -143,3 +148,51 @@ async def test_a_later_life_goes_on_in_the_new_context(world: MakeWorld) -> None
     double.held = False
     assert_rewritten(here, asked, await here.trajectory())
     assert len(double.opened) == 1
+
+
+async def test_images_of_the_task_stay(world: MakeWorld, vision: Path) -> None:
+    codec = HuggingFaceCodec(vision)
+    here = await forgetful(world, policy=vision)
+    row = {"id": "q", "prompt": "<image> What is 1+1?", "images": ["grey.png"]}
+    Image.new("L", (56, 56)).save(here.folder / "grey.png")
+    (here.folder / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    here.tables["task"] |= {"source": "rows.jsonl", "protocol_options": {"most": 1000}}
+    here.tables["task"]["limits"] |= {"image_tokens": 10, "model": 2000}
+    replies = [REPLIES[0], "Sum: 2<|im_end|>", REPLIES[-1]]
+
+    def script(request: ScriptRequest) -> Sequence[int]:
+        text = codec.decode(request.input_ids)
+        return codec.encode(replies[2 if "Sum: 2" in text else "</result>" in text])
+
+    here.sampler._script = script
+    found = await here.trajectory()
+    assert found.stop_reason is StopReason.ANSWERED
+    first, second = found.sequences
+    (image,) = {ref.blob.sha256 for ref in found.shown_media}
+    assert image == found.task.media[0].blob.sha256
+    assert [len(request.image_data) for request in here.sampler.requests] == [1, 1, 1]
+    shared = second.fork_offset or 0
+    assert second.token_ids[:shared] == first.token_ids[:shared]
+    assert shared > sum(ref.placeholder_tokens for ref in found.shown_media) / 2
+
+
+async def test_messages_that_the_protocol_does_not_take_end_the_trajectory(
+    world: MakeWorld,
+) -> None:
+    here = await forgetful(world)
+    picky = """
+class Picky(Forgets):
+    def prompt(self, task, tools, codec):
+        if "Sum: 6" in task.messages[0]["content"]:
+            raise ValueError("that sum is wrong")
+        return super().prompt(task, tools, codec)
+"""
+    file = here.folder / "forgets.py"
+    file.write_text(file.read_text(encoding="utf-8") + picky, encoding="utf-8")
+    here.tables["task"]["protocol"] = "./forgets.py:Picky"
+    talk(here, [])
+    found = await here.trajectory()
+    assert (found.stop_reason, found.masked) == (StopReason.NO_ACTION_IN_OUTPUT, False)
+    note = found.events[-1]
+    assert (note.kind, note.data) == ("rewrite_refused", {"error": "that sum is wrong"})
+    assert len(found.sequences) == 2
