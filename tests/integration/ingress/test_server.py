@@ -13,8 +13,10 @@ import aiohttp
 import pytest
 
 from ingress import server
+from ingress.errors import StartError
 from tests.support.agents import END, TOOLS, Served, call_text, served_agents
 from tests.support.families import write_family
+from tests.support.policy import write_policy
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.wire import unpack
@@ -238,6 +240,13 @@ async def test_a_template_without_tails_is_encoded_as_a_whole(tmp_path: Path) ->
         _, body = await answered(served.url, asking(*history))
         assert said(body) == "Again."
         assert served.engine.calls[1].prompt.HasField("fresh")
+
+
+async def test_a_policy_without_a_template_is_refused_at_the_start(tmp_path: Path) -> None:
+    folder = write_policy(tmp_path / "p", template=None)
+    with pytest.raises(StartError, match="no chat template"):
+        async with served_agents(folder, TEXTS):
+            pass
 
 
 async def test_an_outage_before_the_first_byte_delays_the_response(
