@@ -120,7 +120,8 @@ class ModelCall:
         completion = Completion(
             tokenizer,
             make_reader(self._table.tools, tools),
-            stops=(*request.stops, *tokenizer.turn_ends),
+            stops=request.stops,
+            turn_ends=tokenizer.turn_ends,
             thought=tokenizer.thought,
             thinking=self._text.thinking,
         )

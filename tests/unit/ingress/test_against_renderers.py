@@ -68,7 +68,8 @@ def test_a_completion_is_read_alike(root: Path, text: str) -> None:
     completion = Completion(
         tokenizer,
         make_reader("hermes", TOOLS),
-        stops=tokenizer.turn_ends,
+        stops=(),
+        turn_ends=tokenizer.turn_ends,
         thought=tokenizer.thought,
     )
     completion.feed(token_ids)
