@@ -71,6 +71,8 @@ class Talk:
                     self.deltas.append(response.delta)
                 case "finished":
                     self.finished.append(response.finished)
+                case step:
+                    raise AssertionError(f"{step} in place of a completion")
         return self.finished
 
     def texts(self) -> list[str]:

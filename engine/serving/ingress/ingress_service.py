@@ -158,7 +158,7 @@ class IngressServicer(ingress_pb2_grpc.IngressServiceServicer):
             else:
                 yield _replay(attempt, number)
                 await _next(requests, "reply")
-        await self._agents.durable()
+        await self._agents.durable()  # nothing that an agent saw is unknown to a later life
         yield pb.GenerateResponse(durable=pb.Durable())
 
     async def _accept(

@@ -16,7 +16,7 @@ from tests.support.dialogue import by_turn
 from tests.support.engines import Running
 from tests.support.ingress_client import IngressClient
 from tests.support.recipes import ONE
-from tests.support.waiting import until
+from tests.support.waiting import holds_for, until
 from toolwright import wire
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.common.v1 import trajectory_pb2
@@ -273,3 +273,20 @@ async def test_an_outage_delays_a_call_and_is_no_error(
     first, *_, last = (one.input_ids for one in here.sampler.requests)
     assert (first == last) == (grammar is not None)  # it begins anew, or goes on
     assert tuple(sequence.token_ids[: len(last)]) == last
+
+
+async def test_a_reply_waits_for_the_disk(world: MakeWorld) -> None:
+    here = await world()
+    async with served(here) as (run, client):
+        taken = await client.take()
+        agents: Any = run.engine._agents
+        written, durable = asyncio.Event(), agents.durable
+        agents.durable = written.wait
+        talk = asyncio.create_task(client.talk(taken.key, ["q"]))
+        (attempt,) = agents._live.values()
+        await until(lambda: len(attempt.forest.accepted) == 1, "the reply in the log")
+        await holds_for(0.1, lambda: not talk.done(), "no response")
+        written.set()
+        await talk
+        agents.durable = durable
+        await client.end(taken.key)
