@@ -83,7 +83,7 @@ class Tails:
         new = template_messages(messages)
         try:
             whole = self._tokenizer.guarded_chat([*opening, *new], tools=tools or None)
-            bare = self._tokenizer.guarded_chat([*opening, *new])
+            bare = self._tokenizer.guarded_chat([*opening, *new]) if tools else whole
         except ValueError:
             return None
         head, found, rest = whole.partition(_STUB)

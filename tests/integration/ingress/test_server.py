@@ -172,6 +172,24 @@ async def test_odd_characters_are_answered_or_refused(served: Served, text: str)
     assert "error" in answer or said(answer)
 
 
+async def test_a_key_or_a_label_of_any_bytes(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(served.root.split(":")[-1]))
+    body = json.dumps(asking()).encode()
+    for key, label, status in ((b"\xff", b"a", b"401"), (b"key", b"\xff" * 99, b"200")):
+        writer.write(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nAuthorization: Bearer %b\r\n"
+            b"X-Toolwright-Agent: %b\r\nContent-Length: %d\r\n\r\n%b"
+            % (key, label, len(body), body)
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.split()[1] == status
+        length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+        await reader.readexactly(length)
+    writer.close()
+    assert served.engine.calls[0].ask.agent == "?" * 64
+
+
 async def test_a_body_above_the_limit_is_refused(
     policy_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
