@@ -222,6 +222,14 @@ async def test_a_marked_retry_is_replayed_and_an_unmarked_one_is_a_new_sample(
     assert len(served.engine.calls) == 2
 
 
+async def test_an_outage_before_the_prompt_makes_no_retry_of_a_new_sample(served: Served) -> None:
+    first = await answered(served.url, asking())
+    served.engine.failures.append(("ask", ServiceError(reasons.ERROR_REASON_DRAINING, "bye")))
+    second = await answered(served.url, asking())
+    assert said(first[1]) != said(second[1])
+    assert not any(call.ask.retry for call in served.engine.calls)
+
+
 async def test_edited_history_forks_and_parallel_calls_are_siblings(served: Served) -> None:
     _, body = await answered(served.url, asking())
     mine = {"role": "assistant", "content": said(body)}
