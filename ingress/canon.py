@@ -2,7 +2,8 @@
 
 The root is the digest of tools and template options. The digest of message i covers the digest
 before it and the canonical form of the message. The canonical form leaves out what a client changes
-without meaning: ids of calls, the order of keys in arguments, null in place of "", and reasoning.
+without meaning: ids of calls, how arguments are written as JSON, null in place of "", blanks around
+an assistant's text, and reasoning.
 
 Invariants
 - A completion that a client sends back as it got it has the digest that `reply_digests` gave.
@@ -20,6 +21,7 @@ from typing import Any, NamedTuple
 from ingress.types import Message, ModelRequest
 
 DIGEST_BYTES = 16
+_EXACT = 2**53
 BILLING = "x-anthropic-billing-header:"
 """Beginning of a line of system messages that Claude Code changes at each request."""
 
@@ -70,14 +72,15 @@ def reply_digests(digests: Digests, message: Message) -> ReplyDigests:
 def canonical(message: Message) -> list[Any]:
     """The parts of a message that make it another message."""
     calls = [[call.name, canonical_arguments(call.arguments)] for call in message.calls]
-    return [message.role, message.text, calls, message.name]
+    text = message.text.strip() if message.role == "assistant" else message.text
+    return [message.role, text, calls, message.name]
 
 
 def canonical_arguments(text: str) -> Any:
-    """Arguments without the order of their keys and the blanks between them. Text that is not JSON
-    stays as it is."""
+    """Arguments as data, their numbers as JavaScript has them: it writes 1.0 as 1. Text that is not
+    JSON stays as it is."""
     try:
-        return [json.loads(text)]
+        return [json.loads(text, parse_int=_number, parse_float=_number)]
     except (ValueError, RecursionError):
         return text
 
@@ -92,6 +95,12 @@ def without_billing(text: str) -> str:
 def call_id(digests: Digests, choice: int, number: int) -> str:
     """Id of a completion's call, the same when the completion is replayed."""
     return f"call_{_digest(digests.request, f'{choice} {number}'.encode()).hex()[:24]}"
+
+
+def _number(text: str) -> float:
+    """A double. A whole number that doubles hold exactly is an int."""
+    found = float(text)
+    return int(found) if found.is_integer() and abs(found) <= _EXACT else found
 
 
 def _parameters(request: ModelRequest) -> list[Any]:

@@ -2,6 +2,7 @@
 
 Invariants
 - An outage of the engine is no error: the call waits, and begins again under the same digest.
+- A call that begins again is a retry only if the engine may have it: the prompt had been sent.
 - Ids that are out are never taken back. If a call that begins again has other ids than those that
   its client has seen, CallLost is raised.
 - The last event is Durable: the engine has the call on disk.
@@ -14,6 +15,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import grpc.aio
@@ -40,6 +42,16 @@ class BrokenOrder(Exception):
     """The engine sent a response that the contract does not have at this place."""
 
 
+@dataclass(slots=True)
+class _Progress:
+    """How far a call has come, over all its streams."""
+
+    prompted: bool = False
+    """The prompt was sent: the engine may have the call."""
+    seen: dict[int, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("i")))
+    """Ids that came, by choice."""
+
+
 class EngineLink:
     """The engine's half of all calls, on one channel."""
 
@@ -58,11 +70,11 @@ class EngineLink:
         the trajectory. reply: what the agent will see; called after the last Finished. Closing the
         iterator leaves the call. Raises ServiceError, TransportError or CallLost.
         """
-        seen: dict[int, array[int]] = defaultdict(lambda: array("i"))
+        progress = _Progress()
         failures = 0
         while True:
             try:
-                async with aclosing(self._once(ask, prompt, reply, seen)) as events:
+                async with aclosing(self._once(ask, prompt, reply, progress)) as events:
                     async for event in events:
                         failures = 0
                         yield event
@@ -75,10 +87,10 @@ class EngineLink:
             log.info("engine does not answer", failures=failures, error=str(found))
             await asyncio.sleep(backoff(failures, found))
             failures += 1
-            ask = _again(ask)
+            ask = _again(ask) if progress.prompted else ask
 
     async def _once(
-        self, ask: pb.Ask, prompt: MakePrompt, reply: MakeReply, seen: dict[int, array[int]]
+        self, ask: pb.Ask, prompt: MakePrompt, reply: MakeReply, progress: _Progress
     ) -> AsyncGenerator[Event]:
         # Without a deadline: a publish may hold a call for minutes. Pings find a dead engine.
         stream = self._stub.Generate()
@@ -87,13 +99,15 @@ class EngineLink:
             first = await _read(stream)
             if first.HasField("replay"):
                 for finished in first.replay.completions:
-                    yield _rest(finished, seen)
+                    yield _rest(finished, progress.seen)
             elif first.HasField("attached"):
-                if any(seen.values()):
+                if any(progress.seen.values()):
                     raise CallLost("the engine has lost a call that had begun: send it again")
-                await _write(stream, pb.GenerateRequest(prompt=await prompt(first.attached)))
+                made = await prompt(first.attached)
+                progress.prompted = True
+                await _write(stream, pb.GenerateRequest(prompt=made))
                 for _ in range(max(1, ask.n)):
-                    async with aclosing(_completion(stream, seen)) as events:
+                    async with aclosing(_completion(stream, progress.seen)) as events:
                         async for event in events:
                             yield event
             else:

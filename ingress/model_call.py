@@ -6,6 +6,7 @@ certain, and the end comes out when the engine has the call on disk.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
@@ -83,7 +84,7 @@ class ModelCall:
             try:
                 async with aclosing(stream):
                     async for event in stream:
-                        for said in self._take(event):
+                        for said in await self._read(event):
                             yield said
             except CallLost:
                 if self.request.stream:
@@ -96,6 +97,12 @@ class ModelCall:
     def _begin(self) -> None:
         self._choices = [self._choice(number) for number in range(self.request.n)]
         self._usage = Usage()
+
+    async def _read(self, event: Event) -> list[Said]:
+        """Reads new ids: many of them in a thread."""
+        if isinstance(event, pb.Durable) or len(event.token_ids) < _MANY_BYTES:
+            return self._take(event)
+        return await asyncio.to_thread(self._take, event)
 
     def _take(self, event: Event) -> list[Said]:
         if isinstance(event, pb.Durable):
@@ -113,7 +120,8 @@ class ModelCall:
         completion = Completion(
             tokenizer,
             make_reader(self._table.tools, tools),
-            stops=(*request.stops, *tokenizer.turn_ends),
+            stops=request.stops,
+            turn_ends=tokenizer.turn_ends,
             thought=tokenizer.thought,
             thinking=self._text.thinking,
         )
@@ -170,6 +178,8 @@ class ModelCall:
             is_tail, found = await self._text.workers.run(encode)
         except ValueError as error:
             raise ApiError(str(error), param="messages") from error
+        except RecursionError as error:
+            raise ApiError(_TOO_DEEP) from error
         ids = ids_message(found.token_ids, [(one.value, count) for one, count in found.authors])
         results = [
             pb.ReadResult(id=one.call_id, text=one.text[:_LONGEST_RESULT])
@@ -182,6 +192,9 @@ class ModelCall:
         return pb.Reply(completions=[one.canonical() for one in self._choices])
 
 
+_MANY_BYTES = 4 << 11
+"""Bytes of ids that take some 2 ms to decode, and as long to read."""
+_TOO_DEEP = "the request is nested too deeply"
 _LONGEST_RESULT = 64 << 10
 """Characters of a tool's result that the record keeps."""
 
@@ -277,7 +290,10 @@ async def prepare(
     def work(_: Tails) -> tuple[ModelRequest, Digests]:
         request = read(body)
         request = replace(request, model=request.model or POLICY)
-        return request, digests_of(request, text.options)
+        try:
+            return request, digests_of(request, text.options)
+        except RecursionError as error:
+            raise ApiError(_TOO_DEEP) from error
 
     request, digests = await text.workers.run(work)
     call = ModelCall(request, digests, text, table)

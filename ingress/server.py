@@ -41,6 +41,8 @@ MOST_BODY_BYTES = 64 << 20
 RETRY_HEADER = "x-stainless-retry-count"
 """Header of OpenAI's and Anthropic's clients: above 0, the request is a retry."""
 AGENT_HEADER = "x-toolwright-agent"
+LONGEST_AGENT = 64
+"""Characters of an agent's label that are kept."""
 
 DIALECTS = {"chat/completions": CHAT, "responses": RESPONSES, "messages": MESSAGES}
 """The APIs, by their path below a base URL."""
@@ -89,6 +91,7 @@ class IngressServer(HttpServer):
     async def _count(self, request: web.Request) -> web.Response:
         """Tokens of an Anthropic request, as the policy's own tokenizer counts them."""
         try:
+            _key(request)
             body = await _body(request)
 
             def count(tails: Tails) -> int:
@@ -98,7 +101,7 @@ class IngressServer(HttpServer):
             return _json({"input_tokens": await self._text.workers.run(count)})
         except ApiError as error:
             return _refusal(error, MESSAGES)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return _refusal(ApiError(str(error)), MESSAGES)
 
     def _serves(self, dialect: Dialect) -> Handler:
@@ -117,10 +120,9 @@ class IngressServer(HttpServer):
 
     async def _answer(self, request: web.Request, dialect: Dialect) -> web.StreamResponse:
         key = _key(request)
-        agent = request.match_info.get("agent", "") or request.headers.get(AGENT_HEADER, "")
         read = partial(_read, dialect)
         call = await prepare(read, await _body(request), self._text, self._table)
-        events = call.events(self._link, key=key, agent=agent, retry=_is_retry(request))
+        events = call.events(self._link, key=key, agent=_agent(request), retry=_is_retry(request))
         reply = dialect.reply(call.request)
         async with aclosing(events):
             if call.request.stream:
@@ -155,7 +157,7 @@ def _key(request: web.Request) -> str:
         or (token.strip() if scheme.lower() == "bearer" else "")
         or request.headers.get("x-api-key", "")
     )
-    if not found:
+    if not found or not found.isascii():
         raise ApiError(
             "the request has no key: send the trajectory's as bearer token, as x-api-key, or in "
             "the path",
@@ -164,6 +166,12 @@ def _key(request: web.Request) -> str:
             code="invalid_api_key",
         )
     return found
+
+
+def _agent(request: web.Request) -> str:
+    """Label of the agent; "" without one."""
+    found = request.match_info.get("agent", "") or request.headers.get(AGENT_HEADER, "")
+    return found[:LONGEST_AGENT].encode("utf-8", "replace").decode()
 
 
 def _is_retry(request: web.Request) -> bool:

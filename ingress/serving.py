@@ -21,7 +21,6 @@ from ingress.server import IngressServer
 from ingress.text.tails import Tails, splittable
 from ingress.text.workers import TextWorkers
 from toolwright.chat.tokenizer import ChatTokenizer
-from toolwright.model.model_folder import ModelFolderError
 from toolwright.recipe import Recipe
 from toolwright.rpc.channel import open_channel
 from toolwright.rpc.options import TOKEN_VARIABLE, may_have_token
@@ -55,18 +54,16 @@ async def served(
     of the engine. Raises StartError or ListenError."""
     try:
         tokenizer = await asyncio.to_thread(make)
-        tails = await asyncio.to_thread(splittable, tokenizer)
-    except (ModelFolderError, ValueError) as error:
+        workers = TextWorkers(lambda: Tails(make()), table.threads)
+        text = Text(tokenizer, workers, tails=await asyncio.to_thread(splittable, tokenizer))
+    except ValueError as error:  # of the folder, or of the chat template
         raise StartError(f"policy.model: {error}") from error
-    if not tails:
+    if not text.tails:
         log.warning("the chat template has no tails: each request is encoded as a whole")
-    workers = TextWorkers(lambda: Tails(make()), table.threads)
     token = os.environ.get(TOKEN_VARIABLE, "") if may_have_token(engine, engine) else ""
     channel = open_channel(engine, token)
     try:
-        async with IngressServer(
-            EngineLink(channel), Text(tokenizer, workers, tails=tails), table
-        ) as server:
+        async with IngressServer(EngineLink(channel), text, table) as server:
             yield server
     finally:
         await channel.close()

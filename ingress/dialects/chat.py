@@ -78,7 +78,7 @@ def read_request(body: object) -> ModelRequest:
             top_k=whole_at(body, "top_k", -1),
             min_p=number_at(body, "min_p", 0, 1),
             repetition_penalty=number_at(body, "repetition_penalty", 0, 100),
-            seed=whole_at(body, "seed", -(2**63), 2**64 - 1),
+            seed=whole_at(body, "seed", 0, 2**63 - 1),
             max_new_tokens=whole_at(body, "max_completion_tokens", 1)
             or whole_at(body, "max_tokens", 1),
         ),

@@ -25,13 +25,15 @@ class Completion:
         reader: ToolReader,
         *,
         stops: Sequence[str],
+        turn_ends: Sequence[str],
         thought: Tags | None = None,
         thinking: bool = False,
     ) -> None:
-        """stops: texts that may end the completion, ends of the turn included. thought: tags of
-        the template's thoughts. thinking: the prompt opened a thought."""
+        """stops: the client's texts that end the completion. turn_ends: texts that end a turn.
+        thought: tags of the template's thoughts. thinking: the prompt opened a thought."""
         self._text = TextStream(decoder)
-        self._stops = StopHold(stops)
+        self._turn_ends = tuple(turn_ends)
+        self._stops = StopHold((*stops, *turn_ends))
         self._thoughts = ThoughtSplit(thought, thinking=thinking)
         self._reader = reader
         self.pieces: list[Piece] = []
@@ -42,8 +44,10 @@ class Completion:
         return self._read(self._stops.feed(self._text.feed(token_ids)))
 
     def end(self, stop: str) -> list[Piece]:
-        """Returns the rest. stop: the text that ended the completion, which is left out."""
-        rest = self._read(self._stops.feed(self._text.end()) + self._stops.end(stop))
+        """Returns the rest. stop: the text that ended the completion, which is left out; "" = none
+        did. The engine calls every end of a turn by the template's own."""
+        stops = self._turn_ends if stop in self._turn_ends else (stop,)
+        rest = self._read(self._stops.feed(self._text.end()) + self._stops.end(stops))
         more = [
             one
             for words in self._thoughts.end()
@@ -106,9 +110,9 @@ class StopHold:
         self._held = text[at:]
         return text[:at]
 
-    def end(self, stop: str) -> str:
-        """The held text up to the stop; all of it if it does not hold the stop."""
-        at = self._held.rfind(stop) if stop else -1
+    def end(self, stops: Sequence[str]) -> str:
+        """The held text up to the last of the stops; all of it if it holds none of them."""
+        at = max((self._held.rfind(stop) for stop in stops if stop), default=-1)
         return self._held[:at] if at >= 0 else self._held
 
 

@@ -40,6 +40,7 @@ class Tails:
 
     def __init__(self, tokenizer: ChatTokenizer) -> None:
         self._tokenizer = tokenizer
+        self._end = tokenizer.token_id(tokenizer.end_of_turn)
         self._ends = frozenset(
             token for token in map(tokenizer.token_id, tokenizer.turn_ends) if token is not None
         )
@@ -69,6 +70,8 @@ class Tails:
         author = Author.TOOL if any(one.role == "tool" for one in messages) else Author.PROMPT
         authors = ((author, len(found) - 1),) if len(found) > 1 else ()
         if turn_ended:
+            if found[0] != self._end:
+                return None  # the template ends turns by the next role's token (GLM)
             return PromptIds(token_ids=found[1:], authors=authors)
         return PromptIds(token_ids=found, authors=((Author.TEMPLATE, 1), *authors))
 
@@ -80,7 +83,7 @@ class Tails:
         new = template_messages(messages)
         try:
             whole = self._tokenizer.guarded_chat([*opening, *new], tools=tools or None)
-            bare = self._tokenizer.guarded_chat([*opening, *new])
+            bare = self._tokenizer.guarded_chat([*opening, *new]) if tools else whole
         except ValueError:
             return None
         head, found, rest = whole.partition(_STUB)

@@ -7,3 +7,8 @@ tokenizer.py   the tokenizer with the template: text and messages to ids, ids to
 
 `engine` and `ingress` render with these. Modules here import `jinja2` and `tokenizers`.
 """
+
+import os
+
+# One text at a time uses one core, and a program that starts after it would warn of threads.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -29,6 +29,8 @@ from toolwright.model.model_folder import (
 from toolwright.reading.thoughts import thought_of
 from toolwright.recipe import ForeignText
 
+_MANY = 2048
+"""Ids that are decoded in some 2 ms."""
 _COPY = "copy tokenizer.json and tokenizer_config.json beside the weights"
 
 
@@ -69,7 +71,7 @@ class ChatTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Ids of our own text: a spelled control token is a control token."""
-        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return self._ids(text)
 
     def encode_plain(self, text: str) -> list[int]:
         """Ids of a foreign text: a spelled control token becomes text."""
@@ -77,6 +79,10 @@ class ChatTokenizer:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of the ids, control tokens included."""
+        if len(token_ids) > _MANY:
+            # Other threads run meanwhile, which `decode` does not allow.
+            (text,) = self._tokenizer.decode_batch([list(token_ids)], skip_special_tokens=False)
+            return str(text)
         return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=False))
 
     def token_id(self, token: str) -> int | None:
@@ -143,17 +149,18 @@ class ChatTokenizer:
         """Foreign text, safe to insert into an `OwnText`."""
         return self._guard.guard(text) if self._plain else text
 
+    def _ids(self, text: str) -> list[int]:
+        # Other threads run meanwhile, which `encode` does not allow; no offsets: 5 times as quick.
+        (found,) = self._tokenizer.encode_batch_fast([text], add_special_tokens=False)
+        return list(found.ids)
+
     def _encode_spelled(self, text: str) -> list[int]:
         self._tokenizer.encode_special_tokens = True
         try:
-            ids = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+            ids = self._ids(text)
             if not self.control_ids.isdisjoint(ids):
                 # The vocabulary itself spells a control token; single letters cannot.
-                ids = [
-                    token
-                    for letter in text
-                    for token in self._tokenizer.encode(letter, add_special_tokens=False).ids
-                ]
+                ids = [token for letter in text for token in self._ids(letter)]
         finally:
             self._tokenizer.encode_special_tokens = False
         return ids

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
 
+from bench.scripted import Timing
 from engine.core.text.codec import HuggingFaceCodec
 from ingress.config import IngressTable
 from ingress.serving import served as served_ingress
@@ -15,6 +17,7 @@ from tests.integration.engine.conftest import MakeWorld
 from tests.integration.engine.test_ingress import leased, served
 from tests.support.agents import END, TOOLS, call_text
 from tests.support.dialogue import by_turn
+from tests.support.waiting import until
 from toolwright.chat.tokenizer import ChatTokenizer
 from toolwright.types import Author, StopReason
 
@@ -64,3 +67,37 @@ async def test_a_conversation_with_tools_is_one_sequence(
     assert [(call.tool, call.outcome.observation) for call in trajectory.calls] == [
         ("look", "no cat")
     ] * 2
+
+
+async def test_an_engine_that_restarts_delays_a_response(
+    world: MakeWorld, codec: HuggingFaceCodec
+) -> None:
+    text = "one two three four " * 10 + END
+    here = await world(
+        script=by_turn(codec, [text], mark="no cat"), timing=Timing(tokens_per_second=60)
+    )
+    make = partial(ChatTokenizer, here.tables["policy"]["model"])
+    table = IngressTable(address="127.0.0.1:0")
+    address = here.tables["run"]["engine"]
+    async with served_ingress(make, table, engine=address) as http:
+        async with served(here) as (run, client):
+            taken = await client.take()
+            url = f"http://127.0.0.1:{http.port}/t/{taken.key}/v1"
+            agent = AsyncOpenAI(base_url=url, api_key="unused", max_retries=0)
+            messages: Any = [{"role": "user", "content": "q"}]
+            waiting = asyncio.create_task(
+                agent.chat.completions.create(model="policy", messages=messages)
+            )
+            await until(lambda: len(here.sampler.requests) == 1, "the request")
+            await run.drain()
+        assert not waiting.done()
+        async with served(here) as (run, client):
+            found = await waiting
+            assert found.choices[0].message.content == text.removesuffix(END)
+            await client.end(taken.key)
+            trajectory = await leased(run)
+        await agent.close()
+    (sequence,) = trajectory.sequences
+    assert codec.decode(sequence.segments[-1].token_ids).endswith(END)
+    for one in here.sampler.requests:
+        assert list(sequence.token_ids[: len(one.input_ids)]) == list(one.input_ids)

@@ -13,8 +13,10 @@ import aiohttp
 import pytest
 
 from ingress import server
+from ingress.errors import StartError
 from tests.support.agents import END, TOOLS, Served, call_text, served_agents
 from tests.support.families import write_family
+from tests.support.policy import write_policy
 from toolwright.common.v1 import reasons_pb2 as reasons
 from toolwright.rpc.errors import ServiceError
 from toolwright.wire import unpack
@@ -141,6 +143,53 @@ async def test_a_wrong_request_is_refused_in_the_api_s_shape(
     assert not served.engine.calls
 
 
+@pytest.mark.parametrize("depth", [200, 700, 5000])
+async def test_deep_data_are_answered_or_refused(served: Served, depth: int) -> None:
+    """Neither the tools' schemas nor the arguments of a call end a worker."""
+    text = "[" * depth + "]" * depth
+    called = {"name": "look", "arguments": f'{{"a": {text}}}'}
+    call = {"id": "c", "type": "function", "function": called}
+    history = (USER, {"role": "assistant", "tool_calls": [call]}, USER)
+    schema = text.encode()
+    bodies = [
+        json.dumps(asking(*history)).encode(),
+        json.dumps(asking(tools=TOOLS)).encode().replace(b'"string"', schema),
+    ]
+    for body in bodies:
+        status, answer = await answered(served.url, body)
+        assert status in (200, 400)
+        assert "error" in answer or said(answer)
+    assert (await answered(served.url, asking()))[0] == 200
+
+
+@pytest.mark.parametrize("text", ["\\ud800", "\\u0000", "\\ufffe"])
+async def test_odd_characters_are_answered_or_refused(served: Served, text: str) -> None:
+    body = (
+        b'{"model": "policy", "messages": [{"role": "user", "content": "' + text.encode() + b'"}]}'
+    )
+    status, answer = await answered(served.url, body)
+    assert status == (400 if "d800" in text else 200)
+    assert "error" in answer or said(answer)
+
+
+async def test_a_key_or_a_label_of_any_bytes(served: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(served.root.split(":")[-1]))
+    body = json.dumps(asking()).encode()
+    for key, label, status in ((b"\xff", b"a", b"401"), (b"key", b"\xff" * 99, b"200")):
+        writer.write(
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Type: application/json\r\nAuthorization: Bearer %b\r\n"
+            b"X-Toolwright-Agent: %b\r\nContent-Length: %d\r\n\r\n%b"
+            % (key, label, len(body), body)
+        )
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.split()[1] == status
+        length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+        await reader.readexactly(length)
+    writer.close()
+    assert served.engine.calls[0].ask.agent == "?" * 64
+
+
 async def test_a_body_above_the_limit_is_refused(
     policy_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,6 +220,14 @@ async def test_a_marked_retry_is_replayed_and_an_unmarked_one_is_a_new_sample(
     assert said(first[1]) != said(second[1])
     assert said(marked[1]) == said(second[1])
     assert len(served.engine.calls) == 2
+
+
+async def test_an_outage_before_the_prompt_makes_no_retry_of_a_new_sample(served: Served) -> None:
+    first = await answered(served.url, asking())
+    served.engine.failures.append(("ask", ServiceError(reasons.ERROR_REASON_DRAINING, "bye")))
+    second = await answered(served.url, asking())
+    assert said(first[1]) != said(second[1])
+    assert not any(call.ask.retry for call in served.engine.calls)
 
 
 async def test_edited_history_forks_and_parallel_calls_are_siblings(served: Served) -> None:
@@ -209,6 +266,13 @@ async def test_a_template_without_tails_is_encoded_as_a_whole(tmp_path: Path) ->
         _, body = await answered(served.url, asking(*history))
         assert said(body) == "Again."
         assert served.engine.calls[1].prompt.HasField("fresh")
+
+
+async def test_a_policy_without_a_template_is_refused_at_the_start(tmp_path: Path) -> None:
+    folder = write_policy(tmp_path / "p", template=None)
+    with pytest.raises(StartError, match="no chat template"):
+        async with served_agents(folder, TEXTS):
+            pass
 
 
 async def test_an_outage_before_the_first_byte_delays_the_response(

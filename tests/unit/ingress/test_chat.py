@@ -98,6 +98,8 @@ def test_a_request_is_read() -> None:
         ({"temperature": "hot"}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),
         ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": 2**40}, "max_tokens"),
+        ({"seed": -1}, "seed"),
         ({"stop": ["x"] * 33}, "stop"),
         ({"stream": "yes"}, "stream"),
         ({"logprobs": True, "top_logprobs": 3}, "top_logprobs"),

@@ -39,7 +39,8 @@ def read(
     completion = Completion(
         tokenizer,
         make_reader("hermes", (TOOL,)),
-        stops=(END, "STOP"),
+        stops=("STOP",),
+        turn_ends=(END, "<|endoftext|>"),
         thought=THINK,
         thinking=thinking,
     )
@@ -59,6 +60,7 @@ def read(
     [
         ("Hello", "", "Hello", ""),
         (f"Hello{END}", END, "Hello", ""),
+        ("Hello<|endoftext|>", END, "Hello", ""),
         ("Hello STOP", "STOP", "Hello ", ""),
         ("Hello STOPx", "STOP", "Hello ", ""),
         ("Hello ST", "", "Hello ST", ""),
