@@ -14,7 +14,6 @@ from engine.core.rewards import Score
 from engine.core.rewards.score import rewarded
 from engine.core.text.codec import HuggingFaceCodec
 from engine.core.text.cut import stop_cut
-from engine.core.text.foreign import OwnText
 from engine.core.text.messages import calls_of, content_of, opening, split_opening
 from engine.types import (
     Answer,
@@ -28,6 +27,7 @@ from engine.types import (
     ToolSpec,
     View,
 )
+from toolwright.chat.foreign import OwnText
 from toolwright.recipe.options import Options, needs
 
 __all__ = [

@@ -248,7 +248,7 @@ class Codec(Protocol):
         generation_prompt: bool = True,
     ) -> list[int]:
         """Token ids of messages through the chat template. Spellings of control tokens in messages
-        and tools stay text, except inside `engine.core.text.foreign.OwnText`."""
+        and tools stay text, except inside `toolwright.chat.foreign.OwnText`."""
         ...
 
     def guarded(self, text: str) -> str:

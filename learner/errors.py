@@ -29,6 +29,10 @@ class GroupError(LearnerError):
     """Weights did not reach the samplers by a process group; they still may by a folder."""
 
 
+class RanksError(LearnerError):
+    """Another rank hung, died, or never came."""
+
+
 class MismatchError(LearnerError):
     """Engine and learner were started with different recipes, policies, tokenizers or folders."""
 

@@ -3,7 +3,7 @@
 Takes torchrun's arguments: `python -m learner.launch --nproc-per-node 8 -m learner.cli run RECIPE`.
 torchrun runs in this process, so a pod's first process is the same as with torchrun itself. If rank
 0 is among its ranks and ended with a sentence, the sentence is the last line. The status is then
-rank 0's. Otherwise the status is 1.
+rank 0's. Otherwise the status is 1, and the last line names the rank that ended first.
 
 A signal goes to all ranks, which finish their step and write a checkpoint; a second one ends them.
 """
@@ -23,6 +23,15 @@ from learner.stop import SIGNALLED, SIGNALS
 SHUTDOWN_VARIABLE, SHUTDOWN_S = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", 3600
 """Timeout of torchrun between a signal to its ranks and their kill. Its default of 30 s is too
 short for a step and a checkpoint of a large policy."""
+
+
+HINTS = {
+    "SIGKILL": "the machine may have run out of memory; its kernel's log (dmesg) says so",
+    "SIGABRT": "NCCL's watchdog ends a rank that waits too long for another. The lines with "
+    "'Watchdog caught collective operation timeout' name the ranks that waited; look at a rank "
+    "without such a line",
+}
+"""Likely reason of a signal."""
 
 
 def main() -> None:
@@ -47,7 +56,19 @@ def main() -> None:
                 print(f"learner: {sentence}", file=sys.stderr)
                 sys.exit(status)
             print(error, file=sys.stderr)
-            sys.exit(SIGNALLED + error.sigval if isinstance(error, SignalException) else 1)
+            if isinstance(error, SignalException):
+                sys.exit(SIGNALLED + error.sigval)
+            rank, failure = error.get_first_failure()
+            print(f"learner: {first_to_end(rank, failure.exitcode)}", file=sys.stderr)
+            sys.exit(1)
+
+
+def first_to_end(rank: int, code: int) -> str:
+    """A sentence about the rank that ended first. code: its status, or minus its signal."""
+    if code >= 0:
+        return f"rank {rank} ended first, with status {code}: look at its last lines"
+    name = signal.Signals(-code).name
+    return f"rank {rank} ended first, by {name}: {HINTS.get(name, 'look at its last lines')}"
 
 
 def _leave(number: int, _frame: object) -> NoReturn:

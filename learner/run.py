@@ -85,6 +85,7 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
             table.lora,
             layout=table.parallel,
             recompute=table.recompute,
+            fused=table.fusions,
             vision=table.vision,
         )
         reference = None
@@ -148,6 +149,8 @@ def run(recipe: Recipe, stop: Stop | None = None) -> Path:
                 report.say(unlocked)
             if table.vision == "trained":
                 report.say(STALE_CACHE_WARNING)
+            if table.fusions != "off":
+                report.say(policy.bridge.fusions.summary)
             longest = table.longest_row(recipe.shared)
             report_memory(state.policy, table, longest, report.say, name="learner")
             start(state, resumed=resumed)
@@ -208,4 +211,4 @@ def serve_metrics(stack: contextlib.ExitStack, gauges: LoopGauges, port: int) ->
 def longest_alone(table: LearnerTable, groups: int) -> timedelta:
     """Longest time that rank 0 may keep the others waiting: one engine call with its retries."""
     seconds = max(PUBLISH_S, lease_deadline(table.lease_wait_s, groups)) + table.engine_patience_s
-    return parallel.RANKS_WAIT + timedelta(seconds=seconds)
+    return timedelta(seconds=table.parallel.timeout_s + seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
             context=table.parallel.context,
             expert=table.parallel.expert,
             seed=table.seed,
+            wait=timedelta(seconds=table.parallel.timeout_s),
         ),
         ExitStack() as on,
     ):
@@ -59,6 +61,7 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
             table.lora,
             layout=table.parallel,
             recompute=table.recompute,
+            fused=table.fusions,
         )
         tokenizer = TokenizerCheck(source, recipe.shared.policy.template)
         traces, heldout = _data(recipe, table, policy, tokenizer)
@@ -82,6 +85,8 @@ def sft(recipe: Recipe, stop: Stop | None = None) -> Path:
             best=Best(**resumed[0]["best"]) if resumed is not None else Best(),
         )
         _announce(run, steps - done, source)
+        if table.fusions != "off":
+            report.say(policy.bridge.fusions.summary)
         for doubt in filter(None, (unlocked, tokenizer.sentence())):
             report.say(doubt)
         train(run, done)

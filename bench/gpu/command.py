@@ -28,7 +28,7 @@ def gpu(
 ) -> None:
     """Prove the learner on this machine's GPU: one JSON line a stage.
 
-    A failure stops nothing. All stages take some four minutes on one H100. bench/gpu/README.md says
+    A failure stops nothing. All stages take some five minutes on one H100. bench/gpu/README.md says
     how to bring the project to a machine without a network.
     """
     from bench.gpu.driver import run_stages

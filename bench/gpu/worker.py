@@ -1,6 +1,7 @@
 """The process that runs stages: `python -m bench.gpu.worker [--small] STAGE...`.
 
-Writes one JSON line a stage and ends after the first stage that fails.
+Writes one JSON line a stage and ends after the first stage that fails. Without a GPU and without
+--small no stage runs: each line says so.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ def main(arguments: Sequence[str]) -> int:
 
     scale = Scale(small="--small" in arguments)
     names = [name for name in arguments if not name.startswith("--")]
+    if not scale.small and not device.has_cuda():
+        for name in names:
+            found = {"stage": name, "failed": _no_gpu(), "seconds": 0.0, "alive": True}
+            print(json.dumps(found), file=lines, flush=True)
+        return 1
     with parallel.ranks(seed=1):
         for name in names:
             began = time.monotonic()
@@ -44,6 +50,16 @@ def main(arguments: Sequence[str]) -> int:
             gc.collect()
             forget_peak()
     return 0
+
+
+def _no_gpu() -> str:
+    import torch
+
+    build = f"is built for CUDA {torch.version.cuda}" if torch.version.cuda else "is a CPU build"
+    return (
+        f"torch {torch.__version__} {build} and finds no GPU: look at nvidia-smi and "
+        "CUDA_VISIBLE_DEVICES, or give --small for sizes that a CPU serves"
+    )
 
 
 if __name__ == "__main__":

@@ -160,6 +160,7 @@ class EngineStatus:
             full=self._lane.full,
             backlog=self._journal.backlog,
             commit_s=self._journal.commit_s,
+            commits=self._journal.commits,
             free=disk_usage(self._run_folder).free,
         )
         return parts.samplers(self._pool.statistics())

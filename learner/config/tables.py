@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from learner.config import reads
 from learner.config.objective import Advantage, Correction, Credit, Distill, Kl, Loss
 from learner.config.weights import (
+    Fusions,
     Lora,
     Optimizer,
     Parallel,
@@ -41,7 +42,10 @@ class TrainingTable(ProcessTable):
     precision: Literal["float32", "bfloat16"] = "float32"
     recompute: Recompute = Field(
         default="none",
-        description="activations that the backward pass computes again: attention's, or all",
+        description="activations that the backward pass computes again: cheap ones, or all",
+    )
+    fusions: Fusions = Field(
+        default="off", description="fused kernels; auto: those that exist, on: all of them"
     )
     tokens_per_microbatch: int = Field(default=4096, ge=1)
     checkpoint_every: int = Field(default=10, ge=1, description="steps")
@@ -78,11 +82,6 @@ class TrainingTable(ProcessTable):
             (
                 lora and parallel.expert > 1,
                 "lora keeps whole frozen weights on a rank: set parallel.expert = 1",
-            ),
-            (  # Megatron's checkpoint of a layer has no gradient if its input has none.
-                lora and self.recompute == "full",
-                "lora freezes the first layer's input, and a recomputed layer would give its "
-                "adapters no gradient: set recompute = 'selective' or 'none'",
             ),
             (lora and muon, "Muon does not fit lora's two factors: set optimizer.kind = 'adam'"),
             (
@@ -173,6 +172,15 @@ class LearnerTable(TrainingTable):
     def reads_rewards(self) -> bool:
         """Whether advantages of the reward count."""
         return self.distillation is None or self.distill.reward
+
+    @model_validator(mode="after")
+    def _tower_has_gradients(self) -> Self:
+        if self.parallel.overlap and self.vision == "trained":
+            raise ValueError(
+                "parallel.overlap needs a gradient of every weight in every micro-batch, and the "
+                "vision tower has none without an image: set parallel.overlap = false"
+            )
+        return self
 
     @model_validator(mode="after")
     def _distillation_has_a_teacher(self) -> Self:

@@ -13,6 +13,7 @@ from toolwright.recipe import Table
 from toolwright.recipe.models.table import Either, OfKind
 
 Recompute = Literal["none", "selective", "full"]
+Fusions = Literal["auto", "on", "off"]
 Vision = Literal["frozen", "trained"]
 
 
@@ -85,6 +86,12 @@ class Parallel(Table):
     )
     distributed_optimizer: bool = Field(
         default=False, description="optimizer state split over data ranks"
+    )
+    overlap: bool = Field(
+        default=False, description="data ranks exchange gradients during the backward pass"
+    )
+    timeout_s: float = Field(
+        default=600.0, gt=0, description="longest wait of a rank for the others, in seconds"
     )
 
     synonyms: ClassVar = "parallel"

@@ -24,9 +24,9 @@ import torch
 from safetensors.torch import save_file
 
 from learner import disk
-from learner.config.weights import Recompute
+from learner.config.weights import Fusions, Recompute
 from learner.errors import ModelError
-from learner.model import experts, lora, spec
+from learner.model import experts, feed_forward, fusions, lora, spec
 from learner.model.architectures import bridge_classes, read_config
 from learner.model.packed import PackedRotary
 from learner.model.settings import check_settings, frequencies
@@ -43,7 +43,7 @@ from toolwright.recipe import (
 SHARD_BYTES = 5 << 30
 RECOMPUTE: dict[Recompute, dict[str, Any]] = {
     "none": {},
-    "selective": {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]},
+    "selective": {"recompute_granularity": "selective", "recompute_modules": ["layernorm"]},
     "full": {
         "recompute_granularity": "full",
         "recompute_method": "uniform",
@@ -67,14 +67,16 @@ def open_bridge(
     *,
     sequence: bool | None = False,
     recompute: Recompute = "none",
+    fused: Fusions = "off",
 ) -> Any:
     """The mbridge bridge for a policy folder. Raises ModelError if it cannot be trained here.
 
-    sequence, recompute: as in the recipe. sequence None: only if the ranks need it, which is with
-    experts (a micro-batch's tokens divide over them in any case).
+    sequence, recompute: as in the recipe. fused: the recipe's fusions. sequence None: only if the
+    ranks need it, which is with experts (a micro-batch's tokens divide over them in any case).
 
     `bridge.hf_config` is the decoder's configuration. `bridge.whole` is the whole configuration of
-    a policy that reads images, None for text. `bridge.names` has the folder's names of tensors.
+    a policy that reads images, None for text. `bridge.names` has the folder's names of tensors,
+    `bridge.fusions` the selected fusions.
     """
     if not (folder / "config.json").is_file():
         raise ModelError(
@@ -126,6 +128,7 @@ def open_bridge(
     bridge = _adapted({**_CLASSES, **_DECODERS}[kind])(config, dtype=dtype)
     bridge.whole = whole
     bridge.names = names_in(folder) if whole is not None else RELEASED
+    bridge.fusions = fusions.select(fused, images=whole is not None)
     scaled = frequencies(config)
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     bridge.set_extra_args(
@@ -138,6 +141,7 @@ def open_bridge(
         use_cpu_initialization=not device.has_cuda(),
         **({} if spec.has_transformer_engine() else {"persist_layer_norm": False}),
         **RECOMPUTE[recompute],
+        **bridge.fusions.options,
         **experts.settings(config, fused=spec.has_transformer_engine()),
     )
     return bridge
@@ -168,6 +172,8 @@ def new_model(bridge: Any, folder: Path) -> torch.nn.Module:
     if scaled is not None:
         model.rotary_pos_emb.inv_freq = scaled[0].to(device.device())
     experts.mark_expert_weights(model)
+    if bridge.config.recompute_granularity == "selective":
+        feed_forward.recompute_selectively(model)
     load_weights(bridge, model, folder)
     return model  # type: ignore[no-any-return]
 

@@ -84,6 +84,8 @@ class Adapters(torch.nn.Module):
         self._groups = int(config.num_key_value_heads)
         self.sizes = _sizes(config)
         network.requires_grad_(False)
+        if network.config.recompute_granularity is not None:
+            network.embedding.register_forward_hook(_with_gradient)
         like = next(network.parameters())
         self.own: list[dict[str, LowRank]] = [
             {name: LowRank(self.sizes[name], lora.rank, like) for name in lora.targets}
@@ -248,6 +250,14 @@ def detached(network: Any, name: str) -> Iterator[Any]:
     finally:
         if found is not None:
             setattr(network, name, found)
+
+
+def _with_gradient(_embedding: Any, _args: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """Frozen embeddings [s, b, h] as an input of a recomputed layer.
+
+    Megatron's checkpoint of a layer passes no gradient on if no input of the layer has one.
+    """
+    return hidden.requires_grad_() if torch.is_grad_enabled() else hidden
 
 
 def _sizes(config: Any) -> dict[str, tuple[int, int]]:

@@ -1,7 +1,8 @@
 """Packed sequences in one row: positions and attention that separate them.
 
-TransformerEngine's attention and Megatron's rotary positions read the ends of the sequences
-(Megatron's "thd" layout). Without TransformerEngine rotary positions are looked up token by token.
+TransformerEngine's attention reads the ends of the sequences (Megatron's "thd" layout), and so do
+its fused rotary positions. Without that fusion rotary positions are looked up token by token.
+Megatron's own way would copy the ends to the host four times in every layer.
 Attention is one call for the whole row if `varlen` supports the tensors. Otherwise each run of
 sequences of one length is one call of torch's causal attention, without a mask.
 
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from megatron.core.models.common.embeddings import rope_utils
 from megatron.core.models.common.embeddings.rotary_pos_embedding import RotaryEmbedding
 from megatron.core.packed_seq_params import PackedSeqParams
 from megatron.core.tensor_parallel import gather_from_sequence_parallel_region
@@ -39,17 +41,25 @@ class Packed(PackedSeqParams):  # type: ignore[misc]
     """[sequences + 1] int32 cumulative lengths on the device, for `varlen`; None on a CPU and under
     context parallelism."""
     positions: torch.Tensor | None = None
-    """[s] position of each of the rank's tokens in its sequence; [3, s] for a row with images."""
+    """[s] position of each of the rank's tokens in its sequence; [3, s] for a row with images.
+    None for fused rotary positions."""
     order: torch.Tensor | None = None
     """[all s] index of each token of the row in the gathered tokens; context parallelism only."""
     masks: tuple[torch.Tensor | None, ...] = ()
     """[own, all] of each run: whether a query sees a key; context parallelism only."""
 
 
-def packed(lengths: Sequence[int], positions: torch.Tensor, *, fused: bool) -> Packed:
-    """Layout of a row. lengths: of the sequences, on the host. fused: for TransformerEngine.
+def packed(
+    lengths: Sequence[int],
+    positions: torch.Tensor,
+    *,
+    fused: bool,
+    fused_rope: bool = False,
+) -> Packed:
+    """Layout of a row. lengths: of the sequences, on the host.
 
-    positions: [1, s] of the rank's tokens, or [3, s] for a row with images.
+    positions: [1, s] of the rank's tokens, or [3, s] for a row with images. fused: for
+    TransformerEngine. fused_rope: for its rotary positions too.
     """
     longest = max(lengths)
     own = positions[0] if len(positions) == 1 else positions
@@ -67,8 +77,7 @@ def packed(lengths: Sequence[int], positions: torch.Tensor, *, fused: bool) -> P
             max_seqlen_kv=longest,
             cu_seqlens_q_padded=padded,
             cu_seqlens_kv_padded=padded,
-            # Megatron computes the positions of text itself.
-            positions=own if own.dim() == 2 else None,
+            positions=None if fused_rope else own,
         )
     runs = tuple((len(list(run)), length) for length, run in groupby(lengths))
     order: torch.Tensor | None = None
@@ -110,6 +119,10 @@ class PackedRotary(RotaryEmbedding):  # type: ignore[misc]
     """Number of frequencies for time, height and width (M-RoPE)."""
     _positions: torch.Tensor | None = None
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        rope_utils._apply_rotary_pos_emb_thd = rotated
+
     def get_rotary_seq_len(self, *args: Any, **kwargs: Any) -> int:
         """Megatron calls this first, and only here with the packed sequences."""
         row = args[4] if len(args) > 4 else kwargs.get("packed_seq_params")
@@ -136,6 +149,21 @@ class PackedRotary(RotaryEmbedding):  # type: ignore[misc]
         chosen = [own.split(self.sections, -1)[way] for way, own in enumerate(angles)]
         half = torch.cat(chosen, -1)
         return torch.cat([half, half], -1)[:, None, None, :]
+
+
+def rotated(
+    tokens: torch.Tensor, _ends: torch.Tensor, angles: torch.Tensor, **options: Any
+) -> torch.Tensor:
+    """Rotates [s, heads, d] by the angles [s, 1, 1, d] of each token, in any layout of sequences.
+
+    Replaces Megatron's function, which takes angles of each position and reads the ends on the
+    host.
+    """
+    options.pop("cp_group", None)  # the angles are those of the rank's tokens already
+    out: torch.Tensor = rope_utils._apply_rotary_pos_emb_bshd(
+        tokens.unsqueeze(1), angles, **options
+    )
+    return out.squeeze(1)
 
 
 class CausalAttention(MegatronModule):  # type: ignore[misc]

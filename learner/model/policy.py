@@ -25,7 +25,7 @@ from megatron.core.optimizer import ChainedOptimizer, OptimizerConfig, get_megat
 from megatron.core.tensor_parallel import set_defaults_if_not_set_tensor_model_parallel_attributes
 from megatron.core.transformer.module import Float16Module
 
-from learner.config.weights import Lora, Optimizer, Parallel, Recompute, Vision
+from learner.config.weights import Fusions, Lora, Optimizer, Parallel, Recompute, Vision
 from learner.errors import ModelError
 from learner.maths.schedule import fraction
 from learner.model import bridge as bridges
@@ -36,6 +36,9 @@ from learner.model.host_states import HostStates
 from learner.model.lora import Adapters, WithoutAdapters, detached_adapters, is_adapter
 from learner.ranks import device, parallel
 
+BUCKET_NUMBERS: int | None = None
+"""Size of what is exchanged at a time with `parallel.overlap`; None is Megatron's, 40 million
+weights or more."""
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -106,6 +109,8 @@ class Policy(Model):
     peaks: list[float]
     states: HostStates
     """Moves gradients and the optimizer's state out of the GPU's memory and back."""
+    gather_pending: bool = False
+    """Whether weights of other data-parallel ranks may be those before the last update."""
 
     def apply_settings(self) -> None:
         """The recipe's betas and weight decay, in place of a checkpoint's or Megatron's defaults.
@@ -148,6 +153,17 @@ class Policy(Model):
             if parameters := part.get_parameters():
                 gradient_norm.clip(parameters, self.settings.clip, norm)
         self.optimizer.step_with_ready_grads()
+        self.gather_pending = bool(self.network.ddp_config.overlap_param_gather)
+
+    def gather(self) -> None:
+        """Completes the weights after an update; all ranks call it.
+
+        With `parallel.overlap` and a distributed optimizer the next forward pass gathers each
+        weight before its use. Every other reader of the weights calls this first.
+        """
+        if self.gather_pending:
+            self.network.start_param_sync(force_sync=True)
+            self.gather_pending = False
 
     def starting_model(self) -> Model | None:
         """The frozen weights for scoring, in the same memory; None without adapters."""
@@ -163,6 +179,7 @@ class Policy(Model):
 
     def save(self, folder: Path) -> None:
         """Leaves a complete Hugging Face folder (see `bridge.save_folder`)."""
+        self.gather()
         bridges.save_folder(self.bridge, self.bare, self.source, folder)
 
     def save_adapters(self, folder: Path) -> None:
@@ -182,16 +199,18 @@ def load_policy(
     *,
     layout: Parallel | None = None,
     recompute: Recompute = "none",
+    fused: Fusions = "off",
     vision: Vision = "frozen",
 ) -> Policy:
     """The folder's model with a fresh optimizer. Raises ModelError if it cannot be trained.
 
     lora: adapters to train in place of the weights. layout: the recipe's [parallel], with the sizes
-    that `parallel.ranks` has. vision: whether the vision tower is trained.
+    that `parallel.ranks` has. fused: the recipe's fusions. vision: whether the vision tower is
+    trained.
     """
     layout = layout or Parallel()
     bridge = bridges.open_bridge(
-        folder, DTYPES[precision], sequence=layout.sequence, recompute=recompute
+        folder, DTYPES[precision], sequence=layout.sequence, recompute=recompute, fused=fused
     )
     if vision == "trained" and bridge.whole is None:
         raise ModelError(f"{folder} reads no images: leave out learner.vision = 'trained'")
@@ -204,7 +223,9 @@ def load_policy(
         DistributedDataParallelConfig(
             grad_reduce_in_fp32=True,
             use_distributed_optimizer=layout.distributed_optimizer,
-            overlap_grad_reduce=False,
+            overlap_grad_reduce=layout.overlap,
+            overlap_param_gather=layout.overlap and layout.distributed_optimizer,
+            bucket_size=BUCKET_NUMBERS,
         ),
         network,
     )
@@ -219,6 +240,7 @@ def load_policy(
         bf16=precision == "bfloat16",
         params_dtype=DTYPES[precision],
         use_distributed_optimizer=layout.distributed_optimizer,
+        overlap_param_gather=layout.overlap and layout.distributed_optimizer,
     )
     if settings.kind == "muon":
         with muon.hidden_from_adam(wrapped) as matrices:
@@ -232,6 +254,8 @@ def load_policy(
         peaks = [settings.lr] * len(optimizer.param_groups)
     complete_state(optimizer)
     bridge.config.finalize_model_grads_func = finalize_model_grads
+    if layout.overlap:
+        bridge.config.no_sync_func = wrapped.no_sync  # but in the last micro-batch
     bridge.config.grad_scale_func = optimizer.scale_loss
     states = HostStates(
         optimizer,
@@ -272,6 +296,8 @@ def borrowed_weights(model: Model, folder: Path) -> Iterator[None]:
 
     The model's own weights are kept in host memory, and are always restored to the bit.
     """
+    if isinstance(model, Policy):
+        model.gather()
     adapters = model.adapters
     alone = adapters is not None and is_adapter(folder)
     changed = list((adapters if alone and adapters is not None else model.bare).parameters())

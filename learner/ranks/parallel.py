@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -21,10 +22,11 @@ from megatron.core import parallel_state, tensor_parallel
 
 from learner.errors import LearnerError
 from learner.ranks import device
+from learner.ranks.lost import lost
 
 Value = TypeVar("Value")
 
-RANKS_WAIT = timedelta(minutes=30)
+RANKS_WAIT = timedelta(minutes=10)
 """Timeout of a rank's wait for the others. If rank 0 works alone for longer, it sends heartbeats:
 see `still_waiting`."""
 
@@ -47,7 +49,8 @@ def ranks(
     divided by it is the data-parallel size. expert: number of ranks of a pipeline stage that share
     the experts. wait: timeout of a rank's wait for the others.
 
-    Raises LearnerError if the sizes do not divide the world size.
+    Raises LearnerError if the sizes do not divide the world size, and RanksError if another rank
+    does not answer within `wait`.
     """
     device.install()
     world = int(os.environ.get("WORLD_SIZE", "1"))
@@ -64,22 +67,9 @@ def ranks(
             f"world size {world}: ranks of one stage share the experts. Start torchrun "
             f"with --nproc-per-node {math.lcm(tensor * context, expert) * pipeline} or a multiple"
         )
-    if device.has_cuda():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    backend = "nccl" if device.has_cuda() else "gloo"
     with tempfile.TemporaryDirectory(prefix="learner-ranks-") as folder:
-        if "RANK" in os.environ:
-            dist.init_process_group(backend, timeout=wait)
-        else:
-            # A file instead of a port: two learners on one machine cannot collide.
-            dist.init_process_group(
-                backend,
-                init_method=f"file://{folder}/rendezvous",
-                rank=0,
-                world_size=1,
-                timeout=wait,
-            )
         try:
+            _join(Path(folder), wait)
             parallel_state.initialize_model_parallel(
                 tensor_model_parallel_size=tensor,
                 pipeline_model_parallel_size=pipeline,
@@ -92,12 +82,31 @@ def ranks(
             torch.manual_seed(seed)
             tensor_parallel.model_parallel_cuda_manual_seed(seed)
             yield
+        except RuntimeError as error:
+            if (sentence := lost(error, wait)) is not None:
+                raise sentence from error
+            raise
         finally:
-            parallel_state.destroy_model_parallel()
-            dist.destroy_process_group()
+            if dist.is_initialized():
+                parallel_state.destroy_model_parallel()
+                dist.destroy_process_group()
             # Megatron's objects refer to their groups in cycles. Each of fifteen groups holds four
             # open files until it is collected.
             gc.collect()
+
+
+def _join(folder: Path, wait: timedelta) -> None:
+    """Begins the process group. folder: empty, for a rank that is alone."""
+    options: dict[str, Any] = {"backend": "gloo", "timeout": wait}
+    if device.has_cuda():
+        own = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(own)
+        # With its device NCCL connects now, and barriers need not guess the device.
+        options |= {"backend": "nccl", "device_id": own}
+    if "RANK" not in os.environ:
+        # A file instead of a port: two learners on one machine cannot collide.
+        options |= {"init_method": f"file://{folder}/rendezvous", "rank": 0, "world_size": 1}
+    dist.init_process_group(**options)
 
 
 def is_first() -> bool:

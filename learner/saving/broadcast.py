@@ -81,6 +81,7 @@ class BroadcastPublisher:
     def publish(self, policy: Policy, version: WeightVersion) -> Published:
         """Has the samplers serve the policy as `version`, a later step of their version."""
         self.settle()
+        policy.gather()
         published: Published | None = None
         with torch.no_grad():  # mbridge broadcasts the very parameters
             weights = named_weights(policy.bridge, policy.bare)

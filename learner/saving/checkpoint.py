@@ -251,6 +251,7 @@ def check_fits(state: Mapping[str, Any], expected: Mapping[str, Any], path: Path
 
 
 def _sharded(policy: Policy, *, loading: bool) -> dict[str, Any]:
+    policy.gather()
     model = policy.bare.sharded_state_dict()
     if policy.adapters is not None:  # the policy's folder has the frozen weights
         model = {name: value for name, value in model.items() if name.startswith("adapters.")}

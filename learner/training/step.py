@@ -130,7 +130,12 @@ def _schedule(
             entropy=entropy,
         )
         positions = own.of_row(part.positions)
-        sequences = packed(part.lengths, positions, fused=spec.has_transformer_engine())
+        sequences = packed(
+            part.lengths,
+            positions,
+            fused=spec.has_transformer_engine(),
+            fused_rope=model.config.apply_rope_fusion,
+        )
         scores = network(own.of_row(part.tokens), positions, None, packed_seq_params=sequences)
         return scores, partial(_loss, part, own)  # [1, n, 2], n this rank's targets
 

@@ -12,14 +12,16 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveTensors(TorchDispatchMode):
-    """`peak`: largest sum of storages that exist at a time, in bytes, of those made inside."""
+    """`peak`: largest sum of storages that exist at a time, in bytes, of those made inside.
+
+    A storage that was emptied, as Megatron's checkpoints do, counts nothing.
+    """
 
     def __init__(self, known: Iterable[torch.Tensor]) -> None:
         """known: tensors whose storages do not count."""
         super().__init__()
         self._known = {tensor.untyped_storage()._cdata for tensor in known}
         self._live: dict[int, weakref.ref[Any]] = {}
-        self._now = 0
         self.peak = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -30,17 +32,16 @@ class LiveTensors(TorchDispatchMode):
         return out
 
     def _count(self, storage: Any) -> None:
-        key, size = storage._cdata, storage.nbytes()
+        key = storage._cdata
         if key in self._known or key in self._live:
             return
 
         def freed(_: Any) -> None:
             del self._live[key]
-            self._now -= size
 
         self._live[key] = weakref.ref(storage, freed)
-        self._now += size
-        self.peak = max(self.peak, self._now)
+        living = (reference() for reference in list(self._live.values()))
+        self.peak = max(self.peak, sum(one.nbytes() for one in living if one is not None))
 
 
 def storage_bytes(tensors: Iterable[torch.Tensor]) -> int:

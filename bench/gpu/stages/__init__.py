@@ -23,7 +23,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """function: module and name. seconds: as measured on one H100. says: what it shows."""
+    """function: module and name. seconds: about, on one H100. says: what it shows."""
 
     function: str
     seconds: int
@@ -59,6 +59,11 @@ STAGES: dict[str, Stage] = {
         seconds=19,
         says="the output layer: chunks and compiled passes beside float64, time and memory",
     ),
+    "kernels": Stage(
+        function="kernels:kernels",
+        seconds=30,
+        says="fused kernels and recompute beside the plain path: gradients, time, memory",
+    ),
     "log-probs": Stage(
         function="parity:log_probs",
         seconds=3,
@@ -66,8 +71,8 @@ STAGES: dict[str, Stage] = {
     ),
     "nccl": Stage(
         function="collectives:collectives",
-        seconds=1,
-        says="NCCL with one rank; publishing by NCCL needs two devices and is not tested here",
+        seconds=3,
+        says="NCCL with one rank, with and without overlap; publishing needs two devices",
     ),
     "train-0.6B": Stage(
         function="training:train_600m",

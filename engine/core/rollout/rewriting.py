@@ -5,13 +5,13 @@ Both contexts share their longest common prefix, so a sampler's cache of it stay
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from engine.core.images.placeholders import visible
 from engine.core.rollout.assignment import Assignment
 from engine.core.rollout.decide import Rules
 from engine.core.rollout.view import prompt_ids
+from engine.core.trajectory.chain import common_prefix
 from engine.core.trajectory.events import Noted, Rewritten
 from engine.core.trajectory.log import AttemptLog
 from engine.core.trajectory.state import State
@@ -39,21 +39,15 @@ def rewritten_event(
     """The event of a rewrite. The new context shows the task's images, as the first prompt does.
     Raises ValueError for messages that protocol or chat template do not take."""
     task = replace(assignment.task, messages=tuple(rewrite.messages), prompt="")
-    new = prompt_ids(rules.protocol, task, state.tools, rules.codec)
-    shared = _common(new, state.token_ids)
+    new = ids(prompt_ids(rules.protocol, task, state.tools, rules.codec))
+    shared = common_prefix(new, state.token_ids)
     mark = rules.codec.image_mark
     shown = new[:shared].count(mark.placeholder) if mark else 0
     images = visible(assignment.media) if mark else []
     return Rewritten(
         shared=shared,
-        token_ids=ids(new[shared:]),
+        token_ids=new[shared:],
         shown=shown,
         images=tuple(image.blob for image in images[shown:]),
         cause=rewrite.cause,
     )
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """Length of the longest common prefix."""
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))

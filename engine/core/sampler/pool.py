@@ -117,6 +117,7 @@ class SamplerPool(Fleet):
             request=request,
             waiting=Waiting(request.clock),
             retry=Retry(patience=self._table.patience_s, images=request.images is not None),
+            movable=request.grammar is None,
         )
         try:
             generated = await self._finish(action, pending)
@@ -170,6 +171,8 @@ class SamplerPool(Fleet):
         prompt, longest = pending.request.token_ids, pending.request.max_new_tokens
         while len(action.token_ids) < longest:
             before = len(action.token_ids)
+            if before and pending.request.grammar is not None:
+                raise SamplerFailed("the action under a grammar broke off")
             if before:  # a prompt of many thousand ids is copied only after a broken request
                 prompt = pending.request.token_ids + action.token_ids
             server = await self._pick(pending, longest - before, len(prompt))
@@ -215,6 +218,7 @@ class SamplerPool(Fleet):
             images=pending.request.images,
             top_logprobs=pending.request.top_logprobs,
             adapter=adapter or "",
+            grammar=pending.request.grammar,
         )
         flight = RequestInFlight(
             server, self.router, action, pending.waiting,

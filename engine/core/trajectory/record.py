@@ -6,8 +6,10 @@ The same state gives the same record, byte for byte, in every life of the engine
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
+from engine.core.rewards.reported import REPORTED
 from engine.core.trajectory.chain import Chain, ImageSlot
 from engine.core.trajectory.state import State
 from toolwright.types import (
@@ -92,9 +94,20 @@ def record(state: State, identity: Identity) -> Trajectory:
         ),
         action_timings=state.action_timings,
         tokenizer_hash=identity.tokenizer_hash,
-        metadata={"final_text": state.last_text}
-        | ({} if ended.answer is None else {"answer": ended.answer}),
+        metadata=_metadata(state),
     )
+
+
+def _metadata(state: State) -> dict[str, Any]:
+    found: dict[str, Any] = {"final_text": state.last_text}
+    if state.ended is not None and state.ended.answer is not None:
+        found["answer"] = state.ended.answer
+    if state.reported is not None:
+        found[REPORTED] = {
+            "reward": state.reported.reward,
+            "parts": [asdict(part) for part in state.reported.parts],
+        }
+    return found
 
 
 def is_orphan(state: State, attempts: Collection[str]) -> bool:
@@ -112,8 +125,20 @@ def with_texts(trajectory: Trajectory, state: State) -> Trajectory:
 
 
 def sequences(state: State, identity: Identity) -> list[Sequence]:
-    """One for each context, with images expanded, oldest first."""
+    """One for each context, with images expanded, oldest first. Those of an outside agent in the
+    order of their turns."""
     name, mark = identity.trajectory_id, identity.placeholder
+    if state.forest is not None:
+        return [
+            Sequence(
+                id=f"{name}.{number}",
+                segments=path.segments,
+                parent=None if path.parent is None else f"{name}.{path.parent}",
+                fork_offset=None if path.parent is None else path.shared,
+                agent=path.agent,
+            )
+            for number, path in enumerate(state.forest.paths())
+        ]
     chains = [one.chain for one in state.rewrites] + [state.chain]
     segments = [_segments(chain, mark) for chain in chains]
     first = Sequence(id=f"{name}.0", segments=segments[0])

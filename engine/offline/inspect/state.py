@@ -268,6 +268,9 @@ def _in_flight(
 def _doing(state: State) -> str:
     if state.ended is not None:
         return "waits for its group" if state.score else f"ended: {state.ended.reason.name}"
+    if state.forest is not None:
+        calls = len(state.forest.open_calls)
+        return f"generates for {calls} calls of its agent" if calls else "waits for its agent"
     if state.open_calls:
         return f"calls {', '.join(one.tool or one.service for one in state.open_calls)}"
     return "generates" if state.opened else "opens"

@@ -298,7 +298,15 @@ def _layer_numbers(decoder: Decoder, settings: Settings, *, cuda: bool) -> tuple
         rows_of_experts = decoder.experts_a_token * hidden + ROUTER * decoder.experts
         forward = (3 * width + rows_of_experts) / split
     kept = rows + 4 * decoder.head + attention / tensor + forward
-    return kept, (4 if settings.lora else 2) * width / (split if decoder.experts else tensor)
+    # Adapters add their matrix's result and its gradient; a recomputed layer has one of them.
+    adapted = 0 if settings.lora is None else 1 if settings.recompute == "full" else 2
+    layer = (2 + adapted) * width / (split if decoder.experts else tensor)
+    if settings.recompute == "selective":
+        # Norms keep their input alone, and the GLU keeps gate and up.
+        product = 0 if decoder.experts else 3 * width / tensor
+        norm = (norm_keeps - 1) * hidden / split
+        return kept - 2 * norm - product, layer + norm + product
+    return kept, layer
 
 
 def _states(decoder: Decoder, settings: Settings, layers: int, data: int) -> int:

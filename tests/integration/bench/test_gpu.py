@@ -31,3 +31,18 @@ def test_every_stage_passes(tmp_path: Path) -> None:
     by_stage = {line["stage"]: line["figures"] for line in lines}
     assert by_stage["whole-loop"]["steps"] == 4
     assert by_stage["bfloat16"]["lora"]["resumed_to_the_bit"]
+
+
+def test_without_a_gpu_every_stage_says_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.gpu"],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["stage"] for line in lines] == list(STAGES)
+    assert all("finds no GPU: look at nvidia-smi" in line["failed"] for line in lines)
+    assert done.returncode == 1

@@ -32,6 +32,7 @@ from learner.config.weights import Optimizer, Parallel, Publish, Recompute  # no
 from learner.intake.client import EngineClient  # noqa: E402
 from learner.intake.ledger import Ledger  # noqa: E402
 from learner.loop.rows import prepare  # noqa: E402
+from learner.model import policy as policies  # noqa: E402
 from learner.model.policy import Policy, load_frozen, load_policy  # noqa: E402
 from learner.ranks import parallel  # noqa: E402
 from learner.saving.broadcast import BroadcastPublisher  # noqa: E402
@@ -69,6 +70,7 @@ class Way:
 
 SPARSE = "moe-untied"
 SPLIT = Parallel(distributed_optimizer=True)
+OVERLAPPED = Parallel(distributed_optimizer=True, overlap=True)
 LOW, HIGH = (0, 1), (2, 3)
 WAYS = {
     "alone": Way(ranks=LOW[:1]),
@@ -77,7 +79,11 @@ WAYS = {
     "pipeline": Way(ranks=LOW, layout=Parallel(pipeline=2), after="tensor"),
     "data": Way(ranks=LOW, after="pipeline"),
     "data, split": Way(ranks=LOW, layout=SPLIT, after="data"),
-    "context": Way(ranks=LOW, layout=Parallel(context=2), after="data, split"),
+    "data, overlapped": Way(ranks=LOW, layout=Parallel(overlap=True), after="data, split"),
+    "data, split, overlapped": Way(
+        ranks=LOW, layout=OVERLAPPED, recompute="full", after="data, overlapped"
+    ),
+    "context": Way(ranks=LOW, layout=Parallel(context=2), after="data, split, overlapped"),
     "tensor, expert": Way(
         model=SPARSE,
         ranks=HIGH,
@@ -122,6 +128,17 @@ WAYS = {
         layout=Parallel(expert=2, distributed_optimizer=True),
         after="tensor x context, expert x data",
     ),
+    "expert x data, split, overlapped": Way(
+        model=SPARSE,
+        layout=Parallel(expert=2, distributed_optimizer=True, overlap=True),
+        after="expert x data, split",
+    ),
+    "pipeline x data, split, overlapped": Way(
+        layout=Parallel(pipeline=2, distributed_optimizer=True, overlap=True),
+        recompute="selective",
+        after="pipeline x context, split",
+        sent=True,
+    ),
 }
 """In the order in which the ranks come to them; nobody comes to one before what it goes on from."""
 
@@ -133,6 +150,7 @@ def compute(models: Path, folder: Path, name: str) -> None:
     one reads are the same weights and moments, as these ranks lay them down.
     """
     way = WAYS[name]
+    policies.BUCKET_NUMBERS = 4000  # several of them in a tiny model
     model, layout, recompute = models / way.model, way.layout, way.recompute
     with parallel.ranks(
         tensor=layout.tensor, pipeline=layout.pipeline, context=layout.context, expert=layout.expert

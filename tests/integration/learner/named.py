@@ -15,6 +15,7 @@ def named_gradients(policy: Policy) -> dict[str, torch.Tensor]:
     """What the last backward left, whole and in transformers' layout, zeros where weights are
     frozen: the weights' own way out is taken with the gradients in their place. All ranks call it.
     """
+    policy.gather()
     kept = [p.detach().clone() for p in policy.bare.parameters()]
     with torch.no_grad():
         for parameter in policy.bare.parameters():
@@ -48,6 +49,7 @@ def _gradient(policy: Policy, parameter: torch.Tensor) -> torch.Tensor:
 
 def named_weights(policy: Policy) -> dict[str, torch.Tensor]:
     """A copy of the weights, whole and in transformers' layout. All ranks call it."""
+    policy.gather()
     with torch.no_grad():
         return {
             name: value.clone().contiguous()

@@ -57,6 +57,12 @@ SHAPES = {
     "one long row": Shape(rows=1, tokens=1024),
     "large vocabulary": Shape(vocabulary=80_000, layers=2),
     "recompute": Shape(recompute="full", layers=10, feed_forward=1500),
+    "selective recompute": Shape(recompute="selective", layers=10),
+    "selective recompute, adapters": Shape(recompute="selective", layers=10, lora=True),
+    "selective recompute of experts": Shape(
+        recompute="selective", family="qwen3_moe", feed_forward=128, layers=6
+    ),
+    "recompute, adapters": Shape(recompute="full", layers=10, feed_forward=1500, lora=True),
     "bfloat16": Shape(precision="bfloat16"),
     "adapters": Shape(lora=True),
     "bfloat16 adapters": Shape(precision="bfloat16", lora=True),

@@ -1,4 +1,5 @@
-"""Ranks wait for each other as long as rank 0 says that it lives, and no longer than agreed.
+"""Ranks wait for each other as long as rank 0 says that it lives, and no longer than agreed. A rank
+that does not answer is named.
 
 Also: a TransformerEngine that does not load is as good as none.
 """
@@ -10,8 +11,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from learner.errors import LearnerError
 from learner.ranks import device, parallel
@@ -24,6 +27,11 @@ def test_a_wait_is_bounded_and_renewed_by_rank_0(tmp_path: Path) -> None:
     run_ranks("ranks_main", tmp_path)
     assert (tmp_path / "patient").read_text(encoding="utf-8") == "the groups"
     assert "Timed out waiting 4000ms" in (tmp_path / "hung").read_text(encoding="utf-8")
+    for kind in ("asleep", "gone"):
+        sentence = (tmp_path / kind).read_text(encoding="utf-8")
+        assert sentence.startswith("rank 0 waited in a collective, and rank 1 did not answer")
+        assert "look at the last lines of rank 1" in sentence
+        assert "raise parallel.timeout_s" in sentence
 
 
 @pytest.mark.parametrize(
@@ -78,3 +86,26 @@ def write_broken(site: Path, name: str, error: str) -> None:
     (package / "pytorch").mkdir(parents=True)
     (package / "__init__.py").write_text("", encoding="utf-8")
     (package / "pytorch" / "__init__.py").write_text(f"raise {error}\n", encoding="utf-8")
+
+
+class Joined(Exception):
+    """Stands for the beginning of a process group."""
+
+
+@pytest.mark.parametrize("cuda", [True, False])
+def test_a_gpus_group_is_begun_with_its_device(monkeypatch: pytest.MonkeyPatch, cuda: bool) -> None:
+    given: dict[str, Any] = {}
+
+    def begin(**options: Any) -> None:
+        given.update(options)
+        raise Joined
+
+    monkeypatch.setattr(device, "has_cuda", lambda: cuda)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda _device: None)
+    monkeypatch.setattr(parallel.dist, "init_process_group", begin)
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    with pytest.raises(Joined), parallel.ranks():
+        pass
+    own = {"backend": "nccl", "device_id": torch.device("cuda", 3)}
+    assert given.items() >= (own if cuda else {"backend": "gloo"}).items()
+    assert ("device_id" in given) == cuda

@@ -30,8 +30,11 @@ MUON, SPLIT = {"optimizer": {"kind": "muon"}}, {"parallel": {"tensor": 2}}
         ({**MUON, **SPLIT}, r"parallel\.tensor = 1"),
         ({**MUON, "parallel": {"expert": 2}}, r"parallel\.expert = 1"),
         ({**MUON, "parallel": {"distributed_optimizer": True}}, r"distributed_optimizer = false"),
+        (
+            {"parallel": {"overlap": True}, "vision": "trained"},
+            r"vision tower.*parallel\.overlap = false",
+        ),
         ({"parallel": {"sequence": True}}, r"parallel\.tensor above 1"),
-        ({"lora": {}, "recompute": "full"}, "recompute = 'selective'"),
         ({"lora": {}, "parallel": {"pipeline": 2}}, r"parallel\.pipeline = 1"),
         ({"lora": {}, "parallel": {"expert": 2}}, r"parallel\.expert = 1"),
         ({"lora": {}, **SPLIT}, r"lora adapts .*parallel\.tensor = 1"),

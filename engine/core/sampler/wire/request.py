@@ -33,13 +33,14 @@ def generate_request(
     images: Images | None = None,
     top_logprobs: int = 0,
     adapter: str = "",
+    grammar: tuple[str, str] | None = None,
 ) -> dict[str, Any]:
     """The body: token ids in, token ids and log-probs out, streamed. `encode` turns it into bytes.
 
     images: go with the ids, which have one placeholder for each. The server expands each
     placeholder and leaves the other ids unchanged. top_logprobs: number of log-probs of the
     likeliest tokens for each token. adapter: name of the run's adapter, unless `sampling` names
-    another.
+    another. grammar: (name of the sampling parameter, its value).
     """
     params: dict[str, Any] = {
         "max_new_tokens": max_new_tokens,
@@ -49,6 +50,8 @@ def generate_request(
         "no_stop_trim": True,
         "stream_interval": stream_interval,
     }
+    if grammar is not None:
+        params[grammar[0]] = grammar[1]
     if stop:
         params["stop"] = list(stop[:MAX_STOPS])
     chosen = {
